@@ -1,0 +1,1 @@
+"""What every model shares: actions and guards, queues, the explorer.  Nothing here knows a protocol."""

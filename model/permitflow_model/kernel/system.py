@@ -1,0 +1,108 @@
+"""A protocol as a program: states, actions, invariants.
+
+A model is the text of its TLA+ module in Python.  Guards and updates use only ``+ - * // % < <= == min max if``
+on values that may be ints or symbolic integers, so the same functions are explored, replayed, made to lead tests
+and proved.  Nothing repeats a guard: whoever wants to know asks ``is_enabled``.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+__all__ = ["Action", "Disabled", "Step", "System", "require"]
+
+S = TypeVar("S")
+P = TypeVar("P")
+
+
+class Disabled(Exception):
+    """The action's guard is false in this state."""
+
+
+def require(guard: object) -> None:
+    """Let an action go on only where its guard holds.
+
+    Raises:
+        Disabled: the guard is false.
+    """
+    if not guard:
+        raise Disabled
+
+
+@dataclass(frozen=True)
+class Action(Generic[S, P]):
+    """One action of the specification, under the same name."""
+
+    name: str
+    perform: Callable[..., S]
+    """``perform(state, parameters, *arguments)`` is the next state, or raises ``Disabled``."""
+
+    arguments: Callable[[P], Iterable[tuple[int, ...]]] = lambda _parameters: ((),)
+    """What the action may be called with, for bounded exploration."""
+
+    is_environment: bool = False
+    """Is it the application's move rather than the protocol's?"""
+
+
+@dataclass(frozen=True)
+class Step(Generic[S]):
+    """An action as it was performed, and the state it led to."""
+
+    action: str
+    arguments: tuple[int, ...]
+    state: S
+
+
+@dataclass(frozen=True)
+class System(Generic[S, P]):
+    """A model: where it starts, what can happen, what must always hold."""
+
+    module: str
+    """The TLA+ module that says the same."""
+
+    initial: Callable[[P], S]
+    actions: tuple[Action[S, P], ...]
+    invariants: Mapping[str, Callable[[S, P], bool]]
+    """By the name that the TLA+ module gives them."""
+
+    def action(self, name: str) -> Action[S, P]:
+        """Look an action up by its name in the specification.
+
+        Raises:
+            KeyError: the model has no such action.
+        """
+        for action in self.actions:
+            if action.name == name:
+                return action
+        raise KeyError(name)
+
+    def is_enabled(self, name: str, state: S, parameters: P, *arguments: int) -> bool:
+        """Can this action happen in this state?"""
+        try:
+            self.action(name).perform(state, parameters, *arguments)
+        except Disabled:
+            return False
+        return True
+
+    def perform(self, name: str, state: S, parameters: P, *arguments: int) -> S:
+        """Take one step.
+
+        Raises:
+            Disabled: the action's guard is false in this state.
+            KeyError: the model has no such action.
+        """
+        return self.action(name).perform(state, parameters, *arguments)
+
+    def successors(self, state: S, parameters: P) -> Iterator[Step[S]]:
+        """All steps out of a state, in the order of the actions."""
+        for action in self.actions:
+            for arguments in action.arguments(parameters):
+                try:
+                    after = action.perform(state, parameters, *arguments)
+                except Disabled:
+                    continue
+                yield Step(action.name, arguments, after)
+
+    def broken_invariants(self, state: S, parameters: P) -> list[str]:
+        """The names of the invariants that this state violates."""
+        return [name for name, holds in self.invariants.items() if not holds(state, parameters)]

@@ -1,0 +1,398 @@
+"""``PermitChannel.tla``, action for action.
+
+Read it beside the specification: the same names, the same order.  All numbers are permits unless their name says
+otherwise; a chunk of ``n`` rows costs ``n`` permits, an empty one costs 1, an oversize one the clamp.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from permitflow_model.kernel.queue import Fifo, Queue
+from permitflow_model.kernel.system import Action, System, require
+
+__all__ = ["SYSTEM", "Message", "Parameters", "Permits", "State", "cost_of", "is_stuck"]
+
+Kind = Literal["chunk", "barrier", "watermark"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """The constants of the specification."""
+
+    row_count: int
+    """Row permits of the channel."""
+
+    batch: int
+    """The receiver returns row permits once it holds this many."""
+
+    clamp: int
+    """The most a chunk costs; a larger one is admitted whole."""
+
+    sizes: tuple[int, ...]
+    """Chunk sizes that may be offered, in rows (for bounded exploration)."""
+
+    barrier_permits: int = 0
+    """Barriers that may be in the channel at once; 0: none are offered."""
+
+    watermarks: bool = False
+    """Are watermarks offered?"""
+
+    flush_idle: bool = False
+    """Does an idle receiver return a residue below ``batch``?"""
+
+    withdrawals: bool = False
+    """May the sender give up waiting?"""
+
+    waiters: int = 1
+    """Chunks that may wait for permits at once."""
+
+    tags: int = 1
+    """Chunk numbers are taken modulo this; 1: chunks are anonymous."""
+
+    def __post_init__(self) -> None:
+        """Refuse what the specification's ASSUME refuses.
+
+        Raises:
+            ValueError: a parameter is out of its range.
+        """
+        for name in ("row_count", "batch", "clamp", "waiters", "tags"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.barrier_permits < 0:
+            raise ValueError(f"barrier_permits must not be negative, but is {self.barrier_permits}")
+        if any(rows < 0 for rows in self.sizes):
+            raise ValueError(f"a chunk size must not be negative, but sizes are {self.sizes}")
+        if 1 < self.tags <= self.row_count + self.waiters:
+            raise ValueError(
+                f"tags must be 1 or above row_count + waiters = {self.row_count + self.waiters}, not {self.tags}"
+            )
+
+
+class Permits(NamedTuple):
+    """Permits by class."""
+
+    rows: int
+    barriers: int
+    watermarks: int
+
+
+class Message(NamedTuple):
+    """What travels: a chunk of data, a barrier or a watermark, with the permits it holds."""
+
+    kind: Kind
+    id: int
+    """A chunk's number; for the others, the number of the chunk they stand before."""
+    rows: int
+    cost: int
+
+
+class State(NamedTuple):
+    """The variables of the specification."""
+
+    offered: int
+    consumed: int
+    waiting: Queue[Message]
+    barrier_waiting: bool
+    watermark_pending: int
+    permits: Permits
+    wire: Queue[Message]
+    inbox: Queue[Message]
+    unreturned: int
+    grants: Queue[Permits]
+
+
+NO_WATERMARK = -1
+
+
+def plus(left: Permits, right: Permits) -> Permits:
+    """Add class by class."""
+    return Permits(left.rows + right.rows, left.barriers + right.barriers, left.watermarks + right.watermarks)
+
+
+def total(parameters: Parameters) -> Permits:
+    """All permits of the channel: Buf, for each class."""
+    return Permits(parameters.row_count, parameters.barrier_permits, 1)
+
+
+def cost_of(rows: int, parameters: Parameters) -> int:
+    """Permits that a chunk of so many rows takes."""
+    return min(max(rows, 1), parameters.clamp)
+
+
+def held(message: Message) -> Permits:
+    """Permits that a message holds while it is in the channel."""
+    match message.kind:
+        case "chunk":
+            return Permits(message.cost, 0, 0)
+        case "barrier":
+            return Permits(0, message.cost, 0)
+        case "watermark":
+            return Permits(0, 0, message.cost)
+
+
+def successor(number: int, parameters: Parameters) -> int:
+    """The number of the next chunk."""
+    return (number + 1) % parameters.tags
+
+
+def next_sent(state: State) -> int:
+    """The number of the next chunk to be sent: where in the data a barrier or watermark stands."""
+    return state.offered if state.waiting.is_empty() else state.waiting.head().id
+
+
+def initial(parameters: Parameters) -> State:
+    """Everything at rest, all permits at the sender."""
+    return State(
+        offered=0,
+        consumed=0,
+        waiting=Fifo(),
+        barrier_waiting=False,
+        watermark_pending=NO_WATERMARK,
+        permits=total(parameters),
+        wire=Fifo(),
+        inbox=Fifo(),
+        unreturned=0,
+        grants=Fifo(),
+    )
+
+
+# The environment: the application at the sender.
+
+
+def offer_chunk(state: State, parameters: Parameters, rows: int) -> State:
+    """The application wants to send a chunk."""
+    require(state.waiting.size() < parameters.waiters)
+    chunk = Message("chunk", state.offered, rows, cost_of(rows, parameters))
+    return state._replace(waiting=state.waiting.push(chunk), offered=successor(state.offered, parameters))
+
+
+def offer_barrier(state: State, parameters: Parameters) -> State:
+    """The application wants to send a barrier."""
+    require(parameters.barrier_permits > 0)
+    require(not state.barrier_waiting)
+    return state._replace(barrier_waiting=True)
+
+
+def offer_watermark(state: State, parameters: Parameters) -> State:
+    """The application announces a watermark: it never waits, and replaces an unsent one."""
+    require(parameters.watermarks)
+    return state._replace(watermark_pending=state.waiting.size())
+
+
+def withdraw_chunk(state: State, parameters: Parameters) -> State:
+    """The application gives up waiting with its newest chunk."""
+    require(parameters.withdrawals)
+    require(not state.waiting.is_empty())
+    pending = state.watermark_pending
+    return state._replace(
+        waiting=state.waiting.without_last(),
+        offered=state.waiting.last().id,
+        watermark_pending=pending - 1 if pending == state.waiting.size() else pending,
+    )
+
+
+def withdraw_barrier(state: State, parameters: Parameters) -> State:
+    """The application gives up waiting with its barrier."""
+    require(parameters.withdrawals)
+    require(state.barrier_waiting)
+    return state._replace(barrier_waiting=False)
+
+
+# The protocol.
+
+
+def send_chunk(state: State, parameters: Parameters) -> State:
+    """The oldest waiting chunk takes its permits and leaves."""
+    require(not state.waiting.is_empty())
+    chunk = state.waiting.head()
+    require(chunk.cost <= state.permits.rows)
+    pending = state.watermark_pending
+    return state._replace(
+        permits=state.permits._replace(rows=state.permits.rows - chunk.cost),
+        wire=state.wire.push(chunk),
+        waiting=state.waiting.without_head(),
+        watermark_pending=pending - 1 if pending > 0 else pending,
+    )
+
+
+def send_barrier(state: State, parameters: Parameters) -> State:
+    """A barrier does not wait for row permits."""
+    require(state.barrier_waiting)
+    require(state.permits.barriers >= 1)
+    return state._replace(
+        permits=state.permits._replace(barriers=state.permits.barriers - 1),
+        wire=state.wire.push(Message("barrier", next_sent(state), 0, 1)),
+        barrier_waiting=False,
+    )
+
+
+def send_watermark(state: State, parameters: Parameters) -> State:
+    """A watermark overtakes no chunk that was offered before it."""
+    require(state.watermark_pending == 0)
+    require(state.permits.watermarks >= 1)
+    return state._replace(
+        permits=state.permits._replace(watermarks=state.permits.watermarks - 1),
+        wire=state.wire.push(Message("watermark", next_sent(state), 0, 1)),
+        watermark_pending=NO_WATERMARK,
+    )
+
+
+def deliver(state: State, parameters: Parameters) -> State:
+    """A message arrives at the receiver."""
+    require(not state.wire.is_empty())
+    return state._replace(inbox=state.inbox.push(state.wire.head()), wire=state.wire.without_head())
+
+
+def consume(state: State, parameters: Parameters) -> State:
+    """The application has consumed a message; its permits are returned verbatim, rows in batches."""
+    require(not state.inbox.is_empty())
+    message = state.inbox.head()
+    state = state._replace(inbox=state.inbox.without_head())
+    if message.kind != "chunk":
+        return state._replace(grants=state.grants.push(held(message)))
+    state = state._replace(consumed=successor(state.consumed, parameters))
+    unreturned = state.unreturned + message.cost
+    if unreturned < parameters.batch:
+        return state._replace(unreturned=unreturned)
+    return state._replace(grants=state.grants.push(Permits(unreturned, 0, 0)), unreturned=0)
+
+
+def flush(state: State, parameters: Parameters) -> State:
+    """An idle receiver returns the residue (not in the published protocol)."""
+    require(parameters.flush_idle)
+    require(state.inbox.is_empty())
+    require(state.unreturned > 0)
+    return state._replace(grants=state.grants.push(Permits(state.unreturned, 0, 0)), unreturned=0)
+
+
+def add_permits(state: State, parameters: Parameters) -> State:
+    """Returned permits arrive at the sender."""
+    require(not state.grants.is_empty())
+    return state._replace(permits=plus(state.permits, state.grants.head()), grants=state.grants.without_head())
+
+
+# Safety.
+
+
+def sum_permits(parts: Iterable[Permits]) -> Permits:
+    """Permits of all parts together, class by class."""
+    result = Permits(0, 0, 0)
+    for part in parts:
+        result = plus(result, part)
+    return result
+
+
+def in_channel(state: State) -> tuple[Message, ...]:
+    """The messages between sender and application, the next to be consumed first."""
+    return (*state.inbox, *state.wire)
+
+
+def type_ok(state: State, parameters: Parameters) -> bool:
+    """Every variable is in its range."""
+    numbers = (*state.permits, state.unreturned, *(count for grant in state.grants for count in grant))
+    messages = (*in_channel(state), *state.waiting)
+    return (
+        all(0 <= tag < parameters.tags for tag in (state.offered, state.consumed, *(m.id for m in messages)))
+        and state.waiting.size() <= parameters.waiters
+        and all(message.kind == "chunk" for message in state.waiting)
+        and NO_WATERMARK <= state.watermark_pending <= state.waiting.size()
+        and all(number >= 0 for number in numbers)
+        and all(
+            message.cost == (cost_of(message.rows, parameters) if message.kind == "chunk" else 1)
+            for message in messages
+        )
+    )
+
+
+def conservation(state: State, parameters: Parameters) -> bool:
+    """Permits + data in flight + inbox + unreturned + permits in flight = Buf, for each class."""
+    circulating = (
+        state.permits,
+        *map(held, in_channel(state)),
+        Permits(state.unreturned, 0, 0),
+        *state.grants,
+    )
+    return sum_permits(circulating) == total(parameters)
+
+
+def bounded(state: State, parameters: Parameters) -> bool:
+    """The channel never holds more than it has permits for, in any class."""
+    now = sum_permits(map(held, in_channel(state)))
+    return now.rows <= parameters.row_count and now.barriers <= parameters.barrier_permits and now.watermarks <= 1
+
+
+def row_bound_of(row_count: int, clamp: int, largest_rows: int) -> int:
+    """The most rows a channel holds when a chunk above the clamp is admitted whole."""
+    return row_count + (row_count // clamp) * max(0, largest_rows - clamp)
+
+
+def row_bound(state: State, parameters: Parameters) -> bool:
+    """Rows, not permits: an oversize chunk is admitted whole and exceeds its cost."""
+    rows = sum(message.rows for message in in_channel(state))
+    return rows <= row_bound_of(parameters.row_count, parameters.clamp, max(parameters.sizes))
+
+
+def is_stuck(state: State, parameters: Parameters) -> bool:
+    """Somebody waits, and nothing that the protocol can do will ever change that."""
+    if state.waiting.is_empty() and not state.barrier_waiting:
+        return False
+    return not any(
+        SYSTEM.is_enabled(action.name, state, parameters) for action in SYSTEM.actions if not action.is_environment
+    )
+
+
+def never_stuck(state: State, parameters: Parameters) -> bool:
+    """Whoever waits can still be served."""
+    return not is_stuck(state, parameters)
+
+
+def exactly_once_in_order(state: State, parameters: Parameters) -> bool:
+    """Chunks leave in the order in which they came, each once; barriers and watermarks keep their place."""
+    due = state.consumed
+    for message in (*in_channel(state), *state.waiting):
+        if message.id != due:
+            return False
+        if message.kind == "chunk":
+            due = successor(due, parameters)
+    return due == state.offered
+
+
+def grants_batched(state: State, parameters: Parameters) -> bool:
+    """The residue stays below the batch, and each return of rows carries at least a batch."""
+    if state.unreturned >= parameters.batch:
+        return False
+    return parameters.flush_idle or all(
+        grant.rows == 0 or grant.rows >= parameters.batch for grant in state.grants
+    )
+
+
+SYSTEM: System[State, Parameters] = System(
+    module="PermitChannel",
+    initial=initial,
+    actions=(
+        Action(
+            "OfferChunk", offer_chunk, lambda parameters: [(rows,) for rows in parameters.sizes], is_environment=True
+        ),
+        Action("OfferBarrier", offer_barrier, is_environment=True),
+        Action("OfferWatermark", offer_watermark, is_environment=True),
+        Action("WithdrawChunk", withdraw_chunk, is_environment=True),
+        Action("WithdrawBarrier", withdraw_barrier, is_environment=True),
+        Action("SendChunk", send_chunk),
+        Action("SendBarrier", send_barrier),
+        Action("SendWatermark", send_watermark),
+        Action("Deliver", deliver),
+        Action("Consume", consume),
+        Action("Flush", flush),
+        Action("AddPermits", add_permits),
+    ),
+    invariants={
+        "TypeOK": type_ok,
+        "Conservation": conservation,
+        "Bounded": bounded,
+        "RowBound": row_bound,
+        "NeverStuck": never_stuck,
+        "ExactlyOnceInOrder": exactly_once_in_order,
+        "GrantsBatched": grants_batched,
+    },
+)

@@ -1,0 +1,296 @@
+---------------------------- MODULE PermitChannel ----------------------------
+(***************************************************************************)
+(* One channel of a permit-based exchange, as in RisingWave's RFC          *)
+(* "Permit-based Back-pressure with Bidirectional gRPC Streaming".         *)
+(*                                                                         *)
+(*      sender                                         receiver            *)
+(*    waiting --SendChunk--> wire --Deliver--> inbox --Consume--> (done)   *)
+(*    permits <--AddPermits------- grants <--------- unreturned            *)
+(*                                                                         *)
+(* Permits circulate: none is created, none is lost.  A chunk holds `cost' *)
+(* permits from SendChunk until the receiver has consumed it; the receiver *)
+(* collects them (`unreturned') and gives them back in batches.  Barriers  *)
+(* have permits of their own and return at once.  Watermarks cost nothing  *)
+(* that anybody waits for: there is one watermark permit, and while it is  *)
+(* away a newer watermark replaces (conflates) the one that is pending.    *)
+(*                                                                         *)
+(* The published protocol is the one with FlushIdle = FALSE.               *)
+(***************************************************************************)
+EXTENDS Integers, Sequences, FiniteSets
+
+CONSTANTS
+    RowCount,        \* row permits of the channel (ROW_COUNT, "Buf")
+    Batch,           \* the receiver returns row permits once it holds this many
+    Clamp,           \* the most a chunk costs; a larger chunk is admitted whole
+    Sizes,           \* the chunk sizes that may be offered, in rows
+    BarrierPermits,  \* barriers that may be in the channel at once; 0: none are offered
+    Watermarks,      \* are watermarks offered?
+    FlushIdle,       \* does an idle receiver return a residue below Batch?
+    Withdrawals,     \* may the sender give up waiting (a cancelled send)?
+    Waiters,         \* chunks that may wait for permits at once
+    Tags,            \* chunk numbers are taken modulo Tags; 1: chunks are anonymous
+    Fair             \* names of the actions that are weakly (SendWatermark: strongly) fair
+
+ASSUME Assumption ==
+    /\ RowCount \in Nat \ {0} /\ Batch \in Nat \ {0} /\ Clamp \in Nat \ {0}
+    /\ Sizes \subseteq Nat /\ BarrierPermits \in Nat
+    /\ {Watermarks, FlushIdle, Withdrawals} \subseteq BOOLEAN
+    /\ Waiters \in Nat \ {0}
+    \* Every chunk in the channel holds a permit, so this many numbers cannot be confused.
+    /\ Tags = 1 \/ (Tags \in Nat /\ Tags > RowCount + Waiters)
+
+VARIABLES
+    offered,           \* number of the next chunk to be offered, modulo Tags
+    consumed,          \* number of the next chunk to be consumed, modulo Tags
+    waiting,           \* chunks that wait for permits, oldest first
+    barrierWaiting,    \* does a barrier wait for a permit?
+    watermarkPending,  \* -1: none; n: the newest watermark, to be sent after n more waiting chunks
+    permits,           \* permits at the sender, by class
+    wire,              \* messages in flight
+    inbox,             \* messages received, not yet consumed
+    unreturned,        \* row permits of consumed chunks, not yet returned
+    grants             \* permits in flight back, by class
+
+vars == <<offered, consumed, waiting, barrierWaiting, watermarkPending, permits, wire, inbox,
+          unreturned, grants>>
+
+-----------------------------------------------------------------------------
+
+Permits(rows, barriers, watermarks) ==
+    [rows |-> rows, barriers |-> barriers, watermarks |-> watermarks]
+
+Plus(p, q) == Permits(p.rows + q.rows, p.barriers + q.barriers, p.watermarks + q.watermarks)
+
+Total == Permits(RowCount, BarrierPermits, 1)
+
+\* An empty chunk costs one permit, an oversize chunk the clamp.
+Cost(rows) == IF rows < 1 THEN 1 ELSE IF rows > Clamp THEN Clamp ELSE rows
+
+Message(kind, id, rows, cost) == [kind |-> kind, id |-> id, rows |-> rows, cost |-> cost]
+
+\* What a message holds while it is in the channel; it travels with the message.
+Held(m) == CASE m.kind = "chunk"     -> Permits(m.cost, 0, 0)
+             [] m.kind = "barrier"   -> Permits(0, m.cost, 0)
+             [] m.kind = "watermark" -> Permits(0, 0, m.cost)
+
+Successor(id) == (id + 1) % Tags
+
+\* The number of the next chunk to be sent: where in the data a barrier or watermark stands.
+NextSent == IF waiting = <<>> THEN offered ELSE Head(waiting).id
+
+Init ==
+    /\ offered = 0 /\ consumed = 0
+    /\ waiting = <<>> /\ barrierWaiting = FALSE /\ watermarkPending = -1
+    /\ permits = Total
+    /\ wire = <<>> /\ inbox = <<>> /\ unreturned = 0 /\ grants = <<>>
+
+-----------------------------------------------------------------------------
+(* The environment: the application at the sender.                         *)
+
+\* The application wants to send a chunk.
+OfferChunk(rows) ==
+    /\ Len(waiting) < Waiters
+    /\ waiting' = Append(waiting, Message("chunk", offered, rows, Cost(rows)))
+    /\ offered' = Successor(offered)
+    /\ UNCHANGED <<consumed, barrierWaiting, watermarkPending, permits, wire, inbox, unreturned, grants>>
+
+\* The application wants to send a barrier.
+OfferBarrier ==
+    /\ BarrierPermits > 0 /\ ~barrierWaiting
+    /\ barrierWaiting' = TRUE
+    /\ UNCHANGED <<offered, consumed, waiting, watermarkPending, permits, wire, inbox, unreturned, grants>>
+
+\* The application announces a watermark: it never waits, and replaces an unsent one.
+OfferWatermark ==
+    /\ Watermarks
+    /\ watermarkPending' = Len(waiting)
+    /\ UNCHANGED <<offered, consumed, waiting, barrierWaiting, permits, wire, inbox, unreturned, grants>>
+
+\* The application gives up waiting with its newest chunk: nothing was taken, nothing is lost.
+WithdrawChunk ==
+    /\ Withdrawals /\ waiting # <<>>
+    /\ waiting' = SubSeq(waiting, 1, Len(waiting) - 1)
+    /\ offered' = waiting[Len(waiting)].id
+    /\ watermarkPending' = IF watermarkPending = Len(waiting) THEN watermarkPending - 1 ELSE watermarkPending
+    /\ UNCHANGED <<consumed, barrierWaiting, permits, wire, inbox, unreturned, grants>>
+
+\* The application gives up waiting with its barrier.
+WithdrawBarrier ==
+    /\ Withdrawals /\ barrierWaiting
+    /\ barrierWaiting' = FALSE
+    /\ UNCHANGED <<offered, consumed, waiting, watermarkPending, permits, wire, inbox, unreturned, grants>>
+
+-----------------------------------------------------------------------------
+(* The protocol.                                                           *)
+
+\* The oldest waiting chunk takes its permits and leaves.
+SendChunk ==
+    /\ waiting # <<>> /\ Head(waiting).cost <= permits.rows
+    /\ permits' = [permits EXCEPT !.rows = @ - Head(waiting).cost]
+    /\ wire' = Append(wire, Head(waiting))
+    /\ waiting' = Tail(waiting)
+    /\ watermarkPending' = IF watermarkPending > 0 THEN watermarkPending - 1 ELSE watermarkPending
+    /\ UNCHANGED <<offered, consumed, barrierWaiting, inbox, unreturned, grants>>
+
+\* A barrier does not wait for row permits.
+SendBarrier ==
+    /\ barrierWaiting /\ 1 <= permits.barriers
+    /\ permits' = [permits EXCEPT !.barriers = @ - 1]
+    /\ wire' = Append(wire, Message("barrier", NextSent, 0, 1))
+    /\ barrierWaiting' = FALSE
+    /\ UNCHANGED <<offered, consumed, waiting, watermarkPending, inbox, unreturned, grants>>
+
+\* A watermark overtakes no chunk that was offered before it.
+SendWatermark ==
+    /\ watermarkPending = 0 /\ 1 <= permits.watermarks
+    /\ permits' = [permits EXCEPT !.watermarks = @ - 1]
+    /\ wire' = Append(wire, Message("watermark", NextSent, 0, 1))
+    /\ watermarkPending' = -1
+    /\ UNCHANGED <<offered, consumed, waiting, barrierWaiting, inbox, unreturned, grants>>
+
+\* A message arrives at the receiver.
+Deliver ==
+    /\ wire # <<>>
+    /\ inbox' = Append(inbox, Head(wire))
+    /\ wire' = Tail(wire)
+    /\ UNCHANGED <<offered, consumed, waiting, barrierWaiting, watermarkPending, permits, unreturned, grants>>
+
+\* The application has consumed a message; its permits are returned verbatim, rows in batches.
+Consume ==
+    /\ inbox # <<>>
+    /\ inbox' = Tail(inbox)
+    /\ LET m == Head(inbox) IN
+       IF m.kind = "chunk"
+       THEN /\ consumed' = Successor(consumed)
+            /\ IF unreturned + m.cost >= Batch
+               THEN /\ grants' = Append(grants, Permits(unreturned + m.cost, 0, 0))
+                    /\ unreturned' = 0
+               ELSE /\ unreturned' = unreturned + m.cost
+                    /\ UNCHANGED grants
+       ELSE /\ grants' = Append(grants, Held(m))
+            /\ UNCHANGED <<consumed, unreturned>>
+    /\ UNCHANGED <<offered, waiting, barrierWaiting, watermarkPending, permits, wire>>
+
+\* An idle receiver returns the residue (not in the published protocol).
+Flush ==
+    /\ FlushIdle /\ inbox = <<>> /\ unreturned > 0
+    /\ grants' = Append(grants, Permits(unreturned, 0, 0))
+    /\ unreturned' = 0
+    /\ UNCHANGED <<offered, consumed, waiting, barrierWaiting, watermarkPending, permits, wire, inbox>>
+
+\* Returned permits arrive at the sender.
+AddPermits ==
+    /\ grants # <<>>
+    /\ permits' = Plus(permits, Head(grants))
+    /\ grants' = Tail(grants)
+    /\ UNCHANGED <<offered, consumed, waiting, barrierWaiting, watermarkPending, wire, inbox, unreturned>>
+
+Environment ==
+    \/ \E rows \in Sizes : OfferChunk(rows)
+    \/ OfferBarrier \/ OfferWatermark
+    \/ WithdrawChunk \/ WithdrawBarrier
+
+Protocol ==
+    \/ SendChunk \/ SendBarrier \/ SendWatermark
+    \/ Deliver \/ Consume \/ Flush \/ AddPermits
+
+Next == Environment \/ Protocol
+
+\* Watermarks are conflated for as long as chunks keep arriving before them: strong fairness.
+Fairness ==
+    /\ "SendChunk"     \in Fair => WF_vars(SendChunk)
+    /\ "SendBarrier"   \in Fair => WF_vars(SendBarrier)
+    /\ "SendWatermark" \in Fair => SF_vars(SendWatermark)
+    /\ "Deliver"       \in Fair => WF_vars(Deliver)
+    /\ "Consume"       \in Fair => WF_vars(Consume)
+    /\ "Flush"         \in Fair => WF_vars(Flush)
+    /\ "AddPermits"    \in Fair => WF_vars(AddPermits)
+
+Spec == Init /\ [][Next]_vars /\ Fairness
+
+-----------------------------------------------------------------------------
+(* Safety.                                                                 *)
+
+RECURSIVE SumHeld(_)
+SumHeld(messages) ==
+    IF messages = <<>> THEN Permits(0, 0, 0) ELSE Plus(Held(Head(messages)), SumHeld(Tail(messages)))
+
+RECURSIVE SumPermits(_)
+SumPermits(returned) ==
+    IF returned = <<>> THEN Permits(0, 0, 0) ELSE Plus(Head(returned), SumPermits(Tail(returned)))
+
+RECURSIVE SumRows(_)
+SumRows(messages) == IF messages = <<>> THEN 0 ELSE Head(messages).rows + SumRows(Tail(messages))
+
+IsPermits(p) == DOMAIN p = {"rows", "barriers", "watermarks"} /\ \A class \in DOMAIN p : p[class] \in Nat
+
+IsMessage(m) ==
+    /\ DOMAIN m = {"kind", "id", "rows", "cost"}
+    /\ m.kind \in {"chunk", "barrier", "watermark"} /\ m.id \in 0 .. Tags - 1
+    /\ IF m.kind = "chunk" THEN m.rows \in Sizes /\ m.cost = Cost(m.rows) ELSE m.rows = 0 /\ m.cost = 1
+
+TypeOK ==
+    /\ {offered, consumed} \subseteq 0 .. Tags - 1
+    /\ Len(waiting) <= Waiters
+    /\ \A i \in DOMAIN waiting : IsMessage(waiting[i]) /\ waiting[i].kind = "chunk"
+    /\ barrierWaiting \in BOOLEAN
+    /\ watermarkPending \in -1 .. Len(waiting)
+    /\ IsPermits(permits)
+    /\ \A i \in DOMAIN wire : IsMessage(wire[i])
+    /\ \A i \in DOMAIN inbox : IsMessage(inbox[i])
+    /\ unreturned \in Nat
+    /\ \A i \in DOMAIN grants : IsPermits(grants[i])
+
+\* permits + data in flight + inbox + unreturned + permits in flight = Buf, for each class.
+Conservation ==
+    Plus(Plus(permits, SumHeld(wire \o inbox)), Plus(Permits(unreturned, 0, 0), SumPermits(grants))) = Total
+
+\* The channel never holds more than it has permits for, in any class.
+Bounded ==
+    LET held == SumHeld(wire \o inbox) IN
+    held.rows <= RowCount /\ held.barriers <= BarrierPermits /\ held.watermarks <= 1
+
+Largest == CHOOSE rows \in Sizes : \A other \in Sizes : other <= rows
+
+\* Rows, not permits: an oversize chunk is admitted whole and exceeds its cost.
+RowBound ==
+    SumRows(wire \o inbox) <=
+        RowCount + (IF Largest > Clamp THEN (RowCount \div Clamp) * (Largest - Clamp) ELSE 0)
+
+\* Somebody waits, and nothing that the protocol can do will ever change that.
+Stuck == (waiting # <<>> \/ barrierWaiting) /\ ~ ENABLED Protocol
+
+NeverStuck == ~Stuck
+
+ChunksIn(messages) == Cardinality({i \in DOMAIN messages : messages[i].kind = "chunk"})
+
+\* Chunks leave in the order in which they came, each once; barriers and watermarks keep their place.
+ExactlyOnceInOrder ==
+    LET pipe == inbox \o wire \o waiting IN
+    /\ \A i \in DOMAIN pipe : pipe[i].id = (consumed + ChunksIn(SubSeq(pipe, 1, i - 1))) % Tags
+    /\ offered = (consumed + ChunksIn(pipe)) % Tags
+
+\* The residue stays below Batch, and each return of rows carries at least Batch permits:
+\* grant messages <= consumed / Batch.  (An idle flush may return less.)
+GrantsBatched ==
+    /\ unreturned < Batch
+    /\ FlushIdle \/ \A i \in DOMAIN grants : grants[i].rows = 0 \/ grants[i].rows >= Batch
+
+-----------------------------------------------------------------------------
+(* Liveness.                                                               *)
+
+IsOffered(id) ==
+    LET pipe == inbox \o wire \o waiting IN
+    \E i \in DOMAIN pipe : pipe[i].kind = "chunk" /\ pipe[i].id = id
+
+\* Needs Tags > 1 and Withdrawals = FALSE.
+EveryChunkDelivered == \A id \in 0 .. Tags - 1 : IsOffered(id) ~> (consumed = Successor(id))
+
+EveryBarrierDelivered ==
+    /\ barrierWaiting ~> ~barrierWaiting
+    /\ (permits.barriers = 0 /\ BarrierPermits > 0) ~> (permits.barriers > 0)
+
+EveryWatermarkDelivered ==
+    /\ (watermarkPending >= 0) ~> (watermarkPending = -1)
+    /\ (permits.watermarks = 0) ~> (permits.watermarks = 1)
+=============================================================================
