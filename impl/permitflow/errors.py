@@ -1,0 +1,262 @@
+"""Every deliberate exception.  The type says whose fault it is, the attributes hold the facts.
+
+``ProtocolError``: somebody broke the rules, and the stream is dead.  ``HandshakeError``: the two ends could not
+agree, and no stream began.  ``ChannelError``: nobody's fault.  ``TransportError``: the carrier failed.
+"""
+
+from typing import Self
+
+__all__ = [
+    "ChannelAbortedError",
+    "ChannelClosedError",
+    "ChannelError",
+    "EndOfStream",
+    "HandshakeError",
+    "InvalidParametersError",
+    "LedgerError",
+    "LocalProtocolError",
+    "OverspendError",
+    "ParameterMismatchError",
+    "PeerGoneError",
+    "PeerTimeoutError",
+    "PermitOverrunError",
+    "PermitflowError",
+    "ProtocolError",
+    "RemoteProtocolError",
+    "SchemaMismatchError",
+    "TransportError",
+    "UndecodableDataError",
+    "UnexpectedFrameError",
+    "UnknownChannelError",
+    "VersionMismatchError",
+    "WouldBlock",
+]
+
+
+class PermitflowError(Exception):
+    """The base of all errors of this package.  Facts are attributes, and survive pickling."""
+
+    def __init__(self, message: str, **facts: object) -> None:
+        """Keep the message and the facts that the subclass wants to be readable as attributes."""
+        super().__init__(message)
+        self.message = message
+        self._facts = facts
+        for name, value in facts.items():
+            setattr(self, name, value)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The default would call the subclass's keyword-only __init__ with the finished message.
+        return _restore, (type(self), self.message, self._facts)
+
+
+def _restore(cls: type[PermitflowError], message: str, facts: dict[str, object]) -> PermitflowError:
+    error = cls.__new__(cls)
+    PermitflowError.__init__(error, message, **facts)
+    return error
+
+
+class InvalidParametersError(PermitflowError, ValueError):
+    """A parameter is out of its range."""
+
+    name: str
+    value: object
+
+    def __init__(self, *, name: str, value: object, rule: str) -> None:
+        """``rule`` says what would be right, as in "must be at least 1"."""
+        super().__init__(f"{name} {rule}, not {value!r}", name=name, value=value, rule=rule)
+
+
+# The rules were broken.
+
+
+class ProtocolError(PermitflowError):
+    """The rules of the protocol were broken; the stream is dead."""
+
+
+class LocalProtocolError(ProtocolError):
+    """This end was used against the rules."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer broke the rules."""
+
+
+class PermitOverrunError(RemoteProtocolError):
+    """The peer returned more permits than it holds."""
+
+    permit_class: str
+    returned: int
+    outstanding: int
+
+    def __init__(self, *, permit_class: str, returned: int, outstanding: int) -> None:
+        """Both numbers are permits of one class: rows, barriers or watermarks."""
+        super().__init__(
+            f"the peer returned {returned} {permit_class} permits but holds only {outstanding}",
+            permit_class=permit_class,
+            returned=returned,
+            outstanding=outstanding,
+        )
+
+
+class OverspendError(RemoteProtocolError):
+    """The peer sent a message that it had no permits for."""
+
+    permit_class: str
+    cost: int
+    available: int
+
+    def __init__(self, *, permit_class: str, cost: int, available: int) -> None:
+        """Both numbers are permits of one class: rows, barriers or watermarks."""
+        super().__init__(
+            f"the peer sent a message of {cost} {permit_class} permits but had only {available}",
+            permit_class=permit_class,
+            cost=cost,
+            available=available,
+        )
+
+
+class UnexpectedFrameError(RemoteProtocolError):
+    """The peer sent a frame that this state of the stream does not allow."""
+
+    frame: str
+    expected: str
+
+    def __init__(self, *, frame: str, expected: str) -> None:
+        """Both are frame names as in the protocol definition."""
+        super().__init__(f"the peer sent {frame}, expected {expected}", frame=frame, expected=expected)
+
+
+class UndecodableDataError(RemoteProtocolError):
+    """The peer's data cannot be decoded."""
+
+    def __init__(self, *, what: str, reason: str) -> None:
+        """``what`` names the frame or chunk, ``reason`` is the decoder's."""
+        super().__init__(f"{what} cannot be decoded: {reason}", what=what, reason=reason)
+
+
+class LedgerError(RemoteProtocolError):
+    """At the end of the stream the two ends' books differ."""
+
+    def __init__(self, *, what: str, here: int, peer: int) -> None:
+        """``what`` was counted: the number here, and the number that the peer reported or should hold."""
+        super().__init__(f"at the end of the stream {what}: {here} here, {peer} at the peer", what=what)
+        self._facts.update(here=here, peer=peer)
+        self.here = here
+        self.peer = peer
+
+
+# No agreement.
+
+
+class HandshakeError(PermitflowError):
+    """The two ends could not agree; no stream began."""
+
+
+class UnknownChannelError(HandshakeError):
+    """The exchange has no such channel."""
+
+    channel: str
+
+    def __init__(self, *, channel: str, known: tuple[str, ...] = ()) -> None:
+        """``known`` lists the channels that exist."""
+        names = ", ".join(known[:20]) + (", …" if len(known) > 20 else "") if known else "none"
+        super().__init__(f"unknown channel {channel!r}; known channels: {names}", channel=channel, known=known)
+
+
+class VersionMismatchError(HandshakeError):
+    """The peer speaks another version of the protocol."""
+
+    def __init__(self, *, ours: int, theirs: int) -> None:
+        """Protocol versions."""
+        super().__init__(f"the peer speaks protocol version {theirs}, this end {ours}", ours=ours, theirs=theirs)
+
+
+class SchemaMismatchError(HandshakeError):
+    """The peer's schema differs from the channel's."""
+
+    def __init__(self, *, ours: str, theirs: str) -> None:
+        """Schemas as text."""
+        super().__init__(f"schemas differ; here:\n{ours}\nat the peer:\n{theirs}", ours=ours, theirs=theirs)
+
+
+class ParameterMismatchError(HandshakeError):
+    """The two ends' parameters cannot be reconciled."""
+
+    name: str
+
+    def __init__(self, *, name: str, ours: object, theirs: object, rule: str) -> None:
+        """``rule`` says what would be acceptable."""
+        super().__init__(
+            f"{name} {rule}; this end has {ours!r}, the peer {theirs!r}",
+            name=name,
+            ours=ours,
+            theirs=theirs,
+            rule=rule,
+        )
+
+
+# Nobody's fault.
+
+
+class ChannelError(PermitflowError):
+    """The channel cannot do that now; nobody broke a rule."""
+
+
+class WouldBlock(ChannelError):
+    """Not now: there are no permits, or there is no message."""
+
+    def __init__(self, message: str = "the operation would have to wait") -> None:
+        """Say what would have to be waited for."""
+        super().__init__(message)
+
+
+class EndOfStream(ChannelError):
+    """The sender has ended the stream and everything has been consumed."""
+
+    def __init__(self) -> None:
+        """Carries no facts."""
+        super().__init__("the stream has ended")
+
+
+class ChannelClosedError(ChannelError):
+    """This end was closed; ``undelivered`` hands a message that was waiting back."""
+
+    undelivered: object
+
+    def __init__(self, *, end: str, undelivered: object = None) -> None:
+        """``end``: which end was closed, "sender" or "receiver"."""
+        super().__init__(f"the {end} is closed", end=end, undelivered=undelivered)
+
+
+class PeerGoneError(ChannelError):
+    """The other end was closed or lost; ``undelivered`` hands a message that was waiting back."""
+
+    who: str
+    undelivered: object
+
+    def __init__(self, *, who: str, reason: str, undelivered: object = None) -> None:
+        """``who`` is gone, as in "the receiver of channel 'orders/0' at localhost:5000"."""
+        super().__init__(f"{who} is gone: {reason}", who=who, reason=reason, undelivered=undelivered)
+
+
+class PeerTimeoutError(PeerGoneError, TimeoutError):
+    """The other end did not answer within the time that was allowed."""
+
+
+class ChannelAbortedError(ChannelError):
+    """The sender gave up: the stream is incomplete and must not be used as if it were whole."""
+
+    def __init__(self, *, channel: str, reason: str) -> None:
+        """The reason is the sender's."""
+        super().__init__(f"channel {channel!r} was aborted by its sender: {reason}", channel=channel, reason=reason)
+
+
+class TransportError(PermitflowError):
+    """The carrier failed; ``__cause__`` is the carrier's own exception."""
+
+    @classmethod
+    def of(cls, *, what: str, cause: BaseException) -> Self:
+        """Say what was being done when the carrier failed."""
+        error = cls(f"{what}: {cause}", what=what)
+        error.__cause__ = cause
+        return error

@@ -1,0 +1,88 @@
+"""The numbers that both ends of a channel must agree on."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from permitflow.errors import InvalidParametersError
+
+__all__ = ["ChannelParameters", "Oversize"]
+
+# Four Arrow batches of 8,192 rows in flight; RisingWave began with the same pair (PR 6170).
+DEFAULT_ROW_PERMITS = 32_768
+DEFAULT_BARRIER_PERMITS = 1
+# Returning an eighth of the window at a time keeps the number of grant messages small.
+BATCH_SHARE = 8
+
+
+class Oversize(StrEnum):
+    """What becomes of a chunk that costs more than the clamp."""
+
+    SPLIT = "split"
+    """It is sent as several slices, so that never more than ``row_permits`` rows are in the channel."""
+
+    WHOLE = "whole"
+    """It is admitted whole for the clamped cost, as RisingWave does; rows may exceed permits."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChannelParameters:
+    """Parameters of one channel; a permit is the right to send one row.
+
+    Live for every sequence of chunks because ``max_chunk_cost <= row_permits - permit_batch + 1``.
+
+    Spec: RowCount, Batch, Clamp, BarrierPermits.
+
+    Raises:
+        InvalidParametersError: a number is out of its range.
+    """
+
+    row_permits: int = DEFAULT_ROW_PERMITS
+    """Rows that may be in the channel at once."""
+
+    permit_batch: int = 0
+    """The receiver returns row permits once it holds this many; 0 chooses an eighth of ``row_permits``."""
+
+    max_chunk_cost: int = 0
+    """The most permits a chunk takes; 0 chooses ``row_permits - permit_batch``."""
+
+    barrier_permits: int = DEFAULT_BARRIER_PERMITS
+    """Barriers that may be in the channel at once."""
+
+    oversize: Oversize = Oversize.SPLIT
+    """What becomes of a chunk above ``max_chunk_cost``."""
+
+    def __post_init__(self) -> None:
+        """Fill in what was left open, then refuse what cannot work."""
+        for name in ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise InvalidParametersError(name=name, value=value, rule="must be a whole number")
+        if self.row_permits < 2:
+            raise InvalidParametersError(name="row_permits", value=self.row_permits, rule="must be at least 2")
+        if self.permit_batch == 0:
+            object.__setattr__(self, "permit_batch", max(1, self.row_permits // BATCH_SHARE))
+        if not 1 <= self.permit_batch < self.row_permits:
+            raise InvalidParametersError(
+                name="permit_batch",
+                value=self.permit_batch,
+                rule=f"must be at least 1 and below row_permits = {self.row_permits}",
+            )
+        if self.max_chunk_cost == 0:
+            object.__setattr__(self, "max_chunk_cost", self.row_permits - self.permit_batch)
+        limit = self.row_permits - self.permit_batch + 1
+        if not 1 <= self.max_chunk_cost <= limit:
+            raise InvalidParametersError(
+                name="max_chunk_cost",
+                value=self.max_chunk_cost,
+                rule=f"must be at least 1 and at most row_permits - permit_batch + 1 = {limit}, else a chunk may wait for ever",
+            )
+        if self.barrier_permits < 1:
+            raise InvalidParametersError(name="barrier_permits", value=self.barrier_permits, rule="must be at least 1")
+        object.__setattr__(self, "oversize", Oversize(self.oversize))
+
+    def cost_of(self, rows: int) -> int:
+        """Permits that a chunk of so many rows takes: an empty one takes 1, an oversize one the clamp.
+
+        Spec: Cost.
+        """
+        return min(max(rows, 1), self.max_chunk_cost)
