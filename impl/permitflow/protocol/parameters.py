@@ -74,7 +74,7 @@ class ChannelParameters:
             raise InvalidParametersError(
                 name="max_chunk_cost",
                 value=self.max_chunk_cost,
-                rule=f"must be at least 1 and at most row_permits - permit_batch + 1 = {limit}, else a chunk may wait for ever",
+                rule=f"must be in 1 .. row_permits - permit_batch + 1 = {limit}, else a chunk may wait for ever",
             )
         if self.barrier_permits < 1:
             raise InvalidParametersError(name="barrier_permits", value=self.barrier_permits, rule="must be at least 1")
