@@ -1,0 +1,42 @@
+# Each target sets everything up first; `make` alone lists them.
+PYTHON ?= python3
+BIN := .venv/bin
+# TLC and Spark start the Java that set-up found.
+WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check spec proofs proto docs mutants bench bench-smoke soak clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+
+setup:  ## create or update .venv, find or install Java; instant when nothing changed
+	@$(PYTHON) tools/setup.py
+
+demo: setup  ## the main job: TPC-H query 12 through the exchange, between two Spark jobs
+	@$(WITH_JAVA) $(BIN)/permitflow demo
+
+test: check  ## everything that can fail: check, then all tests
+	@$(WITH_JAVA) $(BIN)/python -m pytest --durations=15
+
+check: setup  ## style, types, architecture
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest -q tests/test_architecture.py
+
+spec: setup  ## check all models of spec/manifest.toml with TLC and with the explorer
+	@$(WITH_JAVA) $(BIN)/permitflow check --engine both
+
+proofs: setup  ## prove all theorems
+	@$(BIN)/permitflow prove
+
+proto: setup  ## regenerate the protobuf modules
+	@$(BIN)/python -m grpc_tools.protoc -I proto --python_out=impl --pyi_out=impl proto/permitflow/wire/v1/exchange.proto
+
+docs: setup  ## regenerate docs/cli.md from the commands' own help
+	@$(BIN)/python tools/cli_reference.py
+
+clean:  ## remove what can be made again, except .venv
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache dist
+	@find impl model proofs tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,226 @@
+"""Make a checkout ready to use: a virtual environment in .venv, and a Java for TLC and Spark.
+
+Runs on whatever ``python3`` there is, so its syntax is older than the rest of the project's.  Doing it again changes
+nothing and takes no time: a stamp remembers what was installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+VENV = CHECKOUT / ".venv"
+VENV_PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "setup.stamp"
+JAVA_HOME_FILE = VENV / "java_home"
+OLDEST_PYTHON = (3, 11)
+OLDEST_JAVA = 17  # what Spark 4 demands; TLC is content with less
+PIP_ATTEMPTS = 3
+PIP_PAUSE_SECONDS = 5.0
+
+# The first package that exists wins; what was installed is looked at afterwards.
+JAVA_PACKAGES = {
+    "apt-get": ["openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless"],
+    "dnf": ["java-17-openjdk-headless", "java-21-openjdk-headless", "java-latest-openjdk-headless"],
+    "apk": ["openjdk17-jre-headless", "openjdk21-jre-headless"],
+}
+JAVA_PLACES = (
+    "/usr/lib/jvm/*",
+    "/usr/java/*",
+    "/opt/java/*",
+    "/opt/jdk*",
+    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
+)
+
+
+def main() -> None:
+    """Bring the environment up to date."""
+    if sys.version_info < OLDEST_PYTHON:
+        continue_with_newer_python()
+    began = time.monotonic()
+    fingerprint = fingerprint_of_inputs()
+    if not is_up_to_date(fingerprint):
+        STAMP.unlink(missing_ok=True)
+        make_venv()
+        install_requirements()
+        STAMP.write_text(fingerprint)
+        say(f"Python environment ready in .venv after {time.monotonic() - began:.0f} s")
+    provide_java()
+
+
+def say(message: str) -> None:
+    """Tell what is going on, in order with what the installers print."""
+    print(f"setup: {message}", flush=True)
+
+
+def give_up(message: str) -> NoReturn:
+    """End with a message that says what to do."""
+    print(f"setup: {message}", file=sys.stderr, flush=True)
+    raise SystemExit(1)
+
+
+def continue_with_newer_python() -> NoReturn:
+    """Hand over to a newer Python if there is one under its usual name."""
+    for minor in range(OLDEST_PYTHON[1] + 5, OLDEST_PYTHON[1] - 1, -1):
+        newer = shutil.which(f"python3.{minor}")
+        # A version manager's shim may stand for a Python that is not there.
+        if newer is not None and run([newer, "-c", ""], quiet=True):
+            os.execv(newer, [newer, *sys.argv])
+    give_up(
+        f"{sys.executable} is Python {sys.version_info[0]}.{sys.version_info[1]}, but permitflow needs "
+        f"{OLDEST_PYTHON[0]}.{OLDEST_PYTHON[1]} or newer. Install one, then run: make setup PYTHON=/path/to/python3"
+    )
+
+
+# The Python environment.
+
+
+def fingerprint_of_inputs() -> str:
+    """What the environment depends on; the path of the checkout too, since scripts in .venv name it."""
+    digest = hashlib.sha256()
+    for part in (Path(__file__).read_bytes(), (CHECKOUT / "pyproject.toml").read_bytes(), os.fsencode(CHECKOUT)):
+        digest.update(hashlib.sha256(part).digest())
+    return digest.hexdigest()
+
+
+def is_up_to_date(fingerprint: str) -> bool:
+    """Was exactly this installed, and is its Python still there?"""
+    return STAMP.is_file() and STAMP.read_text() == fingerprint and VENV_PYTHON.exists()
+
+
+def make_venv() -> None:
+    """Create the environment unless a working one is there already."""
+    if is_working(VENV_PYTHON):
+        return
+    say(f"creating .venv with {sys.executable}")
+    if run([sys.executable, "-c", "import ensurepip"], quiet=True):
+        if not run([sys.executable, "-m", "venv", "--clear", str(VENV)]):
+            give_up("creating .venv failed; the reason stands above")
+        return
+    # Debian puts ensurepip into a package of its own, python3-venv; pip can install itself without it.
+    bare = run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(VENV)])
+    if not bare or not run([sys.executable, "-m", "pip", "--python", str(VENV_PYTHON), "install", "--quiet", "pip"]):
+        give_up(f"creating .venv failed: {sys.executable} has neither ensurepip nor a pip that could stand in for it")
+
+
+def is_working(python: Path) -> bool:
+    """Is this a Python of a sufficient version that has pip?"""
+    return python.exists() and run(
+        [str(python), "-c", f"import pip, sys; sys.exit(sys.version_info < {OLDEST_PYTHON})"], quiet=True
+    )
+
+
+def install_requirements() -> None:
+    """Install the project, editable, with everything that demo and tests need."""
+    say("installing permitflow and what it needs; the first time this takes some minutes, mostly for Spark")
+    command = [str(VENV_PYTHON), "-m", "pip", "install", "--retries", "5", "--timeout", "60", "--editable", ".[dev]"]
+    for attempt in range(1, PIP_ATTEMPTS + 1):
+        if run(command):
+            return
+        if attempt < PIP_ATTEMPTS:
+            say(f"attempt {attempt} of {PIP_ATTEMPTS} failed; trying again in {PIP_PAUSE_SECONDS:.0f} s")
+            time.sleep(PIP_PAUSE_SECONDS)
+    give_up(f"pip failed {PIP_ATTEMPTS} times; its reason stands above. Is the package index reachable?")
+
+
+# Java.
+
+
+def provide_java() -> None:
+    """Find Java, else install it, and note its home for the other targets."""
+    home = find_java()
+    if home is None:
+        obstacle = install_java()
+        home = find_java()
+        if home is None:
+            give_up(
+                f"Java {OLDEST_JAVA} or newer, which TLC and Spark need, is neither at JAVA_HOME nor on the PATH "
+                f"nor at {', '.join(JAVA_PLACES)}; and {obstacle}. Install one, then run make setup again"
+            )
+    text = f"{home}\n"
+    if not JAVA_HOME_FILE.is_file() or JAVA_HOME_FILE.read_text() != text:
+        JAVA_HOME_FILE.write_text(text)
+        say(f"Java: {home}")
+
+
+def find_java() -> Path | None:
+    """The first home of a Java that is new enough, or None."""
+    # The note of the last time spares starting a JVM to ask for its version.
+    if JAVA_HOME_FILE.is_file() and "JAVA_HOME" not in os.environ:
+        noted = Path(JAVA_HOME_FILE.read_text().strip())
+        if (noted / "bin" / "java").exists():
+            return noted
+    return next((home for home in candidate_homes() if java_version(home) >= OLDEST_JAVA), None)
+
+
+def candidate_homes() -> Iterator[Path]:
+    """Where a Java may be, the user's choice first."""
+    if os.environ.get("JAVA_HOME"):
+        yield Path(os.environ["JAVA_HOME"])
+    on_path = shutil.which("java")
+    if on_path is not None:
+        yield Path(on_path).resolve().parent.parent
+    for place in JAVA_PLACES:
+        yield from sorted(Path("/").glob(place.lstrip("/")))
+
+
+def java_version(home: Path) -> int:
+    """The feature version of a Java, as in 17; 0 if there is none."""
+    java = home / "bin" / "java"
+    if not java.is_file():
+        return 0
+    try:
+        answer = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    return int(version.group(1)) if version else 0
+
+
+def install_java() -> str:
+    """Install the distribution's Java if that needs nobody's password; say what stood in the way otherwise."""
+    manager = next((name for name in JAVA_PACKAGES if shutil.which(name)), None)
+    if manager is None:
+        return "this machine has none of the package managers " + ", ".join(JAVA_PACKAGES)
+    as_root: Sequence[str] = ()
+    if os.geteuid() != 0:
+        as_root = ("sudo", "--non-interactive")
+        if shutil.which("sudo") is None or not run([*as_root, "true"], quiet=True):
+            return f"installing it with {manager} needs root"
+    say(f"Java {OLDEST_JAVA} or newer not found; installing it with {manager}")
+    if manager == "apt-get":
+        run([*as_root, "apt-get", "update", "--quiet"])
+    for package in JAVA_PACKAGES[manager]:
+        if run([*as_root, *install_command(manager), package]):
+            return f"the package {package} brought none"
+    return f"{manager} could install none of {', '.join(JAVA_PACKAGES[manager])}"
+
+
+def install_command(manager: str) -> list[str]:
+    """How a package manager installs without asking."""
+    if manager == "apt-get":
+        options = ["install", "--yes", "--quiet", "--no-install-recommends"]
+        return ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *options]
+    if manager == "dnf":
+        return ["dnf", "install", "--assumeyes", "--quiet"]
+    return ["apk", "add", "--quiet"]
+
+
+def run(command: Sequence[str], *, quiet: bool = False) -> bool:
+    """Run a command in the checkout, without standard input; say whether it succeeded."""
+    output = subprocess.DEVNULL if quiet else None
+    done = subprocess.run(command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False)
+    return done.returncode == 0
+
+
+if __name__ == "__main__":
+    main()
