@@ -12,6 +12,7 @@ __all__ = [
     "ChannelError",
     "EndOfStream",
     "HandshakeError",
+    "InvalidOptionError",
     "InvalidParametersError",
     "LedgerError",
     "LocalProtocolError",
@@ -64,6 +65,18 @@ class InvalidParametersError(PermitflowError, ValueError):
     def __init__(self, *, name: str, value: object, rule: str) -> None:
         """``rule`` says what would be right, as in "must be at least 1"."""
         super().__init__(f"{name} {rule}, not {value!r}", name=name, value=value, rule=rule)
+
+
+class InvalidOptionError(PermitflowError, ValueError):
+    """An option of a job is unknown, missing or out of its range."""
+
+    option: str
+    value: object
+
+    def __init__(self, *, option: str, value: object, reason: str) -> None:
+        """``value`` as the user wrote it; None if there is none to show."""
+        given = "" if value is None else f": {value!r}"
+        super().__init__(f"option {option!r} {reason}{given}", option=option, value=value, reason=reason)
 
 
 # The rules were broken.

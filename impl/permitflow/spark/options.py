@@ -1,0 +1,219 @@
+"""Options of the Spark data source: strings from the user, checked once, in the driver, with the option's name."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TypeVar
+
+from permitflow.errors import InvalidOptionError, InvalidParametersError
+from permitflow.protocol.parameters import ChannelParameters
+
+__all__ = ["ReadOptions", "WriteOptions"]
+
+T = TypeVar("T")
+
+# A producer may shuffle for a while before its first row leaves; whoever waits longer than this is most likely starved.
+DEFAULT_TIMEOUT_SECONDS = 120.0
+LONGEST_TIMEOUT_SECONDS = 86_400.0
+MOST_CHANNELS = 10_000
+
+SHARED_OPTIONS = (
+    "address",
+    "stream",
+    "channels",
+    "timeout_seconds",
+    "row_permits",
+    "permit_batch",
+    "trace_dir",
+)
+WRITE_ONLY_OPTIONS = ("chunk_rows", "end")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """What a reader needs to know; picklable, so that it travels to the workers as it is."""
+
+    address: str
+    """Where the exchange listens, as in ``host:port``."""
+
+    channels: tuple[str, ...]
+    """Names of the channels; one partition each."""
+
+    timeout_seconds: float
+    """The longest wait for the exchange, for a row, or for a permit."""
+
+    wanted: ChannelParameters | None
+    """Parameters to ask for; the exchange grants the smaller window.  None takes what the exchange has."""
+
+    trace_dir: str | None
+    """A folder for the recorded actions of every stream; None records nothing."""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> "ReadOptions":
+        """Check the options of ``spark.read``.
+
+        Raises:
+            InvalidOptionError: an option is unknown, missing or out of its range.
+        """
+        refuse_unknown(options, known=SHARED_OPTIONS, elsewhere=WRITE_ONLY_OPTIONS, where="writing")
+        return shared_options(options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteOptions:
+    """What a writer needs to know."""
+
+    exchange: ReadOptions
+    """Which channels, where, and how long to wait."""
+
+    chunk_rows: int
+    """The most rows of one chunk; 0 sends Spark's Arrow batches as they are."""
+
+    ends_stream: bool
+    """Does the job's commit end the channels for their readers?"""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> "WriteOptions":
+        """Check the options of ``df.write``.
+
+        Raises:
+            InvalidOptionError: an option is unknown, missing or out of its range.
+        """
+        refuse_unknown(options, known=SHARED_OPTIONS + WRITE_ONLY_OPTIONS)
+        return cls(
+            exchange=shared_options(options),
+            chunk_rows=value_of(options, "chunk_rows", whole_number(1, 2**31 - 1), 0),
+            ends_stream=value_of(options, "end", truth, True),
+        )
+
+
+def refuse_unknown(
+    options: Mapping[str, str], *, known: tuple[str, ...], elsewhere: tuple[str, ...] = (), where: str = ""
+) -> None:
+    """Name the first option that does not belong here, and what may have been meant."""
+    for option, value in options.items():
+        if option.lower() in known:
+            continue
+        if option.lower() in elsewhere:
+            raise InvalidOptionError(option=option, value=value, reason=f"is for {where} only")
+        if option.lower() == "path":
+            raise InvalidOptionError(
+                option=option, value=value, reason="is not used: call load() or save() without a path and set 'stream'"
+            )
+        close = get_close_matches(option.lower(), known, n=1)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        raise InvalidOptionError(option=option, value=value, reason=f"is unknown{meant} (known: {', '.join(known)})")
+
+
+def shared_options(options: Mapping[str, str]) -> ReadOptions:
+    """The checked values that reading and writing have in common."""
+    return ReadOptions(
+        address=value_of(options, "address", network_address),
+        channels=channel_names(options),
+        timeout_seconds=value_of(options, "timeout_seconds", seconds, DEFAULT_TIMEOUT_SECONDS),
+        wanted=wanted_parameters(options),
+        trace_dir=options.get("trace_dir"),
+    )
+
+
+def value_of(options: Mapping[str, str], option: str, parse: Callable[[str], T], default: T | None = None) -> T:
+    """Parse one option, or take its default.
+
+    Raises:
+        InvalidOptionError: it is missing without a default, or ``parse`` raised ValueError with the rule.
+    """
+    text = options.get(option)
+    if text is None:
+        if default is None:
+            raise InvalidOptionError(option=option, value=None, reason=f"is missing: set .option({option!r}, ...)")
+        return default
+    try:
+        return parse(text.strip())
+    except ValueError as rule:
+        raise InvalidOptionError(option=option, value=text, reason=str(rule)) from None
+
+
+def channel_names(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The channels of ``stream``, or those listed by name."""
+    stream = options.get("stream")
+    text = value_of(options, "channels", str)
+    if stream is not None:
+        if not stream.strip():
+            raise InvalidOptionError(option="stream", value=stream, reason="must be a name")
+        count = value_of(options, "channels", whole_number(1, MOST_CHANNELS))
+        return tuple(f"{stream.strip()}/{number}" for number in range(count))
+    if text.lstrip("-").isdigit():
+        raise InvalidOptionError(
+            option="channels",
+            value=text,
+            reason="is a number and needs option 'stream' beside it; or list channel names, separated by commas",
+        )
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise InvalidOptionError(option="channels", value=text, reason="must list names, separated by commas")
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise InvalidOptionError(
+            option="channels", value=text, reason=f"must name each channel once; {repeated!r} is twice in"
+        )
+    return names
+
+
+def wanted_parameters(options: Mapping[str, str]) -> ChannelParameters | None:
+    """The window that the user asks for, if any."""
+    if "row_permits" not in options:
+        if "permit_batch" in options:
+            raise InvalidOptionError(option="permit_batch", value=None, reason="needs option 'row_permits' beside it")
+        return None
+    row_permits = value_of(options, "row_permits", whole_number(2, 2**31 - 1))
+    permit_batch = value_of(options, "permit_batch", whole_number(1, 2**31 - 1), 0)
+    try:
+        return ChannelParameters(row_permits=row_permits, permit_batch=permit_batch)
+    except InvalidParametersError as error:
+        reason = error.message.removeprefix(error.name).strip()
+        raise InvalidOptionError(option=error.name, value=None, reason=reason) from error
+
+
+def whole_number(least: int, most: int) -> Callable[[str], int]:
+    """A parser for whole numbers in a range."""
+
+    def parse(text: str) -> int:
+        rule = f"must be a whole number from {least} to {most}"
+        try:
+            number = int(text)
+        except ValueError:
+            raise ValueError(rule) from None
+        if not least <= number <= most:
+            raise ValueError(rule)
+        return number
+
+    return parse
+
+
+def seconds(text: str) -> float:
+    """Parse a duration."""
+    rule = f"must be a number of seconds above 0 and up to {LONGEST_TIMEOUT_SECONDS:.0f}"
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(rule) from None
+    if not 0 < number <= LONGEST_TIMEOUT_SECONDS:
+        raise ValueError(rule)
+    return number
+
+
+def truth(text: str) -> bool:
+    """Parse ``true`` or ``false``."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return text.lower() == "true"
+
+
+def network_address(text: str) -> str:
+    """Check the form ``host:port``; whether somebody listens there shows when a stream is opened."""
+    if text.startswith("unix:"):
+        return text
+    host, colon, port = text.rpartition(":")
+    if not (host and colon and port.isdecimal() and 0 < int(port) < 65_536):
+        raise ValueError("must be host:port, as in localhost:5433")
+    return text
