@@ -6,6 +6,7 @@ otherwise; a chunk of ``n`` rows costs ``n`` permits, an empty one costs 1, an o
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import add
 from typing import Literal, NamedTuple
 
 from permitflow_model.kernel.queue import Fifo, Queue
@@ -103,6 +104,7 @@ class State(NamedTuple):
 
 
 NO_WATERMARK = -1
+NOTHING = Permits(0, 0, 0)
 
 
 def plus(left: Permits, right: Permits) -> Permits:
@@ -277,10 +279,25 @@ def add_permits(state: State, parameters: Parameters) -> State:
 
 def sum_permits(parts: Iterable[Permits]) -> Permits:
     """Permits of all parts together, class by class."""
-    result = Permits(0, 0, 0)
+    result = NOTHING
     for part in parts:
         result = plus(result, part)
     return result
+
+
+def held_by(messages: Queue[Message]) -> Permits:
+    """Permits that the messages of a queue hold together."""
+    return messages.sum_of(held, plus, NOTHING)
+
+
+def carried(grant: Permits) -> Permits:
+    """Permits that a grant brings back: itself."""
+    return grant
+
+
+def carried_by(grants: Queue[Permits]) -> Permits:
+    """Permits on their way back."""
+    return grants.sum_of(carried, plus, NOTHING)
 
 
 def in_channel(state: State) -> tuple[Message, ...]:
@@ -288,20 +305,37 @@ def in_channel(state: State) -> tuple[Message, ...]:
     return (*state.inbox, *state.wire)
 
 
+def is_message(message: Message, parameters: Parameters) -> bool:
+    """Number, rows and cost of a message are in their ranges."""
+    if not 0 <= message.id < parameters.tags:
+        return False
+    if message.kind != "chunk":
+        return (message.rows, message.cost) == (0, 1)
+    return message.rows >= 0 and message.cost == cost_of(message.rows, parameters)
+
+
+def is_chunk(message: Message, parameters: Parameters) -> bool:
+    """It is a chunk, with number, rows and cost in their ranges."""
+    return message.kind == "chunk" and is_message(message, parameters)
+
+
+def is_permits(permits: Permits, parameters: Parameters) -> bool:
+    """No class is negative."""
+    return all(count >= 0 for count in permits)
+
+
 def type_ok(state: State, parameters: Parameters) -> bool:
     """Every variable is in its range."""
-    numbers = (*state.permits, state.unreturned, *(count for grant in state.grants for count in grant))
-    messages = (*in_channel(state), *state.waiting)
     return (
-        all(0 <= tag < parameters.tags for tag in (state.offered, state.consumed, *(m.id for m in messages)))
+        all(0 <= tag < parameters.tags for tag in (state.offered, state.consumed))
         and state.waiting.size() <= parameters.waiters
-        and all(message.kind == "chunk" for message in state.waiting)
         and NO_WATERMARK <= state.watermark_pending <= state.waiting.size()
-        and all(number >= 0 for number in numbers)
-        and all(
-            message.cost == (cost_of(message.rows, parameters) if message.kind == "chunk" else 1)
-            for message in messages
-        )
+        and is_permits(state.permits, parameters)
+        and state.unreturned >= 0
+        and state.waiting.every(is_chunk, parameters)
+        and state.wire.every(is_message, parameters)
+        and state.inbox.every(is_message, parameters)
+        and state.grants.every(is_permits, parameters)
     )
 
 
@@ -309,16 +343,17 @@ def conservation(state: State, parameters: Parameters) -> bool:
     """Permits + data in flight + inbox + unreturned + permits in flight = Buf, for each class."""
     circulating = (
         state.permits,
-        *map(held, in_channel(state)),
+        held_by(state.wire),
+        held_by(state.inbox),
         Permits(state.unreturned, 0, 0),
-        *state.grants,
+        carried_by(state.grants),
     )
     return sum_permits(circulating) == total(parameters)
 
 
 def bounded(state: State, parameters: Parameters) -> bool:
     """The channel never holds more than it has permits for, in any class."""
-    now = sum_permits(map(held, in_channel(state)))
+    now = plus(held_by(state.wire), held_by(state.inbox))
     return now.rows <= parameters.row_count and now.barriers <= parameters.barrier_permits and now.watermarks <= 1
 
 
@@ -327,19 +362,34 @@ def row_bound_of(row_count: int, clamp: int, largest_rows: int) -> int:
     return row_count + (row_count // clamp) * max(0, largest_rows - clamp)
 
 
+def rows_of(message: Message) -> int:
+    """Rows that a message carries."""
+    return message.rows
+
+
+def rows_in(messages: Queue[Message]) -> int:
+    """Rows that the messages of a queue carry together."""
+    return messages.sum_of(rows_of, add, 0)
+
+
 def row_bound(state: State, parameters: Parameters) -> bool:
     """Rows, not permits: an oversize chunk is admitted whole and exceeds its cost."""
-    rows = sum(message.rows for message in in_channel(state))
-    return rows <= row_bound_of(parameters.row_count, parameters.clamp, max(parameters.sizes))
+    rows = rows_in(state.wire) + rows_in(state.inbox)
+    return rows <= row_bound_of(parameters.row_count, parameters.clamp, max(parameters.sizes, default=0))
+
+
+def is_protocol_enabled(state: State, parameters: Parameters) -> bool:
+    """Can the protocol move without the application?"""
+    return any(
+        SYSTEM.is_enabled(action.name, state, parameters) for action in SYSTEM.actions if not action.is_environment
+    )
 
 
 def is_stuck(state: State, parameters: Parameters) -> bool:
     """Somebody waits, and nothing that the protocol can do will ever change that."""
     if state.waiting.is_empty() and not state.barrier_waiting:
         return False
-    return not any(
-        SYSTEM.is_enabled(action.name, state, parameters) for action in SYSTEM.actions if not action.is_environment
-    )
+    return not is_protocol_enabled(state, parameters)
 
 
 def never_stuck(state: State, parameters: Parameters) -> bool:
@@ -358,13 +408,23 @@ def exactly_once_in_order(state: State, parameters: Parameters) -> bool:
     return due == state.offered
 
 
+def is_batched(grant: Permits, parameters: Parameters) -> bool:
+    """A return of rows carries at least a batch."""
+    return grant.rows == 0 or grant.rows >= parameters.batch
+
+
 def grants_batched(state: State, parameters: Parameters) -> bool:
     """The residue stays below the batch, and each return of rows carries at least a batch."""
     if state.unreturned >= parameters.batch:
         return False
-    return parameters.flush_idle or all(
-        grant.rows == 0 or grant.rows >= parameters.batch for grant in state.grants
-    )
+    return parameters.flush_idle or state.grants.every(is_batched, parameters)
+
+
+def whole_when_idle(state: State, parameters: Parameters) -> bool:
+    """With the idle flush, a channel in which nothing can move holds all its permits again."""
+    if not parameters.flush_idle or is_protocol_enabled(state, parameters):
+        return True
+    return state.permits == total(parameters)
 
 
 SYSTEM: System[State, Parameters] = System(
@@ -372,7 +432,10 @@ SYSTEM: System[State, Parameters] = System(
     initial=initial,
     actions=(
         Action(
-            "OfferChunk", offer_chunk, lambda parameters: [(rows,) for rows in parameters.sizes], is_environment=True
+            "OfferChunk",
+            offer_chunk,
+            lambda parameters: [(rows,) for rows in parameters.sizes],
+            is_environment=True,
         ),
         Action("OfferBarrier", offer_barrier, is_environment=True),
         Action("OfferWatermark", offer_watermark, is_environment=True),
@@ -394,5 +457,6 @@ SYSTEM: System[State, Parameters] = System(
         "NeverStuck": never_stuck,
         "ExactlyOnceInOrder": exactly_once_in_order,
         "GrantsBatched": grants_batched,
+        "WholeWhenIdle": whole_when_idle,
     },
 )

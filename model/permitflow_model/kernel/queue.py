@@ -1,11 +1,14 @@
 """The one queue of all models.  Proofs bring their own implementation, which knows only lengths and totals."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import Protocol, TypeVar
 
 __all__ = ["Fifo", "Queue"]
 
 T = TypeVar("T")
+V = TypeVar("V")
+P = TypeVar("P")
 
 
 class Queue(Protocol[T]):
@@ -37,6 +40,17 @@ class Queue(Protocol[T]):
 
     def without_last(self) -> "Queue[T]":
         """The queue without its newest item; it must not be empty."""
+        ...
+
+    def sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
+        """The measures of all items together; ``nothing`` for an empty queue.
+
+        ``plus`` must be associative and commutative: a symbolic queue has forgotten the order.
+        """
+        ...
+
+    def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
+        """Does it hold for every item?"""
         ...
 
     def __iter__(self) -> Iterator[T]:
@@ -76,3 +90,11 @@ class Fifo(tuple[T, ...]):
     def without_last(self) -> "Fifo[T]":
         """The queue without its newest item."""
         return Fifo(self[:-1])
+
+    def sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
+        """The measures of all items together."""
+        return reduce(plus, map(measure, self), nothing)
+
+    def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
+        """Does it hold for every item?"""
+        return all(holds(item, parameters) for item in self)
