@@ -1,0 +1,229 @@
+"""Imports go only where docs/architecture.md says they may."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOTS = ("impl", "model", "proofs")
+ROW = re.compile(r"^\| `([\w/.]+)` \| .* \| (.*) \| (.*) \|$", re.MULTILINE)
+PURE = re.compile(r"^(`.*`) import none of ([\w, ]+)\.$", re.MULTILINE)
+MOST_LINES = 300
+
+
+@dataclass(frozen=True)
+class Room:
+    """One row of the table."""
+
+    place: str
+    """The prefix of its modules' names."""
+    arrows: tuple[str, ...]
+    """Names of the rooms it may import, as written."""
+    third_party: frozenset[str]
+
+
+class Architecture:
+    """The table, and the questions it answers."""
+
+    def __init__(self, document: str) -> None:
+        rooms = [
+            Room(module_name(place), listed(arrows), frozenset(listed(third_party)))
+            for place, arrows, third_party in ROW.findall(document)
+        ]
+        self.rooms = {room.place: room for room in rooms}
+        pure = PURE.search(document)
+        assert pure is not None, "the document names no room that must stay pure"
+        self.pure_rooms = [module_name(place) for place in re.findall(r"`([\w/.]+)`", pure[1])]
+        self.impure = frozenset(listed(pure[2]))
+
+    def room_of(self, module: str) -> Room | None:
+        """The room with the longest matching place."""
+        candidates = [place for place in self.rooms if module == place or module.startswith(f"{place}.")]
+        # The facade is one file: everything else below it has a room of its own.
+        if module != "permitflow" and "permitflow" in candidates:
+            candidates.remove("permitflow")
+        return self.rooms[max(candidates, key=len)] if candidates else None
+
+    def arrows(self, room: Room) -> set[str]:
+        """Places of the rooms that a room names."""
+        if room.arrows == ("everything",):
+            return set(self.rooms) - {room.place}
+        return {self.place(name) for name in room.arrows}
+
+    def place(self, name: str) -> str:
+        """The place of a room by the name that the table uses in its arrows."""
+        found = [place for place in self.rooms if name in (place, place.removeprefix("permitflow."))]
+        assert len(found) == 1, f"{name!r} in the table names {len(found)} rooms"
+        return found[0]
+
+    def allowed(self, room: Room) -> set[str]:
+        """Places that a room may import: its own, those it names, and what those may import."""
+        reached, ahead = {room.place}, [room.place]
+        while ahead:
+            for place in self.arrows(self.rooms[ahead.pop()]) - reached:
+                reached.add(place)
+                ahead.append(place)
+        return reached
+
+    def violations(self, module: str, source: str) -> Iterator[str]:
+        """What a module imports against the table."""
+        room = self.room_of(module)
+        if room is None:
+            yield f"{module} is in no room"
+            return
+        for target in imported_names(module, source):
+            top = target.partition(".")[0]
+            if top in sys.stdlib_module_names:
+                if top in self.impure and room.place in self.pure_rooms:
+                    yield f"{module} imports {target}, but {room.place} is pure"
+            elif (target_room := self.room_of(target)) is not None:
+                if target_room.place not in self.allowed(room):
+                    yield f"{module} imports {target}, against the arrows"
+            elif top not in room.third_party:
+                yield f"{module} imports {target}, which {room.place} may not"
+
+
+def module_name(place: str) -> str:
+    """``permitflow/errors.py`` is permitflow.errors, ``permitflow/__init__.py`` is permitflow."""
+    return place.removesuffix("/__init__.py").removesuffix(".py").strip("/").replace("/", ".")
+
+
+def listed(cell: str) -> tuple[str, ...]:
+    """The names in a cell; a dash stands for none."""
+    return tuple(re.findall(r"\w+", cell))
+
+
+def imported_names(module: str, source: str) -> Iterator[str]:
+    """Every import in a module, wherever it stands, also those by a literal name at run time."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=base, level=level, names=names):
+                parent = ".".join(module.split(".")[: -level or None])
+                prefix = ".".join(part for part in (parent if level else "", base or "") if part)
+                yield from (f"{prefix}.{alias.name}" for alias in names)
+            case ast.Call(
+                func=ast.Attribute(attr="import_module") | ast.Name(id="import_module" | "__import__"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                yield name
+
+
+def modules(repository: Path) -> Mapping[str, Path]:
+    """All modules of the project by their names; generated ones are left out."""
+    return {
+        module_name(path.relative_to(repository / root).as_posix()): path
+        for root in ROOTS
+        for path in sorted((repository / root).rglob("*.py"))
+        if not path.name.endswith("_pb2.py")
+    }
+
+
+@pytest.fixture(scope="module")
+def architecture(repository: Path) -> Architecture:
+    return Architecture((repository / "docs/architecture.md").read_text())
+
+
+def test_every_import_follows_the_table(architecture: Architecture, repository: Path) -> None:
+    found = [
+        violation
+        for module, path in modules(repository).items()
+        for violation in architecture.violations(module, path.read_text())
+    ]
+    assert found == []
+
+
+def test_every_room_of_the_table_exists(architecture: Architecture, repository: Path) -> None:
+    inhabited = {room.place for module in modules(repository) if (room := architecture.room_of(module))}
+    generated = {"permitflow.wire"}
+    assert set(architecture.rooms) - inhabited - generated == set()
+
+
+def test_arrows_point_one_way(architecture: Architecture) -> None:
+    order = TopologicalSorter({room.place: architecture.arrows(room) for room in architecture.rooms.values()})
+    order.prepare()  # raises CycleError
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("permitflow.protocol.sender", "import asyncio"),
+        ("permitflow.protocol.sender", "from time import monotonic"),
+        ("permitflow.protocol.sender", "from permitflow.channels import local"),
+        ("permitflow.protocol.sender", "from ..channels import local"),
+        ("permitflow.protocol.sender", "import permitflow"),
+        ("permitflow.channels.local", "import pyarrow"),
+        ("permitflow.channels.local", "def send():\n    import grpc"),
+        ("permitflow.channels.local", "import importlib\nimportlib.import_module('grpc')"),
+        ("permitflow.channels.local", "from permitflow import transports"),
+        ("permitflow.transports.codec", "import permitflow_model"),
+        ("permitflow.transports.codec", "from permitflow.exchange.registry import Exchange"),
+        ("permitflow.exchange.server", "import permitflow.spark.source"),
+        ("permitflow_model.permit_channel", "import random"),
+        ("permitflow_model.permit_channel", "from permitflow.protocol import messages"),
+        ("permitflow_model.permit_channel", "import permitflow_proofs"),
+        ("permitflow_model.permit_channel", "import z3"),
+        ("permitflow.helpers", ""),
+    ],
+)
+def test_a_seeded_violation_is_caught(architecture: Architecture, module: str, source: str) -> None:
+    assert list(architecture.violations(module, source)) != []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("permitflow.protocol.sender", "from permitflow.errors import WouldBlock\nfrom collections import deque"),
+        ("permitflow.transports.codec", "import pyarrow.ipc\nfrom permitflow.protocol.messages import Message"),
+        ("permitflow.cli.prove", "def prove():\n    import permitflow_proofs.kernel"),
+        ("permitflow_proofs.safety", "import z3\nimport permitflow_model.permit_channel"),
+    ],
+)
+def test_what_the_table_allows_is_left_alone(architecture: Architecture, module: str, source: str) -> None:
+    assert list(architecture.violations(module, source)) == []
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Top-level names of the modules that a statement loads in a fresh interpreter."""
+    program = f"import sys; before = set(sys.modules); {statement}; print(*(m for m in sys.modules if m not in before))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+def test_importing_permitflow_loads_no_third_party_package() -> None:
+    loaded = loaded_by("import permitflow")
+    assert "permitflow" in loaded
+    assert loaded - set(sys.stdlib_module_names) == {"permitflow"}
+
+
+def test_importing_the_model_loads_no_third_party_package() -> None:
+    loaded = loaded_by("import permitflow_model.permit_channel, permitflow_model.kernel.explore")
+    assert loaded - set(sys.stdlib_module_names) == {"permitflow_model"}
+
+
+def test_a_loaded_third_party_package_would_be_seen() -> None:
+    assert "pyarrow" in loaded_by("import pyarrow")
+
+
+def test_spark_finds_the_data_source_without_loading_grpc() -> None:
+    """gRPC must be imported in the worker, after the fork."""
+    loaded = loaded_by("import pyspark_permitflow")
+    assert "pyspark" in loaded
+    assert "grpc" not in loaded
+
+
+def test_no_file_is_longer_than_one_idea(repository: Path) -> None:
+    lengths = {
+        path.relative_to(repository).as_posix(): len(path.read_text().splitlines())
+        for root in (*ROOTS, "tools")
+        for path in (repository / root).rglob("*.py")
+        if not path.name.endswith("_pb2.py")
+    }
+    assert {name: lines for name, lines in lengths.items() if lines > MOST_LINES} == {}
