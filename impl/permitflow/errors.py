@@ -2,12 +2,14 @@
 
 ``ProtocolError``: somebody broke the rules, and the stream is dead.  ``HandshakeError``: the two ends could not
 agree, and no stream began.  ``ChannelError``: nobody's fault.  ``TransportError``: the carrier failed.
+``TraceError``: a recording cannot be written or used; the channel that was recorded is not concerned.
 """
 
 from typing import Self
 
 __all__ = [
     "ChannelAbortedError",
+    "ChannelBusyError",
     "ChannelClosedError",
     "ChannelError",
     "EndOfStream",
@@ -25,6 +27,11 @@ __all__ = [
     "ProtocolError",
     "RemoteProtocolError",
     "SchemaMismatchError",
+    "TraceError",
+    "TraceMismatchError",
+    "TraceTruncatedError",
+    "TraceUnreadableError",
+    "TraceWriteError",
     "TransportError",
     "UndecodableDataError",
     "UnexpectedFrameError",
@@ -61,6 +68,7 @@ class InvalidParametersError(PermitflowError, ValueError):
 
     name: str
     value: object
+    rule: str
 
     def __init__(self, *, name: str, value: object, rule: str) -> None:
         """``rule`` says what would be right, as in "must be at least 1"."""
@@ -176,6 +184,21 @@ class UnknownChannelError(HandshakeError):
         super().__init__(f"unknown channel {channel!r}; known channels: {names}", channel=channel, known=known)
 
 
+class ChannelBusyError(HandshakeError):
+    """The channel has a consumer already, and serves one at a time."""
+
+    channel: str
+    consumer: str
+
+    def __init__(self, *, channel: str, consumer: str) -> None:
+        """``consumer`` is whoever reads the channel now."""
+        super().__init__(
+            f"channel {channel!r} is being read by {consumer}; one consumer at a time",
+            channel=channel,
+            consumer=consumer,
+        )
+
+
 class VersionMismatchError(HandshakeError):
     """The peer speaks another version of the protocol."""
 
@@ -273,3 +296,49 @@ class TransportError(PermitflowError):
         error = cls(f"{what}: {cause}", what=what)
         error.__cause__ = cause
         return error
+
+
+# Recordings.
+
+
+class TraceError(PermitflowError):
+    """A recorded run cannot be written or used."""
+
+
+class TraceWriteError(TraceError):
+    """The recording stopped; ``__cause__`` is the operating system's own exception.  The channel went on."""
+
+    path: str
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        """``reason`` says why, as in "No space left on device"."""
+        super().__init__(
+            f"the recording in {path} is incomplete: {reason}; the recorded channels were not disturbed",
+            path=path,
+            reason=reason,
+        )
+
+
+class TraceUnreadableError(TraceError):
+    """A trace file is not what it should be."""
+
+    path: str
+    line: int
+
+    def __init__(self, *, path: str, line: int, reason: str) -> None:
+        """``line`` counts from 1."""
+        super().__init__(f"{path}, line {line}: {reason}", path=path, line=line, reason=reason)
+
+
+class TraceTruncatedError(TraceUnreadableError):
+    """The last line of a trace file is half written: whoever wrote it was killed, or the disk was full."""
+
+
+class TraceMismatchError(TraceError):
+    """Recordings of one channel do not belong together, or do not begin at its beginning."""
+
+    channel: str
+
+    def __init__(self, *, channel: str, reason: str) -> None:
+        """``reason`` names both of the things that do not fit."""
+        super().__init__(f"the trace of channel {channel!r}: {reason}", channel=channel, reason=reason)

@@ -1,10 +1,31 @@
 """A hook for whoever wants to see the specification's actions as they happen.  Without one it costs nothing."""
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 from permitflow.protocol.messages import Permits
+from permitflow.protocol.parameters import ChannelParameters
 
-__all__ = ["Recorder"]
+__all__ = ["RECEIVER_ACTIONS", "SENDER_ACTIONS", "End", "Recorder", "RecorderFactory"]
+
+End = Literal["sender", "receiver"]
+
+SENDER_ACTIONS = frozenset(
+    {
+        "OfferChunk",
+        "OfferBarrier",
+        "OfferWatermark",
+        "WithdrawChunk",
+        "WithdrawBarrier",
+        "SendChunk",
+        "SendBarrier",
+        "SendWatermark",
+        "AddPermits",
+    }
+)
+"""Actions that happen at the sender."""
+
+RECEIVER_ACTIONS = frozenset({"Deliver", "Consume", "Flush"})
+"""Actions that happen at the receiver."""
 
 
 class Recorder(Protocol):
@@ -14,5 +35,14 @@ class Recorder(Protocol):
         """``action`` is spelt as in the specification; ``rows`` are the chunk's, or 0.
 
         ``permits`` are those that the message holds or, for Flush and AddPermits, those that are returned.
+        A recorder never raises: it is called in the middle of a change of state.
         """
+        ...
+
+
+class RecorderFactory(Protocol):
+    """Opens the recorder of one end of a channel, once the two ends have agreed on the parameters."""
+
+    def __call__(self, channel: str, end: End, parameters: ChannelParameters) -> Recorder:
+        """``channel`` names one stream: both of its ends give the same name, and no other stream does."""
         ...

@@ -1,0 +1,13 @@
+"""Recordings of what channels did, in the specification's own words.
+
+A trace file holds JSON lines: for each end of each channel a header with the channel's parameters, then one line for
+each action in the order in which this process performed them, and at the end a line that says how many there were.
+Nothing in it depends on clocks.  The model replays it: see ``permitflow.testing.traces``.
+"""
+
+from permitflow.tracing.events import Event, Header
+from permitflow.tracing.file import FileTrace
+from permitflow.tracing.memory import MemoryTrace
+from permitflow.tracing.reader import ChannelTrace, Trace, read_trace
+
+__all__ = ["ChannelTrace", "Event", "FileTrace", "Header", "MemoryTrace", "Trace", "read_trace"]

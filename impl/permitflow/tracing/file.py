@@ -1,0 +1,244 @@
+"""Records into a file of JSON lines.
+
+A recorder never raises and never waits for anything but the operating system's page cache: it is called in the
+middle of a change of state, where an exception would lose a message.  When the disk is full, the recording stops,
+the channel goes on, and ``close`` raises ``TraceWriteError``.  Then, as after a kill, the last line may be half
+written and the closing line is missing; the reader says so.
+"""
+
+import atexit
+import os
+import sys
+import threading
+import weakref
+from collections import deque
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from permitflow.errors import InvalidParametersError, TraceWriteError
+from permitflow.protocol.messages import Permits
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import SENDER_ACTIONS, End, Recorder
+from permitflow.tracing.events import Header, event_prefix, header_line, total_line
+
+__all__ = ["FileTrace"]
+
+# About 600 kB of text: one write per some ten milliseconds at full speed.
+BUFFERED_EVENTS = 4096
+
+
+class FileTrace:
+    """A trace file that is being written; the recorders it hands out may be used from several threads.
+
+    Events are buffered; they reach the file when ``buffered_events`` have come together, on ``flush``, on ``close``
+    and when the interpreter exits.  A process that is killed takes the buffer with it.  A forked child does not
+    write into its parent's file: it opens its own.  What recorders are told after ``close`` is not kept.
+
+    Use it as a context manager, or close it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, buffered_events: int = BUFFERED_EVENTS) -> None:
+        """Create the file, or empty it.
+
+        Raises:
+            InvalidParametersError: ``buffered_events`` is not positive.
+            TraceWriteError: the file cannot be created.
+        """
+        if buffered_events < 1:
+            raise InvalidParametersError(name="buffered_events", value=buffered_events, rule="must be at least 1")
+        self.path = Path(path)
+        self._buffered_events = buffered_events
+        self._lines: deque[str] = deque()
+        self._events = 0
+        self._opened: set[tuple[str, End]] = set()
+        self._lock = threading.Lock()
+        self._failure: TraceWriteError | None = None
+        try:
+            # Unbuffered: our own buffer is the only one, so that a failed write is noticed where it happens.
+            self._file: BinaryIO | None = open(self.path, "wb", buffering=0)  # noqa: SIM115 - closed by `close`
+        except OSError as error:
+            raise _write_error(self.path, error) from error
+        _open_traces.add(self)
+
+    @classmethod
+    def in_directory(cls, directory: str | os.PathLike[str], name: str) -> "FileTrace":
+        """Create ``name-<process id>-<number>.jsonl``, so that several processes may share a folder.
+
+        Raises:
+            TraceWriteError: the file cannot be created.
+        """
+        folder = Path(directory)
+        safe_name = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _write_error(folder, error) from error
+        number = 0
+        while (path := folder / f"{safe_name}-{os.getpid()}-{number}.jsonl").exists():
+            number += 1
+        return cls(path)
+
+    @property
+    def failure(self) -> TraceWriteError | None:
+        """Why the recording stopped, if it did."""
+        return self._failure
+
+    def recorder(self, channel: str, end: End, parameters: ChannelParameters) -> Recorder:
+        """Open one end of a channel; a ``RecorderFactory``.
+
+        Raises:
+            InvalidParametersError: this end of this channel was opened before, or the trace is closed.
+        """
+        self._open_end(Header(channel, end, parameters))
+        return _EndRecorder(self, channel, end)
+
+    def recorder_of_both(self, channel: str, parameters: ChannelParameters) -> Recorder:
+        """Open both ends of a channel that lives in this process; the action tells the end.
+
+        Raises:
+            InvalidParametersError: this channel was opened before, or the trace is closed.
+        """
+        return recorder_of_both(
+            self.recorder(channel, "sender", parameters), self.recorder(channel, "receiver", parameters)
+        )
+
+    def flush(self) -> None:
+        """Write what is buffered.  A failure is kept for ``close``."""
+        with self._lock:
+            self._drain()
+
+    def close(self) -> None:
+        """Write everything and close the file.  Closing twice is harmless.
+
+        Raises:
+            TraceWriteError: not everything could be written.
+        """
+        with self._lock:
+            if self._file is None:
+                return
+            self._drain()
+            self._write(total_line(self._events))
+            file, self._file = self._file, None
+            try:
+                file.close()
+            except OSError as error:
+                self._fail(error)
+        _open_traces.discard(self)
+        if self._failure is not None:
+            raise self._failure
+
+    def __enter__(self) -> "FileTrace":
+        """Close at the end of the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close; an exception of the block is more interesting than one of the recording."""
+        try:
+            self.close()
+        except TraceWriteError as failure:
+            if error is None:
+                raise
+            error.add_note(str(failure))
+
+    def _open_end(self, header: Header) -> None:
+        with self._lock:
+            if self._file is None:
+                raise InvalidParametersError(name="channel", value=header.channel, rule="needs a trace that is open")
+            if header[:2] in self._opened:
+                raise InvalidParametersError(
+                    name="channel", value=header.channel, rule=f"must be new to the trace ({header.end} is recorded)"
+                )
+            self._opened.add((header.channel, header.end))
+            self._lines.append(header_line(header))
+
+    def _append(self, line: str) -> None:
+        lines = self._lines
+        lines.append(line)
+        if len(lines) >= self._buffered_events:
+            self.flush()
+
+    def _drain(self) -> None:
+        lines = self._lines
+        # Another thread may append meanwhile: take only what was there, and never exchange the deque.
+        block = [lines.popleft() for _ in range(len(lines))]
+        if self._write("".join(block)):
+            self._events += sum(not line.startswith('{"permitflow_trace"') for line in block)
+
+    def _write(self, text: str) -> bool:
+        if self._file is None or self._failure is not None:
+            return False
+        rest = memoryview(text.encode())
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            self._fail(error)
+            return False
+        return True
+
+    def _fail(self, error: OSError) -> None:
+        if self._failure is None:
+            self._failure = _write_error(self.path, error)
+            self._failure.__cause__ = error
+
+    def _abandon_in_child(self) -> None:
+        self._lock = threading.Lock()
+        self._lines.clear()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._failure = TraceWriteError(path=str(self.path), reason="a forked process must open its own trace")
+
+
+class _EndRecorder:
+    __slots__ = ("_prefix", "_sequence", "_trace")
+
+    def __init__(self, trace: FileTrace, channel: str, end: End) -> None:
+        self._trace = trace
+        self._prefix = event_prefix(channel, end)
+        self._sequence = 0
+
+    def __call__(self, action: str, rows: int, permits: Permits) -> None:
+        self._sequence = sequence = self._sequence + 1
+        of_rows, of_barriers, of_watermarks = permits
+        self._trace._append(
+            f'{self._prefix}{sequence}, "action": "{action}", "rows": {rows}, '
+            f'"permits": [{of_rows}, {of_barriers}, {of_watermarks}]}}\n'
+        )
+
+
+def recorder_of_both(sender: Recorder, receiver: Recorder) -> Recorder:
+    """One recorder for a channel whose two ends live in one process."""
+
+    def record(action: str, rows: int, permits: Permits) -> None:
+        (sender if action in SENDER_ACTIONS else receiver)(action, rows, permits)
+
+    return record
+
+
+def _write_error(path: Path, error: OSError) -> TraceWriteError:
+    return TraceWriteError(path=str(path), reason=error.strerror or str(error))
+
+
+_open_traces: weakref.WeakSet[FileTrace] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for trace in list(_open_traces):
+        try:
+            trace.close()
+        except TraceWriteError as error:
+            print(f"permitflow: {error}", file=sys.stderr)
+
+
+def _abandon_all() -> None:
+    for trace in list(_open_traces):
+        trace._abandon_in_child()
+    _open_traces.clear()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_abandon_all)
