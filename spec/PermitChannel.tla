@@ -35,6 +35,7 @@ ASSUME Assumption ==
     /\ RowCount \in Nat \ {0} /\ Batch \in Nat \ {0} /\ Clamp \in Nat \ {0}
     /\ Sizes \subseteq Nat /\ BarrierPermits \in Nat
     /\ {Watermarks, FlushIdle, Withdrawals} \subseteq BOOLEAN
+    /\ Fair \subseteq {"SendChunk", "SendBarrier", "SendWatermark", "Deliver", "Consume", "Flush", "AddPermits"}
     /\ Waiters \in Nat \ {0}
     \* Every chunk in the channel holds a permit, so this many numbers cannot be confused.
     /\ Tags = 1 \/ (Tags \in Nat /\ Tags > RowCount + Waiters)
@@ -227,7 +228,7 @@ IsPermits(p) == DOMAIN p = {"rows", "barriers", "watermarks"} /\ \A class \in DO
 IsMessage(m) ==
     /\ DOMAIN m = {"kind", "id", "rows", "cost"}
     /\ m.kind \in {"chunk", "barrier", "watermark"} /\ m.id \in 0 .. Tags - 1
-    /\ IF m.kind = "chunk" THEN m.rows \in Sizes /\ m.cost = Cost(m.rows) ELSE m.rows = 0 /\ m.cost = 1
+    /\ IF m.kind = "chunk" THEN m.rows \in Nat /\ m.cost = Cost(m.rows) ELSE m.rows = 0 /\ m.cost = 1
 
 TypeOK ==
     /\ {offered, consumed} \subseteq 0 .. Tags - 1
@@ -250,12 +251,12 @@ Bounded ==
     LET held == SumHeld(wire \o inbox) IN
     held.rows <= RowCount /\ held.barriers <= BarrierPermits /\ held.watermarks <= 1
 
-Largest == CHOOSE rows \in Sizes : \A other \in Sizes : other <= rows
+Largest == IF Sizes = {} THEN 0 ELSE CHOOSE rows \in Sizes : \A other \in Sizes : other <= rows
 
 \* Rows, not permits: an oversize chunk is admitted whole and exceeds its cost.
-RowBound ==
-    SumRows(wire \o inbox) <=
-        RowCount + (IF Largest > Clamp THEN (RowCount \div Clamp) * (Largest - Clamp) ELSE 0)
+MostRows == RowCount + (IF Largest > Clamp THEN (RowCount \div Clamp) * (Largest - Clamp) ELSE 0)
+
+RowBound == SumRows(wire \o inbox) <= MostRows
 
 \* Somebody waits, and nothing that the protocol can do will ever change that.
 Stuck == (waiting # <<>> \/ barrierWaiting) /\ ~ ENABLED Protocol
@@ -275,6 +276,9 @@ ExactlyOnceInOrder ==
 GrantsBatched ==
     /\ unreturned < Batch
     /\ FlushIdle \/ \A i \in DOMAIN grants : grants[i].rows = 0 \/ grants[i].rows >= Batch
+
+\* With the idle flush, a channel in which nothing can move holds all its permits again.
+WholeWhenIdle == (FlushIdle /\ ~ ENABLED Protocol) => permits = Total
 
 -----------------------------------------------------------------------------
 (* Liveness.                                                               *)

@@ -23,7 +23,7 @@ class StateLimitReached(Exception):
 
 @dataclass(frozen=True)
 class Violation(Generic[S]):
-    """An invariant that does not hold, and a shortest run that leads there."""
+    """An invariant that does not hold, or a deadlock, and a shortest run that leads there."""
 
     invariant: str
     start: S
@@ -46,6 +46,9 @@ class Graph(Generic[S]):
     violations: list[Violation[S]] = field(default_factory=list)
     """The first, shortest violation of each broken invariant."""
 
+    deadlock: Violation[S] | None = None
+    """The first, shortest run into a state in which nothing at all can happen, not even by the application."""
+
 
 def explore(
     system: System[S, P],
@@ -57,7 +60,8 @@ def explore(
 ) -> Graph[S]:
     """Visit every reachable state once.
 
-    ``invariants`` defaults to the system's own.
+    ``invariants`` defaults to the system's own.  ``stop_at_violation`` stops where TLC does: at the first state that
+    breaks an invariant, or at the first that no step leaves.
 
     Raises:
         StateLimitReached: there are more than ``max_states`` states.
@@ -83,7 +87,12 @@ def explore(
         return graph
     position = 0
     while position < len(graph.states):
-        for step in system.successors(graph.states[position], parameters):
+        steps = list(system.successors(graph.states[position], parameters))
+        if not steps and graph.deadlock is None:
+            graph.deadlock = Violation("deadlock", start, _path(parent, position))
+            if stop_at_violation:
+                break
+        for step in steps:
             known = index.get(step.state)
             if known is None:
                 known = len(graph.states)

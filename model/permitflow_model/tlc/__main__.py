@@ -1,0 +1,62 @@
+"""``python -m permitflow_model.tlc``: configurations for the TLA+ Toolbox and VS Code, and single runs of TLC.
+
+python -m permitflow_model.tlc list             the models of spec/manifest.toml
+python -m permitflow_model.tlc cfg NAME         print the model's .cfg
+python -m permitflow_model.tlc run NAME         run TLC on it and print what came out
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from permitflow_model.manifest import ManifestError, Model, find_spec_directory, read_manifest
+from permitflow_model.tla_values import format_state
+from permitflow_model.tlc.check import run_model
+from permitflow_model.tlc.install import TlcNotFoundError
+from permitflow_model.tlc.output import TlcError, TlcResult
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says; 0: as recorded, 1: not, 2: it could not be done."""
+    parser = argparse.ArgumentParser(
+        prog="python -m permitflow_model.tlc", description="The models of spec/manifest.toml, one at a time."
+    )
+    parser.add_argument("command", choices=("list", "cfg", "run"))
+    parser.add_argument("name", nargs="?", help="the model's name, for cfg and run")
+    options = parser.parse_args(arguments)
+    try:
+        models = read_manifest()
+        if options.command == "list":
+            for model in models.values():
+                print(f"{model.name:36} {model.module:22} {model.reason}")
+            return 0
+        if options.name not in models:
+            parser.error(f"there is no model {options.name!r}; `list` shows all")
+        return _show(options.command, models[options.name])
+    except (ManifestError, TlcNotFoundError, TlcError) as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _show(command: str, model: Model) -> int:
+    if command == "cfg":
+        print(f"\\* {model.name}: {model.reason}")
+        print(f"\\* For {model.module}.tla.  Made from manifest.toml; change it there.")
+        print(model.config(), end="")
+        return 0
+    result = run_model(model, spec_directory=find_spec_directory())
+    _print_result(model, result)
+    return 0 if (result.verdict, result.states, result.depth) == (model.expect, model.states, model.depth) else 1
+
+
+def _print_result(model: Model, result: TlcResult) -> None:
+    for number, step in enumerate(result.trace, start=1):
+        print(f"{number}: {step.action or 'initial state'}\n{format_state(step.state)}\n")
+    if result.loop is not None:
+        print(f"... and again from state {result.loop + 1}, for ever\n")
+    print(f"{model.name}: {result.verdict} (expected: {model.expect})")
+    print(f"{result.states} distinct states, depth {result.depth}, {result.seconds:.1f} s, {result.version}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""The state graph that TLC dumps with ``-dump dot,actionlabels`` (its ``-help`` does not mention it)."""
+
+import re
+
+from permitflow_model.compare import LabelledGraph
+from permitflow_model.tla_values import format_state, parse_state
+from permitflow_model.tlc.output import TlcError
+
+__all__ = ["read_dump"]
+
+_NODE = re.compile(r'(-?\d+) \[label="((?:[^"\\]|\\.)*)"([^\]]*)\];?')
+_EDGE = re.compile(r'(-?\d+) -> (-?\d+)(?: \[label="(\w+)".*\])?;?')
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+def read_dump(text: str) -> LabelledGraph:
+    """Read a graph in which each state is one line and each step is one line.
+
+    Raises:
+        TlcError: a step leads to or from a state that is not in the file, or has no label.
+    """
+    states: dict[str, str] = {}
+    initial: set[str] = set()
+    steps: list[tuple[str, str | None, str]] = []
+    for line in text.splitlines():
+        if edge := _EDGE.fullmatch(line.strip()):
+            steps.append((edge[1], edge[3], edge[2]))
+        elif node := _NODE.fullmatch(line.strip()):
+            state = parse_state(_ESCAPE.sub(lambda escape: "\n" if escape[1] == "n" else escape[1], node[2]))
+            states[node[1]] = format_state(state)
+            if "filled" in node[3]:
+                initial.add(states[node[1]])
+    edges: set[tuple[str, str, str]] = set()
+    for source, action, target in steps:
+        if source not in states or target not in states or action is None:
+            raise TlcError(f"the dumped graph has a step {source} -> {target} without its states or its label")
+        edges.add((states[source], action, states[target]))
+    return LabelledGraph(frozenset(initial), frozenset(states.values()), frozenset(edges))

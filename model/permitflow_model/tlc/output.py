@@ -1,0 +1,179 @@
+"""What TLC says, with ``-tool``: messages with a number each; the numbers have not changed since 2.15."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from permitflow_model.compare import LabelledGraph
+from permitflow_model.tla_values import TlaValue, parse_state
+from permitflow_model.verdict import DEADLOCK, SUCCESS, Verdict
+
+__all__ = ["TlcError", "TlcResult", "TraceStep", "read_output"]
+
+_MESSAGE = re.compile(r"@!@!@STARTMSG (\d+):(\d) @!@!@\n(.*?)\n?@!@!@ENDMSG \1 @!@!@", re.DOTALL)
+
+_INVARIANT, _INITIAL_INVARIANT = 2110, 2107
+_ACTION_PROPERTY, _INITIAL_PROPERTY = 2112, 2108
+_DEADLOCK = 2114
+_TEMPORAL_PROPERTY = 2116
+_BACK_TO_STATE = 2122
+_SUCCESS = 2193
+_DEPTH = 2194
+_COUNTS = 2199
+_PROGRESS = 2200
+_STATE = 2217
+_STUTTERING = 2218
+_VERSION = 2262
+
+_ERROR_SEVERITIES = (1, 2)
+
+
+class TlcError(Exception):
+    """TLC came to no verdict: the text does not parse, a formula cannot be evaluated, time ran out."""
+
+    def __init__(self, message: str, *, output: str = "") -> None:
+        """Keep all that TLC said."""
+        super().__init__(message)
+        self.output = output
+
+
+@dataclass(frozen=True)
+class TraceStep:
+    """One state of a counterexample."""
+
+    action: str | None
+    """The action that led here; None for the initial state."""
+
+    state: dict[str, TlaValue]
+    """The values of the variables."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TlcResult:
+    """What TLC found."""
+
+    verdict: Verdict
+
+    states: int
+    """Distinct states found until TLC stopped: all of them, unless a violation stopped it earlier."""
+
+    depth: int
+    """States on the longest shortest path up to there; an initial state alone has depth 1."""
+
+    trace: tuple[TraceStep, ...]
+    """The counterexample; empty if there is none."""
+
+    loop: int | None
+    """For a temporal property: the index in ``trace`` to which the run returns, again and again."""
+
+    version: str
+    """As TLC names itself."""
+
+    seconds: float = 0.0
+    """Wall clock, the start of the Java machine included."""
+
+    graph: LabelledGraph | None = None
+    """All states and steps, if they were asked for."""
+
+
+@dataclass(frozen=True)
+class _Message:
+    code: int
+    severity: int
+    text: str
+
+
+def read_output(output: str, *, properties: Sequence[str] = ()) -> TlcResult:
+    """Read what TLC printed when it ran with ``-tool``.
+
+    Args:
+        output: everything from its standard output.
+        properties: the temporal properties that were checked: TLC does not always name the violated one.
+
+    Raises:
+        TlcError: TLC came to no verdict.
+    """
+    messages = [_Message(int(code), int(severity), text) for code, severity, text in _MESSAGE.findall(output)]
+    verdict = _verdict(messages, properties, output)
+    trace, loop = _trace(messages)
+    states, depth = _counts(messages)
+    return TlcResult(
+        verdict=verdict,
+        # An initial state that violates a formula is reported without any count.
+        states=states or len(trace),
+        depth=depth or len(trace),
+        trace=trace,
+        loop=loop,
+        version=next((message.text for message in messages if message.code == _VERSION), "unknown"),
+    )
+
+
+def _verdict(messages: list[_Message], properties: Sequence[str], output: str) -> Verdict:
+    problem = next((message for message in messages if message.severity in _ERROR_SEVERITIES), None)
+    if problem is None:
+        if any(message.code == _SUCCESS for message in messages):
+            return SUCCESS
+        raise TlcError(f"TLC stopped without a verdict:\n{output[-2000:]}", output=output)
+    if problem.code in (_INVARIANT, _INITIAL_INVARIANT):
+        return Verdict("invariant", _second_word(problem.text))
+    if problem.code == _INITIAL_PROPERTY:
+        return Verdict("property", _second_word(problem.text))
+    if problem.code == _ACTION_PROPERTY:
+        return Verdict("property", problem.text.split()[2])
+    if problem.code == _TEMPORAL_PROPERTY:
+        return Verdict("property", _named_property(problem.text, properties))
+    if problem.code == _DEADLOCK:
+        return DEADLOCK
+    raise TlcError(_complaint(messages, output), output=output)
+
+
+def _second_word(text: str) -> str:
+    return text.split()[1]
+
+
+def _named_property(text: str, properties: Sequence[str]) -> str | None:
+    words = set(re.findall(r"\w+", text))
+    named = [name for name in properties if name in words] or list(properties)
+    return named[0] if len(named) == 1 else None
+
+
+def _complaint(messages: list[_Message], output: str) -> str:
+    errors = [message.text.strip() for message in messages if message.severity in _ERROR_SEVERITIES]
+    # The parser does not use messages; what it has to say stands between them.
+    parser = [
+        line
+        for line in _MESSAGE.sub("", output).splitlines()
+        if line.strip() and not line.startswith(("Parsing file", "Semantic processing"))
+    ]
+    return "TLC: " + re.sub(r"@!@!@(START|END)MSG.*\n?", "", "\n".join([*errors, *parser]))
+
+
+def _trace(messages: list[_Message]) -> tuple[tuple[TraceStep, ...], int | None]:
+    steps: list[TraceStep] = []
+    loop: int | None = None
+    for message in messages:
+        if message.code in (_INITIAL_INVARIANT, _INITIAL_PROPERTY):
+            steps.append(TraceStep(None, parse_state(message.text.partition("\n")[2])))
+        elif message.code == _STATE:
+            title, _, state = message.text.partition("\n")
+            action = re.match(r"\d+: <(\w+) line", title)
+            steps.append(TraceStep(action[1] if action else None, parse_state(state)))
+        elif message.code == _STUTTERING:
+            loop = len(steps) - 1
+        elif message.code == _BACK_TO_STATE:
+            loop = int(message.text.partition(":")[0]) - 1
+    return tuple(steps), loop
+
+
+def _counts(messages: list[_Message]) -> tuple[int, int]:
+    states = depth = 0
+    for message in messages:
+        text = message.text.replace(",", "")
+        if message.code == _COUNTS and (match := re.search(r"(\d+) distinct states", text)):
+            states = int(match[1])
+        elif message.code == _DEPTH and (match := re.search(r"search is (\d+)", text)):
+            depth = int(match[1])
+        # After a violated temporal property there is no message of its own about the depth.
+        elif message.code == _PROGRESS and (match := re.match(r"Progress\((\d+)\)", text)):
+            depth = max(depth, int(match[1]))
+    return states, depth

@@ -1,0 +1,54 @@
+------------------------- MODULE PermitChannelProbes -------------------------
+(***************************************************************************)
+(* Statements that are false, each for a reason worth knowing.  TLC must   *)
+(* violate every one of them: it shows that the situations which the       *)
+(* properties of PermitChannel speak about do occur.                       *)
+(***************************************************************************)
+EXTENDS PermitChannel
+
+InChannel == wire \o inbox
+
+\* Back-pressure happens: a chunk waits because permits are short.
+SenderNeverWaitsProbe == waiting = <<>> \/ Head(waiting).cost <= permits.rows
+
+\* All permits can be in use: Bounded is attained.
+PermitsNeverUsedUpProbe == permits.rows > 0
+
+\* The receiver may be slower than the wire.
+NeverTwoInInboxProbe == Len(inbox) < 2
+
+\* The whole residue is returned, not one Batch of it.
+GrantNeverAboveBatchProbe == \A i \in DOMAIN grants : grants[i].rows <= Batch
+
+\* No term of the conservation equation is always 0, even at one moment.
+PermitsNeverEverywhereProbe ==
+    ~ (permits.rows > 0 /\ wire # <<>> /\ inbox # <<>> /\ unreturned > 0 /\ grants # <<>>)
+
+\* Without the idle flush an idle channel keeps a residue (see WholeWhenIdle).
+WholeWithoutFlushProbe == ~ ENABLED Protocol => permits = Total
+
+\* Oversize chunks, admitted whole, exceed RowCount rows ...
+RowCountNeverExceededProbe == SumRows(InChannel) <= RowCount
+
+\* ... and RowBound is attained.
+RowBoundNeverReachedProbe == SumRows(InChannel) < MostRows
+
+\* An empty chunk holds a permit all the same.
+EmptyChunkFreeProbe == SumHeld(InChannel).rows <= SumRows(InChannel)
+
+\* The classes are independent: a barrier passes a chunk that waits for permits.
+BarrierNeverPassesChunkProbe ==
+    (waiting # <<>> /\ Head(waiting).cost > permits.rows) => ~ ENABLED SendBarrier
+
+\* A watermark can be pending while the one watermark permit is away: then it is conflated.
+WatermarkNeverConflatedProbe == watermarkPending >= 0 => permits.watermarks = 1
+
+\* "PendingPermits + PermitsInFlight = Buf + InFlight", as a mail of 2014 has it: a wrong sign.
+MailWrongSignProbe == permits.rows + SumPermits(grants).rows = RowCount + SumHeld(wire).rows
+
+\* "Permits + InFlight = Buf", from the same mail: chunks that wait to be consumed are forgotten.
+MailWithoutPendingProbe == permits.rows + SumPermits(grants).rows + SumHeld(wire).rows = RowCount
+
+\* Weak fairness does not do for SendWatermark: chunks that keep coming disable it again and again.
+WeakWatermarkSpec == Spec /\ WF_vars(SendWatermark)
+=============================================================================
