@@ -12,6 +12,7 @@ __all__ = [
     "ChannelBusyError",
     "ChannelClosedError",
     "ChannelError",
+    "DemoError",
     "EndOfStream",
     "HandshakeError",
     "InvalidOptionError",
@@ -27,6 +28,8 @@ __all__ = [
     "ProtocolError",
     "RemoteProtocolError",
     "SchemaMismatchError",
+    "SparkSetupError",
+    "TaskRetryError",
     "TraceError",
     "TraceMismatchError",
     "TraceTruncatedError",
@@ -342,3 +345,36 @@ class TraceMismatchError(TraceError):
     def __init__(self, *, channel: str, reason: str) -> None:
         """``reason`` names both of the things that do not fit."""
         super().__init__(f"the trace of channel {channel!r}: {reason}", channel=channel, reason=reason)
+
+
+# Jobs.
+
+
+class SparkSetupError(PermitflowError):
+    """Spark's workers cannot use this package."""
+
+    python: str
+
+    def __init__(self, *, python: str, hint: str) -> None:
+        """``python`` is the interpreter that the workers run; the hint is something to do."""
+        super().__init__(f"Spark's workers run {python}, which cannot import permitflow: {hint}", python=python)
+
+
+class TaskRetryError(PermitflowError):
+    """Spark started a task again whose first attempt may have sent rows."""
+
+    partition: int
+    attempt: int
+
+    def __init__(self, *, partition: int, attempt: int) -> None:
+        """Attempts count from 0."""
+        super().__init__(
+            f"partition {partition} is written for the second time (attempt {attempt}): rows of the first attempt may "
+            "have been consumed already and would come twice; run the whole job again, and without speculation",
+            partition=partition,
+            attempt=attempt,
+        )
+
+
+class DemoError(PermitflowError):
+    """The demo cannot be run on this machine, or one of its processes failed."""
