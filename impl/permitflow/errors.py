@@ -12,6 +12,7 @@ __all__ = [
     "ChannelBusyError",
     "ChannelClosedError",
     "ChannelError",
+    "ChunkTooLargeError",
     "DemoError",
     "EndOfStream",
     "HandshakeError",
@@ -19,6 +20,7 @@ __all__ = [
     "InvalidParametersError",
     "LedgerError",
     "LocalProtocolError",
+    "MispricedError",
     "OverspendError",
     "ParameterMismatchError",
     "PeerGoneError",
@@ -90,6 +92,24 @@ class InvalidOptionError(PermitflowError, ValueError):
         super().__init__(f"option {option!r} {reason}{given}", option=option, value=value, reason=reason)
 
 
+class ChunkTooLargeError(PermitflowError, ValueError):
+    """A chunk is larger than the carrier takes in one piece; it was not sent."""
+
+    rows: int
+    size_bytes: int
+    limit_bytes: int
+
+    def __init__(self, *, rows: int, size_bytes: int, limit_bytes: int) -> None:
+        """Sizes as encoded for the wire."""
+        super().__init__(
+            f"a chunk of {rows} rows takes {size_bytes} bytes on the wire, which carries at most {limit_bytes} "
+            "in one piece; send chunks of fewer rows",
+            rows=rows,
+            size_bytes=size_bytes,
+            limit_bytes=limit_bytes,
+        )
+
+
 # The rules were broken.
 
 
@@ -136,6 +156,27 @@ class OverspendError(RemoteProtocolError):
             permit_class=permit_class,
             cost=cost,
             available=available,
+        )
+
+
+class MispricedError(RemoteProtocolError):
+    """The peer sent a message for other permits than it costs, or one that it should have split."""
+
+    kind: str
+    rows: int
+    permits: int
+    cost: int
+
+    def __init__(self, *, kind: str, rows: int, permits: int, cost: int, split: bool = False) -> None:
+        """``permits`` is what the message holds, ``cost`` what the agreement says; ``split``: it had to be split."""
+        rule = f"on this channel it must be split into chunks of at most {cost} rows" if split else f"it costs {cost}"
+        super().__init__(
+            f"the peer sent a {kind} of {rows} rows for {permits} permits; {rule}",
+            kind=kind,
+            rows=rows,
+            permits=permits,
+            cost=cost,
+            split=split,
         )
 
 

@@ -1,0 +1,157 @@
+"""What the two ends of a stream say to each other, as values.
+
+Numbers of a frame are the peer's claims: they are kept as they came, and checked by the handshake and the sessions.
+"""
+
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
+
+from permitflow.errors import InvalidParametersError
+from permitflow.protocol.messages import Message, Permits
+from permitflow.protocol.parameters import ChannelParameters
+
+__all__ = [
+    "NOTHING_STATED",
+    "Abort",
+    "AddPermits",
+    "Address",
+    "Agreement",
+    "Data",
+    "DownstreamFrame",
+    "End",
+    "Frame",
+    "Get",
+    "Put",
+    "StatedParameters",
+    "UpstreamFrame",
+    "frame_name",
+]
+
+T = TypeVar("T")
+
+
+class StatedParameters(NamedTuple):
+    """Parameters as one end states them: unchecked, None where it says nothing."""
+
+    row_permits: int | None = None
+    permit_batch: int | None = None
+    max_chunk_cost: int | None = None
+    barrier_permits: int | None = None
+    oversize: str | None = None
+
+    @classmethod
+    def of(cls, parameters: ChannelParameters | None) -> "StatedParameters":
+        """State all of them, or nothing."""
+        if parameters is None:
+            return cls()
+        return cls(*(getattr(parameters, name) for name in cls._fields))
+
+    def checked(self) -> ChannelParameters:
+        """Complete what was left open as ``ChannelParameters`` does, and refuse what cannot work.
+
+        Raises:
+            InvalidParametersError: a number is out of its range; a stated 0 is one.
+        """
+        stated = {name: value for name, value in self._asdict().items() if value is not None}
+        for name, value in stated.items():
+            if value == 0:
+                raise InvalidParametersError(name=name, value=value, rule="must be at least 1")
+        return ChannelParameters(**stated)
+
+
+NOTHING_STATED = StatedParameters()
+
+
+class Address(NamedTuple):
+    """Which channel is meant: a name, or the four ids by which RisingWave names one."""
+
+    channel: str = ""
+    up_actor_id: int | None = None
+    up_fragment_id: int | None = None
+    down_actor_id: int | None = None
+    down_fragment_id: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The channel's name; without one, a name made of the ids."""
+        if self.channel or all(part is None for part in self[1:]):
+            return self.channel
+        up_actor, up_fragment, down_actor, down_fragment = ("?" if part is None else part for part in self[1:])
+        return f"actor {up_actor} of fragment {up_fragment} to actor {down_actor} of fragment {down_fragment}"
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """First frame of a downstream that dials."""
+
+    protocol_version: int
+    address: Address
+    wanted: StatedParameters = NOTHING_STATED
+    schema: bytes | None = None
+    """The serialised schema that it expects; None: whatever the channel has."""
+    probe: bool = False
+    """Only the agreement is wanted; the stream will be empty, and the channel keeps its data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """First frame of an upstream that dials."""
+
+    protocol_version: int
+    address: Address
+    wanted: StatedParameters = NOTHING_STATED
+    schema: bytes | None = None
+    """The serialised schema of the chunks that will come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The acceptor's answer: the numbers by which both ends will count."""
+
+    protocol_version: int
+    parameters: StatedParameters
+    schema: bytes
+    stream: str = ""
+    """The acceptor's name for this stream; both ends use it in statistics and traces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Data(Generic[T]):
+    """One message of the channel, with its permits."""
+
+    message: Message[T]
+
+
+@dataclass(frozen=True, slots=True)
+class AddPermits:
+    """Permits that go back, an increment for each class."""
+
+    permits: Permits
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Nothing follows.  Totals are those of the whole stream."""
+
+    chunks: int
+    rows: int
+    barriers: int
+    closes_channel: bool = False
+    """Nobody else will put into the channel: its consumers come to the end as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """The upstream gives up; what it sent is incomplete."""
+
+    reason: str
+
+
+UpstreamFrame: TypeAlias = Put | Agreement | Data[T] | End | Abort
+DownstreamFrame: TypeAlias = Get | Agreement | AddPermits
+Frame: TypeAlias = UpstreamFrame[T] | DownstreamFrame
+
+
+def frame_name(frame: object) -> str:
+    """The name of a frame, or of a frame's type, as in the protocol definition."""
+    return frame.__name__ if isinstance(frame, type) else type(frame).__name__

@@ -1,0 +1,131 @@
+"""How far a stream has come, and what both of its ends do alike: the handshake, and refusing what the state forbids."""
+
+from enum import StrEnum
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+from permitflow.errors import LocalProtocolError, PeerGoneError, UnexpectedFrameError
+from permitflow.protocol import handshake
+from permitflow.protocol.frames import Agreement, Frame, Get, Put, frame_name
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import Recorder, RecorderFactory
+
+__all__ = ["FrameType", "Session", "State"]
+
+T = TypeVar("T")
+FrameType: TypeAlias = type[object]
+
+
+class State(StrEnum):
+    """How far a session has come."""
+
+    AWAITING_GET = "awaiting Get"
+    """An upstream was dialled."""
+    AWAITING_PUT = "awaiting Put"
+    """A downstream was dialled."""
+    DECIDING = "deciding"
+    """The dialer's wishes are here; the application has yet to accept."""
+    AWAITING_AGREEMENT = "awaiting Agreement"
+    """This end dialled."""
+    OPEN = "open"
+    """Data go down, permits come back."""
+    ENDED = "ended"
+    """End or Abort has passed; an upstream still takes permits, a downstream still consumes."""
+    CLOSED = "closed"
+    """All is over, and the books agree."""
+    FAILED = "failed"
+    """The rules were broken or the peer is gone."""
+
+
+class Session(Generic[T]):
+    """What both ends share: the state, the handshake and the peer's name."""
+
+    END: Literal["sender", "receiver"]
+    TABLE: dict[tuple[State, FrameType], State]
+
+    def __init__(self, state: State, request: Get | Put | None, peer: str, record: RecorderFactory | None) -> None:
+        self.state = state
+        self.peer = peer
+        """Who is at the other end, in words for an error."""
+        self._request = request
+        self._agreement: Agreement | None = None
+        self._parameters: ChannelParameters | None = None
+        self._factory = record
+
+    @property
+    def request(self) -> Get | Put:
+        """The dialer's first frame."""
+        if self._request is None:
+            raise LocalProtocolError(f"nobody has dialled yet: {self.state}")
+        return self._request
+
+    @property
+    def channel(self) -> str:
+        """The channel's name."""
+        return self.request.address.name
+
+    @property
+    def agreement(self) -> Agreement:
+        """What both ends agreed on."""
+        if self._agreement is None:
+            raise LocalProtocolError(f"there is no agreement yet: {self.state}")
+        return self._agreement
+
+    @property
+    def parameters(self) -> ChannelParameters:
+        """The numbers by which both ends count."""
+        if self._parameters is None:
+            raise LocalProtocolError(f"there is no agreement yet: {self.state}")
+        return self._parameters
+
+    def _accept(self, own: ChannelParameters, schema: bytes, stream: str) -> Agreement:
+        self._require(State.DECIDING, "accept")
+        agreement = handshake.accept(self.request, own=own, schema=schema, stream=stream)
+        self._agree(agreement, agreement.parameters.checked())
+        self.state = State.OPEN
+        return agreement
+
+    def _agree(self, agreement: Agreement, parameters: ChannelParameters) -> None:
+        self._agreement, self._parameters = agreement, parameters
+
+    def _recorder(self) -> Recorder | None:
+        if self._factory is None:
+            return None
+        return self._factory(self.agreement.stream or self.channel, self.END, self.parameters)
+
+    def receive(self, frame: Frame[T]) -> None:
+        """Take a frame of the peer.
+
+        Raises:
+            UnexpectedFrameError: this state does not allow it.
+            HandshakeError: the agreement is not acceptable.
+            PermitOverrunError: the peer returned more permits than it holds.
+            OverspendError: the peer had no permits for what it sent.
+            LedgerError: the totals of End are not those of what came.
+        """
+        following = self.TABLE.get((self.state, type(frame)))
+        if following is None:
+            expected = [frame_name(kind) for state, kind in self.TABLE if state is self.state]
+            self.state = State.FAILED
+            raise UnexpectedFrameError(frame=frame_name(frame), expected=" or ".join(expected) or "nothing")
+        try:
+            self._take_in(frame)
+        except Exception:
+            self.state = State.FAILED
+            raise
+        self.state = following
+
+    def _take_in(self, frame: Frame[T]) -> None:
+        match frame:
+            case Get() | Put():
+                self._request = frame
+            case Agreement():
+                self._agree(frame, handshake.verify(frame, wanted=self.request.wanted))
+
+    def _require(self, state: State, deed: str) -> None:
+        if self.state is not state:
+            raise LocalProtocolError(f"cannot {deed}: the stream is {self.state}, not {state}")
+
+    def _gone(self) -> PeerGoneError:
+        reason = f"it closed the stream before its end (the stream was {self.state})"
+        self.state = State.FAILED
+        return PeerGoneError(who=self.peer, reason=reason)

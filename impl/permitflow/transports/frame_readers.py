@@ -1,0 +1,111 @@
+"""How each frame is read from protobuf."""
+
+from collections.abc import Callable, Sequence
+
+from permitflow.errors import UndecodableDataError
+from permitflow.protocol.frames import (
+    Abort,
+    AddPermits,
+    Address,
+    Agreement,
+    Data,
+    DownstreamFrame,
+    End,
+    Get,
+    Put,
+    StatedParameters,
+    UpstreamFrame,
+)
+from permitflow.protocol.messages import Kind, Message, Permits
+from permitflow.protocol.parameters import Oversize
+from permitflow.transports.payloads import Marker, Payload
+from permitflow.wire.v1 import exchange_pb2 as pb
+
+__all__ = ["DOWNSTREAM_READERS", "UPSTREAM_READERS"]
+
+_OVERSIZE: dict[int, Oversize] = {pb.OVERSIZE_SPLIT: Oversize.SPLIT, pb.OVERSIZE_WHOLE: Oversize.WHOLE}
+
+
+def _optional(message: pb.Get | pb.Put | pb.Parameters, names: Sequence[str]) -> list[int | None]:
+    return [getattr(message, name) if message.HasField(name) else None for name in names]
+
+
+def _address(message: pb.Get | pb.Put) -> Address:
+    return Address(message.channel, *_optional(message, Address._fields[1:]))
+
+
+def _parameters(message: pb.Parameters) -> StatedParameters:
+    row_permits, permit_batch, max_chunk_cost, barrier_permits = _optional(message, StatedParameters._fields[:4])
+    return StatedParameters(row_permits, permit_batch, max_chunk_cost, barrier_permits, _oversize(message))
+
+
+def _oversize(message: pb.Parameters) -> str | None:
+    if not message.HasField("oversize"):
+        return None
+    if message.oversize not in _OVERSIZE:
+        raise UndecodableDataError(what="parameters", reason=f"oversize = {message.oversize} is not known")
+    return _OVERSIZE[message.oversize].value
+
+
+def _schema(message: pb.Get | pb.Put) -> bytes | None:
+    return message.schema if message.HasField("schema") else None
+
+
+def _read_get(message: pb.Get) -> Get:
+    wanted = _parameters(message.wanted)
+    return Get(message.protocol_version, _address(message), wanted, _schema(message), message.probe)
+
+
+def _read_put(message: pb.Put) -> Put:
+    return Put(message.protocol_version, _address(message), _parameters(message.wanted), _schema(message))
+
+
+def _read_agreement(message: pb.Agreement) -> Agreement:
+    return Agreement(message.protocol_version, _parameters(message.parameters), message.schema, message.stream)
+
+
+def _read_data(message: pb.Data) -> Data[Payload]:
+    match message.WhichOneof("message"):
+        case "chunk":
+            chunk = message.chunk
+            return Data(Message(Kind.CHUNK, chunk.arrow, chunk.rows, message.permits))
+        case "barrier":
+            return Data(Message(Kind.BARRIER, _marker(message.barrier), 0, message.permits))
+        case "watermark":
+            return Data(Message(Kind.WATERMARK, _marker(message.watermark), 0, message.permits))
+    raise UndecodableDataError(what="Data", reason="it holds neither chunk nor barrier nor watermark")
+
+
+def _marker(message: pb.Marker) -> Marker:
+    name = message.WhichOneof("value")
+    if name is None:
+        return None
+    value: Marker = getattr(message, name)
+    return value
+
+
+def _read_add_permits(message: pb.AddPermits) -> AddPermits:
+    permits = message.permits
+    return AddPermits(Permits(permits.rows, permits.barriers, permits.watermarks))
+
+
+def _read_end(message: pb.End) -> End:
+    return End(message.chunks, message.rows, message.barriers, message.closes_channel)
+
+
+def _read_abort(message: pb.Abort) -> Abort:
+    return Abort(message.reason)
+
+
+UPSTREAM_READERS: dict[str, Callable[..., UpstreamFrame[Payload]]] = {
+    "put": _read_put,
+    "agreement": _read_agreement,
+    "data": _read_data,
+    "end": _read_end,
+    "abort": _read_abort,
+}
+DOWNSTREAM_READERS: dict[str, Callable[..., DownstreamFrame]] = {
+    "get": _read_get,
+    "agreement": _read_agreement,
+    "add_permits": _read_add_permits,
+}

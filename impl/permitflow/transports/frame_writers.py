@@ -1,0 +1,126 @@
+"""How each frame is written as protobuf."""
+
+from collections.abc import Callable
+
+from permitflow.errors import InvalidParametersError
+from permitflow.protocol.frames import Abort, AddPermits, Agreement, Data, End, Get, Put, StatedParameters
+from permitflow.protocol.messages import Kind
+from permitflow.protocol.parameters import Oversize
+from permitflow.transports.payloads import Payload
+from permitflow.wire.v1 import exchange_pb2 as pb
+
+__all__ = ["DOWNSTREAM_WRITERS", "UPSTREAM_WRITERS"]
+
+_OVERSIZE = {Oversize.SPLIT: pb.OVERSIZE_SPLIT, Oversize.WHOLE: pb.OVERSIZE_WHOLE}
+
+
+def _write_dialling(into: pb.Get | pb.Put, frame: Get | Put) -> None:
+    into.protocol_version = frame.protocol_version
+    for name, value in frame.address._asdict().items():
+        if value is not None:
+            _set(
+                into, name, value, rule="must be text that UTF-8 can hold" if name == "channel" else "must fit 32 bits"
+            )
+    _write_parameters(into.wanted, frame.wanted)
+    if frame.schema is not None:
+        into.schema = frame.schema
+
+
+def _write_parameters(into: pb.Parameters, stated: StatedParameters) -> None:
+    for name, value in stated._asdict().items():
+        if value is not None:
+            wire = _OVERSIZE[Oversize(value)] if name == "oversize" else value
+            _set(into, name, wire, rule="must fit 64 bits")
+
+
+def _set(into: pb.Get | pb.Put | pb.Parameters, name: str, value: object, *, rule: str) -> None:
+    try:
+        setattr(into, name, value)
+    except (TypeError, ValueError) as error:
+        raise InvalidParametersError(name=name, value=value, rule=rule) from error
+
+
+def _write_get(into: pb.DownstreamFrame, frame: Get) -> None:
+    _write_dialling(into.get, frame)
+    into.get.probe = frame.probe
+
+
+def _write_put(into: pb.UpstreamFrame, frame: Put) -> None:
+    _write_dialling(into.put, frame)
+
+
+def _write_agreement(into: pb.UpstreamFrame | pb.DownstreamFrame, frame: Agreement) -> None:
+    into.agreement.protocol_version = frame.protocol_version
+    _write_parameters(into.agreement.parameters, frame.parameters)
+    into.agreement.schema = frame.schema
+    into.agreement.stream = frame.stream
+
+
+def _write_data(into: pb.UpstreamFrame, frame: Data[Payload]) -> None:
+    message = frame.message
+    into.data.permits = message.cost
+    if message.kind is Kind.CHUNK:
+        if not isinstance(message.payload, bytes):
+            raise TypeError(f"a chunk is written as bytes, not {type(message.payload).__name__}")
+        into.data.chunk.rows = message.rows
+        into.data.chunk.arrow = message.payload
+        return
+    marker = into.data.barrier if message.kind is Kind.BARRIER else into.data.watermark
+    marker.SetInParent()
+    _write_marker(marker, message.payload, message.kind.value)
+
+
+def _write_marker(into: pb.Marker, payload: Payload, what: str) -> None:
+    rule = "carries a whole number of 64 bits, a float, a str, bytes or None"
+    try:
+        match payload:
+            case None:
+                pass
+            case bool():
+                raise InvalidParametersError(name=what, value=payload, rule=rule)
+            case int():
+                into.integer = payload
+            case float():
+                into.number = payload
+            case str():
+                into.text = payload
+            case bytes():
+                into.data = payload
+            case _:
+                raise InvalidParametersError(name=what, value=payload, rule=rule)
+    except ValueError as error:
+        raise InvalidParametersError(name=what, value=payload, rule=rule) from error
+
+
+def _write_add_permits(into: pb.DownstreamFrame, frame: AddPermits) -> None:
+    # Set even if all are 0, so that the frame is there.
+    into.add_permits.permits.SetInParent()
+    for name, count in frame.permits._asdict().items():
+        setattr(into.add_permits.permits, name, count)
+
+
+def _write_end(into: pb.UpstreamFrame, frame: End) -> None:
+    into.end.SetInParent()
+    into.end.chunks = frame.chunks
+    into.end.rows = frame.rows
+    into.end.barriers = frame.barriers
+    into.end.closes_channel = frame.closes_channel
+
+
+def _write_abort(into: pb.UpstreamFrame, frame: Abort) -> None:
+    into.abort.SetInParent()
+    into.abort.reason = frame.reason
+
+
+UPSTREAM_WRITERS: dict[type[object], Callable[..., None]] = {
+    Put: _write_put,
+    Agreement: _write_agreement,
+    Data: _write_data,
+    End: _write_end,
+    Abort: _write_abort,
+}
+DOWNSTREAM_WRITERS: dict[type[object], Callable[..., None]] = {
+    Get: _write_get,
+    Agreement: _write_agreement,
+    AddPermits: _write_add_permits,
+}

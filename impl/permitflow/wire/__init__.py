@@ -1,0 +1,1 @@
+"""Generated protobuf modules, one package per version of the wire format."""

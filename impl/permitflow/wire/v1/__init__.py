@@ -1,0 +1,1 @@
+"""Generated from proto/permitflow/wire/v1: never edited by hand."""
