@@ -41,6 +41,7 @@ __all__ = [
     "UndecodableDataError",
     "UnexpectedFrameError",
     "UnknownChannelError",
+    "UnsplittableChunkError",
     "VersionMismatchError",
     "WouldBlock",
 ]
@@ -119,6 +120,24 @@ class ProtocolError(PermitflowError):
 
 class LocalProtocolError(ProtocolError):
     """This end was used against the rules."""
+
+
+class UnsplittableChunkError(LocalProtocolError, TypeError):
+    """A chunk is too large to be sent whole and offers no way to split it."""
+
+    rows: int
+    max_rows: int
+
+    def __init__(self, *, chunk_type: str, rows: int, max_rows: int, reason: str) -> None:
+        """``rows`` it has, ``max_rows`` a message may have; ``reason`` is what went wrong when it was sliced."""
+        super().__init__(
+            f"a {chunk_type} of {rows} rows cannot be split into slices of at most {max_rows}: {reason}; "
+            "send smaller chunks, or choose oversize = 'whole'",
+            chunk_type=chunk_type,
+            rows=rows,
+            max_rows=max_rows,
+            reason=reason,
+        )
 
 
 class RemoteProtocolError(ProtocolError):

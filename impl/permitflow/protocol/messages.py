@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
-__all__ = ["NO_PERMITS", "Kind", "Message", "Permits"]
+__all__ = ["NO_PERMITS", "Kind", "Message", "Offered", "Permits"]
 
 T = TypeVar("T")
 
@@ -44,3 +44,13 @@ class Message(NamedTuple, Generic[T]):
         if self.kind is Kind.BARRIER:
             return Permits(barriers=self.cost)
         return Permits(watermarks=self.cost)
+
+
+class Offered(Generic[T]):
+    """A message that was offered and has not left yet; identity matters, equality does not."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: Message[T]) -> None:
+        """Hold the message until it leaves or is withdrawn."""
+        self.message = message

@@ -17,6 +17,9 @@ __all__ = ["PermitReceiver"]
 
 T = TypeVar("T")
 
+# Attribute access on an enumeration costs more than the whole decision.
+_CHUNK = Kind.CHUNK
+
 
 class PermitReceiver(Generic[T]):
     """Keeps what has arrived, and collects the permits of what was consumed.
@@ -27,14 +30,21 @@ class PermitReceiver(Generic[T]):
     """
 
     __slots__ = (
-        "_granted",
+        "_barrier_permits",
+        "_batch",
+        "_due_barriers",
+        "_due_rows",
+        "_due_watermarks",
         "_inbox",
         "_record",
+        "_row_permits",
         "_taken",
         "_unreturned",
+        "_watermark_permits",
         "consumed_chunks",
         "consumed_rows",
         "inbox_rows",
+        "is_due",
         "parameters",
         "peak_inbox_rows",
     )
@@ -47,7 +57,13 @@ class PermitReceiver(Generic[T]):
         self.inbox_rows = 0
         """Rows that have arrived and are not consumed yet."""
         self.peak_inbox_rows = 0
-        self._granted = Permits(parameters.row_permits, parameters.barrier_permits, 1)
+        self.is_due = False
+        """Are there permits to give back now?  ``take_due`` has them."""
+        self._due_rows = self._due_barriers = self._due_watermarks = 0
+        self._row_permits = parameters.row_permits
+        self._barrier_permits = parameters.barrier_permits
+        self._watermark_permits = 1
+        self._batch = parameters.permit_batch
         self._inbox: deque[Message[T]] = deque()
         self._taken = 0
         self._unreturned = 0
@@ -56,7 +72,7 @@ class PermitReceiver(Generic[T]):
     @property
     def granted(self) -> Permits:
         """Permits that the peer may still spend, as far as this end knows."""
-        return self._granted
+        return Permits(self._row_permits, self._barrier_permits, self._watermark_permits)
 
     @property
     def unreturned(self) -> int:
@@ -78,6 +94,11 @@ class PermitReceiver(Generic[T]):
         """Is there a message that the application has not taken yet?"""
         return self._taken < len(self._inbox)
 
+    @property
+    def untaken(self) -> int:
+        """Messages that the application has not taken yet."""
+        return len(self._inbox) - self._taken
+
     def deliver(self, message: Message[T]) -> None:
         """Accept a message from the wire.
 
@@ -86,17 +107,31 @@ class PermitReceiver(Generic[T]):
 
         Spec: Deliver.
         """
-        for permit_class, cost, available in zip(Permits._fields, message.held(), self._granted, strict=True):
-            if not 0 <= cost <= available:
-                raise OverspendError(permit_class=permit_class, cost=cost, available=available)
-        if message.cost < 1:
-            raise OverspendError(permit_class=message.kind.value, cost=message.cost, available=0)
-        self._granted = Permits(*(left - c for left, c in zip(self._granted, message.held(), strict=True)))
+        if message.kind is not _CHUNK:
+            self._admit_control(message)
+        else:
+            cost = message.cost
+            left = self._row_permits - cost
+            if left < 0 or cost < 1:
+                raise OverspendError(permit_class="rows", cost=cost, available=self._row_permits)
+            self._row_permits = left
         self._inbox.append(message)
-        self.inbox_rows += message.rows
-        self.peak_inbox_rows = max(self.peak_inbox_rows, self.inbox_rows)
+        inbox_rows = self.inbox_rows = self.inbox_rows + message.rows
+        if inbox_rows > self.peak_inbox_rows:
+            self.peak_inbox_rows = inbox_rows
         if self._record is not None:
             self._record("Deliver", message.rows, message.held())
+
+    def _admit_control(self, message: Message[T]) -> None:
+        is_barrier = message.kind is Kind.BARRIER
+        available = self._barrier_permits if is_barrier else self._watermark_permits
+        if not 1 <= message.cost <= available:
+            permit_class = "barriers" if is_barrier else "watermarks"
+            raise OverspendError(permit_class=permit_class, cost=message.cost, available=available)
+        if is_barrier:
+            self._barrier_permits -= message.cost
+        else:
+            self._watermark_permits -= message.cost
 
     def take(self) -> Message[T]:
         """Hand the oldest message that was not taken yet to the application; its permits stay.
@@ -122,19 +157,60 @@ class PermitReceiver(Generic[T]):
         """
         if self._taken == 0:
             raise LocalProtocolError("nothing was taken that could have been consumed")
-        message = self._inbox.popleft()
         self._taken -= 1
-        self.inbox_rows -= message.rows
+        self._consume_oldest()
+        return self.take_due() if self.is_due else None
+
+    def try_receive(self) -> Message[T] | None:
+        """Take the oldest message and consume it at once; None if nothing is here.
+
+        Permits that are to be given back now are left in ``take_due``.
+
+        Raises:
+            LocalProtocolError: the application holds a message, so that "the oldest it took" is another one.
+
+        Spec: Consume.
+        """
+        if self._taken:
+            raise LocalProtocolError(f"{self._taken} messages were taken and not consumed: consume them first")
+        return self._consume_oldest() if self._inbox else None
+
+    def _consume_oldest(self) -> Message[T]:
+        message = self._inbox.popleft()
+        if message.kind is not _CHUNK:
+            self._note_control(message)
+        else:
+            rows = message.rows
+            self.inbox_rows -= rows
+            self.consumed_chunks += 1
+            self.consumed_rows += rows
+            unreturned = self._unreturned + message.cost
+            if unreturned < self._batch:
+                self._unreturned = unreturned
+            else:
+                self._due_rows += unreturned
+                self._unreturned = 0
+                self.is_due = True
         if self._record is not None:
             self._record("Consume", message.rows, message.held())
-        if message.kind is not Kind.CHUNK:
-            return self._give_back(message.held())
-        self.consumed_chunks += 1
-        self.consumed_rows += message.rows
-        self._unreturned += message.cost
-        if self._unreturned < self.parameters.permit_batch:
-            return None
-        return self._return_rows()
+        return message
+
+    def _note_control(self, message: Message[T]) -> None:
+        if message.kind is Kind.BARRIER:
+            self._due_barriers += message.cost
+        else:
+            self._due_watermarks += message.cost
+        self.is_due = True
+
+    def take_due(self) -> Permits:
+        """The permits that are to be given back now; they are the sender's from here on."""
+        due = Permits(self._due_rows, self._due_barriers, self._due_watermarks)
+        self._row_permits += due.rows
+        self._barrier_permits += due.barriers
+        self._watermark_permits += due.watermarks
+        self._due_rows = self._due_barriers = self._due_watermarks = 0
+        self.is_due = False
+        return due
 
     def flush(self) -> Permits | None:
         """Return the residue if the consumer is idle; otherwise do nothing.
@@ -145,12 +221,11 @@ class PermitReceiver(Generic[T]):
             return None
         if self._record is not None:
             self._record("Flush", 0, Permits(rows=self._unreturned))
-        return self._return_rows()
+        self._due_rows += self._unreturned
+        self._unreturned = 0
+        return self.take_due()
 
-    def _return_rows(self) -> Permits:
-        rows, self._unreturned = self._unreturned, 0
-        return self._give_back(Permits(rows=rows))
-
-    def _give_back(self, permits: Permits) -> Permits:
-        self._granted = Permits(*(left + count for left, count in zip(self._granted, permits, strict=True)))
-        return permits
+    def drop(self) -> None:
+        """Forget what has arrived and was not consumed: the stream is over, its permits with it."""
+        self._inbox.clear()
+        self._taken = self.inbox_rows = 0

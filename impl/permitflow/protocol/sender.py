@@ -9,7 +9,7 @@ from collections import deque
 from typing import Generic, TypeVar
 
 from permitflow.errors import InvalidParametersError, LocalProtocolError, PermitOverrunError, WouldBlock
-from permitflow.protocol.messages import Kind, Message, Permits
+from permitflow.protocol.messages import Kind, Message, Offered, Permits
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.recording import Recorder
 
@@ -17,15 +17,9 @@ __all__ = ["Offered", "PermitSender"]
 
 T = TypeVar("T")
 
-
-class Offered(Generic[T]):
-    """A message that was offered and has not left yet; identity matters, equality does not."""
-
-    __slots__ = ("message",)
-
-    def __init__(self, message: Message[T]) -> None:
-        """Hold the message until it leaves or is withdrawn."""
-        self.message = message
+# Attribute access on an enumeration and a named tuple's constructor cost more than the whole decision.
+_CHUNK = Kind.CHUNK
+_new_tuple = tuple.__new__
 
 
 class PermitSender(Generic[T]):
@@ -37,12 +31,16 @@ class PermitSender(Generic[T]):
     """
 
     __slots__ = (
+        "_barrier_permits",
         "_barriers",
         "_chunks",
-        "_permits",
+        "_clamp",
         "_record",
+        "_row_permits",
+        "_splits",
         "_watermark",
         "_watermark_after",
+        "_watermark_permits",
         "least_row_permits",
         "parameters",
         "sent_chunks",
@@ -58,7 +56,9 @@ class PermitSender(Generic[T]):
         self.sent_rows = 0
         self.least_row_permits = parameters.row_permits
         """The fewest row permits that were ever left: ``row_permits`` less this is the peak in the channel."""
-        self._permits = self.total
+        self._row_permits, self._barrier_permits, self._watermark_permits = self.total
+        self._clamp = parameters.max_chunk_cost
+        self._splits = parameters.oversize is Oversize.SPLIT
         self._chunks: deque[Offered[T]] = deque()
         self._barriers: deque[Offered[T]] = deque()
         self._watermark: Message[T] | None = None
@@ -68,17 +68,59 @@ class PermitSender(Generic[T]):
     @property
     def permits(self) -> Permits:
         """Permits that are here, unspent."""
-        return self._permits
+        return Permits(self._row_permits, self._barrier_permits, self._watermark_permits)
 
     @property
     def outstanding(self) -> Permits:
         """Permits that are with messages, with the receiver or on their way back."""
-        return Permits(*(total - here for total, here in zip(self.total, self._permits, strict=True)))
+        return Permits(*(total - here for total, here in zip(self.total, self.permits, strict=True)))
 
     @property
     def has_waiting(self) -> bool:
         """Has something been offered that has not left yet?"""
         return bool(self._chunks or self._barriers or self._watermark is not None)
+
+    def sendable_chunks(self) -> int:
+        """How many of the chunks that wait may leave now, one after the other."""
+        left = self._row_permits
+        for count, offered in enumerate(self._chunks):
+            if (left := left - offered.message.cost) < 0:
+                return count
+        return len(self._chunks)
+
+    def sendable_barriers(self) -> int:
+        """How many of the barriers that wait may leave now."""
+        return min(len(self._barriers), self._barrier_permits)
+
+    def can_send_watermark(self) -> bool:
+        """May the pending watermark leave now?"""
+        return self._watermark is not None and self._watermark_after == 0 and self._watermark_permits > 0
+
+    def try_send(self, payload: T, rows: int) -> Message[T] | None:
+        """Offer a chunk and let it leave at once.
+
+        Where it cannot leave now as it is (it would have to wait, or to be split), return None and change nothing.
+
+        Spec: OfferChunk, SendChunk.
+        """
+        cost = rows
+        if not 0 < rows <= self._clamp:
+            if rows < 0 or (rows and self._splits):
+                return None
+            cost = self.parameters.cost_of(rows)
+        left = self._row_permits - cost
+        if left < 0 or self._chunks:
+            return None
+        self._row_permits = left
+        if left < self.least_row_permits:
+            self.least_row_permits = left
+        self.sent_chunks += 1
+        self.sent_rows += rows
+        message: Message[T] = _new_tuple(Message, (_CHUNK, payload, rows, cost))
+        if self._record is not None:
+            self._record("OfferChunk", rows, message.held())
+            self._record("SendChunk", rows, message.held())
+        return message
 
     def offer_chunk(self, payload: T, rows: int) -> Offered[T]:
         """Put a chunk at the end of those that wait.
@@ -91,12 +133,10 @@ class PermitSender(Generic[T]):
         """
         if rows < 0:
             raise InvalidParametersError(name="rows", value=rows, rule="must not be negative")
-        if rows > self.parameters.max_chunk_cost and self.parameters.oversize is Oversize.SPLIT:
-            raise LocalProtocolError(
-                f"a chunk of {rows} rows exceeds max_chunk_cost = {self.parameters.max_chunk_cost} "
-                "on a channel that splits: offer it in slices"
-            )
-        offered = Offered(Message(Kind.CHUNK, payload, rows, self.parameters.cost_of(rows)))
+        if rows > self._clamp and self._splits:
+            rule = f"exceeds max_chunk_cost = {self._clamp} on a channel that splits: offer it in slices"
+            raise LocalProtocolError(f"a chunk of {rows} rows {rule}")
+        offered = Offered(Message(_CHUNK, payload, rows, self.parameters.cost_of(rows)))
         self._chunks.append(offered)
         if self._record is not None:
             self._record("OfferChunk", rows, offered.message.held())
@@ -130,20 +170,31 @@ class PermitSender(Generic[T]):
 
         Spec: WithdrawChunk, WithdrawBarrier.
         """
-        if offered in self._barriers:
-            self._barriers.remove(offered)
-            if self._record is not None:
-                self._record("WithdrawBarrier", 0, offered.message.held())
-            return True
-        if offered not in self._chunks:
+        message = offered.message
+        is_chunk = message.kind is _CHUNK
+        line = self._chunks if is_chunk else self._barriers
+        try:
+            position = line.index(offered)
+        except ValueError:
             return False
-        position = self._chunks.index(offered)
-        del self._chunks[position]
-        if self._watermark is not None and position < self._watermark_after:
+        del line[position]
+        if is_chunk and position < self._watermark_after:
             self._watermark_after -= 1
         if self._record is not None:
-            self._record("WithdrawChunk", offered.message.rows, offered.message.held())
+            self._record("WithdrawChunk" if is_chunk else "WithdrawBarrier", message.rows, message.held())
         return True
+
+    def withdraw_all(self) -> None:
+        """Take back everything that waits, the newest first, and forget a pending watermark: the stream is over.
+
+        Spec: WithdrawChunk, WithdrawBarrier.
+        """
+        self._watermark = None
+        for line, action in ((self._chunks, "WithdrawChunk"), (self._barriers, "WithdrawBarrier")):
+            while line:
+                message = line.pop().message
+                if self._record is not None:
+                    self._record(action, message.rows, message.held())
 
     def send_chunk(self) -> Message[T]:
         """Let the oldest waiting chunk leave, with its permits.
@@ -156,15 +207,16 @@ class PermitSender(Generic[T]):
         if not self._chunks:
             raise WouldBlock("no chunk waits")
         message = self._chunks[0].message
-        if message.cost > self._permits.rows:
-            raise WouldBlock(f"the oldest chunk needs {message.cost} row permits, {self._permits.rows} are here")
+        left = self._row_permits - message.cost
+        if left < 0:
+            raise WouldBlock(f"the oldest chunk needs {message.cost} row permits, {self._row_permits} are here")
         self._chunks.popleft()
-        self._spend(Permits(rows=message.cost))
+        self._row_permits = left
         if self._watermark_after > 0:
             self._watermark_after -= 1
         self.sent_chunks += 1
         self.sent_rows += message.rows
-        self.least_row_permits = min(self.least_row_permits, self._permits.rows)
+        self.least_row_permits = min(self.least_row_permits, left)
         if self._record is not None:
             self._record("SendChunk", message.rows, message.held())
         return message
@@ -177,10 +229,10 @@ class PermitSender(Generic[T]):
 
         Spec: SendBarrier.
         """
-        if not self._barriers or self._permits.barriers < 1:
+        if not self._barriers or self._barrier_permits < 1:
             raise WouldBlock("no barrier waits, or no barrier permit is here")
         message = self._barriers.popleft().message
-        self._spend(Permits(barriers=1))
+        self._barrier_permits -= 1
         if self._record is not None:
             self._record("SendBarrier", 0, message.held())
         return message
@@ -193,11 +245,10 @@ class PermitSender(Generic[T]):
 
         Spec: SendWatermark.
         """
-        message = self._watermark
-        if message is None or self._watermark_after > 0 or self._permits.watermarks < 1:
+        if not self.can_send_watermark() or (message := self._watermark) is None:
             raise WouldBlock("no watermark may leave now")
         self._watermark = None
-        self._spend(Permits(watermarks=1))
+        self._watermark_permits -= 1
         if self._record is not None:
             self._record("SendWatermark", 0, message.held())
         return message
@@ -209,11 +260,11 @@ class PermitSender(Generic[T]):
         """
         ready: list[Message[T]] = []
         while True:
-            if self._watermark is not None and self._watermark_after == 0 and self._permits.watermarks:
+            if self.can_send_watermark():
                 ready.append(self.send_watermark())
-            elif self._chunks and self._chunks[0].message.cost <= self._permits.rows:
+            elif self._chunks and self._chunks[0].message.cost <= self._row_permits:
                 ready.append(self.send_chunk())
-            elif self._barriers and self._permits.barriers:
+            elif self._barriers and self._barrier_permits:
                 ready.append(self.send_barrier())
             else:
                 return ready
@@ -226,12 +277,24 @@ class PermitSender(Generic[T]):
 
         Spec: AddPermits.
         """
-        for permit_class, count, outstanding in zip(Permits._fields, returned, self.outstanding, strict=True):
-            if not 0 <= count <= outstanding:
-                raise PermitOverrunError(permit_class=permit_class, returned=count, outstanding=outstanding)
-        self._permits = Permits(*(here + count for here, count in zip(self._permits, returned, strict=True)))
+        rows, barriers, watermarks = returned
+        total = self.total
+        if not (
+            0 <= rows <= total.rows - self._row_permits
+            and 0 <= barriers <= total.barriers - self._barrier_permits
+            and 0 <= watermarks <= total.watermarks - self._watermark_permits
+        ):
+            raise self._overrun(returned)
+        self._row_permits += rows
+        self._barrier_permits += barriers
+        self._watermark_permits += watermarks
         if self._record is not None:
             self._record("AddPermits", 0, returned)
 
-    def _spend(self, cost: Permits) -> None:
-        self._permits = Permits(*(here - spent for here, spent in zip(self._permits, cost, strict=True)))
+    def _overrun(self, returned: Permits) -> PermitOverrunError:
+        facts = zip(Permits._fields, returned, self.outstanding, strict=True)
+        return next(
+            PermitOverrunError(permit_class=permit_class, returned=count, outstanding=outstanding)
+            for permit_class, count, outstanding in facts
+            if not 0 <= count <= outstanding
+        )

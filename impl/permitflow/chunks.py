@@ -1,0 +1,96 @@
+"""What a chunk counts for, and how it is sliced.
+
+Arrow's batches and tables are known by their shape (``num_rows``, ``slice``), never imported.
+"""
+
+from collections.abc import Iterator
+from operator import index
+from typing import TypeVar
+
+from permitflow.errors import InvalidParametersError, UnsplittableChunkError
+
+__all__ = ["rows_of", "slices", "tail", "whole_rows"]
+
+T = TypeVar("T")
+
+
+def whole_rows(rows: object, *, name: str = "rows") -> int:
+    """Check a number of rows that somebody gave.
+
+    Raises:
+        InvalidParametersError: it is not a whole number, or negative.
+    """
+    try:
+        checked = -1 if isinstance(rows, bool) else index(rows)  # type: ignore[arg-type]  # that is the question
+    except TypeError:
+        checked = -1
+    if checked < 0:
+        raise InvalidParametersError(name=name, value=rows, rule="must be a whole number of at least 0")
+    return checked
+
+
+def rows_of(chunk: object) -> int:
+    """Rows of a chunk: its ``num_rows``, else its length, else 1 (a single value).
+
+    Raises:
+        InvalidParametersError: it has a ``num_rows`` that is no number, or a length that it cannot tell.
+    """
+    rows = getattr(chunk, "num_rows", None)
+    if rows is not None:
+        return rows if type(rows) is int and rows >= 0 else whole_rows(rows, name="num_rows")
+    try:
+        return len(chunk)  # type: ignore[arg-type]  # that is the question
+    except TypeError as error:
+        if not hasattr(type(chunk), "__len__"):
+            return 1
+        raise InvalidParametersError(
+            name="chunk", value=chunk, rule=f"must tell its length ({error}), or be sent with rows = …"
+        ) from error
+
+
+def slices(chunk: T, max_rows: int) -> Iterator[T]:
+    """Cut a chunk into slices of at most ``max_rows`` rows, in order; without copying where the chunk can do that.
+
+    Raises:
+        InvalidParametersError: ``max_rows`` is below 1.
+        UnsplittableChunkError: the chunk cannot be sliced by rows.
+    """
+    if max_rows < 1:
+        raise InvalidParametersError(name="max_rows", value=max_rows, rule="must be at least 1")
+    rows = rows_of(chunk)
+    if rows <= max_rows:
+        yield chunk
+        return
+    for start in range(0, rows, max_rows):
+        yield _slice(chunk, start, min(start + max_rows, rows), max_rows)
+
+
+def tail(chunk: T, start: int) -> T:
+    """What is left of a chunk from row ``start`` on.
+
+    Raises:
+        UnsplittableChunkError: the chunk cannot be sliced by rows.
+    """
+    rows = rows_of(chunk)
+    return chunk if start == 0 else _slice(chunk, start, rows, rows - start)
+
+
+def _slice(chunk: T, start: int, stop: int, max_rows: int) -> T:
+    """Rows ``start`` to ``stop``; ``slice(offset, length)`` is Arrow's and Polars' way, brackets everybody else's."""
+    try:
+        cut = getattr(chunk, "slice", None)
+        piece = chunk[start:stop] if cut is None else cut(start, stop - start)  # type: ignore[index]  # may fail
+        length = rows_of(piece)
+    except (TypeError, KeyError, AttributeError, InvalidParametersError) as error:
+        reason = f"slicing it failed with {type(error).__name__}: {error}"
+        raise _unsplittable(chunk, max_rows, reason) from error
+    if length != stop - start:
+        raise _unsplittable(chunk, max_rows, f"its slice of {stop - start} rows has {length}")
+    result: T = piece
+    return result
+
+
+def _unsplittable(chunk: object, max_rows: int, reason: str) -> UnsplittableChunkError:
+    return UnsplittableChunkError(
+        chunk_type=type(chunk).__name__, rows=rows_of(chunk), max_rows=max_rows, reason=reason
+    )
