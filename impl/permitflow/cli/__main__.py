@@ -1,0 +1,5 @@
+"""``python -m permitflow.cli``."""
+
+from permitflow.cli.application import main
+
+main()

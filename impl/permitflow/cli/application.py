@@ -1,0 +1,54 @@
+"""The commands together."""
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from permitflow.cli.check import check
+from permitflow.cli.prove import prove
+
+__all__ = ["app", "main"]
+
+# Plain text: a line of an error message stays one line, also in a log.
+app = typer.Typer(
+    name="permitflow", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"permitflow {version('permitflow')}")
+        raise typer.Exit
+
+
+@app.callback()
+def permitflow(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Permit-based back-pressure: checked, proved, and running.
+
+    A sender needs a permit for each row it sends; the receiver returns permits as rows are consumed. So never more
+    than ROW_COUNT rows are between them, however slow the consumer is. Whether such a channel can get stuck depends
+    on a few numbers:
+
+    \b
+      permitflow check --row-count 2048 --batch 256 --max-chunk 1792   can these numbers deadlock?
+      permitflow check                                                 all models of the specification
+      permitflow prove                                                 the theorems, for all numbers
+      permitflow serve --stream orders:2                               an exchange for producers and consumers
+      permitflow demo                                                  two Spark jobs, with an exchange between them
+
+    Exit codes: 0 it holds or went well, 1 it does not, 2 the input cannot be used, 130 interrupted.
+    """
+
+
+for command in (check, prove):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line with the arguments of this process."""
+    app(prog_name="permitflow")

@@ -1,0 +1,41 @@
+"""Option values that are checked where they are read, so that a complaint names the option, the value and the rule."""
+
+from collections.abc import Callable
+
+import typer
+
+__all__ = ["host_and_port", "row_counts", "whole_number"]
+
+
+def whole_number(*, least: int) -> Callable[[str], int]:
+    """A parser of whole numbers from ``least`` on; 8,192 and 8_192 are understood."""
+
+    def parse(text: str) -> int:
+        try:
+            number = int(str(text).replace(",", ""))
+        except ValueError:
+            raise typer.BadParameter(f"must be a whole number of at least {least}, not {text!r}") from None
+        if number < least:
+            raise typer.BadParameter(f"must be at least {least}, not {number}")
+        return number
+
+    return parse
+
+
+def row_counts(text: str) -> tuple[int, ...]:
+    """Parse chunk sizes in rows, separated by commas, as in ``1,3,5``."""
+    try:
+        numbers = [int(part) for part in str(text).split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"must be whole numbers separated by commas, as in 1,3,5, not {text!r}") from None
+    if negative := [number for number in numbers if number < 0]:
+        raise typer.BadParameter(f"a chunk cannot have {negative[0]} rows")
+    return tuple(sorted(set(numbers)))
+
+
+def host_and_port(text: str) -> str:
+    """Parse an address to listen at, as in ``127.0.0.1:50051``; port 0 means any free one."""
+    host, colon, port = str(text).rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise typer.BadParameter(f"must be HOST:PORT with a port of 0 to 65535, as in 127.0.0.1:50051, not {text!r}")
+    return text

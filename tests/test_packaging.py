@@ -1,0 +1,116 @@
+"""What a user installs is complete: all packages, typed, with the specification as data, and it works from there."""
+
+import re
+import subprocess
+import sys
+import zipfile
+from email.parser import HeaderParser
+from pathlib import Path
+
+import pytest
+
+PACKAGES = {
+    "permitflow": "impl/permitflow",
+    "pyspark_permitflow": "impl/pyspark_permitflow",
+    "permitflow_model": "model/permitflow_model",
+    "permitflow_proofs": "proofs/permitflow_proofs",
+}
+
+
+@pytest.fixture(scope="module")
+def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """The wheel, built without isolation: with what is installed, without a network."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(command, cwd=repository, check=True, capture_output=True, timeout=60)
+    (path,) = folder.glob("*.whl")
+    return zipfile.ZipFile(path)
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: zipfile.ZipFile, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, unpacked far away from the checkout."""
+    folder = tmp_path_factory.mktemp("installed")
+    wheel.extractall(folder)
+    return folder
+
+
+def run_installed(installed: Path, program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that sees the unpacked wheel, and never the checkout."""
+    preamble = (
+        "import sys; sys.path[:] = [p for p in sys.path if not p.endswith(('/impl', '/model', '/proofs'))]; "
+        f"sys.path.insert(0, {str(installed)!r}); "
+    )
+    command = [sys.executable, "-I", "-c", preamble + program]
+    return subprocess.run(command, cwd=installed, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(("package", "source"), PACKAGES.items())
+def test_the_wheel_holds_every_module_of_each_package(
+    wheel: zipfile.ZipFile, repository: Path, package: str, source: str
+) -> None:
+    expected = {
+        f"{package}/{path.relative_to(repository / source).as_posix()}"
+        for pattern in ("*.py", "*.pyi")
+        for path in (repository / source).rglob(pattern)
+    }
+    assert expected
+    assert expected <= set(wheel.namelist())
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_says_that_it_is_typed(wheel: zipfile.ZipFile, package: str) -> None:
+    assert f"{package}/py.typed" in wheel.namelist()
+
+
+def test_the_wheel_carries_the_specification_as_data(wheel: zipfile.ZipFile, repository: Path) -> None:
+    modules = {f"permitflow_spec/{path.name}" for path in (repository / "spec").glob("*.tla")}
+    assert modules
+    assert modules | {"permitflow_spec/manifest.toml"} <= set(wheel.namelist())
+
+
+def test_the_wheel_holds_nothing_else(wheel: zipfile.ZipFile) -> None:
+    tops = {name.partition("/")[0] for name in wheel.namelist()}
+    info = {top for top in tops if top.endswith(".dist-info")}
+    assert len(info) == 1
+    assert tops - info == {*PACKAGES, "permitflow_spec"}
+
+
+def test_the_licence_travels_with_the_wheel(wheel: zipfile.ZipFile) -> None:
+    (licence,) = [name for name in wheel.namelist() if name.endswith("/licenses/LICENSE")]
+    assert wheel.read(licence).decode().lstrip().startswith("Apache License")
+
+
+def test_the_library_itself_demands_only_what_the_command_line_needs(wheel: zipfile.ZipFile) -> None:
+    (metadata,) = [name for name in wheel.namelist() if name.endswith("/METADATA")]
+    requirements = HeaderParser().parsestr(wheel.read(metadata).decode()).get_all("Requires-Dist", [])
+    names = {re.split(r"[^\w-]", requirement)[0] for requirement in requirements if "extra ==" not in requirement}
+    assert names == {"typer", "rich"}
+
+
+def test_the_unpacked_wheel_is_what_these_tests_run(installed: Path) -> None:
+    done = run_installed(installed, "import permitflow, permitflow_model; print(permitflow.__file__)")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(installed))
+
+
+def test_the_installed_specification_is_found(installed: Path) -> None:
+    done = run_installed(
+        installed,
+        "from permitflow_model.manifest import find_spec_directory, read_manifest; "
+        "print(find_spec_directory(), len(read_manifest()))",
+    )
+    assert done.returncode == 0, done.stderr
+    folder, count = done.stdout.split()
+    assert folder == str(installed / "permitflow_spec")
+    assert int(count) > 0
+
+
+def test_the_installed_command_line_answers(installed: Path) -> None:
+    done = run_installed(
+        installed,
+        "sys.argv[1:] = ['check', '--row-count', '8', '--batch', '3', '--max-chunk', '7']; "
+        "from permitflow.cli import main; main()",
+    )
+    assert done.returncode == 1, done.stderr
+    assert "deadlock" in done.stdout

@@ -1,0 +1,227 @@
+"""Set-up works on machines that lack something, does nothing twice, and says what to do when it cannot go on."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture
+def setup(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script as a module, at work on an empty checkout of its own, on a machine without any program."""
+    spec = importlib.util.spec_from_file_location("setup_under_test", repository / "tools/setup.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    checkout = tmp_path / "checkout"
+    (checkout / ".venv/bin").mkdir(parents=True)
+    (checkout / "pyproject.toml").write_text("[project]\n")
+    for name, value in {
+        "CHECKOUT": checkout,
+        "VENV": checkout / ".venv",
+        "VENV_PYTHON": checkout / ".venv/bin/python",
+        "STAMP": checkout / ".venv/setup.stamp",
+        "JAVA_HOME_FILE": checkout / ".venv/java_home",
+        "JAVA_PLACES": (str(tmp_path / "jvm/*"),),
+        "PIP_PAUSE_SECONDS": 0.0,
+    }.items():
+        monkeypatch.setattr(module, name, value)
+    (tmp_path / "programs").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "programs"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return module
+
+
+def script(path: Path, *lines: str) -> Path:
+    """A program that runs these lines of shell."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(["#!/bin/sh", *lines]) + "\n")
+    path.chmod(0o755)
+    return path
+
+
+def java(home: Path, version: str) -> Path:
+    """A home of a Java that claims this version."""
+    script(home / "bin/java", f"""echo 'openjdk version "{version}" 2025-04-15' >&2""")
+    return home
+
+
+# Java.
+
+
+@pytest.mark.parametrize(("text", "version"), [("17.0.15", 17), ("21", 21), ("1.8.0_452", 8), ("25-ea", 25)])
+def test_the_version_of_a_java_is_read(setup: ModuleType, tmp_path: Path, text: str, version: int) -> None:
+    assert setup.java_version(java(tmp_path / "home", text)) == version
+
+
+def test_a_program_that_is_no_java_has_no_version(setup: ModuleType, tmp_path: Path) -> None:
+    script(tmp_path / "home/bin/java", "echo hello", "exit 3")
+    assert setup.java_version(tmp_path / "home") == 0
+    assert setup.java_version(tmp_path / "nowhere") == 0
+
+
+def test_the_users_java_home_comes_first(setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java(tmp_path / "jvm/a", "21")
+    mine = java(tmp_path / "mine", "17.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(mine))
+    assert setup.find_java() == mine
+
+
+def test_a_java_home_that_is_too_old_is_passed_over(
+    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = java(tmp_path / "jvm/new", "17.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(java(tmp_path / "old", "11.0.2")))
+    assert setup.find_java() == new
+
+
+def test_a_java_on_the_path_is_followed_to_its_home(setup: ModuleType, tmp_path: Path) -> None:
+    home = java(tmp_path / "somewhere", "17.0.1")
+    (tmp_path / "programs/java").symlink_to(home / "bin/java")
+    assert setup.find_java() == home
+
+
+def test_what_was_found_is_noted_and_used_again(setup: ModuleType, tmp_path: Path) -> None:
+    home = java(tmp_path / "jvm/a", "17.0.1")
+    setup.provide_java()
+    assert setup.JAVA_HOME_FILE.read_text() == f"{home}\n"
+    script(home / "bin/java", "exit 1")  # starting it again would be noticed
+    assert setup.find_java() == home
+
+
+def test_a_java_that_was_removed_is_looked_for_again(setup: ModuleType, tmp_path: Path) -> None:
+    setup.JAVA_HOME_FILE.write_text(f"{tmp_path}/removed\n")
+    home = java(tmp_path / "jvm/a", "17.0.1")
+    assert setup.find_java() == home
+
+
+def test_without_java_and_package_manager_the_message_says_what_to_do(
+    setup: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        setup.provide_java()
+    assert exit_info.value.code == 1
+    message = capsys.readouterr().err
+    assert "Java 17 or newer" in message
+    assert "none of the package managers apt-get, dnf, apk" in message
+    assert "Install one, then run make setup again" in message
+
+
+def test_java_is_installed_by_the_distribution(
+    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first package does not exist there, as openjdk-17 does not in newer Debian."""
+    log = tmp_path / "log"
+    java(tmp_path / "brought", "21.0.2")
+    script(tmp_path / "programs/env", 'exec /usr/bin/env "$@"')
+    (tmp_path / "jvm").mkdir()
+    script(
+        tmp_path / "programs/apt-get",
+        f'echo "$DEBIAN_FRONTEND $*" >> {log}',
+        'case "$*" in *openjdk-17*) exit 100;; esac',
+        f'case "$*" in *openjdk-21*) /bin/ln -s {tmp_path}/brought {tmp_path}/jvm/21;; esac',
+    )
+    monkeypatch.delenv("DEBIAN_FRONTEND", raising=False)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    setup.provide_java()
+    assert log.read_text().splitlines() == [
+        " update --quiet",
+        "noninteractive install --yes --quiet --no-install-recommends openjdk-17-jre-headless",
+        "noninteractive install --yes --quiet --no-install-recommends openjdk-21-jre-headless",
+    ]
+    assert setup.JAVA_HOME_FILE.read_text() == f"{tmp_path}/jvm/21\n"
+
+
+def test_nobody_is_asked_for_a_password(
+    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script(tmp_path / "programs/apt-get", f"echo called > {tmp_path}/called")
+    script(tmp_path / "programs/sudo", '[ "$1" = --non-interactive ] && exit 1', f"echo asked > {tmp_path}/called")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(SystemExit):
+        setup.provide_java()
+    assert not (tmp_path / "called").exists()
+    assert "installing it with apt-get needs root" in capsys.readouterr().err
+
+
+# Python.
+
+
+def test_pip_is_tried_again_when_the_network_fails(setup: ModuleType, tmp_path: Path) -> None:
+    script(setup.VENV_PYTHON, f"echo attempt >> {tmp_path}/log", f"[ $(/usr/bin/wc -l < {tmp_path}/log) -ge 3 ]")
+    setup.install_requirements()
+    assert (tmp_path / "log").read_text().split() == ["attempt"] * 3
+
+
+def test_pip_is_not_tried_for_ever(setup: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    script(setup.VENV_PYTHON, "exit 1")
+    with pytest.raises(SystemExit):
+        setup.install_requirements()
+    assert "pip failed 3 times" in capsys.readouterr().err
+
+
+def test_a_second_set_up_runs_nothing(setup: ModuleType, tmp_path: Path) -> None:
+    java(tmp_path / "jvm/a", "17.0.1")
+    script(setup.VENV_PYTHON, f'echo "$*" >> {tmp_path}/log')
+    setup.main()
+    first = (tmp_path / "log").read_text()
+    assert "install" in first
+    setup.main()
+    assert (tmp_path / "log").read_text() == first
+
+
+def test_changed_requirements_are_installed(setup: ModuleType, tmp_path: Path) -> None:
+    java(tmp_path / "jvm/a", "17.0.1")
+    script(setup.VENV_PYTHON, f'echo "$*" >> {tmp_path}/log')
+    setup.main()
+    first = (tmp_path / "log").read_text()
+    (setup.CHECKOUT / "pyproject.toml").write_text("[project]\nname = 'changed'\n")
+    setup.main()
+    assert (tmp_path / "log").read_text() != first
+
+
+def test_an_installation_that_failed_is_not_taken_for_done(setup: ModuleType) -> None:
+    script(setup.VENV_PYTHON, 'case "$*" in *install*) exit 1;; esac')
+    with pytest.raises(SystemExit):
+        setup.main()
+    assert not setup.is_up_to_date(setup.fingerprint_of_inputs())
+
+
+def test_an_old_python_says_which_one_it_is(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 9, 2))
+    with pytest.raises(SystemExit):
+        setup.main()
+    assert f"{sys.executable} is Python 3.9, but permitflow needs 3.11 or newer" in capsys.readouterr().err
+
+
+def test_an_old_python_hands_over_to_a_newer_one(
+    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(tmp_path / "programs/python3.13", "echo shim of a version that is not installed", "exit 127")
+    newer = script(tmp_path / "programs/python3.12", "exit 0")
+    called: list[list[str]] = []
+
+    def execute(program: str, arguments: list[str]) -> None:
+        called.append([program, *arguments])
+        raise SystemExit(0)
+
+    monkeypatch.setattr(sys, "version_info", (3, 9, 2))
+    monkeypatch.setattr(os, "execv", execute)
+    with pytest.raises(SystemExit):
+        setup.main()
+    assert called == [[str(newer), str(newer), *sys.argv]]
+
+
+def test_make_lists_its_targets_without_setting_anything_up(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text((repository / "Makefile").read_text())
+    done = subprocess.run(["make"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=30)
+    for target in ("setup", "demo", "test", "check", "spec", "proofs"):
+        assert f"make {target} " in done.stdout
+    assert list(tmp_path.iterdir()) == [tmp_path / "Makefile"]
