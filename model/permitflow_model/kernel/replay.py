@@ -1,0 +1,144 @@
+"""Is a recorded run a behaviour of the model?
+
+A run is recorded as one or more *logs*.  Each holds what one process did, in its order; nothing is known about the
+order of events in different logs, because clocks are not trusted.  ``replay`` puts them together itself: it takes
+the next event of any log as soon as the model allows it, until all logs are used up or no log can go on.
+
+Why this greedy merge loses nothing.  Suppose that each log's events read and write only (a) variables that no other
+log's events touch, and (b) queues between two logs, to which one only appends and from which the other only removes.
+(``PermitChannel`` is such a system: the sender's actions and the receiver's share nothing but the two wires.)
+
+1.  An event that is possible stays possible, with the same effect on its own end, whatever the other logs do: they
+    can only append to the queues that it reads.
+2.  Hence two possible events of different logs commute: either order leads to the same state.
+3.  Let some interleaving of the logs be a behaviour, and let greedy have performed a set of events in whatever order
+    and be unable to go on.  If events are left over, take the one that comes first in that interleaving.  Everything
+    before it was performed, perhaps along with more from other logs; by 1 it is still possible.  Contradiction.
+
+So greedy gets through if any merge does, and if none does, it always stops at the same events, at which each log is
+*blocked*.  Two kinds are told apart: an event that no continuation of the others could ever make possible is
+*refused*; an event that waits for something from the other end is *starved*.  If only starved events remain, they
+wait for each other, or for a log that is over: then at least one of them cannot have happened as recorded.
+
+Where one event may be explained by several steps (which of two equal chunks was withdrawn?) all explanations are
+followed.  They may differ only in variables of kind (a); then they starve together, and 1 to 3 hold for the set.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+__all__ = ["Blocked", "Interpretation", "Refused", "Replay", "Starved", "replay"]
+
+W = TypeVar("W")
+E = TypeVar("E")
+W_inv = TypeVar("W_inv")
+E_contra = TypeVar("E_contra", contravariant=True)
+
+
+class Refused(Exception):
+    """The event is not possible here, and nothing that the other logs hold could change that."""
+
+
+class Starved(Exception):
+    """The event is not possible yet: it needs something that the other end has to do first."""
+
+
+class Interpretation(Protocol[W_inv, E_contra]):
+    """What the events of a trace mean in terms of a model."""
+
+    def perform(self, world: W_inv, event: E_contra) -> Sequence[W_inv]:
+        """All worlds to which the event may lead: steps of the model, at least one world.
+
+        Raises:
+            Refused: no step of the model explains the event, now or later.
+            Starved: no step explains it now.
+        """
+        ...
+
+    def broken(self, world: W_inv) -> list[str]:
+        """The names of the invariants that do not hold in this world."""
+        ...
+
+
+@dataclass(frozen=True)
+class Blocked(Generic[E]):
+    """An event at which a log could not go on."""
+
+    event: E
+    reason: str
+    is_refused: bool
+    """False: it waits for the other end."""
+
+
+@dataclass(frozen=True)
+class Replay(Generic[W, E]):
+    """What came of it."""
+
+    performed: int
+    """Events that were explained by steps of the model."""
+
+    worlds: tuple[W, ...]
+    """Where the run may be: after the last event, or before those that no behaviour allows."""
+
+    blocked: tuple[Blocked[E], ...] = ()
+    """The next event of each log that could not go on; refused ones first.  Empty: the run is a behaviour."""
+
+    broken: tuple[str, ...] = ()
+    """Invariants that the last event broke."""
+
+    last: E | None = None
+    """The event that was performed last."""
+
+    @property
+    def is_valid(self) -> bool:
+        """Is the run a behaviour in which all invariants hold?"""
+        return not self.blocked and not self.broken
+
+
+def replay(interpretation: Interpretation[W, E], start: W, logs: Sequence[Sequence[E]]) -> Replay[W, E]:
+    """Merge the logs into one behaviour, checking the invariants after every event."""
+    worlds: tuple[W, ...] = (start,)
+    positions = [0] * len(logs)
+    performed = 0
+    last: E | None = None
+    blocked: dict[int, Blocked[E]] = {}
+    while True:
+        before = performed
+        blocked.clear()
+        for number, log in enumerate(logs):
+            while positions[number] < len(log):
+                event = log[positions[number]]
+                try:
+                    worlds = _perform(interpretation.perform, worlds, event)
+                except (Refused, Starved) as reason:
+                    blocked[number] = Blocked(event, str(reason), isinstance(reason, Refused))
+                    break
+                last = event
+                performed += 1
+                positions[number] += 1
+                broken = {name for world in worlds for name in interpretation.broken(world)}
+                if broken:
+                    return Replay(performed, worlds, broken=tuple(sorted(broken)), last=last)
+        if performed == before:
+            break
+    order = sorted(blocked.values(), key=lambda block: not block.is_refused)
+    return Replay(performed, worlds, blocked=tuple(order), last=last)
+
+
+def _perform(perform: Callable[[W, E], Sequence[W]], worlds: tuple[W, ...], event: E) -> tuple[W, ...]:
+    if len(worlds) == 1:
+        return tuple(perform(worlds[0], event))
+    following: list[W] = []
+    problems: list[Refused | Starved] = []
+    for world in worlds:
+        try:
+            following.extend(perform(world, event))
+        except (Refused, Starved) as problem:
+            problems.append(problem)
+    starved = [problem for problem in problems if isinstance(problem, Starved)]
+    if following and starved:
+        raise AssertionError(f"explanations of a trace must starve together, see the module's docstring: {starved[0]}")
+    if not following:
+        raise (starved or problems)[0]
+    return tuple(dict.fromkeys(following))

@@ -1,0 +1,342 @@
+"""Recorded runs of a permit channel as behaviours of ``PermitChannel``.
+
+A trace event is one action at one end, with the chunk's rows and the permits concerned.  Most events are one step of
+the model.  Where an implementation does more at once than the specification, the event is explained by several
+steps, each of them an action of the specification, none a formula of its own:
+
+- *A chunk withdrawn from the middle.*  The specification withdraws the newest.  The chunks behind the withdrawn one,
+  and a watermark that stands among them, are withdrawn too and offered again: the application may do so at any time,
+  and nobody else can see it.  Which of several equal chunks was meant, a trace does not say: all are tried.
+- *Several barriers wait.*  The specification has one at a time.  The others are still in the application's hands,
+  and are offered when it is their turn.  Barriers are alike, so the trace is the same.
+- *Returned permits that arrive together.*  A carrier may add up what it has to bring back: such an event is as many
+  ``AddPermits`` steps as there are grants in the sum.  No grant is empty, so there is at most one such number.
+
+Chunks are anonymous here: a trace holds no payloads.  Order and identity of the data are checked as far as their
+rows tell them apart.
+
+The two ends' events touch different variables, except for the wires: ``wire``, to which the sender appends and from
+which the receiver removes, and ``grants``, the other way round.  That is what ``kernel.replay`` asks for.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from permitflow_model.kernel.queue import Queue
+from permitflow_model.kernel.replay import Refused, Starved
+from permitflow_model.kernel.summed_queue import SummedFifo
+from permitflow_model.kernel.system import Disabled, Step
+from permitflow_model.permit_channel import (
+    NO_WATERMARK,
+    NOTHING,
+    SYSTEM,
+    Message,
+    Parameters,
+    Permits,
+    State,
+    held,
+    plus,
+)
+
+__all__ = ["Path", "PermitChannelReplay", "TraceEvent", "World", "parameters_of_a_run", "withdraw_at"]
+
+# Checked after every event.  Not among them: ExactlyOnceInOrder, which says nothing about anonymous chunks, and
+# NeverStuck and WholeWhenIdle, which are theorems about all reachable states and would double the time.
+CHECKED = ("TypeOK", "Conservation", "Bounded", "RowBound", "GrantsBatched")
+
+
+class TraceEvent(Protocol):
+    """What the replay needs to know about a recorded event."""
+
+    @property
+    def action(self) -> str:
+        """Spelt as in the specification."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """Rows of the chunk, or 0."""
+        ...
+
+    @property
+    def permits(self) -> tuple[int, int, int]:
+        """Permits of the message, or returned permits: rows, barriers, watermarks."""
+        ...
+
+
+@dataclass(frozen=True)
+class Path:
+    """A step of the model, and those before it."""
+
+    step: Step[State]
+    before: "Path | None"
+
+    def steps(self) -> list[Step[State]]:
+        """All steps from the beginning, this one last."""
+        steps: list[Step[State]] = []
+        path: Path | None = self
+        while path is not None:
+            steps.append(path.step)
+            path = path.before
+        return steps[::-1]
+
+
+class World(NamedTuple):
+    """What a trace has led to."""
+
+    state: State
+    barriers_in_hand: int = 0
+    """Barriers that were offered while another waited."""
+
+    path: Path | None = None
+    """The model's steps until now, if they are kept."""
+
+
+def parameters_of_a_run(
+    *, row_permits: int, permit_batch: int, max_chunk_cost: int, barrier_permits: int, largest_rows: int
+) -> Parameters:
+    """The specification's constants for a run of an implementation.
+
+    ``largest_rows`` bounds a chunk's rows; it matters only where a chunk above ``max_chunk_cost`` is admitted whole.
+    """
+    return Parameters(
+        row_count=row_permits,
+        batch=permit_batch,
+        clamp=max_chunk_cost,
+        sizes=(largest_rows,),
+        barrier_permits=barrier_permits,
+        watermarks=True,
+        flush_idle=True,
+        withdrawals=True,
+        # The application may let as many wait as it likes.
+        waiters=2**62,
+        tags=1,
+    )
+
+
+class PermitChannelReplay:
+    """Explains trace events by steps of ``PermitChannel``."""
+
+    def __init__(self, parameters: Parameters, *, keep_path: bool = False) -> None:
+        """With ``keep_path`` each world remembers the model's steps that led to it."""
+        self.parameters = parameters
+        self._keep_path = keep_path
+        self._actions = {action.name: action.perform for action in SYSTEM.actions}
+        self._checks = {name: SYSTEM.invariants[name] for name in CHECKED}
+        self._explain: dict[str, Callable[[World, TraceEvent], Sequence[World]]] = {
+            "OfferChunk": self._offer_chunk,
+            "OfferBarrier": self._offer_barrier,
+            "OfferWatermark": self._offer_watermark,
+            "WithdrawChunk": self._withdraw_chunk,
+            "WithdrawBarrier": self._withdraw_barrier,
+            "SendChunk": self._send_chunk,
+            "SendBarrier": self._send_barrier,
+            "SendWatermark": self._send_watermark,
+            "Deliver": self._deliver,
+            "Consume": self._consume,
+            "Flush": self._flush,
+            "AddPermits": self._add_permits,
+        }
+
+    def start(self) -> World:
+        """Where every run begins."""
+        empty: SummedFifo[Message] = SummedFifo()
+        grants: SummedFifo[Permits] = SummedFifo()
+        state = SYSTEM.initial(self.parameters)
+        return World(state._replace(waiting=empty, wire=empty, inbox=empty, grants=grants))
+
+    def perform(self, world: World, event: TraceEvent) -> Sequence[World]:
+        """All worlds to which the event may lead.
+
+        Raises:
+            Refused: no behaviour has this event here.
+            Starved: it needs a message or permits that the other end has not sent yet.
+        """
+        explain = self._explain.get(event.action)
+        if explain is None:
+            raise Refused(f"the specification has no action {event.action!r}")
+        return explain(world, event)
+
+    def broken(self, world: World) -> list[str]:
+        """The names of the invariants that do not hold."""
+        return [name for name, holds in self._checks.items() if not holds(world.state, self.parameters)]
+
+    def is_at_rest(self, world: World) -> bool:
+        """Is nobody waiting, is nothing on the way, are all permits at the sender?"""
+        return world.state == self.start().state
+
+    def allowed(self, world: World) -> list[str]:
+        """What the protocol may do next, in words; the application may offer and withdraw besides."""
+        state = world.state
+        objects: dict[str, Callable[[], str]] = {
+            "SendChunk": lambda: _named(state.waiting.head()),
+            "Deliver": lambda: _named(state.wire.head()),
+            "Consume": lambda: _named(state.inbox.head()),
+            "Flush": lambda: f"of {state.unreturned} row permits",
+            "AddPermits": lambda: f"of {tuple(state.grants.head())}",
+        }
+        enabled = (
+            action.name for action in SYSTEM.actions if not action.is_environment and self._can(action.name, state)
+        )
+        return [f"{name} {objects[name]()}" if name in objects else name for name in enabled]
+
+    def _can(self, name: str, state: State) -> bool:
+        return SYSTEM.is_enabled(name, state, self.parameters)
+
+    def _step(self, world: World, name: str, *arguments: int, barriers_in_hand: int | None = None) -> World:
+        state = self._actions[name](world.state, self.parameters, *arguments)
+        path = Path(Step(name, arguments, state), world.path) if self._keep_path else None
+        return World(state, world.barriers_in_hand if barriers_in_hand is None else barriers_in_hand, path)
+
+    # The application.
+
+    def _offer_chunk(self, world: World, event: TraceEvent) -> Sequence[World]:
+        after = self._step(world, "OfferChunk", event.rows)
+        _compare(event, after.state.waiting.last())
+        return (after,)
+
+    def _offer_barrier(self, world: World, event: TraceEvent) -> Sequence[World]:
+        _compare(event, Message("barrier", 0, 0, 1))
+        if world.state.barrier_waiting:
+            return (world._replace(barriers_in_hand=world.barriers_in_hand + 1),)
+        return (self._or_refuse(world, "OfferBarrier", "the channel has no barrier permits"),)
+
+    def _offer_watermark(self, world: World, event: TraceEvent) -> Sequence[World]:
+        _compare(event, Message("watermark", 0, 0, 1))
+        return (self._step(world, "OfferWatermark"),)
+
+    def _withdraw_chunk(self, world: World, event: TraceEvent) -> Sequence[World]:
+        matching = [
+            position
+            for position, message in enumerate(world.state.waiting)
+            if (message.rows, held(message)) == (event.rows, event.permits)
+        ]
+        if not matching:
+            raise Refused(f"no chunk of {event.rows} rows that holds {event.permits} waits")
+        following = [self._withdraw_at(world, position) for position in matching]
+        return tuple({(world.state, world.barriers_in_hand): world for world in following}.values())
+
+    def _withdraw_at(self, world: World, position: int) -> World:
+        for name, arguments in withdraw_at(world.state, position):
+            world = self._step(world, name, *arguments)
+        return world
+
+    def _withdraw_barrier(self, world: World, event: TraceEvent) -> Sequence[World]:
+        _compare(event, Message("barrier", 0, 0, 1))
+        if world.barriers_in_hand:
+            return (world._replace(barriers_in_hand=world.barriers_in_hand - 1),)
+        return (self._or_refuse(world, "WithdrawBarrier", "no barrier waits"),)
+
+    # The protocol at the sender.
+
+    def _send_chunk(self, world: World, event: TraceEvent) -> Sequence[World]:
+        state = world.state
+        if state.waiting.is_empty():
+            raise Refused("no chunk waits")
+        chunk = state.waiting.head()
+        _compare(event, chunk)
+        reason = f"it needs {chunk.cost} row permits, the sender has {state.permits.rows}"
+        return (self._or_refuse(world, "SendChunk", reason),)
+
+    def _send_barrier(self, world: World, event: TraceEvent) -> Sequence[World]:
+        _compare(event, Message("barrier", 0, 0, 1))
+        what = "no barrier permit is here" if world.state.barrier_waiting else "no barrier waits"
+        after = self._or_refuse(world, "SendBarrier", what)
+        if after.barriers_in_hand:
+            after = self._step(after, "OfferBarrier", barriers_in_hand=after.barriers_in_hand - 1)
+        return (after,)
+
+    def _send_watermark(self, world: World, event: TraceEvent) -> Sequence[World]:
+        _compare(event, Message("watermark", 0, 0, 1))
+        pending = world.state.watermark_pending
+        if pending == NO_WATERMARK:
+            what = "no watermark is pending"
+        elif pending > 0:
+            what = f"{pending} chunks were offered before it and have not left"
+        else:
+            what = "the last one was not consumed yet, or its permit is not back"
+        return (self._or_refuse(world, "SendWatermark", what),)
+
+    def _add_permits(self, world: World, event: TraceEvent) -> Sequence[World]:
+        returned = NOTHING
+        steps = 0
+        for grant in world.state.grants:
+            if returned == event.permits:
+                break
+            returned = plus(returned, grant)
+            steps += 1
+        if not steps and returned == event.permits:
+            raise Refused("no permits are returned")
+        if returned != event.permits:
+            way = tuple(tuple(grant) for grant in world.state.grants)
+            if any(here > told for here, told in zip(returned, event.permits, strict=True)):
+                raise Refused(f"{tuple(event.permits)} is no sum of the permits that come back first: {way[:5]}")
+            raise Starved(f"of {tuple(event.permits)} permits only {tuple(returned)} are on their way back")
+        for _ in range(steps):
+            world = self._step(world, "AddPermits")
+        return (world,)
+
+    # The protocol at the receiver.
+
+    def _deliver(self, world: World, event: TraceEvent) -> Sequence[World]:
+        _compare(event, _head_or_starve(world.state.wire))
+        return (self._step(world, "Deliver"),)
+
+    def _consume(self, world: World, event: TraceEvent) -> Sequence[World]:
+        if world.state.inbox.is_empty():
+            raise Refused("the inbox is empty")
+        _compare(event, world.state.inbox.head())
+        return (self._step(world, "Consume"),)
+
+    def _flush(self, world: World, event: TraceEvent) -> Sequence[World]:
+        state = world.state
+        if event.permits != (state.unreturned, 0, 0):
+            raise Refused(f"{tuple(event.permits)} permits are returned, the residue is {state.unreturned} row permits")
+        what = (
+            "nothing is left to return"
+            if state.inbox.is_empty()
+            else "the inbox is not empty: the consumer is not idle"
+        )
+        return (self._or_refuse(world, "Flush", what),)
+
+    def _or_refuse(self, world: World, name: str, reason: str) -> World:
+        try:
+            return self._step(world, name)
+        except Disabled:
+            raise Refused(reason) from None
+
+
+def withdraw_at(state: State, position: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Actions that take back the waiting chunk at ``position`` (0 is the oldest) and leave the others as they were.
+
+    Yields action names with their arguments.
+    """
+    waiting = list(state.waiting)
+    behind = waiting[position + 1 :]
+    for _ in range(len(behind) + 1):
+        yield "WithdrawChunk", ()
+    # The watermark stood after so many chunks; without one of them, it stands one place further forward.
+    pending = state.watermark_pending
+    place = pending - 1 if pending > position else NO_WATERMARK
+    for size, chunk in enumerate(behind, start=position + 1):
+        yield "OfferChunk", (chunk.rows,)
+        if size == place:
+            yield "OfferWatermark", ()
+
+
+def _compare(event: TraceEvent, message: Message) -> None:
+    if (event.rows, event.permits) != (message.rows, held(message)):
+        told = f"{event.rows} rows and {tuple(event.permits)} permits"
+        raise Refused(f"it is recorded with {told}, but it must be a {_named(message)}")
+
+
+def _named(message: Message) -> str:
+    rows = f" of {message.rows} rows" if message.kind == "chunk" else ""
+    return f"{message.kind}{rows} with {tuple(held(message))} permits"
+
+
+def _head_or_starve(queue: Queue[Message]) -> Message:
+    if queue.is_empty():
+        raise Starved("nothing is on the wire")
+    return queue.head()
