@@ -85,6 +85,11 @@ class PermitReceiver(Generic[T]):
         return not self._inbox
 
     @property
+    def inbox(self) -> tuple[Message[T], ...]:
+        """What has arrived and was not consumed, oldest first; what the application has taken is at the front."""
+        return tuple(self._inbox)
+
+    @property
     def is_idle(self) -> bool:
         """Has the consumer caught up while a residue is left to return?"""
         return not self._inbox and self._unreturned > 0

@@ -80,6 +80,21 @@ class PermitSender(Generic[T]):
         """Has something been offered that has not left yet?"""
         return bool(self._chunks or self._barriers or self._watermark is not None)
 
+    @property
+    def waiting_chunks(self) -> tuple[Message[T], ...]:
+        """Chunks that wait for permits, oldest first."""
+        return tuple(offered.message for offered in self._chunks)
+
+    @property
+    def waiting_barriers(self) -> int:
+        """Barriers that wait for a permit."""
+        return len(self._barriers)
+
+    @property
+    def chunks_before_watermark(self) -> int | None:
+        """Chunks that leave before the pending watermark may; None if none is pending."""
+        return None if self._watermark is None else self._watermark_after
+
     def sendable_chunks(self) -> int:
         """How many of the chunks that wait may leave now, one after the other."""
         left = self._row_permits
