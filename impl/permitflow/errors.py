@@ -12,6 +12,7 @@ __all__ = [
     "ChannelBusyError",
     "ChannelClosedError",
     "ChannelError",
+    "ChannelSpentError",
     "ChunkTooLargeError",
     "DemoError",
     "EndOfStream",
@@ -44,6 +45,7 @@ __all__ = [
     "UnsplittableChunkError",
     "VersionMismatchError",
     "WouldBlock",
+    "restored",
 ]
 
 
@@ -58,12 +60,18 @@ class PermitflowError(Exception):
         for name, value in facts.items():
             setattr(self, name, value)
 
+    @property
+    def facts(self) -> dict[str, object]:
+        """The facts by their names."""
+        return dict(self._facts)
+
     def __reduce__(self) -> tuple[object, ...]:
         # The default would call the subclass's keyword-only __init__ with the finished message.
-        return _restore, (type(self), self.message, self._facts)
+        return restored, (type(self), self.message, self._facts)
 
 
-def _restore(cls: type[PermitflowError], message: str, facts: dict[str, object]) -> PermitflowError:
+def restored(cls: type[PermitflowError], message: str, facts: dict[str, object]) -> PermitflowError:
+    """Make an error anew from its message and facts, as after pickling or on the other side of a wire."""
     error = cls.__new__(cls)
     PermitflowError.__init__(error, message, **facts)
     return error
@@ -259,6 +267,20 @@ class ChannelBusyError(HandshakeError):
             f"channel {channel!r} is being read by {consumer}; one consumer at a time",
             channel=channel,
             consumer=consumer,
+        )
+
+
+class ChannelSpentError(HandshakeError):
+    """The channel's data are gone: somebody has read them, or was to read them and left."""
+
+    channel: str
+
+    def __init__(self, *, channel: str, reason: str) -> None:
+        """``reason`` says who, as in "it was read to its end by …"."""
+        super().__init__(
+            f"channel {channel!r} cannot be read any more: {reason}; a channel is read once",
+            channel=channel,
+            reason=reason,
         )
 
 

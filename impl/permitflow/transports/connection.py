@@ -1,0 +1,56 @@
+"""How the exchange uses gRPC: the names of its methods, the limits and the watch over dead peers.
+
+Both transports, asyncio and blocking, and the server use the same numbers.
+"""
+
+from typing import TypeAlias
+
+from permitflow.transports.arrow import MAX_MESSAGE_BYTES
+from permitflow.wire.v1 import exchange_pb2 as pb
+
+__all__ = ["CLIENT_OPTIONS", "GET_STREAM", "PUT_STREAM", "SERVER_OPTIONS", "SERVICE", "Options"]
+
+Options: TypeAlias = tuple[tuple[str, int], ...]
+
+_SERVICE = pb.DESCRIPTOR.services_by_name["ExchangeService"]
+SERVICE: str = _SERVICE.full_name
+GET_STREAM = f"/{SERVICE}/{_SERVICE.methods_by_name['GetStream'].name}"
+PUT_STREAM = f"/{SERVICE}/{_SERVICE.methods_by_name['PutStream'].name}"
+
+# The kernel keeps the connections of a stopped process or of a cut cable open for minutes or for ever, and a stream
+# may be silent for hours while it waits for permits.  So each end asks the other for a sign of life every 2 s and
+# gives it 4 s: gRPC's own threads answer, however busy Python is.  Defaults: never (client), every 2 h (server).
+_PING_EVERY_MS = 2_000
+_PING_ANSWER_MS = 4_000
+# The schema may be part of an error, which travels in the metadata; the default is 8 KiB.
+_METADATA_BYTES = 64 << 10
+
+_COMMON: Options = (
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_metadata_size", _METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", 2 * _METADATA_BYTES),
+    ("grpc.keepalive_time_ms", _PING_EVERY_MS),
+    ("grpc.keepalive_timeout_ms", _PING_ANSWER_MS),
+    # Pings must go on however long a stream is silent.
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+CLIENT_OPTIONS: Options = (
+    *_COMMON,
+    # Streams of one process would share a connection and its HTTP/2 window: one slow reader could stop all others.
+    ("grpc.use_local_subchannel_pool", 1),
+    # An exchange is a neighbour in the cluster; the proxy for the internet cannot reach it.
+    ("grpc.enable_http_proxy", 0),
+    # Errors are ours to judge: a stream that broke must not be repeated behind our back.
+    ("grpc.enable_retries", 0),
+)
+
+SERVER_OPTIONS: Options = (
+    *_COMMON,
+    # The clients' pings are welcome; by default the server hangs up on a peer that asks more often than every 5 min.
+    ("grpc.http2.min_ping_interval_without_data_ms", _PING_EVERY_MS // 2),
+    ("grpc.http2.max_ping_strikes", 0),
+    # By default a second server may listen on the same port and take away half of the streams.
+    ("grpc.so_reuseport", 0),
+)

@@ -1,0 +1,108 @@
+"""Errors across the wire: a gRPC status for everybody, and the typed error for peers that know it."""
+
+import json
+from collections.abc import Iterable
+
+import grpc
+
+from permitflow import errors
+from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
+
+__all__ = ["ERROR_KEY", "Metadata", "error_from_status", "status_of"]
+
+Metadata = tuple[tuple[str, str | bytes], ...]
+
+ERROR_KEY = "permitflow-error-bin"
+"""Trailing metadata: the error's type, message and facts as JSON."""
+
+# Together they stay well below the limit on metadata, whatever a schema or a reason contains.
+_MESSAGE_CHARACTERS = 2_000
+_FACT_CHARACTERS = 4_000
+
+_STATUS: dict[type[PermitflowError], grpc.StatusCode] = {
+    errors.UnknownChannelError: grpc.StatusCode.NOT_FOUND,
+    errors.InvalidParametersError: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.UndecodableDataError: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.ChunkTooLargeError: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.PeerTimeoutError: grpc.StatusCode.DEADLINE_EXCEEDED,
+    errors.PeerGoneError: grpc.StatusCode.UNAVAILABLE,
+    errors.ChannelAbortedError: grpc.StatusCode.ABORTED,
+    errors.ChannelClosedError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.UnsplittableChunkError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.LedgerError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.MispricedError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.OverspendError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.PermitOverrunError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.UnexpectedFrameError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.ChannelBusyError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.ChannelSpentError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.ParameterMismatchError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.SchemaMismatchError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.VersionMismatchError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.LocalProtocolError: grpc.StatusCode.FAILED_PRECONDITION,
+}
+"""The errors that cross the wire.  WouldBlock and EndOfStream do not: a status must not look like an ordinary end."""
+
+_BY_NAME = {kind.__name__: kind for kind in _STATUS}
+
+
+def status_of(error: BaseException) -> tuple[grpc.StatusCode, str, Metadata]:
+    """The status, its text and the trailing metadata that tell a peer about an error."""
+    code = _STATUS.get(type(error)) if isinstance(error, PermitflowError) else None
+    if code is None or not isinstance(error, PermitflowError):
+        return grpc.StatusCode.INTERNAL, _shortened(f"{type(error).__name__}: {error}", _MESSAGE_CHARACTERS), ()
+    text = _shortened(error.message, _MESSAGE_CHARACTERS)
+    facts = {name: _plain(value) for name, value in error.facts.items() if name != "undelivered"}
+    told = json.dumps({"type": type(error).__name__, "message": text, "facts": facts})
+    return code, text, ((ERROR_KEY, told.encode()),)
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value[:20]]
+    return _shortened(str(value), _FACT_CHARACTERS)
+
+
+def _shortened(text: str, characters: int) -> str:
+    return text if len(text) <= characters else f"{text[: characters - 1]}…"
+
+
+def error_from_status(
+    code: grpc.StatusCode | None, details: str | None, metadata: Iterable[tuple[str, str | bytes]], *, who: str
+) -> PermitflowError:
+    """The error that the peer meant, or the one that gRPC's own status stands for.
+
+    Args:
+        code: the status with which the stream ended.
+        details: its text.
+        metadata: the trailing metadata.
+        who: the peer in words, as in "the exchange at localhost:5000".
+    """
+    for key, value in metadata:
+        if key == ERROR_KEY and isinstance(value, bytes) and (error := _told(value)) is not None:
+            error.add_note(f"reported by {who}")
+            return error
+    reason = f"{details or 'no details'} (gRPC status {code.name if code else 'unknown'})"
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+        return PeerGoneError(who=who, reason=reason)
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return PeerTimeoutError(who=who, reason=reason)
+    return TransportError(f"the stream with {who} failed: {reason}", code=code.name if code else "unknown")
+
+
+def _told(value: bytes) -> PermitflowError | None:
+    """The error that was told, if it is one that may be told."""
+    try:
+        told = json.loads(value)
+        kind, message, facts = _BY_NAME[told["type"]], str(told["message"]), dict(told["facts"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    # A fact becomes an attribute; no peer may overwrite what every error has.
+    known = {name: value for name, value in facts.items() if name.isidentifier() and not hasattr(kind, name)}
+    return errors.restored(kind, message, {name: _tupled(value) for name, value in known.items()})
+
+
+def _tupled(value: object) -> object:
+    return tuple(_tupled(item) for item in value) if isinstance(value, list) else value
