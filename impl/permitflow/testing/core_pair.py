@@ -1,0 +1,176 @@
+"""The sans-IO core with explicit wires, one method for each action of the specification."""
+
+from collections import deque
+from collections.abc import Iterable
+
+from permitflow.protocol.messages import Kind, Message, Offered, Permits
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.receiver import PermitReceiver
+from permitflow.protocol.recording import RecorderFactory
+from permitflow.protocol.sender import PermitSender
+from permitflow.testing.moves import ActionRefused, Divergence
+from permitflow_model.kernel.queue import Fifo
+from permitflow_model.permit_channel import NO_WATERMARK, State
+from permitflow_model.permit_channel import Message as ModelMessage
+from permitflow_model.permit_channel import Permits as ModelPermits
+
+__all__ = ["CorePair"]
+
+
+class CorePair:
+    """A ``PermitSender`` and a ``PermitReceiver``; what each message must be is remembered beside them.
+
+    It can be pickled as long as nothing is recorded: that is how a state is kept and tried again.
+    """
+
+    def __init__(self, parameters: ChannelParameters, *, tags: int = 1, record: RecorderFactory | None = None) -> None:
+        """Chunks are numbered modulo ``tags`` in what ``observe`` shows."""
+        of_sender = None if record is None else record("channel", "sender", parameters)
+        of_receiver = None if record is None else record("channel", "receiver", parameters)
+        self.sender: PermitSender[int] = PermitSender(parameters, record=of_sender)
+        self.receiver: PermitReceiver[int] = PermitReceiver(parameters, record=of_receiver)
+        self.wire: deque[Message[int]] = deque()
+        self.grants: deque[Permits] = deque()
+        self._tags = tags
+        self._serial = 0
+        self._consumed = 0
+        # Serial numbers of what is in the channel or waits, in the order in which each class has to be consumed.
+        self._due: dict[Kind, deque[int]] = {kind: deque() for kind in Kind}
+        self._waiting: list[Offered[int]] = []
+        self._barriers: list[Offered[int]] = []
+        self._watermark = -1
+
+    # The application.
+
+    def offer_chunk(self, rows: int) -> None:
+        """The application wants to send a chunk."""
+        self._waiting.append(self.sender.offer_chunk(self._next(Kind.CHUNK), rows))
+
+    def offer_barrier(self) -> None:
+        """The application wants to send a barrier."""
+        self._barriers.append(self.sender.offer_barrier(self._next(Kind.BARRIER)))
+
+    def offer_watermark(self) -> None:
+        """The application announces a watermark."""
+        self._serial += 1
+        self._watermark = self._serial
+        self.sender.offer_watermark(self._serial)
+
+    def withdraw_chunk(self, position: int = -1) -> None:
+        """The application gives up waiting with one of its chunks."""
+        self._withdraw(self._waiting, position)
+
+    def withdraw_barrier(self) -> None:
+        """The application gives up waiting with its newest barrier."""
+        self._withdraw(self._barriers, -1)
+
+    def _withdraw(self, line: list[Offered[int]], position: int) -> None:
+        if not line:
+            raise ActionRefused("nothing waits")
+        offered = line.pop(position)
+        if not self.sender.withdraw(offered):
+            raise Divergence(f"the sender does not know {offered.message}, which waits")
+        if self.sender.withdraw(offered):
+            raise Divergence(f"{offered.message} was withdrawn twice")
+        self._due[offered.message.kind].remove(offered.message.payload)
+
+    # The protocol.
+
+    def send_chunk(self) -> None:
+        """The oldest waiting chunk goes onto the wire."""
+        self._sent(self.sender.send_chunk(), self._waiting)
+
+    def send_barrier(self) -> None:
+        """The oldest waiting barrier goes onto the wire."""
+        self._sent(self.sender.send_barrier(), self._barriers)
+
+    def send_watermark(self) -> None:
+        """The pending watermark goes onto the wire."""
+        message = self.sender.send_watermark()
+        if message.payload != self._watermark:
+            raise Divergence(f"watermark {message.payload} was sent, {self._watermark} is the newest")
+        self._due[Kind.WATERMARK].append(message.payload)
+        self.wire.append(message)
+
+    def _sent(self, message: Message[int], line: list[Offered[int]]) -> None:
+        due = line.pop(0).message
+        if message != due:
+            raise Divergence(f"{message} was sent, {due} is the oldest")
+        self.wire.append(message)
+
+    def deliver(self) -> None:
+        """The oldest message on the wire arrives."""
+        if not self.wire:
+            raise ActionRefused("nothing is on the wire")
+        self.receiver.deliver(self.wire.popleft())
+
+    def consume(self) -> None:
+        """The application takes the oldest message and has consumed it."""
+        self.take()
+        self.consume_taken()
+
+    def take(self) -> Message[int]:
+        """The application takes the oldest message that it has not taken yet; for the specification nothing happens."""
+        return self.receiver.take()
+
+    def consume_taken(self) -> None:
+        """The application has consumed the oldest message that it took."""
+        oldest = self.receiver.inbox[:1]
+        returned = self.receiver.consume()
+        message = oldest[0]
+        due = self._due[message.kind].popleft()
+        if message.payload != due:
+            raise Divergence(f"{message} was consumed, {message.kind} {due} is due")
+        self._consumed += message.kind is Kind.CHUNK
+        if returned is not None:
+            self.grants.append(returned)
+
+    def flush(self) -> None:
+        """The idle receiver returns its residue."""
+        returned = self.receiver.flush()
+        if returned is None:
+            raise ActionRefused("the consumer is not idle, or nothing is left to return")
+        self.grants.append(returned)
+
+    def add_permits(self) -> None:
+        """The oldest returned permits arrive."""
+        if not self.grants:
+            raise ActionRefused("no permits are on their way back")
+        self.sender.add_permits(self.grants.popleft())
+
+    # What can be seen.
+
+    def observe(self) -> State:
+        """The state of both ends and of the wires, in the specification's terms."""
+        pipe = (*self.receiver.inbox, *self.wire, *self.sender.waiting_chunks)
+        chunks = [message.payload for message in pipe if message.kind is Kind.CHUNK]
+        if chunks != list(self._due[Kind.CHUNK]):
+            raise Divergence(f"chunks {chunks} are here in this order, {list(self._due[Kind.CHUNK])} are due")
+        numbered = self._numbered(pipe)
+        before_watermark = self.sender.chunks_before_watermark
+        arrived, on_wire = len(self.receiver.inbox), len(self.receiver.inbox) + len(self.wire)
+        return State(
+            offered=(self._consumed + len(chunks)) % self._tags,
+            consumed=self._consumed % self._tags,
+            waiting=Fifo(numbered[on_wire:]),
+            barrier_waiting=self.sender.waiting_barriers > 0,
+            watermark_pending=NO_WATERMARK if before_watermark is None else before_watermark,
+            permits=ModelPermits(*self.sender.permits),
+            wire=Fifo(numbered[arrived:on_wire]),
+            inbox=Fifo(numbered[:arrived]),
+            unreturned=self.receiver.unreturned,
+            grants=Fifo(ModelPermits(*grant) for grant in self.grants),
+        )
+
+    def _numbered(self, pipe: Iterable[Message[int]]) -> list[ModelMessage]:
+        number = self._consumed
+        messages: list[ModelMessage] = []
+        for message in pipe:
+            messages.append(ModelMessage(message.kind.value, number % self._tags, message.rows, message.cost))
+            number += message.kind is Kind.CHUNK
+        return messages
+
+    def _next(self, kind: Kind) -> int:
+        self._serial += 1
+        self._due[kind].append(self._serial)
+        return self._serial

@@ -1,0 +1,158 @@
+"""Moves of the specification's behaviours, as they are drawn, printed and asked of an implementation."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from permitflow.errors import ProtocolError, WouldBlock
+from permitflow_model.kernel.system import Disabled
+from permitflow_model.permit_channel import SYSTEM, Parameters, State
+
+__all__ = ["REFUSALS", "ActionRefused", "Divergence", "Move", "PairAdapter", "attempt", "moves_of", "step"]
+
+
+class Move(NamedTuple):
+    """An action with its arguments; it prints as in the specification."""
+
+    action: str
+    arguments: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        """As in ``OfferChunk(3)``."""
+        return f"{self.action}({', '.join(map(str, self.arguments))})"
+
+    @property
+    def method(self) -> str:
+        """The adapter's method for this action: its name in Python's spelling."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", self.action).lower()
+
+
+class ActionRefused(Exception):
+    """The implementation does not do that now."""
+
+
+REFUSALS = (ActionRefused, WouldBlock, ProtocolError)
+"""What an adapter's method may raise to say that its implementation refused."""
+
+
+class PairAdapter(Protocol):
+    """Two ends and the wires between them, moved one action of the specification at a time.
+
+    Each method performs its action or raises one of ``REFUSALS`` and changes nothing.
+    """
+
+    def offer_chunk(self, rows: int) -> None:
+        """The application wants to send a chunk."""
+
+    def offer_barrier(self) -> None:
+        """The application wants to send a barrier."""
+
+    def offer_watermark(self) -> None:
+        """The application announces a watermark."""
+
+    def withdraw_chunk(self, position: int = -1) -> None:
+        """The application gives up waiting with one of its chunks; 0 is the oldest, -1 the newest."""
+
+    def withdraw_barrier(self) -> None:
+        """The application gives up waiting with its barrier."""
+
+    def send_chunk(self) -> None:
+        """The oldest waiting chunk goes onto the wire."""
+
+    def send_barrier(self) -> None:
+        """The waiting barrier goes onto the wire."""
+
+    def send_watermark(self) -> None:
+        """The pending watermark goes onto the wire."""
+
+    def deliver(self) -> None:
+        """The oldest message on the wire arrives."""
+
+    def consume(self) -> None:
+        """The application takes the oldest message and has consumed it."""
+
+    def flush(self) -> None:
+        """The idle receiver returns its residue."""
+
+    def add_permits(self) -> None:
+        """The oldest returned permits arrive."""
+
+    def observe(self) -> State:
+        """The implementation's state in the specification's terms.
+
+        Raises:
+            Divergence: the messages in the implementation are not those that were offered, in their order.
+        """
+        ...
+
+
+class Divergence(AssertionError):
+    """The implementation did something else than the model."""
+
+
+def moves_of(parameters: Parameters) -> Iterator[Move]:
+    """All moves that these parameters know, enabled or not."""
+    for action in SYSTEM.actions:
+        for arguments in action.arguments(parameters):
+            yield Move(action.name, arguments)
+
+
+def is_rule(move: Move) -> bool:
+    """Must an implementation refuse this move where the model does?
+
+    The model offers no more than its bounds allow, so that its states can be counted; an implementation has none.
+    """
+    return not move.action.startswith("Offer")
+
+
+def attempt(adapter: PairAdapter, move: Move) -> None:
+    """Ask the implementation to perform a move.
+
+    Raises:
+        ActionRefused, WouldBlock, ProtocolError: it refuses.
+    """
+    getattr(adapter, move.method)(*move.arguments)
+
+
+def step(adapter: PairAdapter, parameters: Parameters, before: State, move: Move) -> State:
+    """Let model and implementation make the same move: both perform it with the same result, or both refuse.
+
+    Raises:
+        Divergence: they do not agree.
+    """
+    try:
+        expected = SYSTEM.perform(move.action, before, parameters, *move.arguments)
+    except Disabled:
+        _must_refuse(adapter, before, move)
+        return before
+    try:
+        attempt(adapter, move)
+    except REFUSALS as refusal:
+        raise Divergence(f"{move!r} is possible in {before}, but the implementation refuses: {refusal}") from refusal
+    compare(adapter.observe(), expected, f"after {move!r} in {before}")
+    return expected
+
+
+def _must_refuse(adapter: PairAdapter, before: State, move: Move) -> None:
+    try:
+        attempt(adapter, move)
+    except REFUSALS:
+        compare(adapter.observe(), before, f"after the refusal of {move!r}")
+        return
+    raise Divergence(f"{move!r} is impossible in {before}, but the implementation performs it")
+
+
+def compare(observed: State, expected: State, when: str) -> None:
+    """Compare variable by variable.
+
+    Raises:
+        Divergence: they differ.
+    """
+    if observed == expected:
+        return
+    differences = [
+        f"{name}: expected {due!r}, found {found!r}"
+        for name, due, found in zip(State._fields, expected, observed, strict=True)
+        if due != found
+    ]
+    raise Divergence("\n  ".join((when, *differences)))

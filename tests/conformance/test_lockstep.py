@@ -1,0 +1,197 @@
+"""The core takes every edge of whole state graphs of the model, and refuses in every state what the model forbids."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+
+from permitflow.errors import OverspendError, PermitOverrunError
+from permitflow.protocol.messages import Kind, Message, Permits
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.testing.core_pair import CorePair
+from permitflow.testing.lockstep import walk
+from permitflow.testing.moves import Divergence, compare
+from permitflow_model.kernel.explore import explore
+from permitflow_model.kernel.system import Disabled
+from permitflow_model.permit_channel import SYSTEM, Parameters, State, held, plus, sum_permits, total
+from permitflow_model.permit_channel import Permits as ModelPermits
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """A state graph, and the actions that are left out so that it stays small."""
+
+    parameters: Parameters
+    never: tuple[str, ...] = ()
+
+    @property
+    def agreed(self) -> ChannelParameters:
+        return ChannelParameters(
+            row_permits=self.parameters.row_count,
+            permit_batch=self.parameters.batch,
+            max_chunk_cost=self.parameters.clamp,
+            barrier_permits=self.parameters.barrier_permits,
+        )
+
+
+def bounds(row_count: int, batch: int, sizes: tuple[int, ...], *never: str, waiters: int = 2, tags: int = 1) -> Bounds:
+    return Bounds(
+        Parameters(
+            row_count=row_count,
+            batch=batch,
+            # The tight bound, at which an off-by-one in the send guard shows.
+            clamp=row_count - batch + 1,
+            sizes=sizes,
+            barrier_permits=1,
+            watermarks="OfferWatermark" not in never,
+            flush_idle=True,
+            withdrawals=True,
+            waiters=waiters,
+            tags=tags,
+        ),
+        never,
+    )
+
+
+GRAPHS = {
+    "watermarks, two waiters": bounds(3, 2, (1, 2), "OfferBarrier"),
+    "barriers, two waiters, empty chunks": bounds(3, 2, (0, 2), "OfferWatermark"),
+    "numbered chunks, a large batch": bounds(4, 3, (1, 2), "OfferBarrier", "OfferWatermark", waiters=1, tags=6),
+    "all classes": bounds(2, 1, (2,), waiters=1),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_core_takes_every_edge_and_refuses_everything_else(name: str) -> None:
+    graph_bounds = GRAPHS[name]
+    actions = tuple(action for action in SYSTEM.actions if action.name not in graph_bounds.never)
+    graph = explore(replace(SYSTEM, actions=actions), graph_bounds.parameters)
+    assert not graph.violations
+
+    done = walk(
+        CorePair(graph_bounds.agreed, tags=graph_bounds.parameters.tags),
+        graph_bounds.parameters,
+        never=graph_bounds.never,
+        in_each_state=Shortcuts(graph_bounds.parameters).check,
+    )
+
+    assert (done.states, done.edges) == (len(graph.states), len(graph.edges))
+    assert done.states > 500
+    assert done.refusals > done.edges
+
+
+class Shortcuts:
+    """What the core offers beyond single actions: it must be what the actions together would do."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
+
+    def check(self, fresh: Callable[[], CorePair], state: State) -> None:
+        self.questions_are_answered_as_the_model_would(fresh(), state)
+        self.hostile_peers_are_refused(fresh(), state)
+        self.everything_sendable_leaves(fresh(), state)
+        self.a_message_is_received_at_once_or_not_at_all(fresh(), state)
+        for rows in self.parameters.sizes:
+            self.a_chunk_is_sent_at_once_or_not_at_all(fresh(), state, rows)
+
+    def enabled(self, action: str, state: State) -> bool:
+        return SYSTEM.is_enabled(action, state, self.parameters)
+
+    def perform(self, action: str, state: State, *arguments: int) -> State:
+        return SYSTEM.perform(action, state, self.parameters, *arguments)
+
+    def questions_are_answered_as_the_model_would(self, core: CorePair, state: State) -> None:
+        assert core.sender.can_send_watermark() == self.enabled("SendWatermark", state)
+        assert core.sender.sendable_barriers() == self.enabled("SendBarrier", state)
+        assert core.receiver.is_idle == self.enabled("Flush", state)
+        assert core.receiver.is_empty != self.enabled("Consume", state)
+        waits = state.waiting.size() > 0 or state.barrier_waiting or state.watermark_pending >= 0
+        assert core.sender.has_waiting == waits
+        assert plus(state.permits, of_model(core.sender.outstanding)) == total(self.parameters)
+        may_come = sum_permits((state.permits, *map(held, state.wire), *state.grants))
+        assert of_model(core.receiver.granted) == may_come
+        chunks = 0
+        while self.enabled("SendChunk", state):
+            state = self.perform("SendChunk", state)
+            chunks += 1
+        assert core.sender.sendable_chunks() == chunks
+
+    def hostile_peers_are_refused(self, core: CorePair, state: State) -> None:
+        for kind, granted in zip(Kind, core.receiver.granted, strict=True):
+            for cost in (granted + 1, 0, -1):
+                with pytest.raises(OverspendError):
+                    core.receiver.deliver(Message(kind, 0, 0, cost))
+        for position, outstanding in enumerate(core.sender.outstanding):
+            for count in (outstanding + 1, -1):
+                returned = [0, 0, 0]
+                returned[position] = count
+                with pytest.raises(PermitOverrunError):
+                    core.sender.add_permits(Permits(*returned))
+        compare(core.observe(), state, "after a hostile peer was refused")
+
+    def everything_sendable_leaves(self, core: CorePair, state: State) -> None:
+        for message in core.sender.take_sendable():
+            state = self.perform(f"Send{message.kind.value.title()}", state)
+            assert (message.rows, of_model(message.held())) == (state.wire.last().rows, held(state.wire.last()))
+        assert of_model(core.sender.permits) == state.permits
+        assert not any(self.enabled(action, state) for action in ("SendChunk", "SendBarrier", "SendWatermark"))
+
+    def a_chunk_is_sent_at_once_or_not_at_all(self, core: CorePair, state: State, rows: int) -> None:
+        message = core.sender.try_send(-1, rows)
+        try:
+            offered = self.perform("OfferChunk", state, rows)
+            after = self.perform("SendChunk", offered)
+        except Disabled:
+            after = state
+        if after.waiting.size() or after == state:
+            # Somebody waits already, or this chunk would have to.
+            assert message is None
+            compare(core.observe(), state, f"after try_send of {rows} rows was refused")
+        else:
+            assert message is not None
+            assert (message.rows, of_model(message.held())) == (after.wire.last().rows, held(after.wire.last()))
+            assert of_model(core.sender.permits) == after.permits
+
+    def a_message_is_received_at_once_or_not_at_all(self, core: CorePair, state: State) -> None:
+        message = core.receiver.try_receive()
+        if not self.enabled("Consume", state):
+            assert message is None
+            compare(core.observe(), state, "after try_receive found nothing")
+            return
+        after = self.perform("Consume", state)
+        assert message is not None
+        assert (message.rows, of_model(message.held())) == (state.inbox.head().rows, held(state.inbox.head()))
+        assert core.receiver.unreturned == after.unreturned
+        new_grants = tuple(after.grants)[state.grants.size() :]
+        assert core.receiver.is_due == bool(new_grants)
+        assert of_model(core.receiver.take_due()) == sum_permits(new_grants)
+
+
+def of_model(permits: Permits) -> ModelPermits:
+    return ModelPermits(*permits)
+
+
+class LateGrant(CorePair):
+    """Returns a batch only when it holds more than a batch."""
+
+    def consume_taken(self) -> None:
+        grants = len(self.grants)
+        super().consume_taken()
+        if len(self.grants) > grants and self.grants[-1].rows == self.receiver.parameters.permit_batch:
+            self.receiver._unreturned = self.grants.pop().rows
+
+
+class Stack(CorePair):
+    """Consumes the newest message first."""
+
+    def take(self) -> Message[int]:
+        self.receiver._inbox.reverse()
+        return super().take()
+
+
+@pytest.mark.parametrize(("wrong", "clue"), [(LateGrant, "unreturned"), (Stack, "inbox")])
+def test_the_walk_notices_an_implementation_that_does_something_else(wrong: type[CorePair], clue: str) -> None:
+    graph = GRAPHS["watermarks, two waiters"]
+
+    with pytest.raises(Divergence, match=clue):
+        walk(wrong(graph.agreed), graph.parameters, never=graph.never)
