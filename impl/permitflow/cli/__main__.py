@@ -1,5 +1,5 @@
 """``python -m permitflow.cli``."""
 
-from permitflow.cli.application import main
+from permitflow.cli import main
 
 main()

@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from permitflow.cli.check import check
-from permitflow.cli.prove import prove
 
-__all__ = ["app", "main"]
+__all__ = ["app"]
 
 # Plain text: a line of an error message stays one line, also in a log.
 app = typer.Typer(
@@ -45,10 +44,5 @@ def permitflow(
     """
 
 
-for command in (check, prove):
+for command in (check,):
     app.command()(command)
-
-
-def main() -> None:
-    """Run the command line with the arguments of this process."""
-    app(prog_name="permitflow")

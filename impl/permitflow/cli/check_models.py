@@ -1,7 +1,9 @@
 """``permitflow check`` without numbers: does every model of the manifest come out as it records?"""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -11,7 +13,9 @@ from permitflow.cli.outcomes import print_json, stop, unusable
 
 if TYPE_CHECKING:
     from permitflow_model.compare import LabelledGraph
+    from permitflow_model.kernel.explore import Violation
     from permitflow_model.manifest import Model
+    from permitflow_model.permit_channel import State
 
 __all__ = ["Engine", "check_models"]
 
@@ -39,6 +43,7 @@ class Finding:
     depth: int
     seconds: float
     graph: "LabelledGraph | None" = None
+    counterexample: "Violation[State] | None" = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,9 @@ def check_models(engine: Engine | None, names: Sequence[str], *, as_json: bool) 
     if as_json:
         print_json({"engine": engine.value, "holds": holds, "models": [_as_json(outcome) for outcome in outcomes]})
     else:
-        _print(outcomes, engine, remark)
+        _print(outcomes, remark)
+        if names:
+            _print_counterexamples(outcomes)
     stop(holds=holds)
 
 
@@ -82,7 +89,9 @@ def _selected(names: Sequence[str]) -> "list[Model]":
     except ManifestError as error:
         unusable(str(error))
     if unknown := [name for name in names if name not in models]:
-        unusable(f"--model: the manifest has no model {unknown[0]!r}; it has {', '.join(models)}")
+        near = get_close_matches(unknown[0], models, n=3)
+        advice = f"did you mean {' or '.join(near)}?" if near else "`permitflow check` lists them"
+        unusable(f"--model: the manifest has no model {unknown[0]!r}; {advice}")
     return [model for name, model in models.items() if not names or name in names]
 
 
@@ -104,8 +113,14 @@ def _available(wanted: Engine | None) -> tuple[Engine, str]:
 
 def _check(model: "Model", engine: Engine) -> Outcome:
     from permitflow_model.compare import first_difference
+    from permitflow_model.kernel.explore import StateLimitReached
+    from permitflow_model.manifest import ManifestError
+    from permitflow_model.tlc import TlcError
 
-    findings = tuple(_findings(model, engine))
+    try:
+        findings = tuple(_findings(model, engine))
+    except (ManifestError, StateLimitReached, TlcError) as error:
+        return Outcome(model, (), (str(error),))
     problems = [
         f"{finding.engine}: {what} is {found}, the manifest says {expected}"
         for finding in findings
@@ -145,6 +160,7 @@ def _explored(model: "Model", *, with_graph: bool) -> Finding:
         depth=found.depth,
         seconds=monotonic() - start,
         graph=graph_of_model(found.graph) if with_graph else None,
+        counterexample=found.counterexample,
     )
 
 
@@ -169,9 +185,9 @@ def _checked_by_tlc(model: "Model", *, with_graph: bool) -> Finding:
     )
 
 
-def _print(outcomes: Sequence[Outcome], engine: Engine, remark: str) -> None:
+def _print(outcomes: Sequence[Outcome], remark: str) -> None:
     console = open_console()
-    console.print(f"{len(outcomes)} models of the manifest, checked by {remark}")
+    console.print(f"models of the manifest, checked by {remark}", soft_wrap=True)
     table = open_table("model", "expected", "states", "depth", "checked by", "s", "", right=("states", "depth", "s"))
     for outcome in outcomes:
         table.add_row(
@@ -181,13 +197,24 @@ def _print(outcomes: Sequence[Outcome], engine: Engine, remark: str) -> None:
             str(outcome.model.depth),
             _checkers(outcome),
             f"{sum(finding.seconds for finding in outcome.findings):.1f}" if outcome.is_checked else "",
-            "differs" if outcome.problems else "as expected" if outcome.is_checked else "needs TLC",
+            _verdict(outcome),
         )
     console.print(table)
     for outcome in outcomes:
         for problem in outcome.problems:
             console.print(f"{outcome.model.name}: {problem}", soft_wrap=True)
     console.print(_summary(outcomes))
+
+
+def _print_counterexamples(outcomes: Sequence[Outcome]) -> None:
+    from permitflow.cli.run_table import run_table
+
+    console = open_console()
+    for outcome in outcomes:
+        for run in (finding.counterexample for finding in outcome.findings if finding.counterexample):
+            console.print(f"\n{outcome.model.name}: {outcome.model.reason}", soft_wrap=True)
+            console.print(f"a shortest run into the violation of {run.invariant}:")
+            console.print(run_table(run.start, run.steps))
 
 
 def _checkers(outcome: Outcome) -> str:
@@ -200,11 +227,15 @@ def _checkers(outcome: Outcome) -> str:
 
 
 def _summary(outcomes: Sequence[Outcome]) -> str:
-    checked = [outcome for outcome in outcomes if outcome.is_checked]
-    wrong = [outcome for outcome in checked if outcome.problems]
-    skipped = len(outcomes) - len(checked)
-    text = f"{len(checked) - len(wrong)} as expected, {len(wrong)} differ"
-    return f"{text}, {skipped} not checked: they need TLC" if skipped else text
+    counts = Counter(map(_verdict, outcomes))
+    text = f"{counts['ok']} as expected, {counts['differs']} differ"
+    return f"{text}, {counts['needs TLC']} not checked: they need TLC" if counts["needs TLC"] else text
+
+
+def _verdict(outcome: Outcome) -> str:
+    if outcome.problems:
+        return "differs"
+    return "ok" if outcome.is_checked else "needs TLC"
 
 
 def _as_json(outcome: Outcome) -> dict[str, object]:

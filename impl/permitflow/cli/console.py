@@ -11,7 +11,7 @@ from rich.table import Table
 __all__ = ["open_console", "open_progress", "open_table"]
 
 # Where no terminal says how wide it is: logs and documents.
-WIDTH_WITHOUT_TERMINAL = 110
+WIDTH_WITHOUT_TERMINAL = 120
 
 
 def open_console(*, stderr: bool = False) -> Console:
@@ -35,10 +35,9 @@ def open_progress() -> Progress:
     )
 
 
-def open_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """A table with these columns; those in ``right`` hold numbers."""
+def open_table(*columns: str, right: tuple[str, ...] = (), wrap: tuple[str, ...] = ()) -> Table:
+    """A table with these columns; those in ``right`` hold numbers, those in ``wrap`` long texts."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
-        is_number = column in right
-        table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number)
+        table.add_column(column, justify="right" if column in right else "left", no_wrap=column not in wrap)
     return table

@@ -22,7 +22,7 @@ def whole_number(*, least: int) -> Callable[[str], int]:
     return parse
 
 
-def row_counts(text: str) -> tuple[int, ...]:
+def row_counts(text: str) -> frozenset[int]:
     """Parse chunk sizes in rows, separated by commas, as in ``1,3,5``."""
     try:
         numbers = [int(part) for part in str(text).split(",")]
@@ -30,7 +30,7 @@ def row_counts(text: str) -> tuple[int, ...]:
         raise typer.BadParameter(f"must be whole numbers separated by commas, as in 1,3,5, not {text!r}") from None
     if negative := [number for number in numbers if number < 0]:
         raise typer.BadParameter(f"a chunk cannot have {negative[0]} rows")
-    return tuple(sorted(set(numbers)))
+    return frozenset(numbers)
 
 
 def host_and_port(text: str) -> str:

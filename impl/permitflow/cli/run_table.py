@@ -13,8 +13,9 @@ __all__ = ["Ledger", "ledger_of", "run_as_json", "run_table"]
 
 # Whose move an action is; nobody decides on the network's.
 _WHO = {
-    "OfferChunk": "producer",
-    "SendChunk": "sender",
+    "Offer": "producer",
+    "Withdraw": "producer",
+    "Send": "sender",
     "AddPermits": "sender",
     "Deliver": "network",
     "Consume": "consumer",
@@ -76,7 +77,7 @@ def run_table(start: State, steps: Sequence[Step[State]]) -> Table:
     )
     table.add_row("0", "", "", *_numbers(start), _waiting(start))
     for number, step in enumerate(steps, start=1):
-        table.add_row(str(number), _action(step), _WHO[step.action], *_numbers(step.state), _waiting(step.state))
+        table.add_row(str(number), _action(step), _who(step.action), *_numbers(step.state), _waiting(step.state))
     return table
 
 
@@ -93,6 +94,10 @@ def run_as_json(start: State, steps: Sequence[Step[State]]) -> list[dict[str, ob
         }
         for action, arguments, state in states
     ]
+
+
+def _who(action: str) -> str:
+    return next(who for beginning, who in _WHO.items() if action.startswith(beginning))
 
 
 def _action(step: Step[State]) -> str:

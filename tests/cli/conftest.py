@@ -1,0 +1,62 @@
+"""The command line, run inside the test's process or as a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from permitflow.cli.application import app
+
+Answer = tuple[int, str, str]
+"""Exit code, standard output, standard error."""
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
+    """Run a command in this process: ``command("check", "--row-count", "8")``."""
+    monkeypatch.setenv("COLUMNS", "140")
+
+    def run(*arguments: str) -> Answer:
+        result = CliRunner().invoke(app, list(arguments))
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.exit_code, result.stdout, result.stderr
+
+    return run
+
+
+@pytest.fixture
+def report(command: Callable[..., Answer]) -> Callable[..., tuple[int, dict[str, Any]]]:
+    """Run a command with ``--json`` and read its report."""
+
+    def run(*arguments: str) -> tuple[int, dict[str, Any]]:
+        code, stdout, _stderr = command(*arguments, "--json")
+        document = json.loads(stdout)
+        assert isinstance(document, dict)
+        return code, document
+
+    return run
+
+
+@pytest.fixture
+def process() -> Callable[..., Answer]:
+    """Run a command as a process of its own, as a user's shell does."""
+
+    def run(*arguments: str, environment: Mapping[str, str] | None = None) -> Answer:
+        done = subprocess.run(
+            [sys.executable, "-m", "permitflow.cli", *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, **(environment or {})},
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    return run
