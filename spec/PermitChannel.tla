@@ -253,6 +253,9 @@ Bounded ==
 
 Largest == IF Sizes = {} THEN 0 ELSE CHOOSE rows \in Sizes : \A other \in Sizes : other <= rows
 
+\* Each message holds a permit, or brings one back: their number is bounded in both directions.
+MessagesBounded == Len(wire) + Len(inbox) + Len(grants) <= RowCount + BarrierPermits + 1
+
 \* Rows, not permits: an oversize chunk is admitted whole and exceeds its cost.
 MostRows == RowCount + (IF Largest > Clamp THEN (RowCount \div Clamp) * (Largest - Clamp) ELSE 0)
 

@@ -357,6 +357,12 @@ def bounded(state: State, parameters: Parameters) -> bool:
     return now.rows <= parameters.row_count and now.barriers <= parameters.barrier_permits and now.watermarks <= 1
 
 
+def messages_bounded(state: State, parameters: Parameters) -> bool:
+    """Each message holds a permit, or brings one back: their number is bounded in both directions."""
+    messages = state.wire.size() + state.inbox.size() + state.grants.size()
+    return messages <= parameters.row_count + parameters.barrier_permits + 1
+
+
 def row_bound_of(row_count: int, clamp: int, largest_rows: int) -> int:
     """The most rows a channel holds when a chunk above the clamp is admitted whole."""
     return row_count + (row_count // clamp) * max(0, largest_rows - clamp)
@@ -453,6 +459,7 @@ SYSTEM: System[State, Parameters] = System(
         "TypeOK": type_ok,
         "Conservation": conservation,
         "Bounded": bounded,
+        "MessagesBounded": messages_bounded,
         "RowBound": row_bound,
         "NeverStuck": never_stuck,
         "ExactlyOnceInOrder": exactly_once_in_order,

@@ -1,4 +1,4 @@
-"""Check the models of the manifest: by TLC, or without Java by the explorer as far as that goes."""
+"""Check the models of the manifest: by TLC, by the explorer as far as that goes, or by both against each other."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -17,30 +17,19 @@ from permitflow_model.tlc.output import TlcError, TlcResult
 from permitflow_model.tlc.run import run_tlc
 from permitflow_model.verdict import Verdict
 
-__all__ = [
-    "Engine",
-    "ModelResult",
-    "check_by_explorer",
-    "check_by_tlc",
-    "graph_difference",
-    "run_manifest",
-    "run_model",
-]
+__all__ = ["Engine", "Finding", "ModelResult", "check_model", "run_manifest", "run_model"]
 
-Engine: TypeAlias = Literal["tlc", "explorer"]
+Engine: TypeAlias = Literal["tlc", "explorer", "both"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelResult:
-    """What became of one model."""
+class Finding:
+    """What one engine found about one model."""
 
-    name: str
-    reason: str
-    engine: Engine
-    expected: Verdict
+    engine: Literal["tlc", "explorer"]
 
-    got: Verdict | None
-    """None: no verdict; ``problem`` says why."""
+    verdict: Verdict | None
+    """None: it came to none; the result's problems say why."""
 
     states: int
     """Distinct states found."""
@@ -49,23 +38,42 @@ class ModelResult:
     """States on the longest shortest path."""
 
     seconds: float
-    problem: str | None
-    """Why the result is not the recorded one; None if it is."""
 
-    graphs_equal: bool | None = None
-    """Are the model's graph and TLC's equal?  None: not compared."""
+
+@dataclass(frozen=True, kw_only=True)
+class ModelResult:
+    """What became of one model."""
+
+    model: Model
+    findings: tuple[Finding, ...]
+    """One per engine; none if only TLC could check the model, and was not asked to."""
+
+    graphs_equal: bool | None
+    """Are the model's state graph and TLC's equal?  None: they were not compared."""
+
+    problems: tuple[str, ...]
+    """How the findings differ from what the manifest records; empty if they do not."""
+
+    @property
+    def is_checked(self) -> bool:
+        """Did any engine check it?"""
+        return bool(self.findings)
 
     @property
     def ok(self) -> bool:
-        """Did exactly the recorded verdict, states and depth come out?"""
-        return self.problem is None
+        """Is nothing known that differs from the record?"""
+        return not self.problems
+
+    @property
+    def seconds(self) -> float:
+        """What the check took."""
+        return sum(finding.seconds for finding in self.findings)
 
 
 def run_manifest(
     *,
-    engine: Engine = "tlc",
+    engine: Engine = "both",
     names: Collection[str] | None = None,
-    compare_graphs: bool = False,
     parallel: int = 1,
     spec_directory: Path | None = None,
     timeout_seconds: float = 120,
@@ -73,96 +81,47 @@ def run_manifest(
     """Check models and yield one result each, in the manifest's order, as soon as it is there.
 
     Args:
-        engine: ``tlc`` checks everything; ``explorer`` needs no Java and checks what ``is_explorable`` says.
-        names: only these models; by default all that the engine can check.
-        compare_graphs: with TLC, also compare the state graphs of models with ``graph = true``.
-        parallel: runs of TLC at a time.
+        engine: ``explorer`` needs no Java, but leaves temporal properties and some modules unchecked; ``tlc`` checks
+            everything; ``both`` also compares the state graphs of the models with ``graph = true``.
+        names: only these models.
+        parallel: how many models at a time; more than one pays for TLC only.
         spec_directory: where manifest and modules are; found by itself by default.
         timeout_seconds: the most that one run of TLC may take.
 
     Raises:
-        ManifestError: the manifest cannot be used, or a name is not in it, or the explorer cannot check it.
-        TlcNotFoundError: Java or TLC is missing.
+        ManifestError: the manifest cannot be used, or a name is not in it.
+        TlcNotFoundError: Java or TLC is missing, and the engine needs it.
     """
     directory = spec_directory or find_spec_directory()
-    models = _choose(read_manifest(directory), engine, names)
-    if engine == "explorer":
-        return map(check_by_explorer, models)
-    find_java(), find_jar()
-    check = partial(
-        check_by_tlc, spec_directory=directory, compare_graphs=compare_graphs, timeout_seconds=timeout_seconds
-    )
+    models = _choose(read_manifest(directory), names)
+    if engine != "explorer":
+        find_java()
+        find_jar()
+    check = partial(check_model, engine=engine, spec_directory=directory, timeout_seconds=timeout_seconds)
     return _in_parallel(check, models, parallel)
 
 
-def _in_parallel(
-    check: Callable[[Model], ModelResult], models: Iterable[Model], parallel: int
-) -> Iterator[ModelResult]:
-    pool = ThreadPoolExecutor(parallel, thread_name_prefix="tlc")
-    try:
-        yield from pool.map(check, models)
-    finally:
-        # Whoever stops reading early does not wait for models that have not begun.
-        pool.shutdown(cancel_futures=True)
-
-
-def _choose(models: Mapping[str, Model], engine: Engine, names: Collection[str] | None) -> list[Model]:
-    if names is None:
-        return [model for model in models.values() if engine == "tlc" or is_explorable(model)]
-    for name in names:
-        if name not in models:
-            raise ManifestError(f"the manifest has no model {name!r}; it has {', '.join(models)}")
-        if engine == "explorer" and not is_explorable(models[name]):
-            raise ManifestError(f"the explorer cannot check {name!r} (temporal properties or history); TLC can")
-    return [model for model in models.values() if model.name in names]
-
-
-def check_by_explorer(model: Model) -> ModelResult:
-    """Check one model that ``is_explorable``."""
-    start = time.monotonic()
-    try:
-        found = explore_model(model)
-    except (ManifestError, StateLimitReached) as error:
-        return _without_verdict(model, "explorer", str(error), time.monotonic() - start)
-    return ModelResult(
-        name=model.name,
-        reason=model.reason,
-        engine="explorer",
-        expected=model.expect,
-        got=found.verdict,
-        states=found.states,
-        depth=found.depth,
-        seconds=time.monotonic() - start,
-        problem=_problem(model, found.verdict, found.states, found.depth),
-    )
-
-
-def check_by_tlc(
-    model: Model, *, spec_directory: Path, compare_graphs: bool = False, timeout_seconds: float = 120
-) -> ModelResult:
-    """Check one model by TLC.
+def check_model(model: Model, *, engine: Engine, spec_directory: Path, timeout_seconds: float = 120) -> ModelResult:
+    """Check one model and hold the findings against its record.
 
     Raises:
-        TlcNotFoundError: Java or TLC is missing.
+        TlcNotFoundError: Java or TLC is missing, and the engine needs it.
     """
-    start = time.monotonic()
-    dump_graph = compare_graphs and model.graph
-    try:
-        found = run_model(model, spec_directory=spec_directory, dump_graph=dump_graph, timeout_seconds=timeout_seconds)
-    except TlcError as error:
-        return _without_verdict(model, "tlc", str(error), time.monotonic() - start)
-    difference = None if found.graph is None else graph_difference(model, found.graph)
+    with_graph = engine == "both" and model.graph
+    checks: list[_Checked] = []
+    if engine != "tlc" and is_explorable(model):
+        checks.append(_by_explorer(model, with_graph=with_graph))
+    if engine != "explorer":
+        run = partial(run_model, spec_directory=spec_directory, timeout_seconds=timeout_seconds)
+        checks.append(_by_tlc(model, run, with_graph=with_graph))
+    problems = [problem for check in checks for problem in check.problems(model)]
+    graphs = [check.graph for check in checks if check.graph is not None]
+    difference = first_difference(*graphs) if len(graphs) == 2 else None
     return ModelResult(
-        name=model.name,
-        reason=model.reason,
-        engine="tlc",
-        expected=model.expect,
-        got=found.verdict,
-        states=found.states,
-        depth=found.depth,
-        seconds=time.monotonic() - start,
-        problem=_problem(model, found.verdict, found.states, found.depth) or difference,
-        graphs_equal=None if found.graph is None else difference is None,
+        model=model,
+        findings=tuple(check.finding for check in checks),
+        graphs_equal=difference is None if len(graphs) == 2 else None,
+        problems=(*problems, difference) if difference is not None else tuple(problems),
     )
 
 
@@ -185,35 +144,70 @@ def run_model(
     )
 
 
-def graph_difference(model: Model, dumped: LabelledGraph) -> str | None:
-    """How TLC's graph of a model differs from the explorer's; None if they are equal.
+@dataclass(frozen=True)
+class _Checked:
+    finding: Finding
+    graph: LabelledGraph | None = None
+    failure: str | None = None
 
-    Raises:
-        ManifestError: the module has no counterpart in Python.
-        StateLimitReached: the model is too large for the explorer.
-    """
-    return first_difference(graph_of_model(explore_model(model).graph), dumped)
+    def problems(self, model: Model) -> Iterator[str]:
+        if self.failure is not None:
+            yield f"{self.finding.engine}: {self.failure}"
+            return
+        for what, found, recorded in (
+            ("the verdict", self.finding.verdict, model.expect),
+            ("the number of states", self.finding.states, model.states),
+            ("the depth", self.finding.depth, model.depth),
+        ):
+            if found != recorded:
+                yield f"{self.finding.engine}: {what} is {found}, the manifest says {recorded}"
 
 
-def _without_verdict(model: Model, engine: Engine, problem: str, seconds: float) -> ModelResult:
-    return ModelResult(
-        name=model.name,
-        reason=model.reason,
-        engine=engine,
-        expected=model.expect,
-        got=None,
-        states=0,
-        depth=0,
-        seconds=seconds,
-        problem=problem,
+def _by_explorer(model: Model, *, with_graph: bool) -> _Checked:
+    start = time.monotonic()
+    try:
+        found = explore_model(model)
+    except (ManifestError, StateLimitReached) as error:
+        return _failed("explorer", error, time.monotonic() - start)
+    finding = Finding(
+        engine="explorer",
+        verdict=found.verdict,
+        states=found.states,
+        depth=found.depth,
+        seconds=time.monotonic() - start,
     )
+    return _Checked(finding, graph_of_model(found.graph) if with_graph else None)
 
 
-def _problem(model: Model, verdict: Verdict, states: int, depth: int) -> str | None:
-    recorded = (model.expect, model.states, model.depth)
-    if (verdict, states, depth) == recorded:
-        return None
-    return (
-        f"recorded: {model.expect}, {model.states} states, depth {model.depth}; "
-        f"found: {verdict}, {states} states, depth {depth}"
+def _by_tlc(model: Model, run: Callable[..., TlcResult], *, with_graph: bool) -> _Checked:
+    start = time.monotonic()
+    try:
+        found = run(model, dump_graph=with_graph)
+    except TlcError as error:
+        return _failed("tlc", error, time.monotonic() - start)
+    finding = Finding(
+        engine="tlc", verdict=found.verdict, states=found.states, depth=found.depth, seconds=found.seconds
     )
+    return _Checked(finding, found.graph)
+
+
+def _failed(engine: Literal["tlc", "explorer"], error: Exception, seconds: float) -> _Checked:
+    return _Checked(Finding(engine=engine, verdict=None, states=0, depth=0, seconds=seconds), failure=str(error))
+
+
+def _choose(models: Mapping[str, Model], names: Collection[str] | None) -> list[Model]:
+    for name in names or ():
+        if name not in models:
+            raise ManifestError(f"the manifest has no model {name!r}; it has {', '.join(models)}")
+    return [model for model in models.values() if names is None or model.name in names]
+
+
+def _in_parallel(
+    check: Callable[[Model], ModelResult], models: Iterable[Model], parallel: int
+) -> Iterator[ModelResult]:
+    pool = ThreadPoolExecutor(parallel, thread_name_prefix="check")
+    try:
+        yield from pool.map(check, models)
+    finally:
+        # Whoever stops reading early does not wait for models that have not begun.
+        pool.shutdown(cancel_futures=True)

@@ -1,5 +1,6 @@
 """Run TLC, each time in a folder of its own."""
 
+import os
 import subprocess
 import tempfile
 import time
@@ -71,6 +72,8 @@ def _run(command: list[str], folder: Path, timeout_seconds: float) -> str:
         run = subprocess.run(
             command,
             cwd=folder,
+            # A copy: without it a thread that changes the environment meanwhile can make the start fail.
+            env=dict(os.environ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -1,0 +1,183 @@
+"""TLC finds in every model exactly what the manifest records, and the manifest covers the specification."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from permitflow_model.exploration import SYSTEMS, is_explorable, parameters_of
+from permitflow_model.kernel.system import System
+from permitflow_model.manifest import Model, read_manifest
+from permitflow_model.permit_channel import SYSTEM, Parameters, State
+from permitflow_model.tla_values import format_state, state_to_tla
+from permitflow_model.tlc import TlcNotFoundError, TlcResult
+from permitflow_model.tlc.check import check_model, run_manifest
+from permitflow_model.verdict import DEADLOCK, SUCCESS
+
+TlcRun = Callable[[str], TlcResult]
+
+# Read while tests are collected: they are the tests' parameters.
+MODELS = read_manifest(Path(__file__).parents[2] / "spec")
+BROKEN = [name for name, model in MODELS.items() if is_explorable(model) and model.expect != SUCCESS]
+UNFAIR = [name for name, model in MODELS.items() if model.properties and model.expect != SUCCESS]
+
+
+@pytest.mark.parametrize("model_name", list(MODELS))
+def test_tlc_finds_exactly_what_is_recorded(model_name: str, models: dict[str, Model], tlc_run: TlcRun) -> None:
+    model, found = models[model_name], tlc_run(model_name)
+    assert (str(found.verdict), found.states, found.depth) == (str(model.expect), model.states, model.depth)
+
+
+@pytest.mark.parametrize("model_name", BROKEN)
+def test_a_counterexample_of_tlc_is_a_run_of_the_model(
+    model_name: str, models: dict[str, Model], tlc_run: TlcRun
+) -> None:
+    model, trace = models[model_name], tlc_run(model_name).trace
+    assert len(trace) == model.depth or model.expect == DEADLOCK
+    system, parameters = SYSTEMS[model.module], parameters_of(model.constants)
+    state = system.initial(parameters)
+    assert text_of(state) == format_state(trace[0].state)
+    for step in trace[1:]:
+        assert step.action is not None
+        state = follow(system, parameters, state, step.action, format_state(step.state))
+    if model.expect.name is None:
+        assert list(system.successors(state, parameters)) == []
+    else:
+        assert not system.invariants[model.expect.name](state, parameters)
+
+
+@pytest.mark.parametrize("model_name", UNFAIR)
+def test_a_run_against_liveness_can_be_repeated_for_ever(
+    model_name: str, models: dict[str, Model], tlc_run: TlcRun
+) -> None:
+    found = tlc_run(model_name)
+    assert found.loop is not None
+    last, back_to = found.trace[-1].state, found.trace[found.loop].state
+    if last == back_to:
+        return
+    model = models[model_name]
+    system, parameters = SYSTEMS[model.module], parameters_of(model.constants)
+    state = system.initial(parameters)
+    for step in found.trace[1:]:
+        assert step.action is not None
+        state = follow(system, parameters, state, step.action, format_state(step.state))
+    assert format_state(back_to) in {text_of(step.state) for step in system.successors(state, parameters)}
+
+
+def text_of(state: State) -> str:
+    return format_state(state_to_tla(state))
+
+
+def follow(system: System[State, Parameters], parameters: Parameters, state: State, action: str, target: str) -> State:
+    """The next state with this text, by this action."""
+    for step in system.successors(state, parameters):
+        if step.action == action and text_of(step.state) == target:
+            return step.state
+    pytest.fail(f"the model has no step {action} from\n{text_of(state)}\nto\n{target}")
+
+
+# What the manifest must cover.
+
+
+def test_every_invariant_of_the_model_is_confirmed_and_every_liveness_property_too(models: dict[str, Model]) -> None:
+    confirmed = {
+        name for model in models.values() if model.expect == SUCCESS for name in (*model.invariants, *model.properties)
+    }
+    liveness = {"EveryChunkDelivered", "EveryBarrierDelivered", "EveryWatermarkDelivered"}
+    assert set(SYSTEM.invariants) | liveness <= confirmed
+
+
+def test_every_probe_is_violated_by_a_model(models: dict[str, Model], spec_directory: Path) -> None:
+    defined = {
+        name
+        for path in spec_directory.glob("*.tla")
+        for name in re.findall(r"^(\w+Probe) ==", path.read_text(), re.MULTILINE)
+    }
+    assert len(defined) >= 10
+    assert {model.expect.name for model in models.values() if str(model.expect).endswith("Probe")} == defined
+
+
+def test_every_module_is_checked(models: dict[str, Model], spec_directory: Path) -> None:
+    assert {model.module for model in models.values()} == {path.stem for path in spec_directory.glob("*.tla")}
+
+
+def test_each_fairness_condition_is_left_out_of_a_model_that_is_live_with_it(models: dict[str, Model]) -> None:
+    needed: set[object] = set()
+    for weaker in (model for name, model in models.items() if name.startswith("unfair-")):
+        for live in (model for name, model in models.items() if name.startswith("live") and model.expect == SUCCESS):
+            constants = {**live.constants, "Fair": weaker.constants["Fair"]}
+            if constants == weaker.constants and set(weaker.properties) <= set(live.properties):
+                left_out = frozenset(fair(live)) - fair(weaker)
+                assert len(left_out) == 1
+                needed |= left_out
+    protocol = {action.name for action in SYSTEM.actions if not action.is_environment}
+    assert needed == protocol
+
+
+def fair(model: Model) -> frozenset[object]:
+    names = model.constants["Fair"]
+    assert isinstance(names, frozenset)
+    return names
+
+
+def test_a_property_is_only_checked_where_it_says_something(models: dict[str, Model]) -> None:
+    """With Tags = 1 all chunks have the number 0, and each is as good as the other."""
+    for model in models.values():
+        checked = {*model.invariants, *model.properties}
+        if checked & {"ExactlyOnceInOrder", "EveryChunkDelivered", "WatermarkOvertakesNoChunk"}:
+            assert model.constants["Tags"] != 1, model.name
+        if "EveryChunkDelivered" in checked:
+            assert model.constants["Withdrawals"] is False, model.name
+
+
+# A check that cannot fail is none.
+
+
+def test_a_wrong_record_is_reported_by_both_engines(models: dict[str, Model], spec_directory: Path) -> None:
+    model = models["tight-live"]
+    stuck = models["one-above-stuck"].constants
+    wrong = replace(model, constants=stuck, states=model.states + 1)
+    result = check_model(wrong, engine="both", spec_directory=spec_directory)
+    assert not result.ok
+    for engine in ("explorer", "tlc"):
+        assert f"{engine}: the verdict is invariant NeverStuck, the manifest says success" in result.problems
+        assert f"{engine}: the number of states is 46, the manifest says 333" in result.problems
+        assert f"{engine}: the depth is 6, the manifest says 15" in result.problems
+
+
+def test_a_model_that_tlc_cannot_read_is_a_problem_not_a_crash(models: dict[str, Model], spec_directory: Path) -> None:
+    model = models["tight-live"]
+    broken = replace(model, constants={**model.constants, "Tags": 3})
+    result = check_model(broken, engine="tlc", spec_directory=spec_directory)
+    assert [finding.verdict for finding in result.findings] == [None]
+    assert "Assumption" in result.problems[0]
+
+
+def test_a_run_that_takes_too_long_is_a_problem_not_a_hang(models: dict[str, Model], spec_directory: Path) -> None:
+    result = check_model(models["live"], engine="tlc", spec_directory=spec_directory, timeout_seconds=0.05)
+    assert "did not finish within 0.05 s" in result.problems[0]
+
+
+def test_the_manifest_is_checked_model_by_model(models: dict[str, Model], spec_directory: Path) -> None:
+    names = ["empty-chunks", "flush-idle-above-row-count", "live"]
+    results = list(run_manifest(names=names, spec_directory=spec_directory, parallel=2))
+    assert [result.model.name for result in results] == sorted(names, key=list(models).index)
+    assert all(result.ok for result in results)
+    assert [result.graphs_equal for result in results] == [True, None, None]
+
+
+def test_without_java_the_explorer_checks_what_it_can(
+    models: dict[str, Model], spec_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find_no_java() -> Path:
+        raise TlcNotFoundError("no Java here")
+
+    monkeypatch.setattr("permitflow_model.tlc.check.find_java", find_no_java)
+    with pytest.raises(TlcNotFoundError):
+        run_manifest(engine="both", spec_directory=spec_directory)
+    results = list(run_manifest(engine="explorer", spec_directory=spec_directory))
+    assert all(result.ok for result in results)
+    assert [result.model.name for result in results] == list(models)
+    assert [result.is_checked for result in results] == [is_explorable(model) for model in models.values()]

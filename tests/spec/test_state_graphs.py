@@ -1,0 +1,31 @@
+"""Specification and model are one text: their state graphs are equal, steps by name included."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from permitflow_model.compare import first_difference, graph_of_model
+from permitflow_model.exploration import explore_model
+from permitflow_model.manifest import Model, read_manifest
+from permitflow_model.permit_channel import SYSTEM
+from permitflow_model.tlc import TlcResult
+
+COMPARED = [name for name, model in read_manifest(Path(__file__).parents[2] / "spec").items() if model.graph]
+
+
+@pytest.mark.parametrize("model_name", COMPARED)
+def test_the_graphs_are_equal(model_name: str, models: dict[str, Model], tlc_run: Callable[[str], TlcResult]) -> None:
+    dumped = tlc_run(model_name).graph
+    assert dumped is not None
+    assert len(dumped.states) == models[model_name].states
+    explored = graph_of_model(explore_model(models[model_name]).graph)
+    assert first_difference(explored, dumped) is None
+
+
+def test_every_action_and_every_constant_takes_part_in_a_compared_graph(models: dict[str, Model]) -> None:
+    compared = [models[name] for name in COMPARED]
+    actions = {action for model in compared for _, action, _ in explore_model(model).graph.edges}
+    assert actions == {action.name for action in SYSTEM.actions}
+    for constant in ("BarrierPermits", "Watermarks", "FlushIdle", "Withdrawals", "Waiters", "Tags"):
+        assert len({model.constants[constant] for model in compared}) > 1, constant
