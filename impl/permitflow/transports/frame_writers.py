@@ -6,7 +6,7 @@ from permitflow.errors import InvalidParametersError
 from permitflow.protocol.frames import Abort, AddPermits, Agreement, Data, End, Get, Put, StatedParameters
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.parameters import Oversize
-from permitflow.transports.payloads import Payload
+from permitflow.transports.payloads import Payload, checked_marker
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = ["DOWNSTREAM_WRITERS", "UPSTREAM_WRITERS"]
@@ -71,25 +71,15 @@ def _write_data(into: pb.UpstreamFrame, frame: Data[Payload]) -> None:
 
 
 def _write_marker(into: pb.Marker, payload: Payload, what: str) -> None:
-    rule = "carries a whole number of 64 bits, a float, a str, bytes or None"
-    try:
-        match payload:
-            case None:
-                pass
-            case bool():
-                raise InvalidParametersError(name=what, value=payload, rule=rule)
-            case int():
-                into.integer = payload
-            case float():
-                into.number = payload
-            case str():
-                into.text = payload
-            case bytes():
-                into.data = payload
-            case _:
-                raise InvalidParametersError(name=what, value=payload, rule=rule)
-    except ValueError as error:
-        raise InvalidParametersError(name=what, value=payload, rule=rule) from error
+    match checked_marker(payload, name=what):
+        case int() as value:
+            into.integer = value
+        case float() as value:
+            into.number = value
+        case str() as value:
+            into.text = value
+        case bytes() as value:
+            into.data = value
 
 
 def _write_add_permits(into: pb.DownstreamFrame, frame: AddPermits) -> None:

@@ -53,8 +53,8 @@ def status_of(error: BaseException) -> tuple[grpc.StatusCode, str, Metadata]:
         return grpc.StatusCode.INTERNAL, _shortened(f"{type(error).__name__}: {error}", _MESSAGE_CHARACTERS), ()
     text = _shortened(error.message, _MESSAGE_CHARACTERS)
     facts = {name: _plain(value) for name, value in error.facts.items() if name != "undelivered"}
-    told = json.dumps({"type": type(error).__name__, "message": text, "facts": facts})
-    return code, text, ((ERROR_KEY, told.encode()),)
+    told = json.dumps({"type": type(error).__name__, "message": text, "facts": facts}, ensure_ascii=False)
+    return code, text, ((ERROR_KEY, told.encode(errors="replace")),)
 
 
 def _plain(value: object) -> object:

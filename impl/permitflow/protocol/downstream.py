@@ -1,0 +1,182 @@
+"""The downstream's session: the end of a stream that consumes data and returns permits."""
+
+from typing import TypeVar
+
+from permitflow.errors import ChannelAbortedError, EndOfStream, LedgerError, LocalProtocolError, MispricedError
+from permitflow.protocol.frames import Abort, AddPermits, Agreement, Data, DownstreamFrame, End, Frame, Get, Put
+from permitflow.protocol.lifecycle import FrameType, Session, State
+from permitflow.protocol.messages import NO_PERMITS, Kind, Message, Permits
+from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.receiver import PermitReceiver
+from permitflow.protocol.recording import RecorderFactory
+
+__all__ = ["DOWNSTREAM", "DownstreamSession"]
+
+T = TypeVar("T")
+
+DOWNSTREAM: dict[tuple[State, FrameType], State] = {
+    (State.AWAITING_PUT, Put): State.DECIDING,
+    (State.AWAITING_AGREEMENT, Agreement): State.OPEN,
+    (State.OPEN, Data): State.OPEN,
+    (State.OPEN, End): State.ENDED,
+    (State.OPEN, Abort): State.ENDED,
+}
+"""What a downstream takes, and where it leads; everything else breaks the rules."""
+
+
+class DownstreamSession(Session[T]):
+    """The end that consumes data and returns permits.  Not thread-safe; does no I/O."""
+
+    END = "receiver"
+    TABLE = DOWNSTREAM
+
+    def __init__(self, get: Get | None = None, *, peer: str = "the sender", record: RecorderFactory | None = None):
+        """With ``get`` this end dials, and Get is the first frame to write; without, it waits for Put."""
+        state = State.AWAITING_PUT if get is None else State.AWAITING_AGREEMENT
+        super().__init__(state, get, peer, record)
+        self._outgoing: list[DownstreamFrame] = [] if get is None else [get]
+        self._returning = NO_PERMITS
+        self._receiver: PermitReceiver[T] | None = None
+        self._came = End(0, 0, 0)
+        self._end: End | Abort | None = None
+
+    @property
+    def receiver(self) -> PermitReceiver[T]:
+        """What has arrived, and which permits are owed; to take or consume something, ask the session."""
+        if self._receiver is None:
+            raise LocalProtocolError(f"there is no agreement yet: {self.state}")
+        return self._receiver
+
+    @property
+    def end(self) -> End | Abort | None:
+        """How the upstream ended the stream, once it has."""
+        return self._end
+
+    def accept(self, own: ChannelParameters, *, schema: bytes, stream: str = "") -> Agreement:
+        """Agree with the upstream that dialled; the agreement is the next frame to write.
+
+        Raises:
+            HandshakeError: version or parameters cannot be reconciled.
+            InvalidParametersError: the dialer's wishes cannot work at all.
+        """
+        agreement = self._accept(own, schema, stream)
+        self._outgoing.append(agreement)
+        return agreement
+
+    def _agree(self, agreement: Agreement, parameters: ChannelParameters) -> None:
+        super()._agree(agreement, parameters)
+        self._receiver = PermitReceiver(parameters, record=self._recorder())
+
+    def _take_in(self, frame: Frame[T]) -> None:
+        match frame:
+            case Data():
+                self._deliver(frame.message)
+            case End():
+                self._compare(frame)
+                self._end = frame
+            case Abort():
+                self._end = frame
+            case _:
+                super()._take_in(frame)
+
+    def _deliver(self, message: Message[T]) -> None:
+        self._require_price(message)
+        self.receiver.deliver(message)
+        came, is_chunk, is_barrier = self._came, message.kind is Kind.CHUNK, message.kind is Kind.BARRIER
+        self._came = End(came.chunks + is_chunk, came.rows + message.rows, came.barriers + is_barrier)
+
+    def _require_price(self, message: Message[T]) -> None:
+        # A chunk that travels for too few permits breaks the bound as surely as one that travels for none.
+        is_chunk = message.kind is Kind.CHUNK
+        cost = self.parameters.cost_of(message.rows) if is_chunk else 1
+        must_be_split = message.rows > cost and is_chunk and self.parameters.oversize is Oversize.SPLIT
+        if message.cost != cost or message.rows < 0 or must_be_split:
+            raise MispricedError(
+                kind=message.kind.value, rows=message.rows, permits=message.cost, cost=cost, split=must_be_split
+            )
+
+    def _compare(self, end: End) -> None:
+        for what in ("chunks", "rows", "barriers"):
+            here, peer = getattr(self._came, what), getattr(end, what)
+            if here != peer:
+                raise LedgerError(what=what, here=here, peer=peer)
+
+    def take(self) -> Message[T]:
+        """Hand the next message to the application; its permits stay with it until ``consume``.
+
+        Raises:
+            WouldBlock: nothing is here.
+            EndOfStream: everything was taken, and the upstream has ended the stream.
+            ChannelAbortedError: the upstream gave up; what is left of the stream is not handed out.
+        """
+        if isinstance(self._end, Abort):
+            raise ChannelAbortedError(channel=self.channel, reason=self._end.reason)
+        if self._end is not None and not self.receiver.has_untaken:
+            raise EndOfStream
+        return self.receiver.take()
+
+    def consume(self) -> None:
+        """Note that the application has consumed the oldest message it took; see ``PermitReceiver.consume``."""
+        self._give_back(self.receiver.consume())
+
+    def receive_message(self) -> Message[T] | None:
+        """Take the next message and consume it at once; None if nothing is here.
+
+        Raises:
+            LocalProtocolError: the application holds a message that it took.
+        """
+        message = self.receiver.try_receive()
+        if self.receiver.is_due:
+            self._give_back(self.receiver.take_due())
+        return message
+
+    @property
+    def owes(self) -> bool:
+        """Are there permits to write?"""
+        return self._returning != NO_PERMITS
+
+    def flush(self) -> None:
+        """Return the residue if the consumer is idle; otherwise do nothing."""
+        self._give_back(self.receiver.flush())
+
+    def _give_back(self, permits: Permits | None) -> None:
+        if permits is not None:
+            self._returning = Permits(*(a + b for a, b in zip(self._returning, permits, strict=True)))
+
+    def take_frames(self) -> list[DownstreamFrame]:
+        """Everything to write now: what was returned since the last time is one AddPermits."""
+        if self.state is State.ENDED and self.receiver.is_empty:
+            self.flush()
+        frames, self._outgoing = self._outgoing, []
+        if self.owes and self.state in (State.OPEN, State.ENDED):
+            frames.append(AddPermits(self._returning))
+            self._returning = NO_PERMITS
+        return frames
+
+    @property
+    def is_finished(self) -> bool:
+        """Has the stream ended, was everything consumed, are all permits written?  Then close this half."""
+        if isinstance(self._end, Abort):
+            return True
+        if self._end is None or self.owes or self._outgoing:
+            return False
+        return self.receiver.is_empty and self.receiver.unreturned == 0
+
+    def peer_closed(self) -> None:
+        """Note that the upstream closed the stream.
+
+        Raises:
+            PeerGoneError: neither End nor Abort has come.
+        """
+        if self.state is not State.ENDED:
+            raise self._gone()
+
+    def close(self) -> None:
+        """Note that everything is over.
+
+        Raises:
+            LocalProtocolError: something is not consumed or not returned yet.
+        """
+        if not self.is_finished:
+            raise LocalProtocolError(f"the stream is not finished: {self.state}")
+        self.state = State.CLOSED

@@ -1,0 +1,138 @@
+"""The upstream's session: the end of a stream that sends data and takes permits back."""
+
+from typing import TypeVar
+
+from permitflow.errors import LedgerError, LocalProtocolError
+from permitflow.protocol.frames import Abort, AddPermits, Agreement, Data, End, Frame, Get, Put, UpstreamFrame
+from permitflow.protocol.lifecycle import FrameType, Session, State
+from permitflow.protocol.messages import NO_PERMITS, Kind, Message, Permits
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import RecorderFactory
+from permitflow.protocol.sender import Offered, PermitSender
+
+__all__ = ["UPSTREAM", "UpstreamSession"]
+
+T = TypeVar("T")
+
+UPSTREAM: dict[tuple[State, FrameType], State] = {
+    (State.AWAITING_GET, Get): State.DECIDING,
+    (State.AWAITING_AGREEMENT, Agreement): State.OPEN,
+    (State.OPEN, AddPermits): State.OPEN,
+    (State.ENDED, AddPermits): State.ENDED,
+}
+"""What an upstream takes, and where it leads; everything else breaks the rules."""
+
+
+class UpstreamSession(Session[T]):
+    """The end that sends data.  Not thread-safe; does no I/O."""
+
+    END = "sender"
+    TABLE = UPSTREAM
+
+    def __init__(self, put: Put | None = None, *, peer: str = "the receiver", record: RecorderFactory | None = None):
+        """With ``put`` this end dials, and Put is the first frame to write; without, it waits for Get."""
+        state = State.AWAITING_GET if put is None else State.AWAITING_AGREEMENT
+        super().__init__(state, put, peer, record)
+        self._outgoing: list[UpstreamFrame[T]] = [] if put is None else [put]
+        self._sender: PermitSender[T] | None = None
+        self._sent_barriers = 0
+        self._end: End | None = None
+
+    @property
+    def sender(self) -> PermitSender[T]:
+        """The permits, and what waits for them; to offer something, ask the session."""
+        if self._sender is None:
+            raise LocalProtocolError(f"there is no agreement yet: {self.state}")
+        return self._sender
+
+    def accept(self, own: ChannelParameters, *, schema: bytes, stream: str = "") -> Agreement:
+        """Agree with the downstream that dialled; the agreement is the next frame to write.
+
+        Raises:
+            HandshakeError: version or parameters cannot be reconciled.
+            InvalidParametersError: the dialer's wishes cannot work at all.
+        """
+        agreement = self._accept(own, schema, stream)
+        self._outgoing.append(agreement)
+        return agreement
+
+    def _agree(self, agreement: Agreement, parameters: ChannelParameters) -> None:
+        super()._agree(agreement, parameters)
+        self._sender = PermitSender(parameters, record=self._recorder())
+
+    def _take_in(self, frame: Frame[T]) -> None:
+        if isinstance(frame, AddPermits):
+            self.sender.add_permits(frame.permits)
+        else:
+            super()._take_in(frame)
+
+    def offer_chunk(self, payload: T, rows: int) -> Offered[T]:
+        """Let a chunk wait for its permits; see ``PermitSender.offer_chunk``."""
+        self._require_offers()
+        return self.sender.offer_chunk(payload, rows)
+
+    def offer_barrier(self, payload: T) -> Offered[T]:
+        """Let a barrier wait for a barrier permit."""
+        self._require_offers()
+        return self.sender.offer_barrier(payload)
+
+    def offer_watermark(self, payload: T) -> None:
+        """Announce a watermark; it replaces one that has not left."""
+        self._require_offers()
+        self.sender.offer_watermark(payload)
+
+    def _require_offers(self) -> None:
+        self._require(State.OPEN, "send")
+        if self._end is not None:
+            raise LocalProtocolError("cannot send: the stream was told to end")
+
+    def end(self, *, closes_channel: bool = False) -> None:
+        """Let End follow everything that waits now."""
+        self._require_offers()
+        self._end = End(0, 0, 0, closes_channel)
+
+    def abort(self, reason: str) -> None:
+        """Let Abort be the next frame, whatever waits."""
+        self._require(State.OPEN, "abort")
+        self._outgoing.append(Abort(reason))
+        self.state = State.ENDED
+
+    def post(self, message: Message[T]) -> None:
+        """Let a message travel that has left the sender; for callers who let them leave one by one."""
+        self._sent_barriers += message.kind is Kind.BARRIER
+        self._outgoing.append(Data(message))
+
+    def take_posted(self) -> list[UpstreamFrame[T]]:
+        """Everything to write now, in order; End is the last once nothing waits any more."""
+        if self.state is State.OPEN and self._end is not None and not self.sender.has_waiting:
+            self._outgoing.append(self._totals(self._end.closes_channel))
+            self.state = State.ENDED
+        frames, self._outgoing = self._outgoing, []
+        return frames
+
+    def take_frames(self) -> list[UpstreamFrame[T]]:
+        """Let everything leave that may leave now; and everything to write, as ``take_posted`` does."""
+        if self.state is State.OPEN:
+            for message in self.sender.take_sendable():
+                self.post(message)
+        return self.take_posted()
+
+    def _totals(self, closes_channel: bool) -> End:
+        return End(self.sender.sent_chunks, self.sender.sent_rows, self._sent_barriers, closes_channel)
+
+    def peer_closed(self) -> None:
+        """Note that the downstream closed its half: it has consumed everything, or it is gone.
+
+        Raises:
+            PeerGoneError: End has not been written.
+            LedgerError: the downstream has not returned all permits.
+        """
+        if self.state is not State.ENDED:
+            raise self._gone()
+        aborted = self._end is None
+        outstanding = self.sender.outstanding
+        if outstanding != NO_PERMITS and not aborted:
+            self.state = State.FAILED
+            name, count = max(zip(Permits._fields, outstanding, strict=True), key=lambda pair: pair[1])
+            raise LedgerError(what=f"unreturned {name} permits", here=count, peer=0)
+        self.state = State.CLOSED
