@@ -363,6 +363,12 @@ class PeerGoneError(ChannelError):
 class PeerTimeoutError(PeerGoneError, TimeoutError):
     """The other end did not answer within the time that was allowed."""
 
+    def __init__(self, *, who: str, reason: str, undelivered: object = None) -> None:
+        """``who`` was asked; the reason says how long, and what for."""
+        PermitflowError.__init__(
+            self, f"{who} does not answer: {reason}", who=who, reason=reason, undelivered=undelivered
+        )
+
 
 class ChannelAbortedError(ChannelError):
     """The sender gave up: the stream is incomplete and must not be used as if it were whole."""

@@ -1,0 +1,163 @@
+"""The upstream end of a remote channel, for callers without an event loop."""
+
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from permitflow.channels.statistics import ChannelStatistics
+from permitflow.chunks import slices, tail
+from permitflow.errors import PeerGoneError, PermitflowError
+from permitflow.protocol.frames import Put
+from permitflow.protocol.lifecycle import State
+from permitflow.protocol.parameters import Oversize
+from permitflow.protocol.recording import RecorderFactory
+from permitflow.protocol.session import UpstreamSession
+from permitflow.transports.blocking_stream import SLOTS, BlockingStream
+from permitflow.transports.codec import decode_downstream, encode_upstream
+from permitflow.transports.connection import PUT_STREAM
+from permitflow.transports.payloads import Payload
+
+__all__ = ["BlockingSink"]
+
+# An aborted stream has nothing to wait for but the confirmation; without it the exchange sees a broken stream, which
+# its consumers take for the same thing.
+ABORT_SECONDS = 5.0
+
+
+class BlockingSink(BlockingStream):
+    """The upstream end of a channel.  Leaving its context with an exception aborts the stream."""
+
+    def __init__(self, address: str, put: Put, timeout_seconds: float, record: RecorderFactory | None) -> None:
+        """Dial; see ``open_sink``."""
+        self._session: UpstreamSession[Payload] = UpstreamSession(
+            put, peer=f"the exchange at {address} (channel {put.address.name!r})", record=record
+        )
+        self._waiting_seconds = 0.0
+        super().__init__(address, PUT_STREAM, self._session, timeout_seconds)
+
+    def send(self, batch: pa.RecordBatch) -> None:
+        """Send a chunk; wait until its permits are here.  A large one leaves in slices.
+
+        After an interrupt or a time-out the slice that waited has not been sent.
+
+        Raises:
+            ChannelClosedError: this end was closed.
+            LocalProtocolError: the stream was ended or aborted.
+            SchemaMismatchError: the batch has another schema than the stream.
+            PeerTimeoutError: no permit came back in ``timeout_seconds``; ``undelivered`` is what did not leave.
+            PeerGoneError: the exchange or the consumer is gone; ``undelivered`` is what did not leave.
+            ChunkTooLargeError: the chunk is too large for one message of gRPC.
+
+        Spec: OfferChunk, SendChunk, WithdrawChunk.
+        """
+        self._require_open()
+        splits = self.parameters.oversize is Oversize.SPLIT
+        sent_rows = 0
+        for part in slices(batch, self.parameters.max_chunk_cost) if splits else (batch,):
+            try:
+                self._send_part(part)
+            except PeerGoneError as error:
+                error.undelivered = tail(batch, sent_rows)
+                raise
+            sent_rows += part.num_rows
+
+    def _send_part(self, part: pa.RecordBatch) -> None:
+        encoded = self._codec.encode(part)
+        self._absorb()
+        offered = self._session.offer_chunk(encoded, part.num_rows)
+        self._write()
+        if not self._session.sender.has_waiting:
+            return
+        began = monotonic()
+        try:
+            while self._session.sender.has_waiting:
+                self._await_permits()
+                self._write()
+        except BaseException:
+            self._session.sender.withdraw(offered)
+            raise
+        finally:
+            self._waiting_seconds += monotonic() - began
+
+    def _await_permits(self) -> None:
+        away, all_permits = self._session.sender.outstanding.rows, self.parameters.row_permits
+        self._await_reply(
+            f"{away} of {all_permits} row permits are with the consumer: it is slow, or has not started; {SLOTS}"
+        )
+
+    def end(self, *, closes_channel: bool) -> None:
+        """Say that nothing follows, and wait until the exchange confirms that everything was consumed.
+
+        Args:
+            closes_channel: nobody else will put into the channel, so that its consumers come to the end as well.
+
+        Raises:
+            ChannelClosedError: this end was closed.
+            LocalProtocolError: the stream was ended or aborted before.
+            PeerTimeoutError: the confirmation does not come.
+            PeerGoneError: the exchange or the consumer is gone.
+            LedgerError: the exchange has not returned all permits.
+        """
+        self._require_open()
+        self._absorb()
+        self._session.end(closes_channel=closes_channel)
+        self._write()
+        self._call.half_close()
+        while not self._is_peer_closed:
+            self._await_reply(f"the consumer has not taken everything that was sent; {SLOTS}")
+        self.close()
+
+    def abort(self, reason: str) -> None:
+        """Give the stream up: the channel's consumers raise ``ChannelAbortedError`` with this reason.
+
+        Harmless where the stream is over, or the exchange is gone.
+        """
+        if self._over_at is not None:
+            return
+        try:
+            if self._session.state is State.OPEN:
+                self._session.abort(reason)
+                self._write()
+                self._call.half_close()
+                self._timeout_seconds = min(self._timeout_seconds, ABORT_SECONDS)
+                while not self._is_peer_closed:
+                    self._await_reply("")
+        except PermitflowError:
+            # Whatever keeps the reason from arriving also ends the stream without End: consumers fail all the same.
+            pass
+        finally:
+            self.close()
+
+    def __enter__(self) -> Self:
+        """Close at the end of the block; abort if it raises."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Abort after an exception, then close."""
+        if error is not None:
+            self.abort(f"{type(error).__name__}: {error}")
+        self.close()
+
+    def statistics(self) -> ChannelStatistics:
+        """What has happened so far, as this end knows it."""
+        sender = self._session.sender
+        return ChannelStatistics(
+            name=self.stream,
+            parameters=self.parameters,
+            sent_chunks=sender.sent_chunks,
+            sent_rows=sender.sent_rows,
+            peak_permits_outstanding=self.parameters.row_permits - sender.least_row_permits,
+            waiting_seconds=self._waiting_seconds,
+            open_seconds=self.open_seconds,
+        )
+
+    def _write(self) -> None:
+        self._call.write(encode_upstream(self._session.take_frames()))
+
+    def _take_in(self, message: bytes) -> None:
+        for frame in decode_downstream(message):
+            self._session.receive(frame)

@@ -1,0 +1,124 @@
+"""The downstream end of a remote channel, for callers without an event loop."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from permitflow.channels.statistics import ChannelStatistics
+from permitflow.errors import ChannelAbortedError, EndOfStream, PermitflowError, WouldBlock
+from permitflow.protocol.frames import Get
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.recording import RecorderFactory
+from permitflow.protocol.session import DownstreamSession
+from permitflow.transports.blocking_stream import SLOTS, BlockingStream
+from permitflow.transports.codec import decode_upstream, encode_downstream
+from permitflow.transports.connection import GET_STREAM
+from permitflow.transports.payloads import Payload
+
+__all__ = ["BlockingSource"]
+
+
+class BlockingSource(BlockingStream):
+    """The downstream end of a channel; iterating over it yields the chunks.
+
+    The permits of a message return when the next one is asked for, or at the end.
+    """
+
+    def __init__(self, address: str, get: Get, timeout_seconds: float, record: RecorderFactory | None) -> None:
+        """Dial; see ``open_source``."""
+        self._session: DownstreamSession[Payload] = DownstreamSession(
+            get, peer=f"the exchange at {address} (channel {get.address.name!r})", record=record
+        )
+        self._holds_message = False
+        super().__init__(address, GET_STREAM, self._session, timeout_seconds)
+
+    def receive(self) -> Message[pa.RecordBatch | Payload]:
+        """Receive the next message, whatever its kind; the one before counts as consumed.
+
+        After an interrupt or a time-out it can be called again, and nothing is lost.
+
+        Raises:
+            EndOfStream: the sender has ended the stream, and all of it was received.
+            ChannelAbortedError: the sender gave the stream up.
+            ChannelClosedError: this end was closed.
+            PeerTimeoutError: nothing came in ``timeout_seconds``.
+            PeerGoneError: the sender is gone without having ended the stream.
+            UndecodableDataError: the chunk is not what the handshake said.
+
+        Spec: Consume, Flush.
+        """
+        self._require_open()
+        if self._holds_message:
+            self._holds_message = False
+            self._session.consume()
+        self._absorb()
+        while True:
+            try:
+                message = self._session.take()
+            except WouldBlock:
+                self._session.flush()
+                self._write()
+                self._await_reply(f"its producer is silent or has not started; {SLOTS}")
+            except EndOfStream:
+                self._finish()
+                raise
+            except ChannelAbortedError:
+                self.close()
+                raise
+            else:
+                self._holds_message = True
+                self._write()
+                return self._decoded(message)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Receive chunks until the end of the stream; barriers and watermarks are consumed on the way."""
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        """Receive the next chunk; raises as ``receive``, except that the end ends the iteration."""
+        while True:
+            try:
+                message = self.receive()
+            except EndOfStream:
+                raise StopIteration from None
+            if message.kind is Kind.CHUNK:
+                return message.payload
+
+    def statistics(self) -> ChannelStatistics:
+        """What has happened so far, as this end knows it."""
+        receiver = self._session.receiver
+        return ChannelStatistics(
+            name=self.stream,
+            parameters=self.parameters,
+            consumed_chunks=receiver.consumed_chunks,
+            consumed_rows=receiver.consumed_rows,
+            peak_inbox_rows=receiver.peak_inbox_rows,
+            open_seconds=self.open_seconds,
+        )
+
+    def _decoded(self, message: Message[Payload]) -> Message[pa.RecordBatch | Payload]:
+        payload: pa.RecordBatch | Payload = message.payload
+        try:
+            if message.kind is Kind.CHUNK:
+                assert isinstance(payload, bytes)  # the codec reads a chunk as bytes
+                payload = self._codec.decode(payload, message.rows)
+            return Message(message.kind, payload, message.rows, message.cost)
+        except PermitflowError:
+            self.close()
+            raise
+
+    def _finish(self) -> None:
+        """Return what is left, close this half and wait for the exchange to close its own: it compares the books."""
+        self._write()
+        self._call.half_close()
+        while not self._is_peer_closed:
+            self._await_reply("the exchange does not confirm the end of the stream")
+        self._session.close()
+        self.close()
+
+    def _write(self) -> None:
+        self._call.write(encode_downstream(self._session.take_frames()))
+
+    def _take_in(self, message: bytes) -> None:
+        for frame in decode_upstream(message):
+            self._session.receive(frame)

@@ -1,0 +1,145 @@
+"""What both blocking ends of a stream share: bounded waits, the peer's end, and errors that say who and where."""
+
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from permitflow.errors import ChannelClosedError, InvalidParametersError, PeerTimeoutError, PermitflowError
+from permitflow.protocol.lifecycle import State
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.session import DownstreamSession, UpstreamSession
+from permitflow.transports.arrow import BatchCodec, read_schema
+from permitflow.transports.blocking_call import BlockingCall, Closed
+from permitflow.transports.payloads import Payload
+
+__all__ = ["SLOTS", "BlockingStream"]
+
+SLOTS = "all channels of a stream must be read at the same time: does the reading job have a task slot for each?"
+"""The likely cause of a starved stream of a Spark job."""
+
+
+class BlockingStream:
+    """One end of a stream, driven by one thread at a time; a context manager that leaves nothing behind."""
+
+    _codec: BatchCodec
+
+    def __init__(
+        self,
+        address: str,
+        method: str,
+        session: UpstreamSession[Payload] | DownstreamSession[Payload],
+        timeout_seconds: float,
+    ) -> None:
+        """Dial."""
+        if not timeout_seconds > 0:
+            raise InvalidParametersError(name="timeout_seconds", value=timeout_seconds, rule="must be above 0")
+        self._peer_session = session
+        self._timeout_seconds = timeout_seconds
+        self._is_peer_closed = False
+        self._opened_at = monotonic()
+        self._over_at: float | None = None
+        self._call = BlockingCall(address, method, who=session.peer)
+
+    @property
+    def name(self) -> str:
+        """The channel's name, as error messages give it."""
+        return self._peer_session.channel
+
+    @property
+    def stream(self) -> str:
+        """The exchange's name for this stream, as in traces; equal at both ends."""
+        return self._peer_session.agreement.stream or self.name
+
+    @property
+    def parameters(self) -> ChannelParameters:
+        """What both ends agreed on."""
+        return self._peer_session.parameters
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of all batches."""
+        return self._codec.schema
+
+    @property
+    def open_seconds(self) -> float:
+        """Since dialling, until the stream was over."""
+        return (self._over_at or monotonic()) - self._opened_at
+
+    def close(self) -> None:
+        """Release this end, whatever state it is in; never waits for the peer.  Closing twice is harmless."""
+        if self._over_at is None:
+            self._over_at = monotonic()
+        self._call.close()
+
+    def __enter__(self) -> Self:
+        """Close at the end of the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def _write(self) -> None:
+        raise NotImplementedError
+
+    def _take_in(self, message: bytes) -> None:
+        raise NotImplementedError
+
+    def open(self, cause: str) -> None:
+        """Wait for the agreement; whatever goes wrong, including an interrupt, leaves no call behind.
+
+        Args:
+            cause: what a missing answer most likely means.
+        """
+        try:
+            self._write()
+            while self._peer_session.state is State.AWAITING_AGREEMENT:
+                self._await_reply(cause)
+            self._codec = BatchCodec(read_schema(self._peer_session.agreement.schema))
+        except BaseException:
+            self.close()
+            raise
+
+    def _require_open(self) -> None:
+        if self._over_at is not None:
+            raise ChannelClosedError(end=self._peer_session.END)
+
+    def _absorb(self) -> None:
+        """Take in what has come."""
+        while not self._is_peer_closed and (reply := self._call.receive_nowait()) is not None:
+            self._take_reply(reply)
+
+    def _await_reply(self, cause: str) -> None:
+        """Take in at least one reply.
+
+        Raises:
+            PeerTimeoutError: none came in time; ``cause`` says what that most likely means.
+            PermitflowError: the peer's typed error, or the peer is gone; this end is closed then.
+        """
+        try:
+            reply = self._call.receive(self._timeout_seconds)
+        except TimeoutError:
+            reason = f"nothing came for {self._timeout_seconds:g} s; {cause}"
+            raise PeerTimeoutError(who=self._peer_session.peer, reason=reason) from None
+        self._take_reply(reply)
+        self._absorb()
+
+    def _take_reply(self, reply: bytes | Closed) -> None:
+        try:
+            if isinstance(reply, bytes):
+                self._take_in(reply)
+            else:
+                self._take_close(reply)
+        except PermitflowError:
+            self.close()
+            raise
+
+    def _take_close(self, closed: Closed) -> None:
+        self._is_peer_closed = True
+        if closed.error is not None:
+            raise closed.error
+        self._peer_session.peer_closed()
