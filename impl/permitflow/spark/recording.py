@@ -1,0 +1,66 @@
+"""What a task's streams did, for those who ask for it: actions and statistics, in files of the task's own."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Protocol
+
+from permitflow.channels.statistics import ChannelStatistics
+from permitflow.protocol.recording import RecorderFactory
+from permitflow.tracing import FileTrace
+
+__all__ = ["StreamRecording", "recording"]
+
+
+class _Stream(Protocol):
+    def statistics(self) -> ChannelStatistics: ...
+
+
+class StreamRecording:
+    """The streams of one task."""
+
+    def __init__(self, record: RecorderFactory | None) -> None:
+        """Without a ``record`` nothing is kept."""
+        self.record = record
+        self._streams: list[_Stream] = []
+
+    def add(self, stream: _Stream) -> None:
+        """Have the statistics of a stream written at the end."""
+        self._streams.append(stream)
+
+    def statistics(self) -> list[dict[str, object]]:
+        """The numbers of all streams, ready for JSON."""
+        return [
+            {**asdict(numbers), "back_pressure_rate": numbers.back_pressure_rate}
+            for numbers in (stream.statistics() for stream in self._streams)
+        ]
+
+
+@contextmanager
+def recording(trace_dir: str | None, name: str) -> Iterator[StreamRecording]:
+    """Record the streams that are opened in the block into ``trace_dir``; None records nothing.
+
+    Files appear as ``<name>-<process>-<number>.jsonl``, and beside each the statistics as ``.statistics.json``.
+
+    Raises:
+        TraceWriteError: the folder cannot be written.
+    """
+    if trace_dir is None:
+        yield StreamRecording(None)
+        return
+    with FileTrace.in_directory(trace_dir, name) as trace:
+        streams = StreamRecording(trace.recorder)
+        try:
+            yield streams
+        finally:
+            _write_whole(trace.path.with_suffix(".statistics.json"), json.dumps(streams.statistics()))
+
+
+def _write_whole(path: Path, text: str) -> None:
+    # Whoever looks into the folder meanwhile must not see half a file.
+    partial = path.with_suffix(".partial")
+    partial.write_text(text)
+    os.replace(partial, path)

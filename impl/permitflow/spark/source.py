@@ -1,0 +1,137 @@
+"""The data source: reads the channels of an exchange as partitions, in Arrow batches.
+
+A channel is a queue, not a table: it is read once.  A second action on the same DataFrame, a retried or speculative
+task, or a self-join asks for a second reading and gets an error, never a shortened result; ``cache()`` or write the
+DataFrame where it is needed twice.  All channels of a stream are open at the same time, so the job needs one task
+slot for each of them; a stream that is read by fewer starves, and its waits end with an error that says so.
+
+Permits of a batch are returned when Spark's Python worker asks for the next one.  "Handed to Spark" is not
+"processed": Spark's socket to the JVM may hold further batches, which permits do not bound.
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition
+from pyspark.sql.types import StructType
+
+from permitflow.errors import InvalidOptionError
+from permitflow.spark.options import ReadOptions, WriteOptions
+from permitflow.spark.recording import recording
+from permitflow.spark.schema import arrow_schema, check_user_schema, conform, spark_schema
+
+__all__ = ["ChannelPartition", "ExchangeReader", "PermitflowDataSource"]
+
+
+class PermitflowDataSource(DataSource):
+    """``format("permitflow")``: channels of a permit exchange.
+
+    Options, for reading and writing:
+        address: where the exchange listens, as in ``host:port``.
+        stream, channels: the channels ``stream/0`` to ``stream/n-1``, with n as ``channels``; or without ``stream``
+            a list of channel names, separated by commas.
+        timeout_seconds: the longest wait for the exchange, a row or a permit; 120.
+        row_permits, permit_batch: the window to ask for, in rows; the exchange grants at most its own.
+        trace_dir: a folder for the recorded actions and the statistics of every stream.
+
+    Options for writing only:
+        chunk_rows: the most rows of one chunk; without it Spark's Arrow batches go as they are.
+        end: whether the job's commit ends the channels for their readers; true.
+
+    Spark creates an instance in a planning process for each query; nothing here connects before it must.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The word for ``format()``."""
+        return "permitflow"
+
+    def schema(self) -> StructType:
+        """Ask the first channel for its schema; planning process, once per query without a schema of the user's.
+
+        Waits for the channel's first producer, at most ``timeout_seconds``.
+
+        Raises:
+            InvalidOptionError: see ``ReadOptions``.
+            PermitflowError: the exchange does not answer, or has no such channel.
+            SchemaMismatchError: Spark has no type for a column.
+        """
+        options = ReadOptions.parse(self.options)
+        # gRPC must not be loaded before Spark's daemon has forked.
+        from permitflow.transports.grpc_blocking import probe
+
+        channel = options.channels[0]
+        found = probe(options.address, channel, timeout_seconds=options.timeout_seconds)
+        return spark_schema(found.schema, channel=channel)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Check the options; planning process, once per query."""
+        return ExchangeReader(ReadOptions.parse(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Check the options; planning process, once per query.
+
+        Raises:
+            InvalidOptionError: also if the mode is ``overwrite``: what was sent cannot be taken back.
+        """
+        from permitflow.spark.sink import ExchangeWriter
+
+        if overwrite:
+            raise InvalidOptionError(
+                option="mode", value="overwrite", reason="must be 'append': what was sent cannot be replaced"
+            )
+        return ExchangeWriter(WriteOptions.parse(self.options), schema)
+
+
+class ChannelPartition(InputPartition):
+    """One channel."""
+
+    def __init__(self, channel: str) -> None:
+        """Name it."""
+        super().__init__(channel)
+        self.channel = channel
+
+
+class ExchangeReader(DataSourceReader):
+    """Reads one channel per partition.  Built in a planning process, pickled, and used in the workers."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        """Keep what the workers need."""
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """One for each channel; planning process, once per query."""
+        return [ChannelPartition(channel) for channel in self._options.channels]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of one channel; worker, once per partition.
+
+        The permits of a batch return when the next one is asked for.  Closing the generator early tells the exchange
+        that the reader is gone.
+
+        Raises:
+            SchemaMismatchError: the user's schema is not the channel's.
+            ChannelAbortedError: the producer gave up.
+            PeerGoneError: the producer or the exchange is gone, or nothing came in ``timeout_seconds``.
+            PermitflowError: the channel does not exist, or was read before.
+        """
+        from permitflow.transports.grpc_blocking import open_source
+
+        assert isinstance(partition, ChannelPartition)  # Spark hands back what partitions() made
+        options, channel = self._options, partition.channel
+        target = arrow_schema(self._schema)
+        with (
+            recording(options.trace_dir, f"read-{channel}") as streams,
+            open_source(
+                options.address,
+                channel,
+                wanted=options.wanted,
+                timeout_seconds=options.timeout_seconds,
+                record=streams.record,
+            ) as source,
+        ):
+            streams.add(source)
+            check_user_schema(self._schema, source.schema, channel=channel)
+            for batch in source:
+                yield conform(batch, target)
