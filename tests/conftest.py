@@ -5,9 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 settings.register_profile("default", deadline=None, derandomize=True)
+# `--hypothesis-profile=ci`: ten times as long, and different in every run.
+settings.register_profile("ci", deadline=None, max_examples=1000)
+# For runs that are expected to fail, and where nobody reads the failing example.
+settings.register_profile("unshrunk", deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
 settings.load_profile("default")
 
 

@@ -39,7 +39,7 @@ from permitflow_model.permit_channel import (
     plus,
 )
 
-__all__ = ["Path", "PermitChannelReplay", "TraceEvent", "World", "parameters_of_a_run", "withdraw_at"]
+__all__ = ["Path", "PermitChannelReplay", "TraceEvent", "World", "withdraw_at"]
 
 # Checked after every event.  Not among them: ExactlyOnceInOrder, which says nothing about anonymous chunks, and
 # NeverStuck and WholeWhenIdle, which are theorems about all reachable states and would double the time.
@@ -93,33 +93,15 @@ class World(NamedTuple):
     """The model's steps until now, if they are kept."""
 
 
-def parameters_of_a_run(
-    *, row_permits: int, permit_batch: int, max_chunk_cost: int, barrier_permits: int, largest_rows: int
-) -> Parameters:
-    """The specification's constants for a run of an implementation.
-
-    ``largest_rows`` bounds a chunk's rows; it matters only where a chunk above ``max_chunk_cost`` is admitted whole.
-    """
-    return Parameters(
-        row_count=row_permits,
-        batch=permit_batch,
-        clamp=max_chunk_cost,
-        sizes=(largest_rows,),
-        barrier_permits=barrier_permits,
-        watermarks=True,
-        flush_idle=True,
-        withdrawals=True,
-        # The application may let as many wait as it likes.
-        waiters=2**62,
-        tags=1,
-    )
-
-
 class PermitChannelReplay:
     """Explains trace events by steps of ``PermitChannel``."""
 
     def __init__(self, parameters: Parameters, *, keep_path: bool = False) -> None:
-        """With ``keep_path`` each world remembers the model's steps that led to it."""
+        """With ``keep_path`` each world remembers the model's steps that led to it.
+
+        For a run of an implementation, everything that it may do is switched on in ``parameters``, ``tags`` is 1,
+        ``waiters`` is beyond reach, and the largest of the ``sizes`` is the largest chunk of the run.
+        """
         self.parameters = parameters
         self._keep_path = keep_path
         self._actions = {action.name: action.perform for action in SYSTEM.actions}

@@ -186,7 +186,7 @@ class _Reader:
         return TlaSyntaxError(expected=expected, text=self._text, position=token.end() - len(token[0].lstrip()))
 
 
-_CONJUNCT = re.compile(r"^/\\ (\w+) = ", re.MULTILINE)
+_CONJUNCT = re.compile(r"^/\\ ([A-Za-z_]\w*) = ", re.MULTILINE)
 
 # Few values, many states: a graph of 10,000 states has some hundred different wires.
 _parse_cached = lru_cache(maxsize=100_000)(parse_value)
