@@ -48,9 +48,10 @@ def parameters_of(constants: Mapping[str, TlaValue]) -> Parameters:
     """
     arguments = {_snake_case(name): value for name, value in constants.items() if name not in _ONLY_FOR_TLC}
     sizes = arguments.get("sizes")
-    if not isinstance(sizes, frozenset):
+    row_counts = [rows for rows in sizes if isinstance(rows, int)] if isinstance(sizes, frozenset) else []
+    if not isinstance(sizes, frozenset) or len(row_counts) < len(sizes):
         raise ManifestError(f"Sizes must be a set of row counts, not {sizes!r}")
-    arguments["sizes"] = tuple(sorted(rows for rows in sizes if isinstance(rows, int)))
+    arguments["sizes"] = tuple(sorted(row_counts))
     try:
         return Parameters(**arguments)  # type: ignore[arg-type]  # the manifest is data; Parameters checks the values
     except (TypeError, ValueError) as error:

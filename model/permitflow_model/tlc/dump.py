@@ -9,7 +9,8 @@ from permitflow_model.tlc.output import TlcError
 __all__ = ["read_dump"]
 
 _NODE = re.compile(r'(-?\d+) \[label="((?:[^"\\]|\\.)*)"([^\]]*)\];?')
-_EDGE = re.compile(r'(-?\d+) -> (-?\d+)(?: \[label="(\w+)".*\])?;?')
+_EDGE = re.compile(r"(-?\d+) -> (-?\d+)(.*)")
+_LABEL = re.compile(r'label="(\w+)"')
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -17,19 +18,22 @@ def read_dump(text: str) -> LabelledGraph:
     """Read a graph in which each state is one line and each step is one line.
 
     Raises:
-        TlcError: a step leads to or from a state that is not in the file, or has no label.
+        TlcError: a step leads to or from a state that is not in the file, or has no label; a line is neither.
     """
     states: dict[str, str] = {}
     initial: set[str] = set()
     steps: list[tuple[str, str | None, str]] = []
     for line in text.splitlines():
-        if edge := _EDGE.fullmatch(line.strip()):
-            steps.append((edge[1], edge[3], edge[2]))
-        elif node := _NODE.fullmatch(line.strip()):
+        if edge := _EDGE.fullmatch(line):
+            label = _LABEL.search(edge[3])
+            steps.append((edge[1], label and label[1], edge[2]))
+        elif node := _NODE.fullmatch(line):
             state = parse_state(_ESCAPE.sub(lambda escape: "\n" if escape[1] == "n" else escape[1], node[2]))
             states[node[1]] = format_state(state)
             if "filled" in node[3]:
                 initial.add(states[node[1]])
+        elif re.match(r"-?\d", line):
+            raise TlcError(f"the dumped graph has a line that is neither a state nor a step: {line}")
     edges: set[tuple[str, str, str]] = set()
     for source, action, target in steps:
         if source not in states or target not in states or action is None:

@@ -1,0 +1,141 @@
+"""The permit exchange at its real size, 2048 rows, batches of 256, one barrier: what RisingWave's code does."""
+
+from dataclasses import replace
+
+import pytest
+
+from permitflow_model.kernel.explore import explore
+from permitflow_model.kernel.system import Disabled
+from permitflow_model.permit_channel import SYSTEM, Parameters, Permits, State, is_stuck
+
+
+class Channel:
+    """A run of the model."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
+        self.state: State = SYSTEM.initial(parameters)
+
+    def do(self, *actions: str, rows: int | None = None) -> None:
+        """Take steps; ``rows`` belongs to OfferChunk.
+
+        Raises:
+            Disabled: the specification does not allow it.
+        """
+        for action in actions:
+            arguments = () if rows is None or action != "OfferChunk" else (rows,)
+            self.state = SYSTEM.perform(action, self.state, self.parameters, *arguments)
+
+    def send(self, rows: int) -> int:
+        """Offer a chunk and let it leave; what it cost."""
+        before = self.state.permits.rows
+        self.do("OfferChunk", "SendChunk", rows=rows)
+        return before - self.state.permits.rows
+
+    def is_pending(self, rows: int) -> bool:
+        """Offer a chunk; must it wait?"""
+        self.do("OfferChunk", rows=rows)
+        return not SYSTEM.is_enabled("SendChunk", self.state, self.parameters)
+
+    def receive(self) -> tuple[Permits, ...]:
+        """Deliver and consume one message; the permits that return now."""
+        before = self.state.grants.size()
+        self.do("Deliver", "Consume")
+        return tuple(self.state.grants)[before:]
+
+
+@pytest.fixture
+def channel() -> Channel:
+    return Channel(Parameters(row_count=2048, batch=256, clamp=1792, sizes=(256,), barrier_permits=1, watermarks=True))
+
+
+def rows(count: int) -> tuple[Permits]:
+    return (Permits(count, 0, 0),)
+
+
+def test_a_window_is_filled_and_one_batch_reopens_it(channel: Channel) -> None:
+    """V1.2."""
+    credit = []
+    for _ in range(8):
+        channel.send(256)
+        credit.append(channel.state.permits.rows)
+    assert credit == [1792, 1536, 1280, 1024, 768, 512, 256, 0]
+    assert channel.is_pending(1)
+    assert channel.receive() == rows(256)
+    channel.do("AddPermits")
+    assert channel.state.permits.rows == 256
+    channel.do("SendChunk")
+
+
+def test_an_oversize_chunk_is_admitted_whole_for_the_clamp(channel: Channel) -> None:
+    """V1.3."""
+    assert channel.send(10_000) == 1792
+    assert channel.state.permits.rows == 256
+    assert channel.send(256) == 256
+    assert channel.state.permits.rows == 0
+    assert channel.is_pending(1)
+    assert channel.receive() == rows(1792)
+
+
+def test_an_empty_chunk_costs_one(channel: Channel) -> None:
+    """V1.4."""
+    assert channel.send(0) == 1
+    assert channel.state.permits.rows == 2047
+
+
+def test_the_largest_chunk_fits_beside_the_largest_residue(channel: Channel) -> None:
+    """V1.5."""
+    channel.send(255)
+    assert channel.receive() == ()
+    assert (channel.state.unreturned, channel.state.permits.rows) == (255, 1793)
+    assert channel.send(1792) == 1792
+    assert channel.state.permits.rows == 1
+    assert channel.receive() == rows(2047)
+
+
+def test_classes_do_not_wait_for_each_other(channel: Channel) -> None:
+    """V1.6."""
+    channel.do("OfferBarrier", "SendBarrier", "OfferBarrier")
+    with pytest.raises(Disabled):
+        channel.do("SendBarrier")
+    channel.send(256)
+    channel.do("OfferWatermark", "SendWatermark", "OfferWatermark")
+    assert channel.receive() == (Permits(0, 1, 0),)
+    channel.do("AddPermits", "SendBarrier")
+
+
+def test_a_receiver_with_a_larger_batch_hangs_the_sender() -> None:
+    """V1.7: the sender clamps to 8 - 4, the receiver returns at 8."""
+    channel = Channel(Parameters(row_count=8, batch=8, clamp=4, sizes=(3, 4)))
+    channel.send(4)
+    assert channel.receive() == ()
+    channel.send(3)
+    assert channel.receive() == ()
+    assert (channel.state.unreturned, channel.state.permits.rows) == (7, 1)
+    assert channel.is_pending(4)
+    assert is_stuck(channel.state, channel.parameters)
+
+
+@pytest.mark.parametrize("batch_up", range(6))
+def test_different_batches_are_live_up_to_one_above_the_senders(batch_up: int) -> None:
+    """V1.7, exhaustively for a window of 6."""
+    for batch_down in range(1, 9):
+        clamp = 6 - batch_up
+        parameters = Parameters(row_count=6, batch=batch_down, clamp=clamp, sizes=tuple(range(1, clamp + 1)))
+        never_stuck = {"NeverStuck": SYSTEM.invariants["NeverStuck"]}
+        found = explore(SYSTEM, parameters, invariants=never_stuck, stop_at_violation=True)
+        assert (not found.violations) == (batch_down <= batch_up + 1), (batch_up, batch_down)
+
+
+def test_configurations_without_room_for_a_chunk_are_refused() -> None:
+    """V1.8: batch = row count leaves a clamp of 0, a larger one a negative clamp."""
+    for batch in (4, 5):
+        with pytest.raises(ValueError, match="clamp must be at least 1"):
+            Parameters(row_count=4, batch=batch, clamp=4 - batch, sizes=(1,))
+
+
+def test_without_barrier_permits_no_barrier_is_offered(channel: Channel) -> None:
+    """V1.8: there, the first barrier waits for ever; here it cannot be offered."""
+    channel.parameters = replace(channel.parameters, barrier_permits=0)
+    with pytest.raises(Disabled):
+        channel.do("OfferBarrier")

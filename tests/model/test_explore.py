@@ -1,0 +1,129 @@
+"""The explorer counts and finds as TLC does: on a puzzle that every TLA+ course begins with, and on small graphs."""
+
+from typing import NamedTuple
+
+import pytest
+
+from permitflow_model.kernel.explore import StateLimitReached, explore
+from permitflow_model.kernel.system import Action, System, require
+
+
+class Jugs(NamedTuple):
+    """Litres in a jug of three and in a jug of five."""
+
+    small: int
+    big: int
+
+
+def fill_small(jugs: Jugs, _: None) -> Jugs:
+    return jugs._replace(small=3)
+
+
+def fill_big(jugs: Jugs, _: None) -> Jugs:
+    return jugs._replace(big=5)
+
+
+def empty_small(jugs: Jugs, _: None) -> Jugs:
+    return jugs._replace(small=0)
+
+
+def empty_big(jugs: Jugs, _: None) -> Jugs:
+    return jugs._replace(big=0)
+
+
+def small_to_big(jugs: Jugs, _: None) -> Jugs:
+    poured = min(jugs.small, 5 - jugs.big)
+    return Jugs(jugs.small - poured, jugs.big + poured)
+
+
+def big_to_small(jugs: Jugs, _: None) -> Jugs:
+    poured = min(jugs.big, 3 - jugs.small)
+    return Jugs(jugs.small + poured, jugs.big - poured)
+
+
+DIE_HARD: System[Jugs, None] = System(
+    module="DieHard",
+    initial=lambda _: Jugs(0, 0),
+    actions=(
+        Action("FillSmallJug", fill_small),
+        Action("FillBigJug", fill_big),
+        Action("EmptySmallJug", empty_small),
+        Action("EmptyBigJug", empty_big),
+        Action("SmallToBig", small_to_big),
+        Action("BigToSmall", big_to_small),
+    ),
+    invariants={"NotSolved": lambda jugs, _: jugs.big != 4},
+)
+
+
+def test_all_states_and_steps_of_the_water_jugs_are_found() -> None:
+    """TLC's numbers for DieHard: 16 distinct states, 97 generated (the initial one and 6 steps from each)."""
+    graph = explore(DIE_HARD, None, invariants={})
+    assert len(graph.states) == len(set(graph.states)) == 16
+    assert len(graph.edges) == 96
+    assert graph.depth == 8
+    assert graph.deadlock is None
+
+
+def test_the_counterexample_is_the_shortest_solution() -> None:
+    graph = explore(DIE_HARD, None)
+    (violation,) = graph.violations
+    assert violation.invariant == "NotSolved"
+    run = [violation.start, *(step.state for step in violation.steps)]
+    assert run == [(0, 0), (0, 5), (3, 2), (0, 2), (2, 0), (2, 5), (3, 4)]
+    assert [step.action for step in violation.steps] == [
+        "FillBigJug",
+        "BigToSmall",
+        "EmptySmallJug",
+        "BigToSmall",
+        "FillBigJug",
+        "BigToSmall",
+    ]
+
+
+def test_exploration_goes_on_after_a_violation_unless_told_to_stop() -> None:
+    assert len(explore(DIE_HARD, None).states) == 16
+    stopped = explore(DIE_HARD, None, stop_at_violation=True)
+    assert stopped.depth == 7
+    assert stopped.states[-1].big == 4
+    assert len(stopped.states) < 16
+
+
+def test_a_step_that_changes_nothing_is_a_step() -> None:
+    graph = explore(DIE_HARD, None, invariants={})
+    assert (0, "EmptySmallJug", 0) in graph.edges
+
+
+def test_a_violated_initial_state_is_a_run_without_steps() -> None:
+    graph = explore(DIE_HARD, None, invariants={"Wet": lambda jugs, _: jugs != (0, 0)}, stop_at_violation=True)
+    assert [violation.steps for violation in graph.violations] == [()]
+    assert len(graph.states) == 1
+
+
+def down(number: int, _: int) -> int:
+    require(number > 0)
+    return number - 1
+
+
+COUNTDOWN: System[int, int] = System(
+    module="Countdown", initial=lambda start: start, actions=(Action("Down", down),), invariants={}
+)
+
+
+def test_a_deadlock_is_reported_with_the_run_into_it() -> None:
+    graph = explore(COUNTDOWN, 3)
+    assert graph.deadlock is not None
+    assert [step.state for step in graph.deadlock.steps] == [2, 1, 0]
+    assert graph.depth == 4
+
+
+def test_too_many_states_are_an_error_that_names_the_limit() -> None:
+    assert len(explore(COUNTDOWN, 9, max_states=10).states) == 10
+    with pytest.raises(StateLimitReached, match="more than 10 reachable states") as caught:
+        explore(COUNTDOWN, 10, max_states=10)
+    assert caught.value.limit == 10
+
+
+def test_an_unknown_action_is_a_key_error() -> None:
+    with pytest.raises(KeyError, match="Up"):
+        COUNTDOWN.perform("Up", 3, 3)

@@ -1,0 +1,185 @@
+"""The manifest says everything once; whoever writes it wrongly is told where."""
+
+from pathlib import Path
+
+import pytest
+
+from permitflow_model.exploration import explore_model, parameters_of
+from permitflow_model.manifest import ManifestError, Model, find_spec_directory, read_manifest
+from permitflow_model.permit_channel import Parameters
+from permitflow_model.tlc.__main__ import main
+from permitflow_model.verdict import DEADLOCK, SUCCESS, Verdict
+
+GOOD = """
+[module.PermitChannel]
+specification = "Spec"
+invariants = ["TypeOK"]
+constants = { Tags = 1, Sizes = [1] }
+
+[module.PermitChannelProbes]
+like = "PermitChannel"
+
+[[model]]
+name = "good"
+reason = "it is read"
+module = "PermitChannelProbes"
+constants = { RowCount = 3, Sizes = [0, 2], Fair = ["Deliver"] }
+expect = "success"
+states = 7
+depth = 2
+"""
+
+
+def read(text: str, directory: Path) -> dict[str, Model]:
+    (directory / "manifest.toml").write_text(text)
+    return read_manifest(directory)
+
+
+def test_a_model_takes_what_it_does_not_say_from_its_module(tmp_path: Path) -> None:
+    (model,) = read(GOOD, tmp_path).values()
+    assert (model.name, model.module, model.specification) == ("good", "PermitChannelProbes", "Spec")
+    assert model.constants == {
+        "Tags": 1,
+        "Sizes": frozenset({0, 2}),
+        "RowCount": 3,
+        "Fair": frozenset({"Deliver"}),
+    }
+    assert (model.invariants, model.properties) == (("TypeOK",), ())
+    assert (model.expect, model.states, model.depth, model.graph) == (SUCCESS, 7, 2, False)
+
+
+def test_the_configuration_for_tlc_is_made_from_the_model(tmp_path: Path) -> None:
+    text = GOOD + 'properties = ["Always"]\n'
+    assert read(text, tmp_path)["good"].config().splitlines() == [
+        "CONSTANTS",
+        "    Tags = 1",
+        "    Sizes = {0, 2}",
+        "    RowCount = 3",
+        '    Fair = {"Deliver"}',
+        "SPECIFICATION Spec",
+        "INVARIANTS",
+        "    TypeOK",
+        "PROPERTIES",
+        "    Always",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("states = 7", "", "model 'good' needs a whole number 'states' of at least 1, but it is None"),
+        ("states = 7", "states = 0", "model 'good' needs a whole number 'states' of at least 1, but it is 0"),
+        ("depth = 2", "depth = true", "model 'good' needs a whole number 'depth' of at least 1, but it is True"),
+        ("depth = 2", "depths = 2", "model 'good' has the unknown key 'depths'; known are constants, depth,"),
+        ('"it is read"', '" "', "model 'good' needs a text 'reason', but it is ' '"),
+        ('"success"', '"sucess"', "model 'good', expect: expected 'success', 'deadlock', 'invariant NAME' or"),
+        ('"success"', '"invariant Bounded"', "expects invariant Bounded, but does not check Bounded"),
+        ('"success"', '"property Live"', "expects property Live, but does not check Live"),
+        ('module = "PermitChannelProbes"', 'module = "Other"', r"needs the defaults of a \[module.Other\]"),
+        ('like = "PermitChannel"', 'like = "PermitChannelProbes"', "missing or like itself"),
+        ("RowCount = 3", "RowCount = 3.5", "model 'good' gives RowCount the value 3.5, which TLA"),
+        ('["TypeOK"]', '["TypeOK", "TypeOK"]', "names something twice in 'invariants'"),
+        ('["TypeOK"]', '"TypeOK"', "needs a list of names for 'invariants', not 'TypeOK'"),
+        ("depth = 2", 'depth = 2\ngraph = "yes"', "needs true or false for 'graph', not 'yes'"),
+        ("[[model]]", "[[models]]", "has the unknown key 'models'"),
+        ("[[model]]", "[model]", r"needs at least one \[\[model\]\]"),
+        ("depth = 2", "depth = ", "is not TOML"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(old: str, new: str, message: str, tmp_path: Path) -> None:
+    assert GOOD.count(old) == 1
+    with pytest.raises(ManifestError, match=message):
+        read(GOOD.replace(old, new), tmp_path)
+
+
+def test_two_models_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match="two models are called 'good'"):
+        read(GOOD + GOOD[GOOD.index("[[model]]") :], tmp_path)
+
+
+def test_a_violated_property_must_be_the_only_one(tmp_path: Path) -> None:
+    text = GOOD.replace('"success"', '"property A"') + 'properties = ["A", "B"]\n'
+    with pytest.raises(ManifestError, match="TLC names it for sure only if it is the only one"):
+        read(text, tmp_path)
+
+
+def test_a_missing_manifest_is_an_error_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=r"there is no .*manifest\.toml"):
+        read_manifest(tmp_path)
+
+
+def test_the_manifest_of_the_checkout_is_found(repository: Path) -> None:
+    assert find_spec_directory() == repository / "spec"
+
+
+@pytest.mark.parametrize("text", ["success", "deadlock", "invariant NeverStuck", "property EveryChunkDelivered"])
+def test_a_verdict_is_read_as_it_is_written(text: str) -> None:
+    assert str(Verdict.parse(text)) == text
+
+
+def test_verdicts_without_a_name_are_what_they_say() -> None:
+    assert (Verdict.parse("success"), Verdict.parse("deadlock")) == (SUCCESS, DEADLOCK)
+    assert str(Verdict("property")) == "property"
+
+
+# From the manifest to the model.
+
+
+def test_constants_become_parameters() -> None:
+    assert parameters_of(read_manifest()["everything"].constants) == Parameters(
+        row_count=2,
+        batch=2,
+        clamp=1,
+        sizes=(3,),
+        barrier_permits=1,
+        watermarks=True,
+        flush_idle=True,
+        withdrawals=True,
+        waiters=2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"Batch": 0}, "do not fit: batch must be at least 1, not 0"),
+        ({"Colour": 1}, "unexpected keyword argument 'colour'"),
+        ({"Sizes": 3}, "Sizes must be a set of row counts, not 3"),
+        ({"Sizes": frozenset({"a"})}, "Sizes must be a set of row counts, not"),
+    ],
+)
+def test_constants_that_do_not_fit_are_named(change: dict[str, int], message: str) -> None:
+    with pytest.raises(ManifestError, match=message):
+        parameters_of({**read_manifest()["tight-live"].constants, **change})
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("grant-messages", "PermitChannelHistory has no counterpart in Python; only TLC can check it")],
+)
+def test_what_the_explorer_cannot_check_it_refuses(name: str, message: str) -> None:
+    with pytest.raises(ManifestError, match=message):
+        explore_model(read_manifest()[name])
+
+
+# python -m permitflow_model.tlc
+
+
+def test_a_configuration_can_be_printed_for_other_tools(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cfg", "tight-live"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("\\* tight-live: ")
+    assert printed.endswith(read_manifest()["tight-live"].config())
+
+
+def test_models_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(read_manifest())
+
+
+def test_an_unknown_model_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["cfg", "nonsense"])
+    assert caught.value.code == 2
+    assert "there is no model 'nonsense'" in capsys.readouterr().err
