@@ -99,6 +99,15 @@ def test_every_probe_is_violated_by_a_model(models: dict[str, Model], spec_direc
     assert {model.expect.name for model in models.values() if str(model.expect).endswith("Probe")} == defined
 
 
+def test_the_readme_names_models_and_modules_that_exist(models: dict[str, Model], spec_directory: Path) -> None:
+    words = re.findall(r"`([\w.…-]+)`", (spec_directory / "README.md").read_text())
+    named = [word for word in words if re.fullmatch(r"[a-z]+(-[a-z]+)+…?|[a-z]+-…|[a-z-]+…", word)]
+    assert len(named) >= 8
+    for word in named:
+        assert any(name.startswith(word[:-1]) if word.endswith("…") else name == word for name in models), word
+    assert {word for word in words if word.endswith(".tla")} == {path.name for path in spec_directory.glob("*.tla")}
+
+
 def test_every_module_is_checked(models: dict[str, Model], spec_directory: Path) -> None:
     assert {model.module for model in models.values()} == {path.stem for path in spec_directory.glob("*.tla")}
 
