@@ -1,280 +1,57 @@
-"""``PermitChannel.tla``, action for action.
+"""``PermitChannel.tla``, action for action: what must hold, and the whole as one system.
 
-Read it beside the specification: the same names, the same order.  All numbers are permits unless their name says
-otherwise; a chunk of ``n`` rows costs ``n`` permits, an empty one costs 1, an oversize one the clamp.
+Read it beside the specification: the same names, the same order; first ``permit_channel_state``, then
+``permit_channel_actions``, then this.  All numbers are permits unless their name says otherwise; a chunk of ``n`` rows
+costs ``n`` permits, an empty one costs 1, an oversize one the clamp.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from operator import add
-from typing import Literal, NamedTuple
 
-from permitflow_model.kernel.queue import Fifo, Queue
-from permitflow_model.kernel.system import Action, System, require
-
-__all__ = ["SYSTEM", "Message", "Parameters", "Permits", "State", "cost_of", "is_stuck"]
-
-Kind = Literal["chunk", "barrier", "watermark"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parameters:
-    """The constants of the specification."""
-
-    row_count: int
-    """Row permits of the channel."""
-
-    batch: int
-    """The receiver returns row permits once it holds this many."""
-
-    clamp: int
-    """The most a chunk costs; a larger one is admitted whole."""
-
-    sizes: tuple[int, ...]
-    """Chunk sizes that may be offered, in rows (for bounded exploration)."""
-
-    barrier_permits: int = 0
-    """Barriers that may be in the channel at once; 0: none are offered."""
-
-    watermarks: bool = False
-    """Are watermarks offered?"""
-
-    flush_idle: bool = False
-    """Does an idle receiver return a residue below ``batch``?"""
-
-    withdrawals: bool = False
-    """May the sender give up waiting?"""
-
-    waiters: int = 1
-    """Chunks that may wait for permits at once."""
-
-    tags: int = 1
-    """Chunk numbers are taken modulo this; 1: chunks are anonymous."""
-
-    def __post_init__(self) -> None:
-        """Refuse what the specification's ASSUME refuses.
-
-        Raises:
-            ValueError: a parameter is out of its range.
-        """
-        for name in ("row_count", "batch", "clamp", "waiters", "tags"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.barrier_permits < 0:
-            raise ValueError(f"barrier_permits must not be negative, but is {self.barrier_permits}")
-        if any(rows < 0 for rows in self.sizes):
-            raise ValueError(f"a chunk size must not be negative, but sizes are {self.sizes}")
-        if 1 < self.tags <= self.row_count + self.waiters:
-            raise ValueError(
-                f"tags must be 1 or above row_count + waiters = {self.row_count + self.waiters}, not {self.tags}"
-            )
-
-
-class Permits(NamedTuple):
-    """Permits by class."""
-
-    rows: int
-    barriers: int
-    watermarks: int
-
-
-class Message(NamedTuple):
-    """What travels: a chunk of data, a barrier or a watermark, with the permits it holds."""
-
-    kind: Kind
-    id: int
-    """A chunk's number; for the others, the number of the chunk they stand before."""
-    rows: int
-    cost: int
-
-
-class State(NamedTuple):
-    """The variables of the specification."""
-
-    offered: int
-    consumed: int
-    waiting: Queue[Message]
-    barrier_waiting: bool
-    watermark_pending: int
-    permits: Permits
-    wire: Queue[Message]
-    inbox: Queue[Message]
-    unreturned: int
-    grants: Queue[Permits]
-
-
-NO_WATERMARK = -1
-NOTHING = Permits(0, 0, 0)
-
-
-def plus(left: Permits, right: Permits) -> Permits:
-    """Add class by class."""
-    return Permits(left.rows + right.rows, left.barriers + right.barriers, left.watermarks + right.watermarks)
-
-
-def total(parameters: Parameters) -> Permits:
-    """All permits of the channel: Buf, for each class."""
-    return Permits(parameters.row_count, parameters.barrier_permits, 1)
-
-
-def cost_of(rows: int, parameters: Parameters) -> int:
-    """Permits that a chunk of so many rows takes."""
-    return min(max(rows, 1), parameters.clamp)
-
-
-def held(message: Message) -> Permits:
-    """Permits that a message holds while it is in the channel."""
-    match message.kind:
-        case "chunk":
-            return Permits(message.cost, 0, 0)
-        case "barrier":
-            return Permits(0, message.cost, 0)
-        case "watermark":
-            return Permits(0, 0, message.cost)
-
-
-def successor(number: int, parameters: Parameters) -> int:
-    """The number of the next chunk."""
-    return (number + 1) % parameters.tags
-
-
-def next_sent(state: State) -> int:
-    """The number of the next chunk to be sent: where in the data a barrier or watermark stands."""
-    return state.offered if state.waiting.is_empty() else state.waiting.head().id
-
-
-def initial(parameters: Parameters) -> State:
-    """Everything at rest, all permits at the sender."""
-    return State(
-        offered=0,
-        consumed=0,
-        waiting=Fifo(),
-        barrier_waiting=False,
-        watermark_pending=NO_WATERMARK,
-        permits=total(parameters),
-        wire=Fifo(),
-        inbox=Fifo(),
-        unreturned=0,
-        grants=Fifo(),
-    )
-
-
-# The environment: the application at the sender.
-
-
-def offer_chunk(state: State, parameters: Parameters, rows: int) -> State:
-    """The application wants to send a chunk."""
-    require(state.waiting.size() < parameters.waiters)
-    chunk = Message("chunk", state.offered, rows, cost_of(rows, parameters))
-    return state._replace(waiting=state.waiting.push(chunk), offered=successor(state.offered, parameters))
-
-
-def offer_barrier(state: State, parameters: Parameters) -> State:
-    """The application wants to send a barrier."""
-    require(parameters.barrier_permits > 0)
-    require(not state.barrier_waiting)
-    return state._replace(barrier_waiting=True)
-
-
-def offer_watermark(state: State, parameters: Parameters) -> State:
-    """The application announces a watermark: it never waits, and replaces an unsent one."""
-    require(parameters.watermarks)
-    return state._replace(watermark_pending=state.waiting.size())
-
-
-def withdraw_chunk(state: State, parameters: Parameters) -> State:
-    """The application gives up waiting with its newest chunk."""
-    require(parameters.withdrawals)
-    require(not state.waiting.is_empty())
-    pending = state.watermark_pending
-    return state._replace(
-        waiting=state.waiting.without_last(),
-        offered=state.waiting.last().id,
-        watermark_pending=pending - 1 if pending == state.waiting.size() else pending,
-    )
-
-
-def withdraw_barrier(state: State, parameters: Parameters) -> State:
-    """The application gives up waiting with its barrier."""
-    require(parameters.withdrawals)
-    require(state.barrier_waiting)
-    return state._replace(barrier_waiting=False)
-
-
-# The protocol.
-
-
-def send_chunk(state: State, parameters: Parameters) -> State:
-    """The oldest waiting chunk takes its permits and leaves."""
-    require(not state.waiting.is_empty())
-    chunk = state.waiting.head()
-    require(chunk.cost <= state.permits.rows)
-    pending = state.watermark_pending
-    return state._replace(
-        permits=state.permits._replace(rows=state.permits.rows - chunk.cost),
-        wire=state.wire.push(chunk),
-        waiting=state.waiting.without_head(),
-        watermark_pending=pending - 1 if pending > 0 else pending,
-    )
-
-
-def send_barrier(state: State, parameters: Parameters) -> State:
-    """A barrier does not wait for row permits."""
-    require(state.barrier_waiting)
-    require(state.permits.barriers >= 1)
-    return state._replace(
-        permits=state.permits._replace(barriers=state.permits.barriers - 1),
-        wire=state.wire.push(Message("barrier", next_sent(state), 0, 1)),
-        barrier_waiting=False,
-    )
-
-
-def send_watermark(state: State, parameters: Parameters) -> State:
-    """A watermark overtakes no chunk that was offered before it."""
-    require(state.watermark_pending == 0)
-    require(state.permits.watermarks >= 1)
-    return state._replace(
-        permits=state.permits._replace(watermarks=state.permits.watermarks - 1),
-        wire=state.wire.push(Message("watermark", next_sent(state), 0, 1)),
-        watermark_pending=NO_WATERMARK,
-    )
-
-
-def deliver(state: State, parameters: Parameters) -> State:
-    """A message arrives at the receiver."""
-    require(not state.wire.is_empty())
-    return state._replace(inbox=state.inbox.push(state.wire.head()), wire=state.wire.without_head())
-
-
-def consume(state: State, parameters: Parameters) -> State:
-    """The application has consumed a message; its permits are returned verbatim, rows in batches."""
-    require(not state.inbox.is_empty())
-    message = state.inbox.head()
-    state = state._replace(inbox=state.inbox.without_head())
-    if message.kind != "chunk":
-        return state._replace(grants=state.grants.push(held(message)))
-    state = state._replace(consumed=successor(state.consumed, parameters))
-    unreturned = state.unreturned + message.cost
-    if unreturned < parameters.batch:
-        return state._replace(unreturned=unreturned)
-    return state._replace(grants=state.grants.push(Permits(unreturned, 0, 0)), unreturned=0)
-
-
-def flush(state: State, parameters: Parameters) -> State:
-    """An idle receiver returns the residue (not in the published protocol)."""
-    require(parameters.flush_idle)
-    require(state.inbox.is_empty())
-    require(state.unreturned > 0)
-    return state._replace(grants=state.grants.push(Permits(state.unreturned, 0, 0)), unreturned=0)
-
-
-def add_permits(state: State, parameters: Parameters) -> State:
-    """Returned permits arrive at the sender."""
-    require(not state.grants.is_empty())
-    return state._replace(permits=plus(state.permits, state.grants.head()), grants=state.grants.without_head())
-
-
-# Safety.
+from permitflow_model.kernel.queue import Queue
+from permitflow_model.kernel.system import System
+from permitflow_model.permit_channel_actions import ACTIONS
+from permitflow_model.permit_channel_state import (
+    NO_WATERMARK,
+    NOTHING,
+    Message,
+    Parameters,
+    Permits,
+    State,
+    cost_of,
+    held,
+    initial,
+    plus,
+    successor,
+    total,
+)
+
+__all__ = [
+    "NOTHING",
+    "NO_WATERMARK",
+    "SYSTEM",
+    "Message",
+    "Parameters",
+    "Permits",
+    "State",
+    "carried",
+    "carried_by",
+    "cost_of",
+    "held",
+    "held_by",
+    "in_channel",
+    "initial",
+    "is_message",
+    "is_permits",
+    "is_protocol_enabled",
+    "is_stuck",
+    "plus",
+    "row_bound_of",
+    "rows_in",
+    "rows_of",
+    "sum_permits",
+    "total",
+]
 
 
 def sum_permits(parts: Iterable[Permits]) -> Permits:
@@ -436,25 +213,7 @@ def whole_when_idle(state: State, parameters: Parameters) -> bool:
 SYSTEM: System[State, Parameters] = System(
     module="PermitChannel",
     initial=initial,
-    actions=(
-        Action(
-            "OfferChunk",
-            offer_chunk,
-            lambda parameters: [(rows,) for rows in parameters.sizes],
-            is_environment=True,
-        ),
-        Action("OfferBarrier", offer_barrier, is_environment=True),
-        Action("OfferWatermark", offer_watermark, is_environment=True),
-        Action("WithdrawChunk", withdraw_chunk, is_environment=True),
-        Action("WithdrawBarrier", withdraw_barrier, is_environment=True),
-        Action("SendChunk", send_chunk),
-        Action("SendBarrier", send_barrier),
-        Action("SendWatermark", send_watermark),
-        Action("Deliver", deliver),
-        Action("Consume", consume),
-        Action("Flush", flush),
-        Action("AddPermits", add_permits),
-    ),
+    actions=ACTIONS,
     invariants={
         "TypeOK": type_ok,
         "Conservation": conservation,

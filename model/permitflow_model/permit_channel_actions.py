@@ -1,0 +1,153 @@
+"""The actions of ``PermitChannel.tla``: the same names, the same order, each one function."""
+
+from permitflow_model.kernel.system import Action, require
+from permitflow_model.permit_channel_state import (
+    NO_WATERMARK,
+    Message,
+    Parameters,
+    Permits,
+    State,
+    cost_of,
+    held,
+    next_sent,
+    plus,
+    successor,
+)
+
+__all__ = ["ACTIONS"]
+
+
+# The environment: the application at the sender.
+
+
+def offer_chunk(state: State, parameters: Parameters, rows: int) -> State:
+    """The application wants to send a chunk."""
+    require(state.waiting.size() < parameters.waiters)
+    chunk = Message("chunk", state.offered, rows, cost_of(rows, parameters))
+    return state._replace(waiting=state.waiting.push(chunk), offered=successor(state.offered, parameters))
+
+
+def offer_barrier(state: State, parameters: Parameters) -> State:
+    """The application wants to send a barrier."""
+    require(parameters.barrier_permits > 0)
+    require(not state.barrier_waiting)
+    return state._replace(barrier_waiting=True)
+
+
+def offer_watermark(state: State, parameters: Parameters) -> State:
+    """The application announces a watermark: it never waits, and replaces an unsent one."""
+    require(parameters.watermarks)
+    return state._replace(watermark_pending=state.waiting.size())
+
+
+def withdraw_chunk(state: State, parameters: Parameters) -> State:
+    """The application gives up waiting with its newest chunk."""
+    require(parameters.withdrawals)
+    require(not state.waiting.is_empty())
+    pending = state.watermark_pending
+    return state._replace(
+        waiting=state.waiting.without_last(),
+        offered=state.waiting.last().id,
+        watermark_pending=pending - 1 if pending == state.waiting.size() else pending,
+    )
+
+
+def withdraw_barrier(state: State, parameters: Parameters) -> State:
+    """The application gives up waiting with its barrier."""
+    require(parameters.withdrawals)
+    require(state.barrier_waiting)
+    return state._replace(barrier_waiting=False)
+
+
+# The protocol.
+
+
+def send_chunk(state: State, parameters: Parameters) -> State:
+    """The oldest waiting chunk takes its permits and leaves."""
+    require(not state.waiting.is_empty())
+    chunk = state.waiting.head()
+    require(chunk.cost <= state.permits.rows)
+    pending = state.watermark_pending
+    return state._replace(
+        permits=state.permits._replace(rows=state.permits.rows - chunk.cost),
+        wire=state.wire.push(chunk),
+        waiting=state.waiting.without_head(),
+        watermark_pending=pending - 1 if pending > 0 else pending,
+    )
+
+
+def send_barrier(state: State, parameters: Parameters) -> State:
+    """A barrier does not wait for row permits."""
+    require(state.barrier_waiting)
+    require(state.permits.barriers >= 1)
+    return state._replace(
+        permits=state.permits._replace(barriers=state.permits.barriers - 1),
+        wire=state.wire.push(Message("barrier", next_sent(state), 0, 1)),
+        barrier_waiting=False,
+    )
+
+
+def send_watermark(state: State, parameters: Parameters) -> State:
+    """A watermark overtakes no chunk that was offered before it."""
+    require(state.watermark_pending == 0)
+    require(state.permits.watermarks >= 1)
+    return state._replace(
+        permits=state.permits._replace(watermarks=state.permits.watermarks - 1),
+        wire=state.wire.push(Message("watermark", next_sent(state), 0, 1)),
+        watermark_pending=NO_WATERMARK,
+    )
+
+
+def deliver(state: State, parameters: Parameters) -> State:
+    """A message arrives at the receiver."""
+    require(not state.wire.is_empty())
+    return state._replace(inbox=state.inbox.push(state.wire.head()), wire=state.wire.without_head())
+
+
+def consume(state: State, parameters: Parameters) -> State:
+    """The application has consumed a message; its permits are returned verbatim, rows in batches."""
+    require(not state.inbox.is_empty())
+    message = state.inbox.head()
+    state = state._replace(inbox=state.inbox.without_head())
+    if message.kind != "chunk":
+        return state._replace(grants=state.grants.push(held(message)))
+    state = state._replace(consumed=successor(state.consumed, parameters))
+    unreturned = state.unreturned + message.cost
+    if unreturned < parameters.batch:
+        return state._replace(unreturned=unreturned)
+    return state._replace(grants=state.grants.push(Permits(unreturned, 0, 0)), unreturned=0)
+
+
+def flush(state: State, parameters: Parameters) -> State:
+    """An idle receiver returns the residue (not in the published protocol)."""
+    require(parameters.flush_idle)
+    require(state.inbox.is_empty())
+    require(state.unreturned > 0)
+    return state._replace(grants=state.grants.push(Permits(state.unreturned, 0, 0)), unreturned=0)
+
+
+def add_permits(state: State, parameters: Parameters) -> State:
+    """Returned permits arrive at the sender."""
+    require(not state.grants.is_empty())
+    return state._replace(permits=plus(state.permits, state.grants.head()), grants=state.grants.without_head())
+
+
+ACTIONS: tuple[Action[State, Parameters], ...] = (
+    Action(
+        "OfferChunk",
+        offer_chunk,
+        lambda parameters: [(rows,) for rows in parameters.sizes],
+        is_environment=True,
+    ),
+    Action("OfferBarrier", offer_barrier, is_environment=True),
+    Action("OfferWatermark", offer_watermark, is_environment=True),
+    Action("WithdrawChunk", withdraw_chunk, is_environment=True),
+    Action("WithdrawBarrier", withdraw_barrier, is_environment=True),
+    Action("SendChunk", send_chunk),
+    Action("SendBarrier", send_barrier),
+    Action("SendWatermark", send_watermark),
+    Action("Deliver", deliver),
+    Action("Consume", consume),
+    Action("Flush", flush),
+    Action("AddPermits", add_permits),
+)
