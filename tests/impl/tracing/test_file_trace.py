@@ -1,0 +1,328 @@
+"""Trace files say what happened, in full or with a clear word on what is missing; the channel never notices."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from permitflow.errors import (
+    InvalidParametersError,
+    TraceMismatchError,
+    TraceTruncatedError,
+    TraceUnreadableError,
+    TraceWriteError,
+)
+from permitflow.protocol.messages import Permits
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.sender import PermitSender
+from permitflow.tracing import Event, FileTrace, MemoryTrace, read_trace
+
+AGREED = ChannelParameters(row_permits=8, permit_batch=2)
+
+
+def offer_and_send(sender: PermitSender[str], count: int) -> None:
+    for _ in range(count):
+        sender.offer_chunk("x", 1)
+        sender.send_chunk()
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text().splitlines(keepends=True)
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    with FileTrace(tmp_path / "a.jsonl") as trace:
+        record = trace.recorder('odd "name"\n/0', "sender", AGREED)
+        record("OfferChunk", 3, Permits(rows=3))
+        record("SendChunk", 3, Permits(rows=3))
+        record("AddPermits", 0, Permits(rows=2, barriers=1))
+
+    read = read_trace(tmp_path / "a.jsonl")
+
+    assert read.is_complete
+    channel = read.channels['odd "name"\n/0']
+    assert channel.parameters == AGREED
+    assert channel.ends == {"sender"}
+    assert channel.logs == (
+        (
+            Event('odd "name"\n/0', "sender", 1, "OfferChunk", 3, Permits(3, 0, 0)),
+            Event('odd "name"\n/0', "sender", 2, "SendChunk", 3, Permits(3, 0, 0)),
+            Event('odd "name"\n/0', "sender", 3, "AddPermits", 0, Permits(2, 1, 0)),
+        ),
+    )
+
+
+def test_every_line_is_json_that_names_its_channel(tmp_path: Path) -> None:
+    with FileTrace(tmp_path / "a.jsonl") as trace:
+        offer_and_send(PermitSender(AGREED, record=trace.recorder("c", "sender", AGREED)), 2)
+
+    header, *events, total = map(json.loads, lines_of(tmp_path / "a.jsonl"))
+
+    assert header["parameters"] == {
+        "row_permits": 8,
+        "permit_batch": 2,
+        "max_chunk_cost": 6,
+        "barrier_permits": 1,
+        "oversize": "split",
+    }
+    assert [(event["channel"], event["end"], event["sequence"]) for event in events] == [
+        ("c", "sender", number) for number in (1, 2, 3, 4)
+    ]
+    assert total == {"permitflow_trace_events": 4}
+
+
+def test_both_ends_of_a_local_channel_share_a_recorder(tmp_path: Path) -> None:
+    with FileTrace(tmp_path / "a.jsonl") as trace:
+        record = trace.recorder_of_both("c", AGREED)
+        record("SendWatermark", 0, Permits(watermarks=1))
+        record("Deliver", 0, Permits(watermarks=1))
+
+    log = read_trace(tmp_path / "a.jsonl").channels["c"].logs[0]
+
+    assert [(event.end, event.sequence) for event in log] == [("sender", 1), ("receiver", 1)]
+
+
+def test_events_of_several_files_come_together_by_channel(tmp_path: Path) -> None:
+    for end, action in (("sender", "SendChunk"), ("receiver", "Deliver")):
+        with FileTrace.in_directory(tmp_path, "task/1") as trace:
+            trace.recorder("c", end, AGREED)(action, 1, Permits(rows=1))  # type: ignore[arg-type]  # mypy widens `end`
+
+    channel = read_trace(tmp_path).channels["c"]
+
+    assert {path.name for path in tmp_path.iterdir()} == {f"task_1-{os.getpid()}-{number}.jsonl" for number in (0, 1)}
+    assert [[event.action for event in log] for log in channel.logs] == [["SendChunk"], ["Deliver"]]
+
+
+def test_events_are_buffered_until_enough_have_come(tmp_path: Path) -> None:
+    with FileTrace(tmp_path / "a.jsonl", buffered_events=4) as trace:
+        record = trace.recorder("c", "sender", AGREED)
+        for number in range(2):
+            record("OfferChunk", number, Permits(rows=1))
+        assert lines_of(tmp_path / "a.jsonl") == []
+        record("OfferChunk", 2, Permits(rows=1))
+        assert len(lines_of(tmp_path / "a.jsonl")) == 4
+        record("OfferChunk", 3, Permits(rows=1))
+        trace.flush()
+        assert len(lines_of(tmp_path / "a.jsonl")) == 5
+
+
+def test_threads_record_into_one_file_without_losing_events(tmp_path: Path) -> None:
+    with FileTrace(tmp_path / "a.jsonl", buffered_events=7) as trace:
+
+        def work(name: str) -> None:
+            record = trace.recorder(name, "sender", AGREED)
+            for _ in range(3000):
+                record("OfferChunk", 1, Permits(rows=1))
+
+        threads = [threading.Thread(target=work, args=(f"c{number}",)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    channels = read_trace(tmp_path / "a.jsonl").channels
+    assert [len(channel.logs[0]) for channel in channels.values()] == [3000] * 4
+
+
+def test_a_full_disk_stops_the_recording_and_not_the_channel() -> None:
+    trace = FileTrace("/dev/full", buffered_events=2)
+    sender: PermitSender[str] = PermitSender(AGREED, record=trace.recorder("c", "sender", AGREED))
+
+    offer_and_send(sender, 3)
+
+    assert sender.permits.rows == 5
+    assert isinstance(trace.failure, TraceWriteError)
+    offer_and_send(sender, 2)
+    with pytest.raises(TraceWriteError, match="/dev/full is incomplete: No space left on device") as caught:
+        trace.close()
+    assert isinstance(caught.value.__cause__, OSError)
+    assert caught.value.__cause__.errno == errno.ENOSPC
+    trace.close()
+
+
+def test_an_exception_of_the_block_is_not_hidden_by_one_of_the_recording() -> None:
+    def work() -> None:
+        with FileTrace("/dev/full") as trace:
+            trace.recorder("c", "sender", AGREED)
+            raise KeyError("the reason")
+
+    with pytest.raises(KeyError, match="the reason") as caught:
+        work()
+    assert any("/dev/full is incomplete" in note for note in caught.value.__notes__)
+
+
+def test_a_file_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TraceWriteError, match=r"missing/a\.jsonl is incomplete: No such file"):
+        FileTrace(tmp_path / "missing" / "a.jsonl")
+    (tmp_path / "file").touch()
+    with pytest.raises(TraceWriteError, match=r"File exists|Not a directory"):
+        FileTrace.in_directory(tmp_path / "file", "a")
+
+
+def test_an_end_is_recorded_once(tmp_path: Path) -> None:
+    with FileTrace(tmp_path / "a.jsonl") as trace:
+        trace.recorder("c", "sender", AGREED)
+        with pytest.raises(InvalidParametersError, match="channel must be new to the trace"):
+            trace.recorder("c", "sender", AGREED)
+    with pytest.raises(InvalidParametersError, match="channel needs a trace that is open"):
+        trace.recorder("d", "sender", AGREED)
+    with pytest.raises(InvalidParametersError, match="buffered_events must be at least 1, not 0"):
+        FileTrace(tmp_path / "b.jsonl", buffered_events=0)
+
+
+def test_a_half_written_last_line_is_noticed(tmp_path: Path) -> None:
+    with FileTrace(tmp_path / "a.jsonl") as trace:
+        offer_and_send(PermitSender(AGREED, record=trace.recorder("c", "sender", AGREED)), 3)
+    whole = (tmp_path / "a.jsonl").read_bytes()
+    cut = whole[: whole.rindex(b'"sequence": 6') + 5]
+    (tmp_path / "a.jsonl").write_bytes(cut)
+
+    with pytest.raises(TraceTruncatedError, match=r"a\.jsonl, line 7: the last line is half written") as caught:
+        read_trace(tmp_path / "a.jsonl")
+
+    assert caught.value.line == 7
+    rest = read_trace(tmp_path / "a.jsonl", allow_truncated=True)
+    assert not rest.is_complete
+    assert len(rest.channels["c"].logs[0]) == 5
+
+
+def test_a_file_without_its_closing_line_is_incomplete(tmp_path: Path) -> None:
+    with FileTrace(tmp_path / "a.jsonl") as trace:
+        offer_and_send(PermitSender(AGREED, record=trace.recorder("c", "sender", AGREED)), 1)
+    (tmp_path / "a.jsonl").write_text("".join(lines_of(tmp_path / "a.jsonl")[:-1]))
+
+    assert not read_trace(tmp_path / "a.jsonl").is_complete
+
+
+EVENT = '{"channel": "c", "end": "sender", "sequence": %d, "action": "OfferChunk", "rows": 1, "permits": [1, 0, 0]}'
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("garbage", "Expecting value"),
+        ("[]", "is not a line of a permitflow trace"),
+        ("{}", "no 'permitflow_trace_events' in it"),
+        ('{"permitflow_trace_events": 5}', "5 events were written, 1 are here"),
+        ('{"permitflow_trace": 99}', "format version 99, known is 1"),
+        (EVENT.replace("OfferChunk", "Deliver") % 2, "the sender has no action 'Deliver'"),
+        (EVENT.replace('"c"', '"d"') % 2, "no header opened the sender of channel 'd'"),
+        (EVENT.replace("[1, 0, 0]", "[1, 0]") % 2, "permits must be 3 numbers"),
+        (EVENT.replace('"rows": 1', '"rows": "1"') % 2, "'1' must be a whole number"),
+        (EVENT.replace('"rows": 1, ', "") % 2, "no 'rows' in it"),
+        (EVENT.replace('"sender"', '"both"') % 2, "end must be sender or receiver|no header opened"),
+    ],
+)
+def test_a_line_that_is_none_of_ours_is_named(tmp_path: Path, line: str, reason: str) -> None:
+    with FileTrace(tmp_path / "a.jsonl") as trace:
+        trace.recorder("c", "sender", AGREED)("OfferChunk", 1, Permits(rows=1))
+    first = lines_of(tmp_path / "a.jsonl")[:2]
+    (tmp_path / "a.jsonl").write_text("".join((*first, line, "\n")))
+
+    with pytest.raises(TraceUnreadableError, match=reason) as caught:
+        read_trace(tmp_path / "a.jsonl")
+
+    assert (caught.value.line, caught.value.path) == (3, str(tmp_path / "a.jsonl"))
+
+
+def test_a_header_with_impossible_parameters_is_named(tmp_path: Path) -> None:
+    with FileTrace(tmp_path / "a.jsonl") as trace:
+        trace.recorder("c", "sender", AGREED)
+    text = (tmp_path / "a.jsonl").read_text()
+    (tmp_path / "a.jsonl").write_text(text.replace('"row_permits": 8', '"row_permits": -8'))
+
+    with pytest.raises(TraceUnreadableError, match="row_permits must be at least 2, not -8"):
+        read_trace(tmp_path / "a.jsonl")
+
+
+def test_a_missing_file_an_empty_folder_and_binary_data_are_named(tmp_path: Path) -> None:
+    with pytest.raises(TraceUnreadableError, match="No such file"):
+        read_trace(tmp_path / "missing.jsonl")
+    with pytest.raises(TraceUnreadableError, match=r"the folder holds no \*\.jsonl file"):
+        read_trace(tmp_path)
+    (tmp_path / "a.jsonl").write_bytes(b"\xff\xfe\n")
+    with pytest.raises(TraceUnreadableError, match="is not UTF-8 text"):
+        read_trace(tmp_path)
+
+
+def test_recordings_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
+    with FileTrace(tmp_path / "a.jsonl") as trace:
+        trace.recorder("c", "sender", AGREED)
+    with FileTrace(tmp_path / "b.jsonl") as trace:
+        trace.recorder("c", "receiver", ChannelParameters(row_permits=9))
+    with pytest.raises(TraceMismatchError, match=r"row_permits=8.*row_permits=9"):
+        read_trace(tmp_path)
+
+    with FileTrace(tmp_path / "b.jsonl") as trace:
+        trace.recorder("c", "sender", AGREED)
+    with pytest.raises(TraceMismatchError, match=r"a\.jsonl and .*b\.jsonl both hold its sender"):
+        read_trace(tmp_path)
+
+
+def test_a_missing_event_is_noticed(tmp_path: Path) -> None:
+    with FileTrace(tmp_path / "a.jsonl") as trace:
+        offer_and_send(PermitSender(AGREED, record=trace.recorder("c", "sender", AGREED)), 3)
+    lines = lines_of(tmp_path / "a.jsonl")
+    (tmp_path / "a.jsonl").write_text("".join((*lines[:3], *lines[4:-1])))
+
+    with pytest.raises(TraceMismatchError, match="event 3 of the sender is missing, event 4 comes instead"):
+        read_trace(tmp_path)
+
+
+AT_EXIT = """
+import os, sys
+from permitflow.protocol.messages import Permits
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.tracing import FileTrace
+
+trace = FileTrace(sys.argv[1])
+record = trace.recorder("c", "sender", ChannelParameters(row_permits=8))
+record("OfferChunk", 1, Permits(rows=1))
+if (child := os.fork()) == 0:
+    record("OfferChunk", 2, Permits(rows=2))
+    sys.exit(0)
+os.waitpid(child, 0)
+record("SendChunk", 1, Permits(rows=1))
+"""
+
+
+def test_the_interpreter_writes_the_rest_when_it_exits_and_a_forked_child_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+
+    subprocess.run([sys.executable, "-c", AT_EXIT, str(path)], check=True, timeout=30)
+
+    read = read_trace(path)
+    assert read.is_complete
+    assert [(event.action, event.rows) for event in read.channels["c"].logs[0]] == [("OfferChunk", 1), ("SendChunk", 1)]
+
+
+def test_a_disk_that_is_full_at_exit_is_reported_on_the_console() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AT_EXIT, "/dev/full"], check=True, timeout=30, capture_output=True, text=True
+    )
+
+    assert "permitflow: the recording in /dev/full is incomplete: No space left on device" in done.stderr
+
+
+def test_memory_keeps_the_newest_events_and_says_what_it_dropped() -> None:
+    trace = MemoryTrace(limit=3)
+    offer_and_send(PermitSender(AGREED, record=trace.recorder("c", "sender", AGREED)), 2)
+
+    assert [event.sequence for event in trace.events] == [2, 3, 4]
+    assert trace.dropped == 1
+    with pytest.raises(TraceMismatchError, match="event 1 of the sender is missing"):
+        trace.trace()
+
+
+def test_memory_refuses_what_a_file_refuses() -> None:
+    trace = MemoryTrace()
+    trace.recorder("c", "sender", AGREED)
+    with pytest.raises(InvalidParametersError, match="channel must be new to the trace"):
+        trace.recorder_of_both("c", AGREED)
+    with pytest.raises(InvalidParametersError, match="limit must be at least 1, not 0"):
+        MemoryTrace(limit=0)
