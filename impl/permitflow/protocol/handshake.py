@@ -10,7 +10,7 @@ from permitflow.errors import InvalidParametersError, ParameterMismatchError, Ve
 from permitflow.protocol.frames import NOTHING_STATED, Agreement, Get, Put, StatedParameters
 from permitflow.protocol.parameters import ChannelParameters
 
-__all__ = ["PROTOCOL_VERSION", "accept", "agree", "verify"]
+__all__ = ["PROTOCOL_VERSION", "accept", "agree", "require_version", "verify"]
 
 PROTOCOL_VERSION = 1
 
@@ -55,7 +55,7 @@ def accept(request: Get | Put, *, own: ChannelParameters, schema: bytes, stream:
         InvalidParametersError: its wishes cannot work at all.
         ParameterMismatchError: its wishes cannot be reconciled with ``own``.
     """
-    _require_version(request.protocol_version)
+    require_version(request.protocol_version)
     agreed = agree(own, request.wanted)
     return Agreement(PROTOCOL_VERSION, StatedParameters.of(agreed), schema, stream)
 
@@ -67,7 +67,7 @@ def verify(agreement: Agreement, *, wanted: StatedParameters) -> ChannelParamete
         VersionMismatchError: it speaks another version.
         ParameterMismatchError: a number is missing, cannot work, or exceeds what was asked for.
     """
-    _require_version(agreement.protocol_version)
+    require_version(agreement.protocol_version)
     for name, theirs in agreement.parameters._asdict().items():
         if theirs is None:
             raise ParameterMismatchError(
@@ -94,6 +94,11 @@ def _require_within(agreed: ChannelParameters, wanted: StatedParameters) -> None
         )
 
 
-def _require_version(theirs: int) -> None:
+def require_version(theirs: int) -> None:
+    """Refuse a peer of another version.
+
+    Raises:
+        VersionMismatchError: the versions differ.
+    """
     if theirs != PROTOCOL_VERSION:
         raise VersionMismatchError(ours=PROTOCOL_VERSION, theirs=theirs)

@@ -91,6 +91,11 @@ class UpstreamSession(Session[T]):
         self._require_offers()
         self._end = End(0, 0, 0, closes_channel)
 
+    @property
+    def is_ending(self) -> bool:
+        """Was the stream told to end?"""
+        return self._end is not None
+
     def abort(self, reason: str) -> None:
         """Let Abort be the next frame, whatever waits."""
         self._require(State.OPEN, "abort")

@@ -54,8 +54,8 @@ class BatchCodec:
         """The schema as the handshake carries it."""
         self._has_dictionaries = any(_holds_dictionary(field.type) for field in schema)
 
-    def encode(self, batch: pa.RecordBatch) -> bytes:
-        """Encode one chunk.
+    def require(self, batch: pa.RecordBatch) -> None:
+        """Refuse what this stream cannot carry.
 
         Raises:
             SchemaMismatchError: the batch has another schema than the stream.
@@ -65,6 +65,25 @@ class BatchCodec:
         if not isinstance(batch, pa.RecordBatch):
             raise TypeError(f"a remote channel carries pyarrow.RecordBatch, not {type(batch).__name__}")
         require_equal_schemas(ours=self.schema, theirs=batch.schema)
+        size_bytes = pa.ipc.get_record_batch_size(batch)
+        if size_bytes > MAX_CHUNK_BYTES:
+            raise ChunkTooLargeError(rows=batch.num_rows, size_bytes=size_bytes, limit_bytes=MAX_CHUNK_BYTES)
+
+    def encode(self, batch: pa.RecordBatch) -> bytes:
+        """Encode one chunk.
+
+        Raises:
+            SchemaMismatchError, ChunkTooLargeError, TypeError: as for ``require``.
+        """
+        self.require(batch)
+        return self.encode_accepted(batch)
+
+    def encode_accepted(self, batch: pa.RecordBatch) -> bytes:
+        """Encode one chunk that ``require`` has accepted.
+
+        Raises:
+            ChunkTooLargeError: its dictionaries do not fit, which only shows now.
+        """
         encoded = self._as_stream(batch) if self._has_dictionaries else batch.serialize()
         if encoded.size > MAX_CHUNK_BYTES:
             raise ChunkTooLargeError(rows=batch.num_rows, size_bytes=encoded.size, limit_bytes=MAX_CHUNK_BYTES)

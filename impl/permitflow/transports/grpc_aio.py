@@ -1,0 +1,209 @@
+"""The exchange's clients for asyncio: ``get`` reads a channel, ``put`` feeds one.
+
+    async with get("localhost:5600", "orders/0") as receiver:
+        async for message in receiver: ...
+
+gRPC's own flow control stays in force underneath; it bounds bytes on the way, permits bound rows until they are
+consumed.  Reading never waits for the application, so that a slow consumer holds its permits and not the connection.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple, TypeVar
+
+import grpc
+import pyarrow as pa
+
+from permitflow.errors import InvalidParametersError, PeerGoneError, PeerTimeoutError, PermitflowError, ProtocolError
+from permitflow.protocol.frames import Address, Get, Put, StatedParameters
+from permitflow.protocol.handshake import PROTOCOL_VERSION
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import RecorderFactory
+from permitflow.protocol.session import DownstreamSession, UpstreamSession
+from permitflow.transports.client_call import ClientCall
+from permitflow.transports.connection import CLIENT_OPTIONS, GET_STREAM, PUT_STREAM
+from permitflow.transports.remote_receiver import RemoteReceiver
+from permitflow.transports.remote_sender import RemoteSender
+
+__all__ = ["ChannelDescription", "describe", "get", "put"]
+
+# Long enough for a last message on a slow network, short enough for somebody who waits for the prompt.
+LINGER_SECONDS = 2.0
+
+E = TypeVar("E", RemoteReceiver, RemoteSender)
+
+
+class ChannelDescription(NamedTuple):
+    """What an exchange says about a channel."""
+
+    schema: pa.Schema
+    parameters: ChannelParameters
+
+
+@asynccontextmanager
+async def get(
+    address: str,
+    channel: str | Address,
+    *,
+    wanted: ChannelParameters | None = None,
+    schema: pa.Schema | None = None,
+    connect_timeout_seconds: float = 10.0,
+    agreement_timeout_seconds: float = 60.0,
+    record: RecorderFactory | None = None,
+) -> AsyncIterator[RemoteReceiver]:
+    """Read a channel of an exchange.  Leaving the block before the end of the stream breaks the channel.
+
+    Args:
+        address: host and port of the exchange.
+        channel: its name, or the four ids that name it.
+        wanted: the most that this end wants; by default what the exchange has.
+        schema: what the chunks must look like; by default as they come.
+        connect_timeout_seconds: how long to wait for the connection.
+        agreement_timeout_seconds: how long to wait until the channel's schema is known: a producer may bring it.
+        record: opens the recorder of this end.
+
+    Raises:
+        PeerTimeoutError: nobody answers at this address, or the channel's schema did not become known.
+        PeerGoneError: the exchange has gone.
+        HandshakeError: the exchange refused: unknown channel, busy or spent, schemas or parameters that differ.
+    """
+    named = _address(channel)
+    stated = None if schema is None else schema.serialize().to_pybytes()
+    first = Get(PROTOCOL_VERSION, named, StatedParameters.of(wanted), stated)
+    who = f"the exchange at {address} (channel {named.name!r})"
+    async with _calling(address, GET_STREAM, who, connect_timeout_seconds) as call:
+        session: DownstreamSession[object] = DownstreamSession(first, peer=who, record=record)
+        async with _running(RemoteReceiver(session, call, schema=schema), who, agreement_timeout_seconds) as receiver:
+            yield receiver
+
+
+@asynccontextmanager
+async def put(
+    address: str,
+    channel: str | Address,
+    schema: pa.Schema,
+    *,
+    wanted: ChannelParameters | None = None,
+    connect_timeout_seconds: float = 10.0,
+    agreement_timeout_seconds: float = 60.0,
+    record: RecorderFactory | None = None,
+) -> AsyncIterator[RemoteSender]:
+    """Feed a channel of an exchange.  Leaving the block without ``end`` aborts the channel.
+
+    Args:
+        address: host and port of the exchange.
+        channel: its name, or the four ids that name it.
+        schema: of the chunks that will be sent.
+        wanted: the most that this end wants; by default what the exchange has.
+        connect_timeout_seconds: how long to wait for the connection.
+        agreement_timeout_seconds: how long to wait for the exchange's answer.
+        record: opens the recorder of this end.
+
+    Raises:
+        PeerTimeoutError: nobody answers at this address.
+        PeerGoneError: the exchange has gone, or the channel's consumer has.
+        HandshakeError: the exchange refused: unknown channel, schemas or parameters that differ.
+    """
+    named = _address(channel)
+    first = Put(PROTOCOL_VERSION, named, StatedParameters.of(wanted), schema.serialize().to_pybytes())
+    who = f"the exchange at {address} (channel {named.name!r})"
+    async with _calling(address, PUT_STREAM, who, connect_timeout_seconds) as call:
+        session: UpstreamSession[object] = UpstreamSession(first, peer=who, record=record)
+        async with _running(RemoteSender(session, call, schema=schema), who, agreement_timeout_seconds) as sender:
+            try:
+                yield sender
+            except BaseException as error:
+                sender.abort(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+                raise
+            # Without effect where the stream has been ended.
+            sender.abort("its producer left without ending it")
+
+
+async def describe(
+    address: str,
+    channel: str | Address,
+    *,
+    connect_timeout_seconds: float = 10.0,
+    agreement_timeout_seconds: float = 60.0,
+) -> ChannelDescription:
+    """Ask for a channel's schema and parameters.  The channel keeps its data.
+
+    Raises:
+        PeerTimeoutError: nobody answers at this address, or the channel's schema did not become known.
+        PeerGoneError: the exchange has gone.
+        UnknownChannelError: there is no such channel.
+    """
+    named = _address(channel)
+    first = Get(PROTOCOL_VERSION, named, probe=True)
+    who = f"the exchange at {address} (channel {named.name!r})"
+    async with _calling(address, GET_STREAM, who, connect_timeout_seconds) as call:
+        session: DownstreamSession[object] = DownstreamSession(first, peer=who)
+        async with _running(RemoteReceiver(session, call), who, agreement_timeout_seconds) as receiver:
+            async for _ in receiver:
+                raise ProtocolError(f"{who} sent data though none were asked for")
+            return ChannelDescription(receiver.schema, receiver.parameters)
+
+
+def _address(channel: str | Address) -> Address:
+    named = Address(channel) if isinstance(channel, str) else channel
+    if not named.name:
+        raise InvalidParametersError(name="channel", value=channel, rule="must not be empty")
+    return named
+
+
+@asynccontextmanager
+async def _calling(address: str, method: str, who: str, timeout_seconds: float) -> AsyncIterator[ClientCall]:
+    async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as channel:
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await channel.channel_ready()
+        except TimeoutError:
+            reason = f"no connection within {timeout_seconds:g} s; is an exchange running there (permitflow serve)?"
+            raise PeerTimeoutError(who=who, reason=reason) from None
+        yield ClientCall(channel.stream_stream(method)(), who)
+
+
+@asynccontextmanager
+async def _running(end: E, who: str, timeout_seconds: float) -> AsyncIterator[E]:
+    """Let an end run beside the block; its errors reach the block through the end's methods."""
+    task = asyncio.create_task(_run_quietly(end), name=f"{end.END} of {who}")
+    try:
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await end.agreed()
+        except TimeoutError:
+            reason = f"no agreement within {timeout_seconds:g} s; has a producer announced the channel's schema?"
+            raise PeerTimeoutError(who=who, reason=reason) from None
+        yield end
+    except BaseException:
+        await _lingered(end, task)
+        raise
+    else:
+        await _lingered(end, task)
+        _raise_broken_books(task)
+    finally:
+        end.close()
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def _run_quietly(end: RemoteReceiver | RemoteSender) -> PermitflowError | None:
+    try:
+        await end.run()
+    except PermitflowError as error:
+        return error
+    return None
+
+
+async def _lingered(end: RemoteReceiver | RemoteSender, task: asyncio.Task[PermitflowError | None]) -> None:
+    """Give the last messages of a stream that has ended the time to arrive."""
+    if end.is_finished:
+        await asyncio.wait({task}, timeout=LINGER_SECONDS)
+
+
+def _raise_broken_books(task: asyncio.Task[PermitflowError | None]) -> None:
+    error = task.result() if task.done() and not task.cancelled() else None
+    # A peer that is lost after everything was consumed and compared has taken nothing with it.
+    if error is not None and not isinstance(error, PeerGoneError):
+        raise error

@@ -1,0 +1,225 @@
+"""What both ends of a remote stream do alike: carry frames between the session and the carrier until it is over.
+
+One task reads and one writes, for as long as ``run`` runs; nothing goes on after it.  Whatever was ready when the
+writer wakes up travels together.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+
+from permitflow.errors import ChannelClosedError, PeerGoneError, PermitflowError, TransportError, restored
+from permitflow.protocol.frames import Agreement, Get, Put
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
+from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_schemas
+from permitflow.transports.carrier import Carrier
+
+__all__ = ["RemoteEnd"]
+
+S = TypeVar("S", bound=UpstreamSession[object] | DownstreamSession[object])
+
+
+class RemoteEnd(ABC, Generic[S]):
+    """One end of a stream: a session, a carrier, and the tasks that wait."""
+
+    END: str
+
+    def __init__(self, session: S, carrier: Carrier, *, schema: pa.Schema | None = None) -> None:
+        """Call ``run`` to set it going.
+
+        Args:
+            session: as it is before anything was written.
+            carrier: of the open stream.
+            schema: of an end that dials: what the agreement must say; None: whatever it says.
+        """
+        self._session = session
+        self._carrier = carrier
+        self._batches: BatchCodec | None = None
+        self._wanted_schema = schema
+        self._failure: PermitflowError | None = None
+        self._is_closed = False
+        self._runner: asyncio.Task[object] | None = None
+        self._clock = asyncio.get_running_loop().time
+        self._opened_at = self._clock()
+        self._over_at: float | None = None
+        self._wake_writer = asyncio.Event()
+        self._state_changed = asyncio.Event()
+
+    @property
+    def name(self) -> str:
+        """The channel's name."""
+        return self._session.channel
+
+    @property
+    def stream(self) -> str:
+        """The name of this stream, which both of its ends know."""
+        return self._session.agreement.stream
+
+    @property
+    def parameters(self) -> ChannelParameters:
+        """What both ends agreed on."""
+        return self._session.parameters
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the chunks."""
+        return self._codec.schema
+
+    @property
+    def state(self) -> State:
+        """How far the stream has come."""
+        return State.FAILED if self._failure is not None else self._session.state
+
+    @property
+    def _codec(self) -> BatchCodec:
+        assert self._batches is not None, "the session has refused everything that comes before the agreement"
+        return self._batches
+
+    async def run(self) -> None:
+        """Carry frames until the stream is over.
+
+        Raises:
+            PermitflowError: it did not end well; every call that waits gets the same error.
+        """
+        self._runner = asyncio.current_task()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._read_all())
+                group.create_task(self._write_all())
+        except BaseExceptionGroup as group_error:
+            raise self._fail(group_error.exceptions[0]) from group_error.exceptions[0].__cause__
+        except asyncio.CancelledError:
+            self._fail(ChannelClosedError(end=self.END))
+            raise
+        finally:
+            self._stop_clock()
+            self._wake_all()
+
+    def _fail(self, error: BaseException) -> PermitflowError:
+        if not isinstance(error, PermitflowError):
+            error = TransportError.of(what=f"the {self.END} of channel {self.name!r} failed", cause=error)
+        if self._failure is None:
+            self._failure = error
+        self._wake_all()
+        return self._failure
+
+    def close(self) -> None:
+        """Release this end at once.  Closing twice is harmless."""
+        self._is_closed = True
+        self._stop_clock()
+        if self._runner is not None:
+            self._runner.cancel()
+        self._wake_all()
+
+    def _stop_clock(self) -> None:
+        if self._over_at is None:
+            self._over_at = self._clock()
+
+    @property
+    def _open_seconds(self) -> float:
+        return (self._clock() if self._over_at is None else self._over_at) - self._opened_at
+
+    async def _read_all(self) -> None:
+        while (message := await self._carrier.read()) is not None:
+            self._take_in(message)
+            self._wake_all()
+        self._session.peer_closed()
+        self._wake_all()
+
+    async def _write_all(self) -> None:
+        while True:
+            trains = self._trains()
+            for train in trains:
+                await self._carrier.write(train)
+            if trains:
+                continue
+            if self._has_written_all():
+                break
+            await self._wake_writer.wait()
+            self._wake_writer.clear()
+        await self._carrier.half_close()
+
+    def _wake_all(self) -> None:
+        """Something has changed: let the writer look, and everybody else who waits for a change."""
+        self._wake_writer.set()
+        self._state_changed.set()
+        self._state_changed.clear()
+
+    @abstractmethod
+    def _take_in(self, message: bytes) -> None:
+        """Take a message of the peer in."""
+
+    @abstractmethod
+    def _trains(self) -> Sequence[bytes]:
+        """What is to be written now, encoded."""
+
+    @abstractmethod
+    def _has_written_all(self) -> bool:
+        """Has everything been handed out for writing that will ever be?"""
+
+    async def dialled(self) -> Get | Put:
+        """Wait for the first frame of a peer that dials.
+
+        Raises:
+            PermitflowError: it was another frame, or the peer is gone.
+        """
+        await self._until_past(State.AWAITING_GET, State.AWAITING_PUT)
+        return self._session.request
+
+    def accept(self, own: ChannelParameters, *, schema: pa.Schema, stream: str) -> None:
+        """Agree with the peer that dialled.
+
+        Raises:
+            HandshakeError: version or parameters cannot be reconciled.
+            InvalidParametersError: the peer's wishes cannot work at all.
+        """
+        batches = BatchCodec(schema)
+        self._session.accept(own, schema=batches.schema_bytes, stream=stream)
+        self._batches = batches
+        self._opened()
+        self._wake_all()
+
+    async def agreed(self) -> None:
+        """Wait until the peer that was dialled has agreed.
+
+        Raises:
+            PermitflowError: it has refused, or is gone.
+        """
+        await self._until_past(State.AWAITING_AGREEMENT)
+
+    async def _until_past(self, *states: State) -> None:
+        while True:
+            if (failure := self._failure_again()) is not None:
+                raise failure
+            if self._session.state not in states:
+                return
+            await self._state_changed.wait()
+
+    def _note_agreement(self, agreement: Agreement) -> None:
+        schema = read_schema(agreement.schema)
+        if self._wanted_schema is not None:
+            require_equal_schemas(ours=self._wanted_schema, theirs=schema)
+        self._batches = BatchCodec(schema)
+        self._opened()
+
+    @abstractmethod
+    def _opened(self) -> None:
+        """The parameters are known now."""
+
+    def _failure_again(self, undelivered: object = None) -> PermitflowError | None:
+        """The error that ended the stream, for one more caller, who gets back what it could not send."""
+        error = self._failure
+        if error is None:
+            return None
+        facts = error.facts
+        if isinstance(error, PeerGoneError | ChannelClosedError):
+            facts["undelivered"] = undelivered
+        again = restored(type(error), error.message, facts)
+        again.__cause__ = error.__cause__
+        for note in getattr(error, "__notes__", ()):
+            again.add_note(note)
+        return again

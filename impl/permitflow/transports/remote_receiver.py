@@ -1,0 +1,222 @@
+"""The receiving end of a remote stream, for asyncio."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Self
+
+import pyarrow as pa
+
+from permitflow.channels.statistics import ChannelStatistics
+from permitflow.channels.waiting import ReceiveLine
+from permitflow.errors import (
+    ChannelAbortedError,
+    ChannelClosedError,
+    EndOfStream,
+    InvalidParametersError,
+    PermitflowError,
+    WouldBlock,
+)
+from permitflow.protocol.frames import Abort, Agreement, Data, End, UpstreamFrame
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.session import DownstreamSession
+from permitflow.transports.carrier import Carrier
+from permitflow.transports.codec import decode_upstream, encode_downstream
+from permitflow.transports.payloads import Payload
+from permitflow.transports.remote_end import RemoteEnd
+
+__all__ = ["RemoteReceiver"]
+
+# A consumer that has nothing to do for this long is idle: the residue below a batch goes back.  At once would undo
+# the batching, for a consumer that keeps up is idle after every chunk.  No sender waits for a residue.
+IDLE_SECONDS = 0.005
+
+
+class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
+    """The end from which record batches come; see ``ReceiveEnd`` for what each method promises."""
+
+    END = "receiver"
+
+    def __init__(
+        self, session: DownstreamSession[object], carrier: Carrier, *, schema: pa.Schema | None = None
+    ) -> None:
+        """Use ``get``, or the exchange."""
+        super().__init__(session, carrier, schema=schema)
+        self._takers = ReceiveLine()
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    def _opened(self) -> None:
+        self._core = self._session.receiver
+
+    # Frames.
+
+    def _take_in(self, message: bytes) -> None:
+        for frame in decode_upstream(message):
+            self._session.receive(self._decoded(frame))
+            if isinstance(frame, Agreement):
+                self._note_agreement(frame)
+        if self._session.end is not None:
+            self._stop_clock()
+
+    def _decoded(self, frame: UpstreamFrame[Payload]) -> UpstreamFrame[object]:
+        if not isinstance(frame, Data):
+            return frame
+        message = frame.message
+        payload: object = message.payload
+        # Without an agreement there is no codec, and the session will refuse the frame.
+        if message.kind is Kind.CHUNK and self._batches is not None:
+            assert isinstance(message.payload, bytes), "the codec reads chunks as bytes"
+            payload = self._batches.decode(message.payload, message.rows)
+        return Data(Message(message.kind, payload, message.rows, message.cost))
+
+    def _trains(self) -> Sequence[bytes]:
+        return encode_downstream(self._session.take_frames())
+
+    def _has_written_all(self) -> bool:
+        return self._session.is_finished
+
+    def _wake_all(self) -> None:
+        super()._wake_all()
+        if self._batches is not None:
+            self._wake_takers()
+
+    # Receiving.
+
+    def receive_nowait(self) -> Message[pa.RecordBatch]:
+        """Receive the oldest message; its permits return."""
+        self._require_takeable()
+        return self._receive_now()
+
+    async def receive(self) -> Message[pa.RecordBatch]:
+        """Receive the oldest message; wait until there is one."""
+        await self._until_takeable()
+        return self._receive_now()
+
+    async def receive_many(self, max_messages: int) -> list[Message[pa.RecordBatch]]:
+        """Receive what is here, at least one message and at most ``max_messages``."""
+        if max_messages < 1:
+            raise InvalidParametersError(name="max_messages", value=max_messages, rule="must be at least 1")
+        await self._until_takeable()
+        messages: list[Message[pa.RecordBatch]] = []
+        while len(messages) < max_messages and self._core.untaken > self._takers.reserved:
+            messages.append(self._receive_now())
+        return messages
+
+    def _receive_now(self) -> Message[pa.RecordBatch]:
+        message = self._session.receive_message()
+        assert message is not None, "the caller has seen that a message is here"
+        self._after_consuming()
+        return message
+
+    def take_nowait(self) -> Message[pa.RecordBatch]:
+        """Hand the oldest message over that was not taken yet; it keeps its permits until ``consume``."""
+        self._require_takeable()
+        return self._take_now()
+
+    async def take(self) -> Message[pa.RecordBatch]:
+        """Hand the oldest message over that was not taken yet; wait until there is one."""
+        await self._until_takeable()
+        return self._take_now()
+
+    def _take_now(self) -> Message[pa.RecordBatch]:
+        message = self._session.take()
+        if self._takers:
+            self._wake_takers()
+        return message
+
+    def consume(self) -> None:
+        """Say that the application is done with the oldest message it took: its permits return."""
+        if self._is_closed or isinstance(self._session.end, Abort):
+            ending = self._ending()
+            assert ending is not None, "an aborted or closed stream has ended"
+            raise ending
+        self._session.consume()
+        self._after_consuming()
+
+    def _after_consuming(self) -> None:
+        if self._session.owes or self._session.end is not None:
+            self._wake_writer.set()
+        if self._core.is_idle and self._idle_timer is None:
+            self._idle_timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._flush)
+        if self._takers:
+            self._wake_takers()
+
+    def _flush(self) -> None:
+        self._idle_timer = None
+        self._session.flush()
+        self._wake_writer.set()
+
+    async def _until_takeable(self) -> None:
+        # A consumer that never waits would keep the writer from returning permits until the inbox is empty.
+        if self._session.owes and self._core.has_untaken:
+            await asyncio.sleep(0)
+        while self._core.untaken <= self._takers.reserved or isinstance(self._session.end, Abort):
+            if (ending := self._ending()) is not None:
+                raise ending
+            await self._takers.sleep(self._wake_takers)
+
+    def _require_takeable(self) -> None:
+        if self._core.untaken <= self._takers.reserved or isinstance(self._session.end, Abort):
+            if (ending := self._ending()) is not None:
+                raise ending
+            raise WouldBlock("no message is here, or those that are belong to tasks that have waited for them")
+
+    def _wake_takers(self) -> None:
+        self._takers.wake(self._core.untaken - self._takers.reserved)
+        if self._takers and self._ending() is not None:
+            self._takers.wake_all()
+
+    def _ending(self) -> PermitflowError | None:
+        """Why no message will ever be here to take; None while one is here or may come."""
+        if self._is_closed:
+            return ChannelClosedError(end=self.END)
+        if isinstance(self._session.end, Abort):
+            return ChannelAbortedError(channel=self.name, reason=self._session.end.reason)
+        if self._core.has_untaken:
+            return None
+        if self._session.end is not None:
+            return EndOfStream()
+        return self._failure_again()
+
+    def __aiter__(self) -> Self:
+        """Receive until the end of the stream."""
+        return self
+
+    async def __anext__(self) -> Message[pa.RecordBatch]:
+        """The next message.
+
+        Raises:
+            StopAsyncIteration: the stream has ended.
+        """
+        try:
+            return await self.receive()
+        except EndOfStream:
+            raise StopAsyncIteration from None
+
+    # The end.
+
+    @property
+    def ended_with(self) -> End | Abort | None:
+        """What the sender has said about the end of the stream, if it has."""
+        return self._session.end
+
+    @property
+    def is_finished(self) -> bool:
+        """Has the stream ended, and was everything consumed?"""
+        return self._session.end is not None and (isinstance(self._session.end, Abort) or self._core.is_empty)
+
+    def close(self) -> None:
+        """Release this end: what was not consumed is dropped, and the sender learns that its receiver is gone."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        super().close()
+
+    def statistics(self) -> ChannelStatistics:
+        """What has happened so far."""
+        return ChannelStatistics(
+            name=self.name,
+            parameters=self.parameters,
+            consumed_chunks=self._core.consumed_chunks,
+            consumed_rows=self._core.consumed_rows,
+            peak_inbox_rows=self._core.peak_inbox_rows,
+            open_seconds=self._open_seconds,
+        )
