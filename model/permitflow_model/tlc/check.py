@@ -10,8 +10,9 @@ from typing import Literal, TypeAlias
 
 from permitflow_model.compare import LabelledGraph, first_difference, graph_of_model
 from permitflow_model.exploration import explore_model, is_explorable
-from permitflow_model.kernel.explore import StateLimitReached
+from permitflow_model.kernel.explore import StateLimitReached, Violation
 from permitflow_model.manifest import ManifestError, Model, find_spec_directory, read_manifest
+from permitflow_model.permit_channel import State
 from permitflow_model.tlc.install import find_jar, find_java
 from permitflow_model.tlc.output import TlcError, TlcResult
 from permitflow_model.tlc.run import run_tlc
@@ -39,6 +40,9 @@ class Finding:
 
     seconds: float
 
+    counterexample: Violation[State] | None = None
+    """What the explorer found: a shortest run into what the verdict names."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelResult:
@@ -63,11 +67,6 @@ class ModelResult:
     def ok(self) -> bool:
         """Is nothing known that differs from the record?"""
         return not self.problems
-
-    @property
-    def seconds(self) -> float:
-        """What the check took."""
-        return sum(finding.seconds for finding in self.findings)
 
 
 def run_manifest(
@@ -175,6 +174,7 @@ def _by_explorer(model: Model, *, with_graph: bool) -> _Checked:
         states=found.states,
         depth=found.depth,
         seconds=time.monotonic() - start,
+        counterexample=found.counterexample,
     )
     return _Checked(finding, graph_of_model(found.graph) if with_graph else None)
 
