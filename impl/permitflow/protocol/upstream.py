@@ -37,6 +37,7 @@ class UpstreamSession(Session[T]):
         self._sender: PermitSender[T] | None = None
         self._sent_barriers = 0
         self._end: End | None = None
+        self._peer_has_closed = False
 
     @property
     def sender(self) -> PermitSender[T]:
@@ -100,6 +101,7 @@ class UpstreamSession(Session[T]):
         """Let Abort be the next frame, whatever waits."""
         self._require(State.OPEN, "abort")
         self._outgoing.append(Abort(reason))
+        self._end = None
         self.state = State.ENDED
 
     def post(self, message: Message[T]) -> None:
@@ -134,10 +136,19 @@ class UpstreamSession(Session[T]):
         """
         if self.state is not State.ENDED:
             raise self._gone()
-        aborted = self._end is None
         outstanding = self.sender.outstanding
-        if outstanding != NO_PERMITS and not aborted:
+        if outstanding != NO_PERMITS and self.is_ending:
             self.state = State.FAILED
             name, count = max(zip(Permits._fields, outstanding, strict=True), key=lambda pair: pair[1])
             raise LedgerError(what=f"unreturned {name} permits", here=count, peer=0)
+        self._peer_has_closed = True
+
+    def close(self) -> None:
+        """Note that everything is over.
+
+        Raises:
+            LocalProtocolError: the downstream has not closed its half.
+        """
+        if not self._peer_has_closed:
+            raise LocalProtocolError(f"the stream is not finished: {self.state}")
         self.state = State.CLOSED

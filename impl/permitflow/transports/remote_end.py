@@ -90,6 +90,7 @@ class RemoteEnd(ABC, Generic[S]):
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._read_all())
                 group.create_task(self._write_all())
+            self._session.close()
         except BaseExceptionGroup as group_error:
             raise self._fail(group_error.exceptions[0]) from group_error.exceptions[0].__cause__
         except asyncio.CancelledError:

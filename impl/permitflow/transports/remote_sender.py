@@ -155,14 +155,13 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
 
     async def _leave(self, line: SendLine[object], parked: ParkedSend[object]) -> None:
         line.park(parked)
-        if len(parked.offered) > 1 and line.go(parked):
-            self._advance()
-            return
+        if len(parked.offered) > 1:
+            line.go(parked)
         self._waiting.start()
         try:
-            await parked.sleep()
-            while not line.go(parked):
+            while not parked.is_over:
                 await parked.sleep()
+                line.go(parked)
         except BaseException:
             line.give_up(parked)
             raise
@@ -199,6 +198,8 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         elif not self._session.is_ending:
             raise self._refusal(None)
         await self._until_past(State.OPEN, State.ENDED)
+        if not self._session.is_ending:
+            raise self._refusal(None)
 
     @property
     def is_finished(self) -> bool:

@@ -1,0 +1,82 @@
+"""How a producer's stream is bridged into a channel, and a channel into its consumer's stream.
+
+Two control loops are chained: a message is taken from one side, waits for the permits of the other, and counts as
+consumed only when it has left there.  So a slow consumer holds the permits of the channel, the full channel those of
+its producers, and nobody's backlog grows beyond the sum of the two windows.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pyarrow as pa
+
+from permitflow.channels.interface import ReceiveEnd, SendEnd
+from permitflow.errors import ChannelAbortedError, EndOfStream, PeerGoneError
+from permitflow.protocol.messages import Kind
+from permitflow.transports.remote_receiver import RemoteReceiver
+from permitflow.transports.remote_sender import RemoteSender
+
+__all__ = ["Forwarding", "carrying", "words"]
+
+
+class Forwarding:
+    """Moves messages from one channel to the next, in order."""
+
+    def __init__(self, source: ReceiveEnd[pa.RecordBatch], target: SendEnd[pa.RecordBatch]) -> None:
+        """Nothing moves before ``run``."""
+        self._source = source
+        self._target = target
+        self.taken = 0
+        """Messages that were taken from the source."""
+
+    async def run(self) -> ChannelAbortedError | None:
+        """Move until the source ends; say whether its sender gave up.
+
+        Raises:
+            PermitflowError: one of the two is over otherwise.
+        """
+        try:
+            while True:
+                message = await self._source.take()
+                self.taken += 1
+                if message.kind is Kind.CHUNK:
+                    await self._target.send(message.payload, message.rows)
+                elif message.kind is Kind.BARRIER:
+                    await self._target.send_barrier(message.payload)
+                else:
+                    self._target.send_watermark(message.payload)
+                self._source.consume()
+        except EndOfStream:
+            return None
+        except ChannelAbortedError as error:
+            return error
+
+
+@asynccontextmanager
+async def carrying(end: RemoteReceiver | RemoteSender, stopping: asyncio.Event) -> AsyncIterator[None]:
+    """Let an end carry frames beside the block, and wait for its last ones; the first error ends both.
+
+    ``stopping`` is set when the exchange is to be stopped: an error as well.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            watch = group.create_task(_until_stopped(stopping))
+            run = group.create_task(end.run())
+            yield
+            await run
+            watch.cancel()
+    except BaseExceptionGroup as several:
+        raise several.exceptions[0] from several.exceptions[0].__cause__
+
+
+async def _until_stopped(stopping: asyncio.Event) -> None:
+    await stopping.wait()
+    raise PeerGoneError(who="the exchange", reason="it is being stopped")
+
+
+def words(error: BaseException) -> str:
+    """Why a stream has failed, for the others on its channel."""
+    if isinstance(error, asyncio.CancelledError):
+        return "its connection was closed or lost"
+    return str(error) or type(error).__name__

@@ -1,0 +1,208 @@
+"""One channel of an exchange: who feeds it, who reads it, and what becomes of it when one of them leaves.
+
+Inside is a local channel.  Each producer and each consumer has a stream of its own with permits of its own; the
+bridge chains them to the channel's permits.
+"""
+
+import asyncio
+from collections import deque
+
+import pyarrow as pa
+
+from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
+from permitflow.errors import (
+    ChannelAbortedError,
+    ChannelBusyError,
+    ChannelClosedError,
+    ChannelError,
+    ChannelSpentError,
+    PeerGoneError,
+)
+from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction, StreamStatistics
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import RecorderFactory
+from permitflow.transports.arrow import require_equal_schemas
+from permitflow.transports.remote_receiver import RemoteReceiver
+from permitflow.transports.remote_sender import RemoteSender
+
+__all__ = ["BridgeChannel", "Stream"]
+
+# Enough to look at; a channel may see thousands of short-lived producers.
+_KEPT_STREAMS = 64
+
+
+class Stream:
+    """One producer's or consumer's stream, as statistics remember it."""
+
+    def __init__(self, name: str, peer: str, direction: Direction, end: RemoteReceiver | RemoteSender) -> None:
+        """``peer`` is an address, ``end`` this end of the stream."""
+        self.name = name
+        self.peer = peer
+        self.direction = direction
+        self._end = end
+
+    def statistics(self) -> StreamStatistics:
+        """What has happened so far."""
+        return StreamStatistics(
+            stream=self.name,
+            peer=self.peer,
+            direction=self.direction,
+            state=self._end.state.value,
+            numbers=self._end.statistics(),
+        )
+
+
+class BridgeChannel:
+    """A named channel between any number of producers and one consumer at a time."""
+
+    def __init__(
+        self, name: str, parameters: ChannelParameters, schema: pa.Schema | None, record: RecorderFactory | None
+    ) -> None:
+        """Use ``Exchange.add_channel``."""
+        self.name = name
+        self.parameters = parameters
+        self._sender: LocalSender[pa.RecordBatch]
+        self._receiver: LocalReceiver[pa.RecordBatch]
+        self._sender, self._receiver = open_channel(parameters, name=name, record=record)
+        self._schema = schema
+        self._schema_known = asyncio.Event()
+        if schema is not None:
+            self._schema_known.set()
+        self._state = BridgeState.OPEN
+        self._reason = ""
+        self._consumer: str | None = None
+        self._lost_consumer = ""
+        self._streams: dict[str, Stream] = {}
+        self._past_streams: deque[StreamStatistics] = deque(maxlen=_KEPT_STREAMS)
+        self._counts = {Direction.PUT: 0, Direction.GET: 0}
+
+    @property
+    def sender(self) -> LocalSender[pa.RecordBatch]:
+        """The end for producers inside this process; the schema must have been declared."""
+        return self._sender
+
+    @property
+    def receiver(self) -> LocalReceiver[pa.RecordBatch]:
+        """The end for a consumer inside this process, in place of one that dials."""
+        return self._receiver
+
+    @property
+    def state(self) -> BridgeState:
+        """What has become of it."""
+        if self._state is BridgeState.OPEN and self._schema is None:
+            return BridgeState.WAITING
+        return self._state
+
+    @property
+    def is_producible(self) -> bool:
+        """May producers put?"""
+        return self._state is BridgeState.OPEN
+
+    async def schema(self) -> pa.Schema:
+        """The schema of the chunks, as soon as it is known."""
+        await self._schema_known.wait()
+        return self._schema
+
+    # Producers.
+
+    def require_producible(self, schema: pa.Schema) -> None:
+        """Refuse a producer that comes too late, or with another schema.
+
+        Raises:
+            ChannelError: the channel is over; the type says why.
+            SchemaMismatchError: it carries other chunks.
+        """
+        if self._state is not BridgeState.OPEN:
+            raise self.refusal()
+        if self._schema is not None:
+            require_equal_schemas(ours=self._schema, theirs=schema)
+
+    def refusal(self) -> ChannelError:
+        """Why nobody may put any more."""
+        if self._lost_consumer:
+            who = f"the consumer of channel {self.name!r} at {self._lost_consumer}"
+            return PeerGoneError(who=who, reason=self._reason)
+        if self._state is BridgeState.BROKEN:
+            return ChannelAbortedError(channel=self.name, reason=self._reason)
+        return ChannelClosedError(end=f"sender of channel {self.name!r}")
+
+    def announce(self, schema: pa.Schema) -> None:
+        """Note the schema of the first producer that was accepted."""
+        if self._schema is None:
+            self._schema = schema
+            self._schema_known.set()
+
+    def end(self) -> None:
+        """Nobody will put any more: the consumer comes to the end after what is here."""
+        if self._state is BridgeState.OPEN:
+            self._state = BridgeState.ENDED
+            self._sender.end_nowait()
+
+    def abort(self, reason: str) -> None:
+        """The data are incomplete: the consumer must not take them for the whole."""
+        self._sender.abort(reason)
+        self._break(reason)
+
+    # The consumer.
+
+    def claim(self, consumer: str) -> None:
+        """Become the channel's consumer.
+
+        Raises:
+            ChannelBusyError: it has one.
+            ChannelSpentError: it had one, and its data are gone.
+        """
+        if self._state is BridgeState.SPENT or self._lost_consumer:
+            raise ChannelSpentError(channel=self.name, reason=self._reason)
+        if self._consumer is not None:
+            raise ChannelBusyError(channel=self.name, consumer=self._consumer)
+        self._consumer = consumer
+
+    def release(self) -> None:
+        """The consumer leaves and has taken nothing: another one may come."""
+        self._consumer = None
+
+    def spend(self) -> None:
+        """The consumer has read everything."""
+        self._reason = f"it was read to its end by {self._consumer}"
+        self._state = BridgeState.SPENT
+        self._consumer = None
+
+    def lose_consumer(self, reason: str) -> None:
+        """The consumer left halfway: what it took is lost, and nobody can read the rest as if it were the whole."""
+        self._lost_consumer, self._consumer = self._consumer or "", None
+        self._break(f"it left halfway: {reason}")
+        self._receiver.close()
+
+    def _break(self, reason: str) -> None:
+        if self._state not in (BridgeState.SPENT, BridgeState.BROKEN):
+            self._state = BridgeState.BROKEN
+            self._reason = reason
+
+    # Streams.
+
+    def name_stream(self, direction: Direction) -> str:
+        """A name for the next stream: unique in this exchange."""
+        self._counts[direction] += 1
+        return f"{self.name}#{direction.value}{self._counts[direction]}"
+
+    def open_stream(self, stream: Stream) -> None:
+        """Let a stream appear in the statistics."""
+        self._streams[stream.name] = stream
+
+    def close_stream(self, stream: Stream) -> None:
+        """Note that a stream is over."""
+        if self._streams.pop(stream.name, None) is not None:
+            self._past_streams.append(stream.statistics())
+
+    def statistics(self) -> BridgeStatistics:
+        """What has happened so far."""
+        open_streams = tuple(stream.statistics() for stream in self._streams.values())
+        return BridgeStatistics(
+            name=self.name,
+            state=self.state,
+            reason=self._reason,
+            numbers=self._sender.statistics(),
+            producers=sum(stream.direction is Direction.PUT for stream in open_streams),
+            streams=(*self._past_streams, *open_streams),
+        )

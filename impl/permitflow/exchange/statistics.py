@@ -1,0 +1,63 @@
+"""What flows through an exchange, in numbers."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from permitflow.channels.statistics import ChannelStatistics
+
+__all__ = ["BridgeState", "BridgeStatistics", "Direction", "StreamStatistics"]
+
+
+class Direction(StrEnum):
+    """Which way data go, seen from the exchange."""
+
+    PUT = "put"
+    """From a producer into the exchange."""
+    GET = "get"
+    """From the exchange to a consumer."""
+
+
+class BridgeState(StrEnum):
+    """What has become of a channel."""
+
+    WAITING = "waiting"
+    """Its schema is not known yet: no producer has come."""
+    OPEN = "open"
+    """Producers may put."""
+    ENDED = "ended"
+    """Its producers have ended it; the consumer has not come to the end yet."""
+    SPENT = "spent"
+    """It was read to its end."""
+    BROKEN = "broken"
+    """A producer or the consumer left it halfway."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamStatistics:
+    """A snapshot of one producer's or consumer's stream."""
+
+    stream: str
+    """Its name, which both of its ends know."""
+    peer: str
+    """Who is at the other end: an address."""
+    direction: Direction
+    state: str
+    """How far it has come: open, ended, closed, failed."""
+    numbers: ChannelStatistics
+    """As this end counts; the parameters are those that were agreed on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BridgeStatistics:
+    """A snapshot of one channel of an exchange."""
+
+    name: str
+    state: BridgeState
+    reason: str
+    """Why it is spent or broken; else empty."""
+    numbers: ChannelStatistics
+    """Of the channel inside the exchange, between its producers and its consumer."""
+    producers: int
+    """Streams that are putting now."""
+    streams: tuple[StreamStatistics, ...]
+    """Those that are open, and the last of those that are over."""
