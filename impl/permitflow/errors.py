@@ -373,6 +373,9 @@ class PeerTimeoutError(PeerGoneError, TimeoutError):
 class ChannelAbortedError(ChannelError):
     """The sender gave up: the stream is incomplete and must not be used as if it were whole."""
 
+    channel: str
+    reason: str
+
     def __init__(self, *, channel: str, reason: str) -> None:
         """The reason is the sender's."""
         super().__init__(f"channel {channel!r} was aborted by its sender: {reason}", channel=channel, reason=reason)
