@@ -53,7 +53,8 @@ def _print_result(model: Model, result: TlcResult) -> None:
     for number, step in enumerate(result.trace, start=1):
         print(f"{number}: {step.action or 'initial state'}\n{format_state(step.state)}\n")
     if result.loop is not None:
-        print(f"... and again from state {result.loop + 1}, for ever\n")
+        stays = result.loop == len(result.trace) - 1
+        print("... and stays there for ever\n" if stays else f"... and again from state {result.loop + 1}, for ever\n")
     print(f"{model.name}: {result.verdict} (expected: {model.expect})")
     print(f"{result.states} distinct states, depth {result.depth}, {result.seconds:.1f} s, {result.version}")
 
