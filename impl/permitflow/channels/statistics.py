@@ -1,6 +1,6 @@
 """What happened on a channel, in numbers."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from permitflow.protocol.parameters import ChannelParameters
 
@@ -48,3 +48,7 @@ class ChannelStatistics:
     def back_pressure_rate(self) -> float:
         """The share of the time in which sends waited: 0 for never, 1 for always."""
         return self.waiting_seconds / self.open_seconds if self.open_seconds > 0 else 0.0
+
+    def as_json(self) -> dict[str, object]:
+        """All numbers, the rate too, ready for JSON."""
+        return {**asdict(self), "back_pressure_rate": self.back_pressure_rate}

@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 
+from permitflow.channels.names import stream_channels
 from permitflow.errors import InvalidParametersError, UnknownChannelError
 from permitflow.exchange.bridge_channel import BridgeChannel
 from permitflow.exchange.statistics import BridgeStatistics
@@ -9,17 +10,6 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 
 __all__ = ["Exchange", "stream_channels"]
-
-
-def stream_channels(name: str, count: int) -> tuple[str, ...]:
-    """Names of the channels of a stream that is cut into ``count`` partitions: name/0, name/1, …
-
-    Raises:
-        InvalidParametersError: there must be at least one channel.
-    """
-    if count < 1:
-        raise InvalidParametersError(name="channels", value=count, rule="must be at least 1")
-    return tuple(f"{name}/{position}" for position in range(count))
 
 
 class Exchange:

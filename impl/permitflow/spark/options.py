@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TypeVar
 
+from permitflow.channels.names import stream_channels
 from permitflow.errors import InvalidOptionError, InvalidParametersError
 from permitflow.protocol.parameters import ChannelParameters
 
@@ -141,7 +142,7 @@ def channel_names(options: Mapping[str, str]) -> tuple[str, ...]:
         if not stream.strip():
             raise InvalidOptionError(option="stream", value=stream, reason="must be a name")
         count = value_of(options, "channels", whole_number(1, MOST_CHANNELS))
-        return tuple(f"{stream.strip()}/{number}" for number in range(count))
+        return stream_channels(stream.strip(), count)
     if text.lstrip("-").isdigit():
         raise InvalidOptionError(
             option="channels",
@@ -163,7 +164,8 @@ def wanted_parameters(options: Mapping[str, str]) -> ChannelParameters | None:
     """The window that the user asks for, if any."""
     if "row_permits" not in options:
         if "permit_batch" in options:
-            raise InvalidOptionError(option="permit_batch", value=None, reason="needs option 'row_permits' beside it")
+            batch = options["permit_batch"]
+            raise InvalidOptionError(option="permit_batch", value=batch, reason="needs option 'row_permits' beside it")
         return None
     row_permits = value_of(options, "row_permits", whole_number(2, 2**31 - 1))
     permit_batch = value_of(options, "permit_batch", whole_number(1, 2**31 - 1), 0)

@@ -4,39 +4,18 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
-from permitflow.channels.statistics import ChannelStatistics
-from permitflow.protocol.recording import RecorderFactory
 from permitflow.tracing import FileTrace
 
 __all__ = ["StreamRecording", "recording"]
 
 
 class _Stream(Protocol):
-    def statistics(self) -> ChannelStatistics: ...
-
-
-class StreamRecording:
-    """The streams of one task."""
-
-    def __init__(self, record: RecorderFactory | None) -> None:
-        """Without a ``record`` nothing is kept."""
-        self.record = record
-        self._streams: list[_Stream] = []
-
-    def add(self, stream: _Stream) -> None:
-        """Have the statistics of a stream written at the end."""
-        self._streams.append(stream)
-
-    def statistics(self) -> list[dict[str, object]]:
-        """The numbers of all streams, ready for JSON."""
-        return [
-            {**asdict(numbers), "back_pressure_rate": numbers.back_pressure_rate}
-            for numbers in (stream.statistics() for stream in self._streams)
-        ]
+    def as_json(self) -> str:
+        """The numbers of all streams."""
+        return json.dumps([stream.statistics().as_json() for stream in self._streams])
 
 
 @contextmanager
@@ -56,7 +35,7 @@ def recording(trace_dir: str | None, name: str) -> Iterator[StreamRecording]:
         try:
             yield streams
         finally:
-            _write_whole(trace.path.with_suffix(".statistics.json"), json.dumps(streams.statistics()))
+            _write_whole(trace.path.with_suffix(".statistics.json"), streams.as_json())
 
 
 def _write_whole(path: Path, text: str) -> None:

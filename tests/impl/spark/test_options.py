@@ -1,0 +1,93 @@
+"""Options are checked once, and an error names the option, the value and what would be right."""
+
+import pickle
+
+import pytest
+
+from permitflow.errors import InvalidOptionError
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.spark.options import ReadOptions, WriteOptions
+
+GOOD = {"address": "localhost:5433", "stream": "orders", "channels": "2"}
+
+
+def test_a_stream_and_a_number_name_the_channels() -> None:
+    options = ReadOptions.parse({**GOOD, "channels": " 3 "})
+    assert options.channels == ("orders/0", "orders/1", "orders/2")
+    assert options.address == "localhost:5433"
+    assert options.wanted is None
+
+
+def test_channels_can_be_listed_by_name() -> None:
+    options = ReadOptions.parse({"address": "unix:/run/exchange", "channels": "late, early"})
+    assert options.channels == ("late", "early")
+
+
+def test_a_window_brings_a_batch_of_its_own() -> None:
+    assert ReadOptions.parse({**GOOD, "row_permits": "64"}).wanted == ChannelParameters(row_permits=64)
+    both = ReadOptions.parse({**GOOD, "row_permits": "64", "permit_batch": "16"}).wanted
+    assert both == ChannelParameters(row_permits=64, permit_batch=16)
+
+
+def test_writing_has_options_of_its_own() -> None:
+    options = WriteOptions.parse({**GOOD, "chunk_rows": "256", "end": "False", "timeout_seconds": "0.5"})
+    assert (options.chunk_rows, options.ends_stream, options.exchange.timeout_seconds) == (256, False, 0.5)
+    defaults = WriteOptions.parse(GOOD)
+    assert (defaults.chunk_rows, defaults.ends_stream, defaults.exchange.timeout_seconds) == (0, True, 120.0)
+
+
+def test_options_travel_to_the_workers() -> None:
+    options = WriteOptions.parse({**GOOD, "row_permits": "64"})
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+@pytest.mark.parametrize(
+    ("change", "option", "words"),
+    [
+        ({"address": None}, "address", "is missing"),
+        ({"address": "localhost"}, "address", "must be host:port"),
+        ({"address": "localhost:http"}, "address", "must be host:port"),
+        ({"address": ":5433"}, "address", "must be host:port"),
+        ({"address": "localhost:70000"}, "address", "must be host:port"),
+        ({"channels": None}, "channels", "is missing"),
+        ({"channels": "0"}, "channels", "whole number from 1"),
+        ({"channels": "-1"}, "channels", "whole number from 1"),
+        ({"channels": "two"}, "channels", "whole number from 1"),
+        ({"channels": "1.5"}, "channels", "whole number from 1"),
+        ({"channels": "100000"}, "channels", "to 10000"),
+        ({"stream": None}, "channels", "needs option 'stream'"),
+        ({"stream": None, "channels": "a,,b"}, "channels", "must list names"),
+        ({"stream": None, "channels": "a,b,a"}, "channels", "'a' is twice in"),
+        ({"stream": " "}, "stream", "must be a name"),
+        ({"timeout_seconds": "0"}, "timeout_seconds", "above 0"),
+        ({"timeout_seconds": "nan"}, "timeout_seconds", "above 0"),
+        ({"timeout_seconds": "soon"}, "timeout_seconds", "above 0"),
+        ({"row_permits": "1"}, "row_permits", "from 2"),
+        ({"row_permits": "many"}, "row_permits", "from 2"),
+        ({"row_permits": "64", "permit_batch": "64"}, "permit_batch", "below row_permits = 64"),
+        ({"permit_batch": "8"}, "permit_batch", "needs option 'row_permits'"),
+        ({"chunk_rows": "256"}, "chunk_rows", "is for writing only"),
+        ({"adress": "localhost:1"}, "adress", "did you mean 'address'?"),
+        ({"colour": "blue"}, "colour", "is unknown (known: address,"),
+        ({"path": "orders"}, "path", "without a path"),
+    ],
+)
+def test_a_wrong_option_is_named(change: dict[str, str | None], option: str, words: str) -> None:
+    options = {name: value for name, value in {**GOOD, **change}.items() if value is not None}
+    with pytest.raises(InvalidOptionError) as caught:
+        ReadOptions.parse(options)
+    assert caught.value.option == option
+    assert f"option {option!r}" in str(caught.value)
+    assert words in str(caught.value)
+    given = change.get(option)
+    assert given is None or given.strip() in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [("chunk_rows", "0", "whole number from 1"), ("end", "yes", "must be true or false")],
+)
+def test_a_wrong_option_of_a_writer_is_named(option: str, value: str, words: str) -> None:
+    with pytest.raises(InvalidOptionError, match=words) as caught:
+        WriteOptions.parse({**GOOD, option: value})
+    assert (caught.value.option, caught.value.value) == (option, value)

@@ -1,0 +1,126 @@
+"""Arrow's types and Spark's: what a channel looks like to Spark, and batches in the form that Spark demands."""
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringType, StructType
+
+from permitflow.errors import SchemaMismatchError
+from permitflow.spark.schema import arrow_schema, check_user_schema, conform, spark_schema
+
+MOMENT = datetime(2024, 2, 29, 12, tzinfo=UTC)
+FOREIGN = pa.schema(
+    [
+        pa.field("key", pa.int64(), nullable=False),
+        ("at", pa.timestamp("ns", "Europe/Berlin")),
+        ("local", pa.timestamp("ms")),
+        ("day", pa.date32()),
+        ("price", pa.decimal128(10, 2)),
+        ("list", pa.list_(pa.int32())),
+        ("map", pa.map_(pa.string(), pa.int32())),
+        ("inner", pa.struct([("at", pa.timestamp("ms", "UTC"))])),
+        ("code", pa.dictionary(pa.int8(), pa.string())),
+        ("view", pa.string_view()),
+        ("large", pa.large_string()),
+        ("bytes", pa.large_binary()),
+        ("span", pa.duration("s")),
+        ("nothing", pa.null()),
+    ]
+)
+ROW = {
+    "key": 1,
+    "at": MOMENT.astimezone(ZoneInfo("Europe/Berlin")),
+    "local": datetime(2024, 2, 29, 13),
+    "day": date(2024, 2, 29),
+    "price": Decimal("12.50"),
+    "list": [1, None],
+    "map": [("a", 1), ("b", None)],
+    "inner": {"at": MOMENT},
+    "code": "x",
+    "view": "y",
+    "large": "z",
+    "bytes": b"w",
+    "span": timedelta(seconds=3),
+    "nothing": None,
+}
+
+
+def test_rows_of_foreign_types_keep_their_values_in_the_form_that_spark_demands() -> None:
+    empty = dict.fromkeys(ROW, None) | {"key": 2}
+    batch = pa.RecordBatch.from_pylist([ROW, empty], schema=FOREIGN)
+    target = arrow_schema(spark_schema(FOREIGN, channel="c"))
+    conformed = conform(batch, target)
+    conformed.validate(full=True)
+    assert conformed.schema.equals(target)
+    assert conformed.schema.field("at").type == pa.timestamp("us", "UTC")
+    assert conformed.to_pylist() == [ROW, empty]
+
+
+def test_a_batch_that_fits_is_not_copied() -> None:
+    batch = pa.record_batch({"x": pa.array([1], pa.int64())})
+    assert conform(batch, batch.schema) is batch
+
+
+def test_a_type_that_spark_lacks_is_refused_with_its_column() -> None:
+    with pytest.raises(SchemaMismatchError, match=r"Spark has no type for uint16(.|\n)*channel 'c'.*small: uint16"):
+        spark_schema(pa.schema([("small", pa.uint16())]), channel="c")
+
+
+def test_a_value_that_would_be_lost_is_refused() -> None:
+    batch = pa.record_batch({"at": pa.array([1], pa.timestamp("ns", "UTC"))})
+    with pytest.raises(SchemaMismatchError, match="would lose data"):
+        conform(batch, pa.schema([("at", pa.timestamp("us", "UTC"))]))
+
+
+def test_a_null_where_none_may_be_is_refused() -> None:
+    batch = pa.record_batch({"x": pa.array([1, None], pa.int64())})
+    with pytest.raises(SchemaMismatchError, match="1 nulls"):
+        conform(batch, pa.schema([pa.field("x", pa.int64(), nullable=False)]))
+
+
+def test_other_columns_are_refused() -> None:
+    batch = pa.record_batch({"x": [1]})
+    with pytest.raises(SchemaMismatchError):
+        conform(batch, pa.schema([("y", pa.int64())]))
+
+
+CHANNEL = pa.schema(
+    [
+        ("x", pa.int64()),
+        pa.field("list", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False),
+        ("map", pa.map_(pa.string(), pa.int32())),
+    ]
+)
+
+
+def user(
+    *, x: type[LongType] | type[IntegerType] = LongType, contains_null: bool = True, values_null: bool = True
+) -> StructType:
+    numbers = ArrayType(IntegerType(), contains_null)
+    return StructType().add("x", x()).add("list", numbers).add("map", MapType(StringType(), IntegerType(), values_null))
+
+
+@pytest.mark.parametrize("schema", [user(), user(contains_null=False)])
+def test_a_schema_of_the_users_may_allow_nulls_that_never_come(schema: StructType) -> None:
+    check_user_schema(schema, CHANNEL, channel="c")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        user(x=IntegerType),
+        user(values_null=False),
+        StructType([user()["x"], user()["map"], user()["list"]]),
+        StructType(user().fields[:2]),
+        StructType().add("x", LongType(), nullable=False).add(user()["list"]).add(user()["map"]),
+    ],
+    ids=["other type", "nulls may come", "other order", "a column less", "not nullable"],
+)
+def test_another_schema_of_the_users_is_refused_with_both(schema: StructType) -> None:
+    with pytest.raises(SchemaMismatchError) as caught:
+        check_user_schema(schema, CHANNEL, channel="c")
+    assert "struct<x:bigint,list:array<int>,map:map<string,int>>" in str(caught.value)
+    assert schema.simpleString() in str(caught.value)
