@@ -7,12 +7,29 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from permitflow.channels.statistics import ChannelStatistics
+from permitflow.protocol.recording import RecorderFactory
 from permitflow.tracing import FileTrace
 
 __all__ = ["StreamRecording", "recording"]
 
 
 class _Stream(Protocol):
+    def statistics(self) -> ChannelStatistics: ...
+
+
+class StreamRecording:
+    """The streams of one task."""
+
+    def __init__(self, record: RecorderFactory | None) -> None:
+        """Without a ``record`` nothing is kept."""
+        self.record = record
+        self._streams: list[_Stream] = []
+
+    def add(self, stream: _Stream) -> None:
+        """Have the statistics of a stream written at the end."""
+        self._streams.append(stream)
+
     def as_json(self) -> str:
         """The numbers of all streams."""
         return json.dumps([stream.statistics().as_json() for stream in self._streams])
