@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
-__all__ = ["NO_PERMITS", "Kind", "Message", "Offered", "Permits"]
+__all__ = ["NO_PERMITS", "Kind", "Message", "Offered", "Permits", "PlainChunk", "plain_chunk"]
 
 T = TypeVar("T")
 
@@ -27,8 +27,15 @@ class Permits(NamedTuple):
 NO_PERMITS = Permits()
 
 
-class Message(NamedTuple, Generic[T]):
-    """A chunk, a barrier or a watermark."""
+class Message(Generic[T]):
+    """A chunk, a barrier or a watermark.  Nothing changes it once it was made.
+
+    A plain class with slots, and ``PlainChunk`` beside it, because one is made for every chunk that is received: a
+    named tuple takes twice as long to make and three times as long to read.
+    """
+
+    __slots__ = ("cost", "kind", "payload", "rows")
+    __match_args__ = ("kind", "payload", "rows", "cost")
 
     kind: Kind
     payload: T
@@ -37,6 +44,13 @@ class Message(NamedTuple, Generic[T]):
     cost: int
     """Permits of its own class that it holds; the receiver returns exactly these, whatever it would have counted."""
 
+    def __init__(self, kind: Kind, payload: T, rows: int, cost: int) -> None:
+        """See the fields."""
+        self.kind = kind
+        self.payload = payload
+        self.rows = rows
+        self.cost = cost
+
     def held(self) -> Permits:
         """The permits it holds while it is in the channel."""
         if self.kind is Kind.CHUNK:
@@ -44,6 +58,37 @@ class Message(NamedTuple, Generic[T]):
         if self.kind is Kind.BARRIER:
             return Permits(barriers=self.cost)
         return Permits(watermarks=self.cost)
+
+    def _fields(self) -> tuple[Kind, T, int, int]:
+        return self.kind, self.payload, self.rows, self.cost
+
+    def __eq__(self, other: object) -> bool:
+        return self._fields() == other._fields() if isinstance(other, Message) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        return f"Message({self.kind.value}, {self.payload!r}, rows={self.rows}, cost={self.cost})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Message, self._fields()
+
+
+class PlainChunk(Message[T]):
+    """How to make the message of a chunk quickly: without arguments, then one by one its fields."""
+
+    __slots__ = ()
+    __init__ = object.__init__  # no Python code runs
+
+
+def plain_chunk(payload: T, rows: int) -> Message[T]:
+    """The message of a chunk that costs its rows."""
+    message: PlainChunk[T] = PlainChunk()
+    message.kind = Kind.CHUNK
+    message.payload = payload
+    message.rows = message.cost = rows
+    return message
 
 
 class Offered(Generic[T]):

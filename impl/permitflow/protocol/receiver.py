@@ -6,10 +6,10 @@ its permits.
 """
 
 from collections import deque
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from permitflow.errors import LocalProtocolError, OverspendError, WouldBlock
-from permitflow.protocol.messages import Kind, Message, Permits
+from permitflow.protocol.messages import Kind, Message, Permits, PlainChunk, plain_chunk
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import Recorder
 
@@ -17,8 +17,7 @@ __all__ = ["PermitReceiver"]
 
 T = TypeVar("T")
 
-# Attribute access on an enumeration costs more than the whole decision.
-_CHUNK = Kind.CHUNK
+_CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
 
 
 class PermitReceiver(Generic[T]):
@@ -32,41 +31,50 @@ class PermitReceiver(Generic[T]):
     __slots__ = (
         "_barrier_permits",
         "_batch",
+        "_costs",
         "_due_barriers",
         "_due_rows",
         "_due_watermarks",
-        "_inbox",
+        "_is_quiet",
+        "_payloads",
+        "_peak_inbox_rows",
         "_record",
+        "_returned_rows",
         "_row_permits",
+        "_surplus_consumed",
+        "_surplus_here",
         "_taken",
         "_unreturned",
         "_watermark_permits",
         "consumed_chunks",
-        "consumed_rows",
-        "inbox_rows",
-        "is_due",
+        "has_returns",
         "parameters",
-        "peak_inbox_rows",
     )
 
     def __init__(self, parameters: ChannelParameters, *, record: Recorder | None = None) -> None:
         """Start empty; the sender holds all permits."""
         self.parameters = parameters
         self.consumed_chunks = 0
-        self.consumed_rows = 0
-        self.inbox_rows = 0
-        """Rows that have arrived and are not consumed yet."""
-        self.peak_inbox_rows = 0
-        self.is_due = False
-        """Are there permits to give back now?  ``take_due`` has them."""
-        self._due_rows = self._due_barriers = self._due_watermarks = 0
+        self.has_returns = False
+        """May permits go back now, because they are due or because all that came was consumed?"""
+        self._batch = parameters.permit_batch
         self._row_permits = parameters.row_permits
         self._barrier_permits = parameters.barrier_permits
         self._watermark_permits = 1
-        self._batch = parameters.permit_batch
-        self._inbox: deque[Message[T]] = deque()
+        # The inbox.  A cost of 0 marks a payload that is a whole message: all but chunks that cost their rows.
+        # Garbage collection would look at every message again and again, at numbers and payloads it does not.
+        self._payloads: deque[T | Message[T]] = deque()
+        self._costs: deque[int] = deque()
         self._taken = 0
         self._unreturned = 0
+        self._due_rows = self._due_barriers = self._due_watermarks = 0
+        self._returned_rows = 0
+        self._peak_inbox_rows = 0
+        # Rows less the permits they hold, here and consumed: only empty and oversize chunks differ.
+        self._surplus_here = 0
+        self._surplus_consumed = 0
+        # Has nothing arrived since something was consumed, and is nobody to be told?
+        self._is_quiet = False
         self._record = record
 
     @property
@@ -80,29 +88,50 @@ class PermitReceiver(Generic[T]):
         return self._unreturned
 
     @property
-    def is_empty(self) -> bool:
-        """Has everything that arrived been consumed?"""
-        return not self._inbox
-
-    @property
     def inbox(self) -> tuple[Message[T], ...]:
         """What has arrived and was not consumed, oldest first; what the application has taken is at the front."""
-        return tuple(self._inbox)
+        return tuple(map(_message, self._payloads, self._costs))
+
+    @property
+    def inbox_rows(self) -> int:
+        """Rows that have arrived and are not consumed yet."""
+        held = self.parameters.row_permits - self._row_permits - self._unreturned - self._due_rows
+        return held + self._surplus_here
+
+    @property
+    def peak_inbox_rows(self) -> int:
+        """The most rows that were ever here and not consumed."""
+        return max(self._peak_inbox_rows, self.inbox_rows)
+
+    @property
+    def consumed_rows(self) -> int:
+        """Rows of the chunks that were consumed."""
+        return self._returned_rows + self._due_rows + self._unreturned + self._surplus_consumed
+
+    @property
+    def is_empty(self) -> bool:
+        """Has everything that arrived been consumed?"""
+        return not self._costs
+
+    @property
+    def is_due(self) -> bool:
+        """Are there permits to give back now?  ``take_due`` has them."""
+        return bool(self._due_rows or self._due_barriers or self._due_watermarks)
 
     @property
     def is_idle(self) -> bool:
         """Has the consumer caught up while a residue is left to return?"""
-        return not self._inbox and self._unreturned > 0
+        return not self._costs and self._unreturned > 0
 
     @property
     def has_untaken(self) -> bool:
         """Is there a message that the application has not taken yet?"""
-        return self._taken < len(self._inbox)
+        return self._taken < len(self._costs)
 
     @property
     def untaken(self) -> int:
         """Messages that the application has not taken yet."""
-        return len(self._inbox) - self._taken
+        return len(self._costs) - self._taken
 
     def deliver(self, message: Message[T]) -> None:
         """Accept a message from the wire.
@@ -116,14 +145,16 @@ class PermitReceiver(Generic[T]):
             self._admit_control(message)
         else:
             cost = message.cost
-            left = self._row_permits - cost
-            if left < 0 or cost < 1:
+            if not 1 <= cost <= self._row_permits:
                 raise OverspendError(permit_class="rows", cost=cost, available=self._row_permits)
-            self._row_permits = left
-        self._inbox.append(message)
-        inbox_rows = self.inbox_rows = self.inbox_rows + message.rows
-        if inbox_rows > self.peak_inbox_rows:
-            self.peak_inbox_rows = inbox_rows
+            self._row_permits -= cost
+            if cost == message.rows:
+                self._payloads.append(message.payload)
+                self._costs.append(cost)
+            else:
+                self._keep_whole(message)
+                self._surplus_here += message.rows - cost
+        self._is_quiet = False
         if self._record is not None:
             self._record("Deliver", message.rows, message.held())
 
@@ -137,6 +168,11 @@ class PermitReceiver(Generic[T]):
             self._barrier_permits -= message.cost
         else:
             self._watermark_permits -= message.cost
+        self._keep_whole(message)
+
+    def _keep_whole(self, message: Message[T]) -> None:
+        self._payloads.append(message)
+        self._costs.append(0)
 
     def take(self) -> Message[T]:
         """Hand the oldest message that was not taken yet to the application; its permits stay.
@@ -144,9 +180,9 @@ class PermitReceiver(Generic[T]):
         Raises:
             WouldBlock: there is none.
         """
-        if self._taken >= len(self._inbox):
+        if self._taken >= len(self._costs):
             raise WouldBlock("no message is here")
-        message = self._inbox[self._taken]
+        message = _message(self._payloads[self._taken], self._costs[self._taken])
         self._taken += 1
         return message
 
@@ -163,7 +199,7 @@ class PermitReceiver(Generic[T]):
         if self._taken == 0:
             raise LocalProtocolError("nothing was taken that could have been consumed")
         self._taken -= 1
-        self._consume_oldest()
+        self._consume(self._payloads.popleft(), self._costs.popleft())
         return self.take_due() if self.is_due else None
 
     def try_receive(self) -> Message[T] | None:
@@ -178,43 +214,65 @@ class PermitReceiver(Generic[T]):
         """
         if self._taken:
             raise LocalProtocolError(f"{self._taken} messages were taken and not consumed: consume them first")
-        return self._consume_oldest() if self._inbox else None
+        costs = self._costs
+        if not costs:
+            return None
+        cost = costs.popleft()
+        payload = self._payloads.popleft()
+        if not cost or not costs or not self._is_quiet:
+            return self._consume(payload, cost)
+        unreturned = self._unreturned + cost
+        if unreturned >= self._batch:
+            self._due_rows += unreturned
+            unreturned = 0
+            self.has_returns = True
+        self._unreturned = unreturned
+        self.consumed_chunks += 1
+        message: PlainChunk[T] = PlainChunk()  # ``plain_chunk`` without the call
+        message.kind = _CHUNK
+        message.payload = payload  # type: ignore[assignment]  # a cost above 0 says that it is a T; a cast is a call
+        message.rows = message.cost = cost
+        return message
 
-    def _consume_oldest(self) -> Message[T]:
-        message = self._inbox.popleft()
-        if message.kind is not _CHUNK:
-            self._note_control(message)
-        else:
-            rows = message.rows
-            self.inbox_rows -= rows
+    def _consume(self, payload: T | Message[T], cost: int) -> Message[T]:
+        """Consume the message that has just been taken out of the inbox, whatever the consequences."""
+        if not self._is_quiet:
+            self._peak_inbox_rows = self.peak_inbox_rows
+            self._is_quiet = self._record is None
+        message = _message(payload, cost)
+        if not cost:
+            self._consume_unusual(message)
+        if message.kind is _CHUNK:
             self.consumed_chunks += 1
-            self.consumed_rows += rows
-            unreturned = self._unreturned + message.cost
-            if unreturned < self._batch:
-                self._unreturned = unreturned
-            else:
-                self._due_rows += unreturned
+            self._unreturned += message.cost
+            if self._unreturned >= self._batch:
+                self._due_rows += self._unreturned
                 self._unreturned = 0
-                self.is_due = True
+        if self._due_rows or not self._costs:
+            self.has_returns = True
         if self._record is not None:
             self._record("Consume", message.rows, message.held())
         return message
 
-    def _note_control(self, message: Message[T]) -> None:
+    def _consume_unusual(self, message: Message[T]) -> None:
+        if message.kind is _CHUNK:
+            self._surplus_here -= message.rows - message.cost
+            self._surplus_consumed += message.rows - message.cost
+            return
+        self.has_returns = True
         if message.kind is Kind.BARRIER:
             self._due_barriers += message.cost
         else:
             self._due_watermarks += message.cost
-        self.is_due = True
 
     def take_due(self) -> Permits:
-        """The permits that are to be given back now; they are the sender's from here on."""
+        """The permits that are to be given back now, if any; they are the sender's from here on."""
         due = Permits(self._due_rows, self._due_barriers, self._due_watermarks)
+        self._due_rows = self._due_barriers = self._due_watermarks = 0
         self._row_permits += due.rows
+        self._returned_rows += due.rows
         self._barrier_permits += due.barriers
         self._watermark_permits += due.watermarks
-        self._due_rows = self._due_barriers = self._due_watermarks = 0
-        self.is_due = False
         return due
 
     def flush(self) -> Permits | None:
@@ -222,6 +280,7 @@ class PermitReceiver(Generic[T]):
 
         Spec: Flush.
         """
+        self.has_returns = False
         if not self.is_idle:
             return None
         if self._record is not None:
@@ -232,5 +291,12 @@ class PermitReceiver(Generic[T]):
 
     def drop(self) -> None:
         """Forget what has arrived and was not consumed: the stream is over, its permits with it."""
-        self._inbox.clear()
-        self._taken = self.inbox_rows = 0
+        self._peak_inbox_rows = self.peak_inbox_rows
+        self._surplus_here -= self.inbox_rows
+        self._payloads.clear()
+        self._costs.clear()
+        self._taken = 0
+
+
+def _message(payload: T | Message[T], cost: int) -> Message[T]:
+    return plain_chunk(cast("T", payload), cost) if cost else cast("Message[T]", payload)

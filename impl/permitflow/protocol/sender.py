@@ -17,9 +17,7 @@ __all__ = ["Offered", "PermitSender"]
 
 T = TypeVar("T")
 
-# Attribute access on an enumeration and a named tuple's constructor cost more than the whole decision.
-_CHUNK = Kind.CHUNK
-_new_tuple = tuple.__new__
+_CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
 
 
 class PermitSender(Generic[T]):
@@ -31,20 +29,22 @@ class PermitSender(Generic[T]):
     """
 
     __slots__ = (
+        "_at_once",
         "_barrier_permits",
         "_barriers",
         "_chunks",
         "_clamp",
+        "_least_row_permits",
         "_record",
+        "_returned_rows",
         "_row_permits",
         "_splits",
+        "_surplus_rows",
         "_watermark",
         "_watermark_after",
         "_watermark_permits",
-        "least_row_permits",
         "parameters",
         "sent_chunks",
-        "sent_rows",
         "total",
     )
 
@@ -52,10 +52,9 @@ class PermitSender(Generic[T]):
         """Start with all permits of the channel."""
         self.parameters = parameters
         self.total = Permits(parameters.row_permits, parameters.barrier_permits, 1)
-        self.sent_chunks = 0
-        self.sent_rows = 0
-        self.least_row_permits = parameters.row_permits
-        """The fewest row permits that were ever left: ``row_permits`` less this is the peak in the channel."""
+        self.sent_chunks = self._returned_rows = 0
+        self._surplus_rows = 0  # rows sent less permits spent on them: only empty and oversize chunks differ
+        self._least_row_permits = parameters.row_permits
         self._row_permits, self._barrier_permits, self._watermark_permits = self.total
         self._clamp = parameters.max_chunk_cost
         self._splits = parameters.oversize is Oversize.SPLIT
@@ -64,6 +63,17 @@ class PermitSender(Generic[T]):
         self._watermark: Message[T] | None = None
         self._watermark_after = 0
         self._record = record
+        self._at_once = self._clamp if record is None else 0  # the largest chunk that leaves unasked, see ``direct``
+
+    @property
+    def sent_rows(self) -> int:
+        """Rows of the chunks that have left."""
+        return self.total.rows - self._row_permits + self._returned_rows + self._surplus_rows
+
+    @property
+    def least_row_permits(self) -> int:
+        """The fewest row permits that were ever left: ``row_permits`` less this is the peak in the channel."""
+        return min(self._least_row_permits, self._row_permits)
 
     @property
     def permits(self) -> Permits:
@@ -110,32 +120,6 @@ class PermitSender(Generic[T]):
     def can_send_watermark(self) -> bool:
         """May the pending watermark leave now?"""
         return self._watermark is not None and self._watermark_after == 0 and self._watermark_permits > 0
-
-    def try_send(self, payload: T, rows: int) -> Message[T] | None:
-        """Offer a chunk and let it leave at once.
-
-        Where it cannot leave now as it is (it would have to wait, or to be split), return None and change nothing.
-
-        Spec: OfferChunk, SendChunk.
-        """
-        cost = rows
-        if not 0 < rows <= self._clamp:
-            if rows < 0 or (rows and self._splits):
-                return None
-            cost = self.parameters.cost_of(rows)
-        left = self._row_permits - cost
-        if left < 0 or self._chunks:
-            return None
-        self._row_permits = left
-        if left < self.least_row_permits:
-            self.least_row_permits = left
-        self.sent_chunks += 1
-        self.sent_rows += rows
-        message: Message[T] = _new_tuple(Message, (_CHUNK, payload, rows, cost))
-        if self._record is not None:
-            self._record("OfferChunk", rows, message.held())
-            self._record("SendChunk", rows, message.held())
-        return message
 
     def offer_chunk(self, payload: T, rows: int) -> Offered[T]:
         """Put a chunk at the end of those that wait.
@@ -230,8 +214,7 @@ class PermitSender(Generic[T]):
         if self._watermark_after > 0:
             self._watermark_after -= 1
         self.sent_chunks += 1
-        self.sent_rows += message.rows
-        self.least_row_permits = min(self.least_row_permits, left)
+        self._surplus_rows += message.rows - message.cost
         if self._record is not None:
             self._record("SendChunk", message.rows, message.held())
         return message
@@ -300,6 +283,8 @@ class PermitSender(Generic[T]):
             and 0 <= watermarks <= total.watermarks - self._watermark_permits
         ):
             raise self._overrun(returned)
+        self._least_row_permits = self.least_row_permits
+        self._returned_rows += rows
         self._row_permits += rows
         self._barrier_permits += barriers
         self._watermark_permits += watermarks

@@ -1,0 +1,161 @@
+"""The receiving end of a local channel."""
+
+from typing import Generic, Self, TypeVar
+
+from permitflow.channels.local_channel import LocalChannel, Sending
+from permitflow.channels.statistics import ChannelStatistics
+from permitflow.errors import EndOfStream, InvalidParametersError
+from permitflow.protocol.direct import return_directly
+from permitflow.protocol.messages import Message
+from permitflow.protocol.parameters import ChannelParameters
+
+__all__ = ["LocalReceiver"]
+
+T = TypeVar("T")
+
+
+class LocalReceiver(Generic[T]):
+    """The end from which messages come; see ``ReceiveEnd`` for what each method promises."""
+
+    __slots__ = ("_channel", "_core", "_line", "_peer")
+
+    def __init__(self, channel: LocalChannel[T]) -> None:
+        """Use ``open_channel``."""
+        self._channel = channel
+        self._core = channel.receiver
+        self._peer = channel.sender
+        self._line = channel.takers
+
+    @property
+    def name(self) -> str:
+        """The channel's name."""
+        return self._channel.name
+
+    @property
+    def parameters(self) -> ChannelParameters:
+        """The channel's parameters."""
+        return self._channel.parameters
+
+    def receive_nowait(self) -> Message[T]:
+        """Receive the oldest message; its permits return."""
+        self._channel.require_takeable()
+        return self._receive_now()
+
+    async def receive(self) -> Message[T]:
+        """Receive the oldest message; wait until there is one."""
+        # As in _receive_now, without its call: this is the way of nearly every message.
+        if not self._line.reserved:
+            core = self._core
+            message = core.try_receive()
+            if message is not None:
+                if core.has_returns:
+                    return_directly(self._peer, core)
+                    if self._channel.is_stalled:
+                        self._channel.advance()
+                return message
+        await self._channel.until_takeable()
+        return self._receive_now()
+
+    async def receive_many(self, max_messages: int) -> list[Message[T]]:
+        """Receive what is here, at least one message and at most ``max_messages``."""
+        if max_messages < 1:
+            raise InvalidParametersError(name="max_messages", value=max_messages, rule="must be at least 1")
+        core, line = self._core, self._line
+        if line.spare > 0:
+            count = min(max_messages, line.spare)
+        else:
+            await self._channel.until_takeable()
+            # One message is this task's own, whoever else has been woken.
+            count = min(max_messages, max(1, line.spare))
+        messages: list[Message[T]] = []
+        for _ in range(count):
+            if (message := core.try_receive()) is not None:
+                messages.append(message)
+            if core.has_returns:
+                self._channel.return_permits()
+        self._channel.tell_if_over()
+        return messages
+
+    def _receive_now(self) -> Message[T]:
+        message = self._core.try_receive()
+        if message is None:
+            raise AssertionError("the caller has seen that a message is here")
+        if self._core.has_returns:
+            self._channel.return_permits()
+        if self._line.futures:
+            # Those who wait behind the last message will not get another one.
+            self._channel.tell_if_over()
+        return message
+
+    def take_nowait(self) -> Message[T]:
+        """Hand the oldest message over that was not taken yet; it keeps its permits until ``consume``."""
+        self._channel.require_takeable()
+        return self._take_now()
+
+    async def take(self) -> Message[T]:
+        """Hand the oldest message over that was not taken yet; wait until there is one."""
+        await self._channel.until_takeable()
+        return self._take_now()
+
+    def _take_now(self) -> Message[T]:
+        message = self._core.take()
+        self._channel.tell_if_over()
+        return message
+
+    def consume(self) -> None:
+        """Say that the application is done with the oldest message it took: its permits return."""
+        channel = self._channel
+        if channel.is_receiver_closed or channel.sending is Sending.ABORTED:
+            raise channel.ending()
+        permits = self._core.consume()
+        if permits is not None:
+            self._peer.add_permits(permits)
+        channel.return_permits()
+
+    def __aiter__(self) -> Self:
+        """Receive until the end of the stream."""
+        return self
+
+    async def __anext__(self) -> Message[T]:
+        """The next message.
+
+        Raises:
+            StopAsyncIteration: the stream has ended.
+        """
+        if not self._line.reserved:
+            core = self._core
+            message = core.try_receive()
+            if message is not None:
+                if core.has_returns:
+                    return_directly(self._peer, core)
+                    if self._channel.is_stalled:
+                        self._channel.advance()
+                return message
+        try:
+            await self._channel.until_takeable()
+        except EndOfStream:
+            raise StopAsyncIteration from None
+        return self._receive_now()
+
+    def close(self) -> None:
+        """Release this end."""
+        if not self._channel.is_receiver_closed:
+            self._channel.close_receiver()
+
+    def statistics(self) -> ChannelStatistics:
+        """What has happened so far."""
+        return self._channel.statistics()
+
+    def __enter__(self) -> Self:
+        """Close this end at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def __repr__(self) -> str:
+        channel = self._channel
+        state = "closed" if channel.is_receiver_closed else "open"
+        here, waiting = self._core.untaken, len(self._line.futures)
+        return f"<LocalReceiver {channel.name!r} {state}, {here} messages here, {waiting} waiting>"

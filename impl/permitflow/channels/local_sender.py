@@ -1,0 +1,196 @@
+"""The sending end of a local channel."""
+
+from types import TracebackType
+from typing import Generic, Self, TypeVar, cast
+
+from permitflow.channels.local_channel import LocalChannel, Sending
+from permitflow.channels.statistics import ChannelStatistics
+from permitflow.channels.waiting import ParkedSend
+from permitflow.chunks import rows_of, slices, tail, whole_rows
+from permitflow.errors import InvalidParametersError, WouldBlock
+from permitflow.protocol.direct import send_directly
+from permitflow.protocol.messages import Offered
+from permitflow.protocol.parameters import ChannelParameters, Oversize
+
+__all__ = ["LocalSender"]
+
+T = TypeVar("T")
+
+
+class LocalSender(Generic[T]):
+    """The end into which messages go; see ``SendEnd`` for what each method promises."""
+
+    __slots__ = ("_channel", "_core", "_peer", "_takers")
+
+    def __init__(self, channel: LocalChannel[T]) -> None:
+        """Use ``open_channel``."""
+        self._channel = channel
+        self._core = channel.sender
+        self._peer = channel.receiver
+        self._takers = channel.takers
+
+    @property
+    def name(self) -> str:
+        """The channel's name."""
+        return self._channel.name
+
+    @property
+    def parameters(self) -> ChannelParameters:
+        """The channel's parameters."""
+        return self._channel.parameters
+
+    def send_nowait(self, chunk: T, rows: int | None = None) -> None:
+        """Send a chunk now, all of it or nothing."""
+        if rows is None:
+            rows = rows_of(chunk)
+        elif type(rows) is not int:
+            rows = whole_rows(rows)
+        if not self._try_send(chunk, rows):
+            self._send_slices_nowait(chunk, rows)
+
+    def _try_send(self, chunk: T, rows: int) -> bool:
+        if self._channel.accepts and send_directly(self._core, self._peer, chunk, rows):
+            if self._takers.futures:
+                self._takers.wake()
+            return True
+        return False
+
+    async def send(self, chunk: T, rows: int | None = None) -> None:
+        """Send a chunk; wait until its permits are here."""
+        if rows is None:
+            rows = rows_of(chunk)
+        elif type(rows) is not int:
+            rows = whole_rows(rows)
+        # As in _try_send, without its call: this is the way of nearly every chunk.
+        if self._channel.accepts and send_directly(self._core, self._peer, chunk, rows):
+            if self._takers.futures:
+                self._takers.wake()
+            return
+        parked = self._stand_in_line(chunk, rows)
+        if not parked.is_over:
+            await self._channel.leave(self._channel.chunks, parked)
+        if parked.is_refused:
+            sent_rows = sum(offered.message.rows for offered in parked.offered[: parked.sent])
+            raise self._channel.refusal(tail(chunk, sent_rows))
+
+    def _stand_in_line(self, chunk: T, rows: int) -> ParkedSend[T]:
+        """Offer a chunk that could not leave directly; let the first of its slices go if they may."""
+        pieces = self._pieces(chunk, rows)
+        self._require_open(chunk)
+        offered: list[Offered[T]] = [self._core.offer_chunk(piece, size) for piece, size in pieces]
+        parked = ParkedSend(offered)
+        line = self._channel.chunks
+        line.parked.append(parked)
+        if len(offered) > 1:
+            line.go(parked)
+        return parked
+
+    def _send_slices_nowait(self, chunk: T, rows: int) -> None:
+        pieces = self._pieces(chunk, rows)
+        self._require_open(chunk)
+        cost = sum(self.parameters.cost_of(size) for _, size in pieces)
+        here, waiting = self._core.permits.rows, len(self._channel.chunks.parked)
+        if waiting:
+            raise WouldBlock(f"{waiting} sends wait before this one")
+        if cost > here:
+            raise WouldBlock(f"the chunk needs {cost} row permits, {here} of {self.parameters.row_permits} are here")
+        for piece, size in pieces:
+            if not self._try_send(piece, size):
+                raise AssertionError(f"{size} of {cost} rows could not be sent with {here} permits")
+
+    def _pieces(self, chunk: T, rows: int) -> list[tuple[T, int]]:
+        parameters = self._core.parameters
+        limit = parameters.max_chunk_cost
+        if 0 <= rows <= limit:
+            return [(chunk, rows)]
+        if rows < 0 or parameters.oversize is Oversize.WHOLE:
+            return [(chunk, whole_rows(rows))]
+        own_rows = rows_of(chunk)
+        if own_rows != rows:
+            rule = f"must equal the chunk's own {own_rows} where it exceeds max_chunk_cost = {limit} and is split"
+            raise InvalidParametersError(name="rows", value=rows, rule=rule)
+        return [(piece, rows_of(piece)) for piece in slices(chunk, limit)]
+
+    def send_barrier_nowait(self, payload: object = None) -> None:
+        """Send a barrier now."""
+        self._require_open(payload)
+        waiting = len(self._channel.barriers.parked)
+        if waiting:
+            raise WouldBlock(f"{waiting} barriers wait before this one")
+        if self._core.permits.barriers < 1:
+            raise WouldBlock(f"all {self.parameters.barrier_permits} barrier permits are out")
+        self._core.offer_barrier(cast("T", payload))  # Message.kind tells that it is not a chunk
+        self._takers.deliver(self._core.send_barrier())
+
+    async def send_barrier(self, payload: object = None) -> None:
+        """Send a barrier; wait until a barrier permit is here."""
+        self._require_open(payload)
+        line = self._channel.barriers
+        parked = ParkedSend([self._core.offer_barrier(cast("T", payload))])
+        line.parked.append(parked)
+        line.go(parked)
+        if not parked.is_over:
+            await self._channel.leave(line, parked)
+        if parked.is_refused:
+            raise self._channel.refusal(payload)
+
+    def send_watermark(self, value: object) -> None:
+        """Announce a watermark; never waits."""
+        self._require_open(value)
+        self._core.offer_watermark(cast("T", value))
+        self._channel.advance()
+
+    def _require_open(self, undelivered: object) -> None:
+        if not self._channel.accepts:
+            raise self._channel.refusal(undelivered)
+
+    def end_nowait(self) -> None:
+        """Say, in band, that nothing follows; ``end`` for callers that cannot await.
+
+        Raises:
+            ChannelClosedError: this end was closed or aborted before.
+            PeerGoneError: the receiver is gone.
+        """
+        channel = self._channel
+        if channel.sending is Sending.ENDED:
+            return
+        if not channel.accepts:
+            raise channel.refusal(None)
+        channel.end()
+
+    async def end(self) -> None:
+        """Say, in band, that nothing follows.  Does not wait."""
+        self.end_nowait()
+
+    def abort(self, reason: str) -> None:
+        """Give the stream up."""
+        channel = self._channel
+        if channel.sending in (Sending.OPEN, Sending.ENDED) and not channel.is_over:
+            channel.abort(reason)
+
+    def close(self) -> None:
+        """Release this end."""
+        if self._channel.sending is Sending.OPEN:
+            self._channel.close_sender()
+
+    def statistics(self) -> ChannelStatistics:
+        """What has happened so far."""
+        return self._channel.statistics()
+
+    def __enter__(self) -> Self:
+        """Close this end at the end of the block."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """Close, or abort where the block failed."""
+        if error is not None:
+            self.abort(f"{type(error).__name__}: {error}")
+        self.close()
+
+    def __repr__(self) -> str:
+        channel, here = self._channel, self._core.permits
+        waiting = len(channel.chunks.parked) + len(channel.barriers.parked)
+        return (
+            f"<LocalSender {channel.name!r} {channel.sending.value}, "
+            f"{here.rows}/{self.parameters.row_permits} row permits here, {waiting} waiting>"
+        )

@@ -1,0 +1,216 @@
+"""Who waits at a local channel, in which order, and for how long.
+
+Waking a task is not doing its work: a woken task acts by itself when it runs, so that a task that is cancelled in
+between has done nothing.  What it was woken for stays its own until then, and goes to the next in line if it gives
+up; newcomers go to the end of the line.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from permitflow.errors import WouldBlock
+from permitflow.protocol.messages import Message, Offered
+from permitflow.protocol.receiver import PermitReceiver
+
+__all__ = ["ParkedSend", "ReceiveLine", "SendLine", "Stopwatch"]
+
+T = TypeVar("T")
+
+
+class Stopwatch:
+    """Measures the time during which at least one of several waits is going on, in seconds."""
+
+    __slots__ = ("_clock", "_running", "_since", "_total")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """``clock`` tells the time in seconds; it is only asked when somebody waits."""
+        self._clock = clock
+        self._running = 0
+        self._since = 0.0
+        self._total = 0.0
+
+    def start(self) -> None:
+        """One more wait begins."""
+        if self._running == 0:
+            self._since = self._clock()
+        self._running += 1
+
+    def stop(self) -> None:
+        """One wait is over."""
+        self._running -= 1
+        if self._running == 0:
+            self._total += self._clock() - self._since
+
+    @property
+    def seconds(self) -> float:
+        """The time so far, a wait that is going on included."""
+        return self._total + (self._clock() - self._since if self._running else 0.0)
+
+
+class ParkedSend(Generic[T]):
+    """A send that waits: one message, or the slices of a chunk."""
+
+    __slots__ = ("future", "is_awake", "is_over", "is_refused", "offered", "sent")
+
+    def __init__(self, offered: list[Offered[T]]) -> None:
+        """What the core was offered, in order."""
+        self.offered = offered
+        self.sent = 0
+        """How many of them have left."""
+        self.is_over = False
+        """Is there nothing left to wait for?"""
+        self.is_refused = False
+        """Is that because the stream is over, so that the rest will never leave?"""
+        self.is_awake = True
+        """Has the task been woken since it went to sleep?"""
+        self.future: asyncio.Future[None] | None = None
+
+    def sleep(self) -> asyncio.Future[None]:
+        """What to await until somebody wakes this send."""
+        self.is_awake = False
+        self.future = asyncio.get_running_loop().create_future()
+        return self.future
+
+    def wake(self) -> None:
+        """Let the task run; once is enough."""
+        self.is_awake = True
+        if self.future is not None and not self.future.done():
+            self.future.set_result(None)
+
+
+class SendLine(Generic[T]):
+    """Sends of one class that wait for permits, oldest first: the order in which the core holds their messages."""
+
+    __slots__ = ("_deliver", "_send", "_sendable", "_withdraw", "parked")
+
+    def __init__(
+        self,
+        sendable: Callable[[], int],
+        send: Callable[[], Message[T]],
+        withdraw: Callable[[Offered[T]], bool],
+        deliver: Callable[[Message[T]], None],
+    ) -> None:
+        """The first three are the core's decisions; ``deliver`` is the way to the receiver."""
+        self.parked: deque[ParkedSend[T]] = deque()
+        self._sendable = sendable
+        self._send = send
+        self._withdraw = withdraw
+        self._deliver = deliver
+
+    @property
+    def is_stalled(self) -> bool:
+        """Does somebody sleep, or has a chunk left in part?"""
+        # Where the newest is awake, all are.
+        return bool(self.parked) and (not self.parked[-1].is_awake or self.parked[0].sent > 0)
+
+    def go(self, parked: ParkedSend[T]) -> None:
+        """Let this send's messages leave as far as it is their turn and their permits are here."""
+        line = self.parked
+        while line and line[0] is parked and self._send_head():
+            pass
+
+    def advance(self) -> None:
+        """After a change for the better: finish a chunk whose first slice has left, wake those whose turn it is."""
+        line = self.parked
+        while line and line[0].sent:
+            if not self._send_head():
+                return
+        if line and not line[-1].is_awake:
+            sendable = self._sendable()
+            for parked in line:
+                if sendable <= 0:
+                    return
+                parked.wake()
+                sendable -= len(parked.offered)
+
+    def give_up(self, parked: ParkedSend[T]) -> None:
+        """Take a cancelled send out of the line, unless a part of it has left: then the rest follows by itself."""
+        if parked.sent or parked.is_refused:
+            return
+        self.parked.remove(parked)
+        for offered in reversed(parked.offered):
+            self._withdraw(offered)
+
+    def refuse_all(self) -> None:
+        """The stream is over: wake everybody with that news."""
+        while self.parked:
+            parked = self.parked.popleft()
+            parked.is_over = parked.is_refused = True
+            parked.wake()
+
+    def _send_head(self) -> bool:
+        try:
+            message = self._send()
+        except WouldBlock:
+            return False
+        parked = self.parked[0]
+        parked.sent += 1
+        if parked.sent == len(parked.offered):
+            self.parked.popleft()
+            parked.is_over = True
+            parked.wake()
+        self._deliver(message)
+        return True
+
+
+class ReceiveLine(Generic[T]):
+    """The receiver's inbox and the tasks that wait for a message in it, oldest first."""
+
+    __slots__ = ("_inbox", "futures", "reserved")
+
+    def __init__(self, inbox: PermitReceiver[T]) -> None:
+        """Nobody waits."""
+        self._inbox = inbox
+        self.futures: deque[asyncio.Future[bool]] = deque()
+        """Tasks that have not been woken."""
+        self.reserved = 0
+        """Messages that belong to tasks that were woken and have not run yet."""
+
+    @property
+    def spare(self) -> int:
+        """Messages that are here and belong to nobody."""
+        return self._inbox.untaken - self.reserved
+
+    def deliver(self, message: Message[T]) -> None:
+        """Put a message into the inbox, and wake whoever has waited longest."""
+        self._inbox.deliver(message)
+        if self.futures:
+            self.wake()
+
+    async def sleep(self) -> bool:
+        """Wait until a message is this task's (true), or there may never be one (false)."""
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.futures.append(future)
+        try:
+            has_message = await future
+        except BaseException:
+            self._give_up(future)
+            raise
+        self.reserved -= has_message
+        return has_message
+
+    def _give_up(self, future: asyncio.Future[bool]) -> None:
+        if future.done() and not future.cancelled():
+            self.reserved -= future.result()
+            self.wake()
+        elif future in self.futures:
+            self.futures.remove(future)
+
+    def wake(self) -> None:
+        """Let as many tasks as there are spare messages take one each."""
+        spare = self.spare
+        while spare > 0 and self.futures:
+            future = self.futures.popleft()
+            if not future.done():
+                future.set_result(True)
+                self.reserved += 1
+                spare -= 1
+
+    def wake_all(self) -> None:
+        """Let everybody see that no message will come any more."""
+        while self.futures:
+            future = self.futures.popleft()
+            if not future.done():
+                future.set_result(False)

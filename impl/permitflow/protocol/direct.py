@@ -1,0 +1,76 @@
+"""The two ends with no wires between them: what leaves the one is at the other in the same step.
+
+Both functions do what the two ends' own methods do one after the other.  They know their private fields, because
+most of the time of a local channel would go into calls.
+"""
+
+from typing import TypeVar
+
+from permitflow.protocol.receiver import PermitReceiver
+from permitflow.protocol.sender import PermitSender
+
+__all__ = ["return_directly", "send_directly"]
+
+T = TypeVar("T")
+
+
+def send_directly(sender: PermitSender[T], receiver: PermitReceiver[T], payload: T, rows: int) -> bool:
+    """Offer a chunk, let it leave and deliver it at once, if all that can be done now.
+
+    Where it cannot leave now as it is (it would have to wait, or to be split), change nothing and say so.
+
+    Spec: OfferChunk, SendChunk, Deliver.
+    """
+    left = sender._row_permits - rows
+    if left < 0 or not 0 < rows <= sender._at_once or sender._chunks:
+        return _send_unusual(sender, receiver, payload, rows)
+    sender._row_permits = left
+    sender.sent_chunks += 1
+    receiver._row_permits -= rows
+    receiver._payloads.append(payload)
+    receiver._costs.append(rows)
+    receiver._is_quiet = False
+    return True
+
+
+def _send_unusual(sender: PermitSender[T], receiver: PermitReceiver[T], payload: T, rows: int) -> bool:
+    """The same by the general way: an empty or oversize chunk, a recorded channel."""
+    if sender._chunks or rows < 0 or (rows > sender._clamp and sender._splits):
+        return False
+    if sender.parameters.cost_of(rows) > sender._row_permits:
+        return False
+    sender.offer_chunk(payload, rows)
+    receiver.deliver(sender.send_chunk())
+    return True
+
+
+def return_directly(sender: PermitSender[T], receiver: PermitReceiver[T]) -> None:
+    """Bring back to the sender what is due and, once everything that came was consumed, the residue.
+
+    Spec: Flush, AddPermits.
+    """
+    receiver.has_returns = False
+    if receiver._due_barriers or receiver._due_watermarks or not sender._at_once:
+        _return_unusual(sender, receiver)
+        return
+    rows = receiver._due_rows
+    receiver._due_rows = 0
+    if not receiver._costs:
+        rows += receiver._unreturned
+        receiver._unreturned = 0
+    receiver._row_permits += rows
+    receiver._returned_rows += rows
+    here = sender._row_permits
+    if here < sender._least_row_permits:
+        sender._least_row_permits = here
+    sender._row_permits = here + rows
+    sender._returned_rows += rows
+
+
+def _return_unusual(sender: PermitSender[T], receiver: PermitReceiver[T]) -> None:
+    """The same by the general way: barriers, watermarks, a recorded channel."""
+    if receiver.is_due:
+        sender.add_permits(receiver.take_due())
+    residue = receiver.flush()
+    if residue is not None:
+        sender.add_permits(residue)
