@@ -1,0 +1,180 @@
+"""Two ends with different configurations come to one agreement that cannot stick, or are told why not."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from permitflow.errors import InvalidParametersError, ParameterMismatchError, VersionMismatchError
+from permitflow.protocol.frames import NOTHING_STATED, Address, Agreement, Get, StatedParameters
+from permitflow.protocol.handshake import PROTOCOL_VERSION, accept, agree, require_version, verify
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.receiver import PermitReceiver
+from permitflow.protocol.sender import PermitSender
+
+
+@st.composite
+def parameters(draw: st.DrawFn) -> ChannelParameters:
+    """Any valid parameters, tight ones included."""
+    rows = draw(st.integers(2, 60))
+    batch = draw(st.integers(1, rows - 1))
+    clamp = draw(st.integers(1, rows - batch + 1))
+    return ChannelParameters(
+        row_permits=rows, permit_batch=batch, max_chunk_cost=clamp, barrier_permits=draw(st.integers(1, 4))
+    )
+
+
+@given(parameters(), parameters())
+def test_no_end_gets_more_than_it_wants(own: ChannelParameters, wanted: ChannelParameters) -> None:
+    agreed = agree(own, StatedParameters.of(wanted))
+    for name in ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits"):
+        assert getattr(agreed, name) == min(getattr(own, name), getattr(wanted, name))
+    assert verify(accept(get(wanted), own=own, schema=b""), wanted=StatedParameters.of(wanted)) == agreed
+
+
+@given(parameters(), parameters(), st.lists(st.integers(1, 60), max_size=30))
+def test_what_was_agreed_never_sticks(own: ChannelParameters, wanted: ChannelParameters, sizes: list[int]) -> None:
+    """Without any flush: each chunk leaves although a residue below the batch is held back."""
+    agreed = agree(own, StatedParameters.of(wanted))
+    sender: PermitSender[str] = PermitSender(agreed)
+    receiver: PermitReceiver[str] = PermitReceiver(agreed)
+    for size in sizes:
+        sender.offer_chunk("", min(size, agreed.max_chunk_cost))
+        receiver.deliver(sender.send_chunk())
+        receiver.take()
+        if (permits := receiver.consume()) is not None:
+            sender.add_permits(permits)
+
+
+def test_configurations_that_would_stick_without_a_handshake_are_reconciled() -> None:
+    """RisingWave's ticket: the upstream clamps by a batch of 4, the downstream batches by 8."""
+    upstream = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
+    downstream = ChannelParameters(row_permits=16, permit_batch=8)
+    agreed = agree(upstream, StatedParameters.of(downstream))
+    assert agreed == ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
+
+
+def test_the_same_configurations_do_stick_where_each_end_uses_its_own() -> None:
+    upstream = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
+    downstream = ChannelParameters(row_permits=16, permit_batch=8)
+    sender: PermitSender[str] = PermitSender(upstream)
+    receiver: PermitReceiver[str] = PermitReceiver(downstream)
+    for size in (4, 3):
+        sender.offer_chunk("", size)
+        receiver.deliver(sender.send_chunk())
+        receiver.take()
+        assert receiver.consume() is None
+    sender.offer_chunk("", 4)
+    assert sender.take_sendable() == []
+    assert receiver.is_empty
+
+
+def get(wanted: ChannelParameters | None = None, version: int = PROTOCOL_VERSION) -> Get:
+    return Get(version, Address("orders/0"), StatedParameters.of(wanted))
+
+
+def test_an_end_without_wishes_takes_what_the_acceptor_has() -> None:
+    own = ChannelParameters(row_permits=10, permit_batch=3, max_chunk_cost=8)
+    assert agree(own, NOTHING_STATED) == own
+
+
+def test_a_window_without_batch_brings_a_batch_of_its_own() -> None:
+    own = ChannelParameters(row_permits=2048, permit_batch=256)
+    agreed = agree(own, StatedParameters(row_permits=80))
+    assert (agreed.row_permits, agreed.permit_batch, agreed.max_chunk_cost) == (80, 10, 70)
+
+
+def test_a_wish_about_barriers_leaves_the_rows_alone() -> None:
+    own = ChannelParameters(row_permits=10, permit_batch=3, max_chunk_cost=8, barrier_permits=5)
+    agreed = agree(own, StatedParameters(barrier_permits=2))
+    assert agreed == ChannelParameters(row_permits=10, permit_batch=3, max_chunk_cost=8, barrier_permits=2)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "name"),
+    [
+        (StatedParameters(row_permits=0), "row_permits"),
+        (StatedParameters(row_permits=-5), "row_permits"),
+        (StatedParameters(row_permits=1), "row_permits"),
+        (StatedParameters(row_permits=8, permit_batch=0), "permit_batch"),
+        (StatedParameters(row_permits=8, permit_batch=8), "permit_batch"),
+        (StatedParameters(row_permits=8, permit_batch=-1), "permit_batch"),
+        (StatedParameters(row_permits=8, permit_batch=4, max_chunk_cost=0), "max_chunk_cost"),
+        (StatedParameters(row_permits=8, permit_batch=4, max_chunk_cost=6), "max_chunk_cost"),
+        (StatedParameters(barrier_permits=0), "barrier_permits"),
+        (StatedParameters(barrier_permits=-1), "barrier_permits"),
+    ],
+)
+def test_wishes_that_cannot_work_are_refused_by_name_and_value(wanted: StatedParameters, name: str) -> None:
+    with pytest.raises(InvalidParametersError) as caught:
+        agree(ChannelParameters(), wanted)
+    assert caught.value.name == name
+    assert caught.value.value == getattr(wanted, name)
+
+
+def test_splitting_and_whole_chunks_cannot_be_reconciled() -> None:
+    with pytest.raises(ParameterMismatchError, match=r"oversize .* 'split', the peer 'whole'"):
+        agree(ChannelParameters(), StatedParameters.of(ChannelParameters(oversize=Oversize.WHOLE)))
+
+
+@pytest.mark.parametrize("theirs", [0, PROTOCOL_VERSION + 1, 2**32 - 1])
+def test_another_version_is_refused(theirs: int) -> None:
+    with pytest.raises(VersionMismatchError, match=str(theirs)):
+        accept(get(version=theirs), own=ChannelParameters(), schema=b"")
+    with pytest.raises(VersionMismatchError, match=str(theirs)):
+        verify(Agreement(theirs, StatedParameters.of(ChannelParameters()), b""), wanted=NOTHING_STATED)
+    require_version(PROTOCOL_VERSION)
+
+
+HONEST = StatedParameters(8, 4, 4, 1, "split")
+
+
+@pytest.mark.parametrize(
+    ("lie", "name"),
+    [
+        ({"row_permits": 9}, "row_permits"),
+        ({"permit_batch": 5, "max_chunk_cost": 3}, "permit_batch"),
+        ({"max_chunk_cost": 5}, "max_chunk_cost"),
+        ({"barrier_permits": 2}, "barrier_permits"),
+        ({"oversize": "whole"}, "oversize"),
+        ({"row_permits": 0}, "row_permits"),
+        ({"row_permits": -1}, "row_permits"),
+        ({"permit_batch": 8}, "permit_batch"),
+        ({"row_permits": 4}, "permit_batch"),
+        ({"max_chunk_cost": 6}, "max_chunk_cost"),
+        ({"barrier_permits": 0}, "barrier_permits"),
+        ({"row_permits": None}, "row_permits"),
+        ({"oversize": None}, "oversize"),
+    ],
+)
+def test_a_lying_acceptor_is_found_out(lie: dict[str, int | str | None], name: str) -> None:
+    verify(Agreement(PROTOCOL_VERSION, HONEST, b""), wanted=HONEST)
+    with pytest.raises(ParameterMismatchError) as caught:
+        verify(Agreement(PROTOCOL_VERSION, HONEST._replace(**lie), b""), wanted=HONEST)  # type: ignore[arg-type]  # lies
+    assert caught.value.name == name
+
+
+@given(parameters(), parameters())
+def test_an_acceptor_that_follows_the_rules_is_believed(own: ChannelParameters, wanted: ChannelParameters) -> None:
+    assume(own != wanted)
+    agreement = accept(get(wanted), own=own, schema=b"s", stream="orders/0#get1")
+    assert verify(agreement, wanted=StatedParameters.of(wanted)).max_chunk_cost <= wanted.max_chunk_cost
+    assert (agreement.schema, agreement.stream) == (b"s", "orders/0#get1")
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        (Address("orders/0"), "orders/0"),
+        (Address("orders/0", 1, 2, 3, 4), "orders/0"),
+        (Address("", 11, 1, 22, 2), "actor 11 of fragment 1 to actor 22 of fragment 2"),
+        (Address("", 11), "actor 11 of fragment ? to actor ? of fragment ?"),
+        (Address(), ""),
+    ],
+)
+def test_a_channel_is_named_by_its_name_or_by_four_ids(address: Address, name: str) -> None:
+    assert address.name == name
+
+
+def test_a_message_tells_what_it_holds() -> None:
+    assert Message(Kind.CHUNK, "", 3, 3).held().rows == 3

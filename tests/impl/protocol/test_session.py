@@ -1,0 +1,452 @@
+"""Every frame in every state of both sessions; the handshake, the books at the end, and peers that lie."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from permitflow.errors import (
+    ChannelAbortedError,
+    EndOfStream,
+    LedgerError,
+    LocalProtocolError,
+    MispricedError,
+    OverspendError,
+    ParameterMismatchError,
+    PeerGoneError,
+    PermitOverrunError,
+    UnexpectedFrameError,
+    WouldBlock,
+)
+from permitflow.protocol.frames import (
+    Abort,
+    AddPermits,
+    Address,
+    Agreement,
+    Data,
+    End,
+    Frame,
+    Get,
+    Put,
+    StatedParameters,
+    frame_name,
+)
+from permitflow.protocol.messages import Kind, Message, Permits
+from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.recording import Recorder
+from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
+
+SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
+ADDRESS = Address("orders/0")
+CHUNK = Data(Message(Kind.CHUNK, "rows", 3, 3))
+
+FRAMES: list[Frame[str]] = [
+    Get(1, ADDRESS),
+    Put(1, ADDRESS),
+    Agreement(1, StatedParameters.of(SMALL), b"schema"),
+    CHUNK,
+    AddPermits(Permits()),
+    End(0, 0, 0),
+    Abort("tired"),
+]
+
+
+def open_upstream(parameters: ChannelParameters = SMALL) -> UpstreamSession[str]:
+    session: UpstreamSession[str] = UpstreamSession()
+    session.receive(Get(1, ADDRESS))
+    session.accept(parameters, schema=b"schema", stream="orders/0#get1")
+    assert [frame_name(frame) for frame in session.take_frames()] == ["Agreement"]
+    return session
+
+
+def open_downstream(parameters: ChannelParameters = SMALL) -> DownstreamSession[str]:
+    session: DownstreamSession[str] = DownstreamSession()
+    session.receive(Put(1, ADDRESS))
+    session.accept(parameters, schema=b"schema", stream="orders/0#put1")
+    assert [frame_name(frame) for frame in session.take_frames()] == ["Agreement"]
+    return session
+
+
+def upstream(state: State) -> UpstreamSession[str]:
+    """An upstream session in this state."""
+    match state:
+        case State.AWAITING_GET:
+            return UpstreamSession()
+        case State.AWAITING_AGREEMENT:
+            return UpstreamSession(Put(1, ADDRESS))
+        case State.DECIDING:
+            session: UpstreamSession[str] = UpstreamSession()
+            session.receive(Get(1, ADDRESS))
+            return session
+    session = open_upstream()
+    if state in (State.ENDED, State.CLOSED):
+        session.end()
+        session.take_frames()
+    if state is State.CLOSED:
+        session.peer_closed()
+        session.close()
+    if state is State.FAILED:
+        with pytest.raises(UnexpectedFrameError):
+            session.receive(CHUNK)
+    return session
+
+
+def downstream(state: State) -> DownstreamSession[str]:
+    """A downstream session in this state."""
+    match state:
+        case State.AWAITING_PUT:
+            return DownstreamSession()
+        case State.AWAITING_AGREEMENT:
+            return DownstreamSession(Get(1, ADDRESS))
+        case State.DECIDING:
+            session: DownstreamSession[str] = DownstreamSession()
+            session.receive(Put(1, ADDRESS))
+            return session
+    session = open_downstream()
+    if state in (State.ENDED, State.CLOSED):
+        session.receive(End(0, 0, 0))
+    if state is State.CLOSED:
+        session.close()
+    if state is State.FAILED:
+        with pytest.raises(UnexpectedFrameError):
+            session.receive(Get(1, ADDRESS))
+    return session
+
+
+UPSTREAM_TAKES = {
+    State.AWAITING_GET: {"Get": State.DECIDING},
+    State.DECIDING: {},
+    State.AWAITING_AGREEMENT: {"Agreement": State.OPEN},
+    State.OPEN: {"AddPermits": State.OPEN},
+    State.ENDED: {"AddPermits": State.ENDED},
+    State.CLOSED: {},
+    State.FAILED: {},
+}
+DOWNSTREAM_TAKES = {
+    State.AWAITING_PUT: {"Put": State.DECIDING},
+    State.DECIDING: {},
+    State.AWAITING_AGREEMENT: {"Agreement": State.OPEN},
+    State.OPEN: {"Data": State.OPEN, "End": State.ENDED, "Abort": State.ENDED},
+    State.ENDED: {},
+    State.CLOSED: {},
+    State.FAILED: {},
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=frame_name)
+@pytest.mark.parametrize("state", list(UPSTREAM_TAKES))
+def test_an_upstream_takes_a_frame_or_names_it(state: State, frame: Frame[str]) -> None:
+    check(upstream(state), state, frame, UPSTREAM_TAKES)
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=frame_name)
+@pytest.mark.parametrize("state", list(DOWNSTREAM_TAKES))
+def test_a_downstream_takes_a_frame_or_names_it(state: State, frame: Frame[str]) -> None:
+    check(downstream(state), state, frame, DOWNSTREAM_TAKES)
+
+
+def check(
+    session: UpstreamSession[str] | DownstreamSession[str],
+    state: State,
+    frame: Frame[str],
+    takes: dict[State, dict[str, State]],
+) -> None:
+    assert session.state is state
+    name = frame_name(frame)
+    if name in takes[state]:
+        # An End that follows a chunk would not add up; here none came.
+        session.receive(frame)
+        assert session.state is takes[state][name]
+        return
+    with pytest.raises(UnexpectedFrameError) as caught:
+        session.receive(frame)
+    assert caught.value.frame == name
+    assert caught.value.expected == (" or ".join(takes[state]) or "nothing")
+    assert session.state is State.FAILED
+
+
+def test_every_state_and_every_frame_is_tried() -> None:
+    assert {*UPSTREAM_TAKES, *DOWNSTREAM_TAKES} == set(State)
+    assert {frame_name(frame) for frame in FRAMES} == {
+        frame_name(kind) for kind in (Get, Put, Agreement, Data, AddPermits, End, Abort)
+    }
+
+
+# The handshake.
+
+
+def test_the_dialler_writes_its_wishes_first() -> None:
+    put = Put(1, ADDRESS)
+    get = Get(1, ADDRESS)
+    assert UpstreamSession[str](put).take_frames() == [put]
+    assert DownstreamSession[str](get).take_frames() == [get]
+
+
+def test_both_ends_count_by_the_agreement() -> None:
+    put = Put(1, ADDRESS, StatedParameters.of(ChannelParameters(row_permits=6)), b"schema")
+    sender: UpstreamSession[str] = UpstreamSession(put)
+    receiver: DownstreamSession[str] = DownstreamSession()
+    receiver.receive(put)
+    receiver.accept(SMALL, schema=b"schema", stream="orders/0#put1")
+    (agreement,) = receiver.take_frames()
+    sender.receive(agreement)
+    assert sender.parameters == receiver.parameters == ChannelParameters(row_permits=6, max_chunk_cost=4)
+    assert sender.agreement.stream == "orders/0#put1"
+    assert (sender.channel, receiver.channel) == ("orders/0", "orders/0")
+
+
+def test_an_agreement_above_the_wishes_is_refused() -> None:
+    session: DownstreamSession[str] = DownstreamSession(Get(1, ADDRESS, StatedParameters.of(SMALL)))
+    with pytest.raises(ParameterMismatchError, match="row_permits must not exceed"):
+        session.receive(Agreement(1, StatedParameters.of(ChannelParameters()), b""))
+    assert session.state is State.FAILED
+
+
+MISUSE: dict[str, Callable[[], object]] = {
+    "request before Get": lambda: UpstreamSession[str]().request,
+    "agreement before Get": lambda: UpstreamSession[str]().agreement,
+    "parameters before Get": lambda: UpstreamSession[str]().parameters,
+    "sender before Get": lambda: UpstreamSession[str]().sender,
+    "receiver before Put": lambda: DownstreamSession[str]().receiver,
+    "accept before Get": lambda: UpstreamSession[str]().accept(SMALL, schema=b""),
+    "chunk before Get": lambda: UpstreamSession[str]().offer_chunk("", 1),
+    "end before Get": lambda: UpstreamSession[str]().end(),
+    "abort before Get": lambda: UpstreamSession[str]().abort("tired"),
+    "second accept": lambda: open_upstream().accept(SMALL, schema=b""),
+    "upstream closed before the peer": lambda: open_upstream().close(),
+    "downstream closed before the end": lambda: open_downstream().close(),
+    "chunk after the end": lambda: upstream(State.ENDED).offer_chunk("", 1),
+    "second end": lambda: upstream(State.ENDED).end(),
+    "abort after the end": lambda: upstream(State.ENDED).abort("tired"),
+}
+
+
+@pytest.mark.parametrize("deed", MISUSE)
+def test_an_end_that_is_used_too_early_or_too_late_says_so(deed: str) -> None:
+    with pytest.raises(LocalProtocolError):
+        MISUSE[deed]()
+
+
+# Data and permits.
+
+
+def test_permits_come_back_in_one_frame_for_all_that_was_consumed() -> None:
+    session = open_downstream()
+    for _ in range(2):
+        session.receive(CHUNK)
+    session.receive(Data(Message(Kind.BARRIER, "e", 0, 1)))
+    for _ in range(3):
+        session.take()
+        session.consume()
+    assert session.owes
+    assert session.take_frames() == [AddPermits(Permits(rows=6, barriers=1))]
+    assert session.take_frames() == []
+
+
+def test_a_residue_waits_for_a_batch_or_for_an_idle_consumer() -> None:
+    session = open_downstream()
+    session.receive(CHUNK)
+    assert session.receive_message() == CHUNK.message
+    assert session.take_frames() == []
+    session.flush()
+    assert session.take_frames() == [AddPermits(Permits(rows=3))]
+
+
+def test_nothing_can_be_taken_where_nothing_is() -> None:
+    with pytest.raises(WouldBlock):
+        open_downstream().take()
+    assert open_downstream().receive_message() is None
+
+
+def test_more_permits_than_the_peer_holds_are_refused() -> None:
+    session = open_upstream()
+    session.offer_chunk("rows", 3)
+    session.take_frames()
+    with pytest.raises(PermitOverrunError) as caught:
+        session.receive(AddPermits(Permits(rows=4)))
+    assert (caught.value.returned, caught.value.outstanding) == (4, 3)
+    assert session.state is State.FAILED
+
+
+@pytest.mark.parametrize(
+    "permits", [Permits(rows=-1), Permits(barriers=1), Permits(watermarks=1), Permits(barriers=-1)]
+)
+def test_permits_out_of_thin_air_are_refused(permits: Permits) -> None:
+    with pytest.raises(PermitOverrunError):
+        open_upstream().receive(AddPermits(permits))
+
+
+def test_data_without_permits_are_refused() -> None:
+    session = open_downstream()
+    for _ in range(2):
+        session.receive(CHUNK)
+    with pytest.raises(OverspendError) as caught:
+        session.receive(CHUNK)
+    assert (caught.value.cost, caught.value.available) == (3, 2)
+    assert session.state is State.FAILED
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message(Kind.CHUNK, "cheap", 3, 1),
+        Message(Kind.CHUNK, "dear", 3, 4),
+        Message(Kind.CHUNK, "free", 3, 0),
+        Message(Kind.CHUNK, "paid for", 3, -3),
+        Message(Kind.CHUNK, "empty and free", 0, 0),
+        Message(Kind.CHUNK, "less than nothing", -1, 1),
+        Message(Kind.CHUNK, "not split", 5, 4),
+        Message(Kind.BARRIER, "free", 0, 0),
+        Message(Kind.BARRIER, "dear", 0, 2),
+        Message(Kind.WATERMARK, "free", 0, 0),
+    ],
+    ids=lambda message: f"{message.kind}-{message.payload}",
+)
+def test_a_message_for_other_permits_than_it_costs_is_refused(message: Message[str]) -> None:
+    with pytest.raises(MispricedError) as caught:
+        open_downstream().receive(Data(message))
+    assert (caught.value.rows, caught.value.permits) == (message.rows, message.cost)
+
+
+def test_a_whole_chunk_passes_for_the_clamp_where_that_was_agreed() -> None:
+    whole = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4, oversize=Oversize.WHOLE)
+    session = open_downstream(whole)
+    session.receive(Data(Message(Kind.CHUNK, "large", 100, 4)))
+    assert session.receiver.inbox_rows == 100
+
+
+def test_messages_may_be_posted_one_by_one() -> None:
+    session = open_upstream()
+    session.offer_chunk("rows", 3)
+    assert session.take_posted() == []
+    session.post(session.sender.send_chunk())
+    assert session.take_posted() == [CHUNK]
+
+
+# The end.
+
+
+def ended_pair() -> tuple[UpstreamSession[str], DownstreamSession[str]]:
+    """Two sessions of one stream after a chunk, a barrier and the end; nothing consumed yet."""
+    sender, receiver = open_upstream(), open_downstream()
+    sender.offer_chunk("rows", 3)
+    sender.offer_barrier("e")
+    sender.end()
+    for frame in sender.take_frames():
+        receiver.receive(frame)
+    return sender, receiver
+
+
+def test_the_end_brings_everything_back_and_both_books_agree() -> None:
+    sender, receiver = ended_pair()
+    assert receiver.end == End(1, 3, 1)
+    for _ in range(2):
+        assert not receiver.is_finished
+        receiver.take()
+        receiver.consume()
+    with pytest.raises(EndOfStream):
+        receiver.take()
+    assert not receiver.is_finished  # the residue is not written yet
+    for frame in receiver.take_frames():
+        sender.receive(frame)
+    assert receiver.is_finished
+    receiver.close()
+    sender.peer_closed()
+    sender.close()
+    assert (sender.state, receiver.state) == (State.CLOSED, State.CLOSED)
+
+
+def test_end_follows_everything_that_waits() -> None:
+    session = open_upstream()
+    for _ in range(3):
+        session.offer_chunk("rows", 4)
+    session.end(closes_channel=True)
+    assert [frame_name(frame) for frame in session.take_frames()] == ["Data", "Data"]
+    session.receive(AddPermits(Permits(rows=4)))
+    *_, end = session.take_frames()
+    assert end == End(3, 12, 0, closes_channel=True)
+    assert session.take_frames() == []
+
+
+def test_nothing_may_be_sent_after_the_end() -> None:
+    session = open_upstream()
+    session.end()
+    with pytest.raises(LocalProtocolError, match="told to end"):
+        session.offer_watermark("w")
+
+
+@pytest.mark.parametrize("totals", [End(2, 3, 0), End(1, 4, 0), End(1, 3, 1), End(0, 0, 0), End(-1, 3, 0)])
+def test_totals_that_do_not_add_up_are_refused(totals: End) -> None:
+    session = open_downstream()
+    session.receive(CHUNK)
+    with pytest.raises(LedgerError):
+        session.receive(totals)
+    assert session.state is State.FAILED
+
+
+def test_a_downstream_that_keeps_permits_at_the_end_is_found_out() -> None:
+    sender, _ = ended_pair()
+    with pytest.raises(LedgerError, match="unreturned rows permits: 3 here"):
+        sender.peer_closed()
+    assert sender.state is State.FAILED
+
+
+@pytest.mark.parametrize("state", [State.AWAITING_GET, State.AWAITING_AGREEMENT, State.DECIDING, State.OPEN])
+def test_a_downstream_that_leaves_before_the_end_is_gone(state: State) -> None:
+    with pytest.raises(PeerGoneError, match="the receiver is gone"):
+        upstream(state).peer_closed()
+
+
+@pytest.mark.parametrize("state", [State.AWAITING_PUT, State.AWAITING_AGREEMENT, State.DECIDING, State.OPEN])
+def test_an_upstream_that_leaves_before_the_end_is_gone(state: State) -> None:
+    session = downstream(state)
+    with pytest.raises(PeerGoneError, match="the sender is gone"):
+        session.peer_closed()
+    assert session.state is State.FAILED
+
+
+def test_an_upstream_may_leave_after_its_end() -> None:
+    _, receiver = ended_pair()
+    receiver.peer_closed()
+    assert receiver.take().payload == "rows"
+
+
+def test_an_abort_overtakes_what_waits_and_hides_what_was_not_taken() -> None:
+    sender, receiver = open_upstream(), open_downstream()
+    for _ in range(3):
+        sender.offer_chunk("rows", 4)
+    frames = sender.take_frames()
+    sender.abort("tired")
+    for frame in (*frames, *sender.take_frames()):
+        receiver.receive(frame)
+    with pytest.raises(ChannelAbortedError, match=r"'orders/0' was aborted by its sender: tired"):
+        receiver.take()
+    assert receiver.is_finished
+    sender.peer_closed()  # permits do not matter any more
+    sender.close()
+
+
+def test_an_abort_takes_an_announced_end_back() -> None:
+    session = open_upstream()
+    session.offer_chunk("rows", 4)
+    session.end()
+    session.abort("tired")
+    assert session.take_frames() == [Abort("tired")]
+    assert not session.is_ending
+
+
+def test_recorders_are_opened_under_the_name_that_both_ends_know() -> None:
+    opened: list[tuple[str, str, ChannelParameters]] = []
+    actions: list[str] = []
+
+    def recorder(channel: str, end: Any, parameters: ChannelParameters) -> Recorder:
+        opened.append((channel, end, parameters))
+        return lambda action, rows, permits: actions.append(action)
+
+    session: UpstreamSession[str] = UpstreamSession(record=recorder)
+    session.receive(Get(1, ADDRESS))
+    session.accept(SMALL, schema=b"", stream="orders/0#get1")
+    session.offer_chunk("rows", 3)
+    session.take_frames()
+    assert opened == [("orders/0#get1", "sender", SMALL)]
+    assert actions == ["OfferChunk", "SendChunk"]
