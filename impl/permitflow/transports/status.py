@@ -96,8 +96,10 @@ def _told(value: bytes) -> PermitflowError | None:
     """The error that was told, if it is one that may be told."""
     try:
         told = json.loads(value)
-        kind, message, facts = _BY_NAME[told["type"]], str(told["message"]), dict(told["facts"])
-    except (ValueError, KeyError, TypeError):
+        kind, message, facts = _BY_NAME[told["type"]], str(told["message"]), told["facts"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not isinstance(facts, dict):
         return None
     # A fact becomes an attribute; no peer may overwrite what every error has.
     known = {name: value for name, value in facts.items() if name.isidentifier() and not hasattr(kind, name)}

@@ -1,0 +1,165 @@
+"""Record batches and schemas as bytes: every kind of column, and peers that lie about what they send."""
+
+import random
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permitflow.errors import ChunkTooLargeError, PermitflowError, SchemaMismatchError, UndecodableDataError
+from permitflow.transports import arrow
+from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_schemas
+
+NUMBERS = pa.record_batch({"a": [1, 2, 3], "b": ["x", None, "zz"]})
+
+
+def batches() -> dict[str, pa.RecordBatch]:
+    """One of each kind of schema."""
+    dictionary = pa.array(["x", "y", "x"]).dictionary_encode()
+    nested = pa.array([["x"], [], ["y", "x"]]).cast(pa.list_(pa.dictionary(pa.int8(), pa.string())))
+    return {
+        "plain": NUMBERS,
+        "empty": NUMBERS.slice(0, 0),
+        "without columns": pa.RecordBatch.from_arrays([], schema=pa.schema([])),
+        "slice": pa.record_batch({"a": list(range(100)), "b": [str(n) for n in range(100)]}).slice(37, 11),
+        "nested": pa.record_batch({"l": [[1], None, [2, 3]], "s": [{"x": 1}, {"x": None}, None]}),
+        "times": pa.record_batch({"t": pa.array([1, 2, None], pa.timestamp("us", tz="UTC")), "n": pa.nulls(3)}),
+        "decimals": pa.record_batch({"d": pa.array([1, 2, 3]).cast(pa.decimal128(38, 2))}),
+        "dictionary": pa.record_batch({"d": dictionary, "a": [1, 2, 3]}),
+        "dictionary in a list": pa.record_batch({"d": nested}),
+        "empty dictionary": pa.record_batch({"d": dictionary}).slice(0, 0),
+        "views": pa.record_batch({"v": pa.array(["a", "long enough for a buffer", None], pa.string_view())}),
+    }
+
+
+@pytest.mark.parametrize("kind", list(batches()))
+def test_a_batch_survives_the_wire(kind: str) -> None:
+    batch = batches()[kind]
+    sending = BatchCodec(batch.schema)
+    receiving = BatchCodec(read_schema(sending.schema_bytes))
+    arrived = receiving.decode(sending.encode(batch), batch.num_rows)
+    assert arrived.equals(batch)
+    assert arrived.schema.equals(batch.schema)
+
+
+def test_a_slice_carries_its_own_rows_only() -> None:
+    large = pa.record_batch({"a": list(range(100_000))})
+    codec = BatchCodec(large.schema)
+    assert len(codec.encode(large.slice(500, 10))) < 1_000
+
+
+def test_a_different_dictionary_in_each_chunk_arrives() -> None:
+    first = pa.record_batch({"d": pa.array(["x"]).dictionary_encode()})
+    second = pa.record_batch({"d": pa.array(["y", "z"]).dictionary_encode()})
+    codec = BatchCodec(first.schema)
+    assert [codec.decode(codec.encode(b), b.num_rows).to_pydict() for b in (first, second)] == [
+        {"d": ["x"]},
+        {"d": ["y", "z"]},
+    ]
+
+
+@pytest.mark.parametrize("rows", [0, 2, 4, -1, 2**62])
+def test_stated_rows_that_are_not_those_of_the_batch_are_refused(rows: int) -> None:
+    codec = BatchCodec(NUMBERS.schema)
+    with pytest.raises(UndecodableDataError, match=rf"a chunk of {rows} rows cannot be decoded: it holds 3 rows"):
+        codec.decode(codec.encode(NUMBERS), rows)
+
+
+def test_a_batch_of_another_schema_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(SchemaMismatchError) as caught:
+        BatchCodec(NUMBERS.schema).encode(pa.record_batch({"a": [1.0], "b": ["x"]}))
+    assert "a: int64" in str(caught.value)
+    assert "a: double" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "thing", [b"bytes", [1, 2], None, pa.table({"a": [1]})], ids=["bytes", "list", "none", "table"]
+)
+def test_what_is_no_record_batch_is_refused(thing: object) -> None:
+    with pytest.raises(TypeError, match=r"carries pyarrow\.RecordBatch, not"):
+        BatchCodec(NUMBERS.schema).encode(thing)
+
+
+def test_a_chunk_that_no_message_can_carry_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow, "MAX_CHUNK_BYTES", 10_000)
+    batch = pa.record_batch({"a": list(range(2_000))})
+    codec = BatchCodec(batch.schema)
+    with pytest.raises(ChunkTooLargeError) as caught:
+        codec.require(batch)
+    assert caught.value.rows == 2_000
+    assert caught.value.size_bytes > caught.value.limit_bytes == 10_000
+    codec.require(batch.slice(0, 1_000))
+
+
+def test_dictionaries_count_for_the_size_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow, "MAX_CHUNK_BYTES", 10_000)
+    batch = pa.record_batch({"d": pa.array([str(n) * 10 for n in range(500)]).dictionary_encode()}).slice(0, 1)
+    with pytest.raises(ChunkTooLargeError):
+        BatchCodec(batch.schema).encode(batch)
+
+
+def test_schemas_may_differ_in_metadata_only() -> None:
+    plain = NUMBERS.schema
+    require_equal_schemas(ours=plain, theirs=plain.with_metadata({"pandas": "{}"}))
+    for other in (pa.schema([]), pa.schema([plain.field(1), plain.field(0)]), pa.schema([plain.field(0)])):
+        with pytest.raises(SchemaMismatchError):
+            require_equal_schemas(ours=plain, theirs=other)
+    with pytest.raises(SchemaMismatchError, match="not null"):
+        require_equal_schemas(ours=plain, theirs=pa.schema([pa.field("a", pa.int64(), nullable=False), plain.field(1)]))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"no schema", NUMBERS.serialize().to_pybytes()], ids=["empty", "junk", "a batch"]
+)
+def test_a_schema_that_cannot_be_read_is_refused(data: bytes) -> None:
+    with pytest.raises(UndecodableDataError, match="the schema cannot be decoded"):
+        read_schema(data)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_refused_as_a_chunk(data: bytes) -> None:
+    for kind in ("plain", "dictionary"):
+        with pytest.raises(UndecodableDataError):
+            BatchCodec(batches()[kind].schema).decode(data, 3)
+
+
+@pytest.mark.parametrize("kind", ["plain", "nested", "dictionary", "views"])
+def test_damaged_chunks_are_refused_or_sound(kind: str) -> None:
+    """A lying length or offset must never reach whoever reads the batch: that would be a crash, not an error."""
+    batch = batches()[kind]
+    codec = BatchCodec(batch.schema)
+    sound = codec.encode(batch)
+    dice = random.Random(20221117)
+    refused = 0
+    for _ in range(1_500):
+        damaged = bytearray(sound)
+        for _ in range(dice.randint(1, 4)):
+            damaged[dice.randrange(len(damaged))] = dice.choice((0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)))
+        try:
+            arrived = codec.decode(bytes(damaged), batch.num_rows)
+        except PermitflowError as error:
+            assert isinstance(error, UndecodableDataError)  # noqa: PT017
+            refused += 1
+        else:
+            arrived.validate(full=True)
+            arrived.slice(1).to_pylist()
+            codec.encode(arrived.slice(1))
+    assert refused > 100
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_chunk_with_dictionaries_is_one_batch(count: int) -> None:
+    batch = batches()["dictionary"]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        for _ in range(count):
+            writer.write_batch(batch)
+    with pytest.raises(UndecodableDataError, match=f"it holds {count} batches, not 1"):
+        BatchCodec(batch.schema).decode(sink.getvalue().to_pybytes(), batch.num_rows)
+
+
+def test_a_chunk_with_dictionaries_has_the_schema_of_the_stream() -> None:
+    other = pa.record_batch({"d": pa.array(["x"]).dictionary_encode(), "b": [1]})
+    with pytest.raises(UndecodableDataError, match="its schema is not that of the stream"):
+        BatchCodec(batches()["dictionary"].schema).decode(BatchCodec(other.schema).encode(other), 1)

@@ -1,0 +1,165 @@
+"""Frames survive the wire, and bytes that are no frames are refused in words."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permitflow.errors import InvalidParametersError, PermitflowError, UndecodableDataError
+from permitflow.protocol.frames import (
+    Abort,
+    AddPermits,
+    Address,
+    Agreement,
+    Data,
+    End,
+    Get,
+    Put,
+    StatedParameters,
+)
+from permitflow.protocol.messages import Kind, Message, Permits
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.transports.codec import (
+    TRAIN_BYTES,
+    decode_downstream,
+    decode_upstream,
+    encode_downstream,
+    encode_upstream,
+)
+from permitflow.wire.v1 import exchange_pb2 as pb
+
+counts = st.integers(-(2**63), 2**63 - 1)
+ids = st.none() | st.integers(0, 2**32 - 1)
+versions = st.integers(0, 2**32 - 1)
+markers = (
+    st.none()
+    | counts
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+    | st.binary(max_size=5)
+)
+addresses = st.builds(Address, st.text(st.characters(exclude_categories=["Cs"]), max_size=5), ids, ids, ids, ids)
+stated = st.builds(
+    StatedParameters,
+    *[st.none() | counts for _ in range(4)],
+    st.sampled_from([None, "split", "whole"]),
+)
+schemas = st.none() | st.binary(max_size=5)
+agreements = st.builds(Agreement, versions, stated, st.binary(max_size=5), st.text("abc", max_size=3))
+messages = st.builds(Message, st.just(Kind.CHUNK), st.binary(max_size=9), counts, counts) | st.builds(
+    Message, st.sampled_from([Kind.BARRIER, Kind.WATERMARK]), markers, st.just(0), counts
+)
+upstream_frames = st.one_of(
+    st.builds(Put, versions, addresses, stated, schemas),
+    agreements,
+    st.builds(Data, messages),
+    st.builds(End, counts, counts, counts, st.booleans()),
+    st.builds(Abort, st.text("abc", max_size=3)),
+)
+downstream_frames = st.one_of(
+    st.builds(Get, versions, addresses, stated, schemas, st.booleans()),
+    agreements,
+    st.builds(AddPermits, st.builds(Permits, counts, counts, counts)),
+)
+
+
+@given(st.lists(upstream_frames, max_size=6))
+def test_what_an_upstream_writes_is_what_arrives(frames: list[Any]) -> None:
+    assert [frame for train in encode_upstream(frames) for frame in decode_upstream(train)] == frames
+
+
+@given(st.lists(downstream_frames, max_size=6))
+def test_what_a_downstream_writes_is_what_arrives(frames: list[Any]) -> None:
+    assert [frame for train in encode_downstream(frames) for frame in decode_downstream(train)] == frames
+
+
+@given(st.binary(max_size=64))
+def test_any_bytes_are_frames_or_refused(data: bytes) -> None:
+    for decode in (decode_upstream, decode_downstream):
+        try:
+            decode(data)
+        except PermitflowError as error:
+            assert isinstance(error, UndecodableDataError)  # noqa: PT017  # most bytes are, some are not
+
+
+@given(st.lists(upstream_frames, min_size=1, max_size=3), st.data())
+def test_damaged_frames_are_frames_or_refused(frames: list[Any], data: st.DataObject) -> None:
+    (train,) = encode_upstream(frames)
+    position = data.draw(st.integers(0, len(train) - 1))
+    damaged = train[:position] + bytes([train[position] ^ data.draw(st.integers(1, 255))]) + train[position + 1 :]
+    try:
+        decode_upstream(damaged)
+    except PermitflowError as error:
+        assert isinstance(error, UndecodableDataError)  # noqa: PT017
+
+
+def chunk(size: int) -> Data[Any]:
+    return Data(Message(Kind.CHUNK, bytes(size), 1, 1))
+
+
+def test_what_is_ready_together_travels_together() -> None:
+    assert len(encode_upstream([chunk(100)] * 1000)) == 1
+    assert len(encode_downstream([AddPermits(Permits(1)), AddPermits(Permits(2))])) == 1
+
+
+def test_a_train_is_cut_where_it_becomes_too_long() -> None:
+    trains = encode_upstream([chunk(TRAIN_BYTES // 3)] * 7)
+    assert [len(decode_upstream(train)) for train in trains] == [2, 2, 2, 1]
+
+
+def test_a_chunk_longer_than_a_train_travels_alone() -> None:
+    trains = encode_upstream([chunk(10), chunk(2 * TRAIN_BYTES), chunk(10)])
+    assert [len(decode_upstream(train)) for train in trains] == [1, 1, 1]
+
+
+def test_nothing_to_write_is_no_message() -> None:
+    assert encode_upstream([]) == encode_downstream([]) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\xff\xff\xff", "a message of 3 bytes cannot be decoded"),
+        (pb.FromUpstream(frames=[pb.UpstreamFrame()]).SerializeToString(), "it is none of put, agreement, data"),
+        (
+            pb.FromUpstream(frames=[pb.UpstreamFrame(data=pb.Data(permits=3))]).SerializeToString(),
+            "it holds neither chunk nor barrier nor watermark",
+        ),
+        (
+            pb.FromUpstream(
+                frames=[pb.UpstreamFrame(put=pb.Put(wanted=pb.Parameters(oversize=7)))]  # type: ignore[arg-type]  # lies
+            ).SerializeToString(),
+            "oversize = 7 is not known",
+        ),
+    ],
+    ids=["no protobuf", "no frame", "no message", "unknown number"],
+)
+def test_what_cannot_be_read_is_said(data: bytes, reason: str) -> None:
+    with pytest.raises(UndecodableDataError, match=reason):
+        decode_upstream(data)
+
+
+@pytest.mark.parametrize("payload", [True, 2**63, -(2**63) - 1, [1], object(), "\ud800", 1j])
+@pytest.mark.parametrize("kind", [Kind.BARRIER, Kind.WATERMARK])
+def test_a_marker_that_cannot_travel_is_refused(kind: Kind, payload: Any) -> None:
+    with pytest.raises(InvalidParametersError) as caught:
+        encode_upstream([Data(Message(kind, payload, 0, 1))])
+    assert caught.value.name == kind.value
+    assert caught.value.value == payload
+
+
+def test_numbers_that_the_wire_cannot_hold_are_refused() -> None:
+    wanted = StatedParameters.of(ChannelParameters(row_permits=2**64))
+    with pytest.raises(InvalidParametersError, match="row_permits must fit 64 bits"):
+        encode_downstream([Get(1, Address("orders/0"), wanted)])
+    with pytest.raises(InvalidParametersError, match="up_actor_id must fit 32 bits"):
+        encode_downstream([Get(1, Address("", -1))])
+    with pytest.raises(InvalidParametersError, match="channel must be text"):
+        encode_upstream([Put(1, Address("\udfff"))])
+
+
+def test_a_stated_zero_is_not_silence() -> None:
+    (frame,) = decode_downstream(*encode_downstream([Get(1, Address("orders/0"), StatedParameters(row_permits=0))]))
+    assert isinstance(frame, Get)
+    assert frame.wanted == StatedParameters(row_permits=0)

@@ -1,0 +1,163 @@
+"""A typed error arrives as the same type with the same facts; other statuses become errors that say who."""
+
+import json
+from typing import Any
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permitflow import errors
+from permitflow.errors import (
+    ChannelAbortedError,
+    EndOfStream,
+    InvalidParametersError,
+    PeerGoneError,
+    PeerTimeoutError,
+    PermitflowError,
+    PermitOverrunError,
+    SchemaMismatchError,
+    TransportError,
+    UnexpectedFrameError,
+    UnknownChannelError,
+)
+from permitflow.transports.connection import GET_STREAM, PUT_STREAM
+from permitflow.transports.status import ERROR_KEY, error_from_status, status_of
+
+SAMPLES: list[tuple[PermitflowError, grpc.StatusCode]] = [
+    (UnknownChannelError(channel="x", known=("a", "b")), grpc.StatusCode.NOT_FOUND),
+    (InvalidParametersError(name="row_permits", value=0, rule="must be at least 2"), grpc.StatusCode.INVALID_ARGUMENT),
+    (errors.UndecodableDataError(what="a chunk", reason="no"), grpc.StatusCode.INVALID_ARGUMENT),
+    (errors.ChunkTooLargeError(rows=1, size_bytes=3, limit_bytes=2), grpc.StatusCode.INVALID_ARGUMENT),
+    (PermitOverrunError(permit_class="rows", returned=5, outstanding=3), grpc.StatusCode.FAILED_PRECONDITION),
+    (
+        errors.OverspendError(permit_class="rows", cost=5, available=3),
+        grpc.StatusCode.FAILED_PRECONDITION,
+    ),
+    (
+        errors.MispricedError(kind="chunk", rows=5, permits=1, cost=5),
+        grpc.StatusCode.FAILED_PRECONDITION,
+    ),
+    (UnexpectedFrameError(frame="Data", expected="Put"), grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.LedgerError(what="rows", here=1, peer=2), grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.VersionMismatchError(ours=1, theirs=2), grpc.StatusCode.FAILED_PRECONDITION),
+    (SchemaMismatchError(ours="a: int64", theirs="ä: int64"), grpc.StatusCode.FAILED_PRECONDITION),
+    (
+        errors.ParameterMismatchError(name="oversize", ours="split", theirs="whole", rule="must be the same"),
+        grpc.StatusCode.FAILED_PRECONDITION,
+    ),
+    (errors.ChannelBusyError(channel="x", consumer="y"), grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.ChannelSpentError(channel="x", reason="y"), grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.ChannelClosedError(end="sender"), grpc.StatusCode.FAILED_PRECONDITION),
+    (ChannelAbortedError(channel="x", reason="y"), grpc.StatusCode.ABORTED),
+    (PeerGoneError(who="x", reason="y"), grpc.StatusCode.UNAVAILABLE),
+    (PeerTimeoutError(who="x", reason="y"), grpc.StatusCode.DEADLINE_EXCEEDED),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), SAMPLES, ids=[type(error).__name__ for error, _ in SAMPLES])
+def test_an_error_crosses_the_wire(error: PermitflowError, code: grpc.StatusCode) -> None:
+    told = status_of(error)
+    assert told[0] is code
+    arrived = error_from_status(*told, who="the exchange at here:1")
+    assert type(arrived) is type(error)
+    assert str(arrived) == str(error)
+    told_facts = {name: value for name, value in error.facts.items() if name != "undelivered"}
+    assert arrived.facts == told_facts
+    assert all(getattr(arrived, name) == value for name, value in told_facts.items())
+    assert arrived.__notes__ == ["reported by the exchange at here:1"]
+
+
+def test_what_was_not_delivered_stays_at_home() -> None:
+    _, _, metadata = status_of(PeerGoneError(who="x", reason="y", undelivered=b"secret rows"))
+    assert b"secret" not in metadata[0][1]
+
+
+@pytest.mark.parametrize("text", ["a" * 100_000, "ä" * 100_000, "\udfff" * 10_000, "𝄞" * 100_000])
+def test_the_longest_error_fits_into_the_metadata(text: str) -> None:
+    code, details, metadata = status_of(SchemaMismatchError(ours=text, theirs=text))
+    size = len(details.encode(errors="replace")) * 3 + sum(len(value) for _, value in metadata)
+    assert size < 64 << 10
+    assert isinstance(error_from_status(code, details, metadata, who="x"), SchemaMismatchError)
+
+
+@pytest.mark.parametrize("error", [EndOfStream(), errors.WouldBlock(), ValueError("x")], ids=repr)
+def test_what_must_not_look_like_an_ordinary_outcome_becomes_an_internal_error(error: Exception) -> None:
+    code, details, metadata = status_of(error)
+    assert code is grpc.StatusCode.INTERNAL
+    assert isinstance(error_from_status(code, details, metadata, who="x"), TransportError)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, PeerGoneError),
+        (grpc.StatusCode.CANCELLED, PeerGoneError),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, PeerTimeoutError),
+        (grpc.StatusCode.UNIMPLEMENTED, TransportError),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, TransportError),
+        (grpc.StatusCode.INTERNAL, TransportError),
+        (None, TransportError),
+    ],
+)
+def test_a_status_of_grpc_itself_says_who_and_why(code: grpc.StatusCode, kind: type[PermitflowError]) -> None:
+    error = error_from_status(code, "Socket closed", (), who="the exchange at here:1")
+    assert type(error) is kind
+    assert "the exchange at here:1" in str(error)
+    assert "Socket closed" in str(error)
+
+
+def metadata(told: object) -> tuple[tuple[str, bytes]]:
+    return ((ERROR_KEY, json.dumps(told).encode()),)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        None,
+        [],
+        "text",
+        {},
+        {"type": "EndOfStream", "message": "", "facts": {}},
+        {"type": "SystemExit", "message": "", "facts": {}},
+        {"type": ["x"], "message": "", "facts": {}},
+        {"type": "PeerGoneError", "message": "m"},
+        {"type": "PeerGoneError", "message": "m", "facts": 3},
+    ],
+    ids=str,
+)
+def test_a_peer_that_tells_nonsense_is_not_believed(told: object) -> None:
+    error = error_from_status(grpc.StatusCode.INTERNAL, "boom", metadata(told), who="x")
+    assert type(error) is TransportError
+
+
+def test_a_peer_cannot_overwrite_what_every_error_has() -> None:
+    facts = {"who": "y", "__class__": "z", "args": [1], "add_note": 3, "no name": 4}
+    told = {"type": "PeerGoneError", "message": "m", "facts": facts}
+    error = error_from_status(grpc.StatusCode.UNAVAILABLE, "", metadata(told), who="x")
+    assert error.facts == {"who": "y"}
+    assert error.args == ("m",)
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_in_the_metadata_are_survived(data: bytes) -> None:
+    error = error_from_status(grpc.StatusCode.ABORTED, "d", ((ERROR_KEY, data), ("other", "text")), who="x")
+    assert isinstance(error, PermitflowError)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    )
+)
+def test_any_json_in_the_metadata_is_survived(told: Any) -> None:
+    sound = {"type": "PeerGoneError", "message": told, "facts": told}
+    for one in (told, sound):
+        assert isinstance(error_from_status(None, None, metadata(one), who="x"), PermitflowError)
+
+
+def test_methods_are_named_by_the_definition() -> None:
+    assert GET_STREAM == "/permitflow.wire.v1.ExchangeService/GetStream"
+    assert PUT_STREAM == "/permitflow.wire.v1.ExchangeService/PutStream"
