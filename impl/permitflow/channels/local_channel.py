@@ -38,6 +38,9 @@ class Sending(Enum):
     CLOSED = "closed"
 
 
+_OPEN = Sending.OPEN  # reading an enumeration's attribute costs more than the question
+
+
 class LocalChannel(Generic[T]):
     """One channel; its ends are ``LocalSender`` and ``LocalReceiver``."""
 
@@ -100,20 +103,22 @@ class LocalChannel(Generic[T]):
             raise
         finally:
             self.waiting.stop()
-            if self.is_stalled or self.sending is Sending.ENDED:
+            if self.is_stalled or self.sending is not _OPEN:
                 self.advance()
 
     def advance(self) -> None:
         """Permits came back, or somebody left the line: let go what may go now."""
-        self.is_stalled = False
-        if self.sender.has_waiting:
-            self.chunks.advance()
+        is_stalled = bool(self.chunks.parked) and self.chunks.advance()
+        if self.sender.chunks_before_watermark is not None:
             if self.sender.can_send_watermark():
                 self.takers.deliver(self.sender.send_watermark())
-            self.barriers.advance()
-            has_watermark = self.sender.chunks_before_watermark is not None
-            self.is_stalled = has_watermark or self.chunks.is_stalled or self.barriers.is_stalled
-        self.tell_if_over()
+            else:
+                is_stalled = True
+        if self.barriers.parked and self.barriers.advance():
+            is_stalled = True
+        self.is_stalled = is_stalled
+        if self.takers.futures:
+            self.tell_if_over()
 
     def return_permits(self) -> None:
         """Bring the permits of what was consumed back to the sender: batches, and the residue once all is consumed."""
@@ -127,11 +132,20 @@ class LocalChannel(Generic[T]):
         Raises:
             ChannelError: there is none and there will be none; the type says why.
         """
-        while self.takers.spare <= 0:
+        takers = self.takers
+        while takers.spare <= 0:
             if self.is_over:
                 raise self.ending()
-            if await self.takers.sleep() and self.receiver.has_untaken:
-                return
+            future = takers.sleep()
+            try:
+                has_message = await future
+            except BaseException:
+                takers.give_up(future)
+                raise
+            if has_message:
+                takers.reserved -= 1
+                if self.receiver.has_untaken:
+                    return
 
     def require_takeable(self) -> None:
         """Insist that the oldest message may be taken now.
@@ -153,7 +167,7 @@ class LocalChannel(Generic[T]):
     @property
     def is_over(self) -> bool:
         """Is no message here that could be taken, and will there never be one?"""
-        if self.sending is Sending.OPEN and not self.is_receiver_closed:
+        if self.sending is _OPEN and not self.is_receiver_closed:
             return False
         return not self.receiver.has_untaken and not self.sender.has_waiting
 

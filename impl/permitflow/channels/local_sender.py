@@ -9,7 +9,6 @@ from permitflow.channels.waiting import ParkedSend
 from permitflow.chunks import rows_of, slices, tail, whole_rows
 from permitflow.errors import InvalidParametersError, WouldBlock
 from permitflow.protocol.direct import send_directly
-from permitflow.protocol.messages import Offered
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 
 __all__ = ["LocalSender"]
@@ -20,7 +19,7 @@ T = TypeVar("T")
 class LocalSender(Generic[T]):
     """The end into which messages go; see ``SendEnd`` for what each method promises."""
 
-    __slots__ = ("_channel", "_core", "_peer", "_takers")
+    __slots__ = ("_channel", "_core", "_limit", "_peer", "_takers")
 
     def __init__(self, channel: LocalChannel[T]) -> None:
         """Use ``open_channel``."""
@@ -28,6 +27,7 @@ class LocalSender(Generic[T]):
         self._core = channel.sender
         self._peer = channel.receiver
         self._takers = channel.takers
+        self._limit = channel.parameters.max_chunk_cost
 
     @property
     def name(self) -> str:
@@ -75,14 +75,16 @@ class LocalSender(Generic[T]):
 
     def _stand_in_line(self, chunk: T, rows: int) -> ParkedSend[T]:
         """Offer a chunk that could not leave directly; let the first of its slices go if they may."""
+        if 0 <= rows <= self._limit:
+            self._require_open(chunk)
+            parked = ParkedSend([self._core.offer_chunk(chunk, rows)])
+            self._channel.chunks.parked.append(parked)
+            return parked
         pieces = self._pieces(chunk, rows)
         self._require_open(chunk)
-        offered: list[Offered[T]] = [self._core.offer_chunk(piece, size) for piece, size in pieces]
-        parked = ParkedSend(offered)
-        line = self._channel.chunks
-        line.parked.append(parked)
-        if len(offered) > 1:
-            line.go(parked)
+        parked = ParkedSend([self._core.offer_chunk(piece, size) for piece, size in pieces])
+        self._channel.chunks.parked.append(parked)
+        self._channel.chunks.go(parked)
         return parked
 
     def _send_slices_nowait(self, chunk: T, rows: int) -> None:
@@ -99,11 +101,8 @@ class LocalSender(Generic[T]):
                 raise AssertionError(f"{size} of {cost} rows could not be sent with {here} permits")
 
     def _pieces(self, chunk: T, rows: int) -> list[tuple[T, int]]:
-        parameters = self._core.parameters
-        limit = parameters.max_chunk_cost
-        if 0 <= rows <= limit:
-            return [(chunk, rows)]
-        if rows < 0 or parameters.oversize is Oversize.WHOLE:
+        limit = self._limit
+        if rows <= limit or self.parameters.oversize is Oversize.WHOLE:
             return [(chunk, whole_rows(rows))]
         own_rows = rows_of(chunk)
         if own_rows != rows:

@@ -99,31 +99,31 @@ class SendLine(Generic[T]):
         self._withdraw = withdraw
         self._deliver = deliver
 
-    @property
-    def is_stalled(self) -> bool:
-        """Does somebody sleep, or has a chunk left in part?"""
-        # Where the newest is awake, all are.
-        return bool(self.parked) and (not self.parked[-1].is_awake or self.parked[0].sent > 0)
-
     def go(self, parked: ParkedSend[T]) -> None:
         """Let this send's messages leave as far as it is their turn and their permits are here."""
         line = self.parked
         while line and line[0] is parked and self._send_head():
             pass
 
-    def advance(self) -> None:
-        """After a change for the better: finish a chunk whose first slice has left, wake those whose turn it is."""
+    def advance(self) -> bool:
+        """After a change for the better: finish a chunk that has left in part, and wake those whose turn it is.
+
+        Does somebody still sleep, or is a chunk still on its way?
+        """
         line = self.parked
         while line and line[0].sent:
             if not self._send_head():
-                return
-        if line and not line[-1].is_awake:
-            sendable = self._sendable()
-            for parked in line:
-                if sendable <= 0:
-                    return
+                return True
+        if not line or line[-1].is_awake:
+            return False  # where the newest is awake, all are
+        sendable = self._sendable()
+        for parked in line:
+            if sendable <= 0:
+                return True
+            if not parked.is_awake:
                 parked.wake()
-                sendable -= len(parked.offered)
+            sendable -= len(parked.offered)
+        return False
 
     def give_up(self, parked: ParkedSend[T]) -> None:
         """Take a cancelled send out of the line, unless a part of it has left: then the rest follows by itself."""
@@ -179,19 +179,14 @@ class ReceiveLine(Generic[T]):
         if self.futures:
             self.wake()
 
-    async def sleep(self) -> bool:
-        """Wait until a message is this task's (true), or there may never be one (false)."""
+    def sleep(self) -> asyncio.Future[bool]:
+        """What to await until a message is this task's (true), or there may never be one (false)."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.futures.append(future)
-        try:
-            has_message = await future
-        except BaseException:
-            self._give_up(future)
-            raise
-        self.reserved -= has_message
-        return has_message
+        return future
 
-    def _give_up(self, future: asyncio.Future[bool]) -> None:
+    def give_up(self, future: asyncio.Future[bool]) -> None:
+        """After a cancellation: pass on what the task was woken for, or leave the line."""
         if future.done() and not future.cancelled():
             self.reserved -= future.result()
             self.wake()

@@ -21,9 +21,11 @@ def send_directly(sender: PermitSender[T], receiver: PermitReceiver[T], payload:
 
     Spec: OfferChunk, SendChunk, Deliver.
     """
-    left = sender._row_permits - rows
-    if left < 0 or not 0 < rows <= sender._at_once or sender._chunks:
+    if not 0 < rows <= sender._at_once:
         return _send_unusual(sender, receiver, payload, rows)
+    left = sender._row_permits - rows
+    if left < 0 or sender._chunks:
+        return False
     sender._row_permits = left
     sender.sent_chunks += 1
     receiver._row_permits -= rows

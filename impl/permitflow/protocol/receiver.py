@@ -58,22 +58,18 @@ class PermitReceiver(Generic[T]):
         self.has_returns = False
         """May permits go back now, because they are due or because all that came was consumed?"""
         self._batch = parameters.permit_batch
-        self._row_permits = parameters.row_permits
-        self._barrier_permits = parameters.barrier_permits
+        self._row_permits, self._barrier_permits = parameters.row_permits, parameters.barrier_permits
         self._watermark_permits = 1
         # The inbox.  A cost of 0 marks a payload that is a whole message: all but chunks that cost their rows.
         # Garbage collection would look at every message again and again, at numbers and payloads it does not.
         self._payloads: deque[T | Message[T]] = deque()
         self._costs: deque[int] = deque()
-        self._taken = 0
-        self._unreturned = 0
+        self._taken = self._peak_inbox_rows = 0
+        self._unreturned = self._returned_rows = 0
         self._due_rows = self._due_barriers = self._due_watermarks = 0
-        self._returned_rows = 0
-        self._peak_inbox_rows = 0
         # Rows less the permits they hold, here and consumed: only empty and oversize chunks differ.
-        self._surplus_here = 0
-        self._surplus_consumed = 0
-        # Has nothing arrived since something was consumed, and is nobody to be told?
+        self._surplus_here = self._surplus_consumed = 0
+        # Has nothing arrived since the last message was consumed, and is there no recorder to be told?
         self._is_quiet = False
         self._record = record
 
@@ -95,8 +91,8 @@ class PermitReceiver(Generic[T]):
     @property
     def inbox_rows(self) -> int:
         """Rows that have arrived and are not consumed yet."""
-        held = self.parameters.row_permits - self._row_permits - self._unreturned - self._due_rows
-        return held + self._surplus_here
+        held = self.parameters.row_permits - self._row_permits
+        return held - self._unreturned - self._due_rows + self._surplus_here
 
     @property
     def peak_inbox_rows(self) -> int:
@@ -199,6 +195,7 @@ class PermitReceiver(Generic[T]):
         if self._taken == 0:
             raise LocalProtocolError("nothing was taken that could have been consumed")
         self._taken -= 1
+        self._note_arrivals()
         self._consume(self._payloads.popleft(), self._costs.popleft())
         return self.take_due() if self.is_due else None
 
@@ -219,12 +216,16 @@ class PermitReceiver(Generic[T]):
             return None
         cost = costs.popleft()
         payload = self._payloads.popleft()
-        if not cost or not costs or not self._is_quiet:
+        if not self._is_quiet:
+            self._note_arrivals()
+        if not cost or not self._is_quiet:
             return self._consume(payload, cost)
         unreturned = self._unreturned + cost
         if unreturned >= self._batch:
             self._due_rows += unreturned
             unreturned = 0
+            self.has_returns = True
+        elif not costs:
             self.has_returns = True
         self._unreturned = unreturned
         self.consumed_chunks += 1
@@ -234,36 +235,33 @@ class PermitReceiver(Generic[T]):
         message.rows = message.cost = cost
         return message
 
+    def _note_arrivals(self) -> None:
+        # The inbox only shrinks until something arrives, so that its peak has to be looked at but once.
+        self._peak_inbox_rows = max(self._peak_inbox_rows, self.inbox_rows)
+        self._is_quiet = self._record is None
+
     def _consume(self, payload: T | Message[T], cost: int) -> Message[T]:
-        """Consume the message that has just been taken out of the inbox, whatever the consequences."""
-        if not self._is_quiet:
-            self._peak_inbox_rows = self.peak_inbox_rows
-            self._is_quiet = self._record is None
+        """Consume any message that has just been taken out of the inbox, and tell the recorder."""
         message = _message(payload, cost)
-        if not cost:
-            self._consume_unusual(message)
         if message.kind is _CHUNK:
-            self.consumed_chunks += 1
-            self._unreturned += message.cost
-            if self._unreturned >= self._batch:
-                self._due_rows += self._unreturned
-                self._unreturned = 0
-        if self._due_rows or not self._costs:
-            self.has_returns = True
+            self._consume_chunk(message)
+        elif message.kind is Kind.BARRIER:
+            self._due_barriers += message.cost
+        else:
+            self._due_watermarks += message.cost
+        self.has_returns = not self._costs or self.is_due
         if self._record is not None:
             self._record("Consume", message.rows, message.held())
         return message
 
-    def _consume_unusual(self, message: Message[T]) -> None:
-        if message.kind is _CHUNK:
-            self._surplus_here -= message.rows - message.cost
-            self._surplus_consumed += message.rows - message.cost
-            return
-        self.has_returns = True
-        if message.kind is Kind.BARRIER:
-            self._due_barriers += message.cost
-        else:
-            self._due_watermarks += message.cost
+    def _consume_chunk(self, message: Message[T]) -> None:
+        self._surplus_here -= message.rows - message.cost
+        self._surplus_consumed += message.rows - message.cost
+        self.consumed_chunks += 1
+        self._unreturned += message.cost
+        if self._unreturned >= self._batch:
+            self._due_rows += self._unreturned
+            self._unreturned = 0
 
     def take_due(self) -> Permits:
         """The permits that are to be given back now, if any; they are the sender's from here on."""
