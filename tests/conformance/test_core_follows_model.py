@@ -6,7 +6,6 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.core_pair import CorePair
@@ -24,36 +23,39 @@ def test_the_core_follows_the_model() -> None:
 
 
 class GrantsOnArrival(CorePair):
-    """Returns permits when a chunk arrives."""
+    """Returns permits when a chunk arrives, and again when it is consumed."""
 
     def deliver(self) -> None:
         super().deliver()
-        message = self.receiver.inbox[-1]
-        self.receiver._unreturned -= message.cost
-        self.grants.append(Permits(rows=message.cost))
+        self.grants.append(self.receiver.inbox[-1].held())
 
 
 class Overtaking(CorePair):
-    """Sends a small chunk before a large one that waits for permits."""
+    """Lets a chunk that lacks permits go to the end of the line."""
 
-    def send_chunk(self) -> None:
-        chunks = self.sender._chunks
-        if chunks and chunks[0].message.cost > self.sender.permits.rows:
-            chunks.rotate(-1)
-            self._waiting.append(self._waiting.pop(0))
-        super().send_chunk()
+    def offer_chunk(self, rows: int) -> None:
+        super().offer_chunk(rows)
+        first = self.sender.waiting_chunks[0]
+        if first.cost > self.sender.permits.rows and len(self._waiting) > 1:
+            self.sender.withdraw(self._waiting.pop(0))
+            self._waiting.append(self.sender.offer_chunk(first.payload, first.rows))
 
 
 class ForgetsWatermark(CorePair):
-    """Lets a watermark leave before chunks that were offered before it."""
+    """Lets a watermark stand before the chunks that were offered before it."""
 
-    def send_watermark(self) -> None:
-        self.sender._watermark_after = 0
-        super().send_watermark()
+    def offer_watermark(self) -> None:
+        waiting = [self._waiting.pop(0) for _ in range(len(self._waiting))]
+        for offered in waiting:
+            self.sender.withdraw(offered)
+        super().offer_watermark()
+        self._waiting.extend(
+            self.sender.offer_chunk(offered.message.payload, offered.message.rows) for offered in waiting
+        )
 
 
 class ReturnsTwice(CorePair):
-    """Delivers each return of permits twice, where the sender's own bound does not notice."""
+    """Delivers a return of permits twice, where the sender's own bound does not notice."""
 
     def add_permits(self) -> None:
         if self.grants and self.sender.outstanding.rows >= 2 * self.grants[0].rows > 0:

@@ -6,16 +6,26 @@ from dataclasses import dataclass, replace
 import pytest
 
 from permitflow.errors import OverspendError, PermitOverrunError
-from permitflow.protocol.direct import send_directly
-from permitflow.protocol.messages import Kind, Message, Permits
+from permitflow.protocol.direct import return_directly, send_directly
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.messages import Permits as CorePermits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.core_pair import CorePair
 from permitflow.testing.lockstep import walk
 from permitflow.testing.moves import Divergence, compare
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Disabled
-from permitflow_model.permit_channel import SYSTEM, Parameters, State, held, plus, sum_permits, total
-from permitflow_model.permit_channel import Permits as ModelPermits
+from permitflow_model.permit_channel import (
+    NOTHING,
+    SYSTEM,
+    Parameters,
+    Permits,
+    State,
+    held,
+    plus,
+    sum_permits,
+    total,
+)
 
 
 @dataclass(frozen=True)
@@ -109,7 +119,7 @@ class Shortcuts:
         waits = state.waiting.size() > 0 or state.barrier_waiting or state.watermark_pending >= 0
         assert core.sender.has_waiting == waits
         assert plus(state.permits, of_model(core.sender.outstanding)) == total(self.parameters)
-        assert of_model(core.receiver.granted) == self.granted(state)
+        assert of_model(core.receiver.granted) == may_come(state)
         chunks = 0
         while self.enabled("SendChunk", state):
             state = self.perform("SendChunk", state)
@@ -126,7 +136,7 @@ class Shortcuts:
                 returned = [0, 0, 0]
                 returned[position] = count
                 with pytest.raises(PermitOverrunError):
-                    core.sender.add_permits(Permits(*returned))
+                    core.sender.add_permits(CorePermits(*returned))
         compare(core.observe(), state, "after a hostile peer was refused")
 
     def everything_sendable_leaves(self, core: CorePair, state: State) -> None:
@@ -137,26 +147,24 @@ class Shortcuts:
         assert not any(self.enabled(action, state) for action in ("SendChunk", "SendBarrier", "SendWatermark"))
 
     def a_chunk_is_sent_at_once_or_not_at_all(self, core: CorePair, state: State, rows: int) -> None:
-        if not state.wire.is_empty():
-            return  # a channel without a wire is not in such a state
-        left = send_directly(core.sender, core.receiver, -1, rows)
+        if state.wire.size():
+            return  # where the ends meet directly, nothing is ever on the wire
+        did = send_directly(core.sender, core.receiver, -1, rows)
         try:
-            after = self.perform("Deliver", self.perform("SendChunk", self.perform("OfferChunk", state, rows)))
+            after = self.perform("SendChunk", self.perform("OfferChunk", state, rows))
         except Disabled:
             after = state
-        if after.waiting.size() or after == state:
-            # Somebody waits already, or this chunk would have to.
-            assert not left
-            compare(core.observe(), state, f"after {rows} rows were refused")
+        assert did == (state.waiting.is_empty() and after != state)
+        if not did:
+            compare(core.observe(), state, f"after {rows} rows could not be sent at once")
             return
-        assert left
-        newest = core.receiver.inbox[-1]
-        assert (newest.rows, of_model(newest.held())) == (after.inbox.last().rows, held(after.inbox.last()))
+        after = self.perform("Deliver", after)
+        assert (core.receiver.inbox[-1].rows, of_model(core.receiver.inbox[-1].held())) == (
+            after.inbox.last().rows,
+            held(after.inbox.last()),
+        )
         assert of_model(core.sender.permits) == after.permits
-        assert plus(of_model(core.receiver.granted), held(after.inbox.last())) == self.granted(state)
-
-    def granted(self, state: State) -> ModelPermits:
-        return sum_permits((state.permits, *map(held, state.wire), *state.grants))
+        assert of_model(core.receiver.granted) == may_come(after)
 
     def a_message_is_received_at_once_or_not_at_all(self, core: CorePair, state: State) -> None:
         message = core.receiver.try_receive()
@@ -168,13 +176,26 @@ class Shortcuts:
         assert message is not None
         assert (message.rows, of_model(message.held())) == (state.inbox.head().rows, held(state.inbox.head()))
         assert core.receiver.unreturned == after.unreturned
-        new_grants = tuple(after.grants)[state.grants.size() :]
-        assert core.receiver.is_due == bool(new_grants)
-        assert of_model(core.receiver.take_due()) == sum_permits(new_grants)
+        due = sum_permits(tuple(after.grants)[state.grants.size() :])
+        assert core.receiver.is_due == (due != NOTHING)
+        if self.enabled("Flush", after):
+            due = plus(due, Permits(after.unreturned, 0, 0))
+            after = self.perform("Flush", after)
+        # Asking is allowed when nothing goes back, but not asking is not allowed when something does.
+        assert core.receiver.has_returns or due == NOTHING
+        return_directly(core.sender, core.receiver)
+        assert of_model(core.sender.permits) == plus(state.permits, due)
+        assert core.receiver.unreturned == after.unreturned
+        assert not core.receiver.is_due
 
 
-def of_model(permits: Permits) -> ModelPermits:
-    return ModelPermits(*permits)
+def may_come(state: State) -> Permits:
+    """What the sender may still spend, as the receiver must see it."""
+    return sum_permits((state.permits, *map(held, state.wire), *state.grants))
+
+
+def of_model(permits: CorePermits) -> Permits:
+    return Permits(*permits)
 
 
 class LostGrant(CorePair):

@@ -1,0 +1,250 @@
+"""Runs led by the model, for channels that take the protocol's steps by themselves.
+
+The machine makes the application's moves: those that the model allows must succeed, all others must be refused.
+What the channel does in between is followed step by step (``following``).  Moves may come one after the other
+without a pause, so that cancellations meet wake-ups that are under way.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar, cast
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from permitflow.errors import EndOfStream, LocalProtocolError, PermitflowError, WouldBlock
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.testing.application import Application, ChannelUnderTest, Ends, Task, running
+from permitflow.testing.following import Following, Hop
+from permitflow.testing.machine import channel_parameters
+from permitflow.testing.moves import Divergence, Move
+from permitflow.testing.traces import judge_all
+
+__all__ = ["ChannelMachine", "machine_for"]
+
+MOST_WAITING = 4
+
+
+class ChannelMachine(RuleBasedStateMachine):
+    """Model and channel side by side; the class attributes say which channel, and in which loop."""
+
+    kind: ClassVar[ChannelUnderTest]
+    runner: ClassVar[asyncio.Runner]
+
+    @initialize(agreed=channel_parameters())
+    def start(self, agreed: ChannelParameters) -> None:
+        """Open a channel; it is at rest."""
+        self.agreed = agreed
+        self.is_healthy = True
+        self.made: list[tuple[list[Move], bool]] = []
+        self.following = Following()
+        self.runner.run(self._open())
+
+    async def _open(self) -> None:
+        opened: asyncio.Future[Ends] = asyncio.get_running_loop().create_future()
+        self.stop = asyncio.Event()
+        # Entered and left by one task of its own, as a context manager with a cancel scope demands.
+        self.stage = asyncio.create_task(self._hold_open(opened))
+        self.stage.add_done_callback(partial(_give_up_opening, opened))
+        self.app = Application(self.kind, await opened)
+        self.app.changed = self.following.changed
+        self.following.listeners.append(self.app.note)
+        self.hops = [self.following.hops[name] for name in self.kind.streams(self.app.sender, self.app.receiver)]
+
+    async def _hold_open(self, opened: asyncio.Future[Ends]) -> None:
+        async with self.kind.open(self.agreed, self.following.recorder) as ends:
+            opened.set_result(ends)
+            await self.stop.wait()
+
+    @rule(move=st.runner().flatmap(lambda self: st.sampled_from(self.moves())), pause=st.booleans())
+    def step(self, move: Move, pause: bool) -> None:
+        """The application moves; with a pause, everything that follows from it happens before the next move."""
+        self.runner.run(self._step(lambda: move, moves=1, pause=pause))
+
+    @rule(data=st.data(), moves=st.integers(2, 4), pause=st.booleans())
+    def burst(self, data: st.DataObject, moves: int, pause: bool) -> None:
+        """The application makes several moves at once: no task runs in between, whoever was woken."""
+        self.runner.run(
+            self._step(lambda: data.draw(st.sampled_from(self.moves()), "at once"), moves=moves, pause=pause)
+        )
+
+    async def _step(self, draw: Callable[[], Move], *, moves: int, pause: bool) -> None:
+        self.is_healthy = False
+        made: list[Move] = []
+        self.made.append((made, pause))
+        for _ in range(moves):
+            made.append(draw())
+            self._perform(made[-1])
+        if pause:
+            await self.settle()
+        self.following.check()
+        self.app.check_received()
+        self.is_healthy = True
+
+    def _perform(self, move: Move) -> None:
+        refusal = self.refusal_of(move)
+        before, events = self.hops[0].state, len(self.following.trace.events)
+        try:
+            self.app.perform(move)
+        except PermitflowError as reason:
+            if refusal is None or not isinstance(reason, refusal):
+                raise Divergence(f"{move!r} ends with {reason!r}, expected {refusal or 'success'}") from reason
+            if len(self.following.trace.events) != events:
+                raise Divergence(
+                    f"{move!r} was refused, but {self.following.trace.events[events:]} happened"
+                ) from reason
+            return
+        if refusal is not None:
+            raise Divergence(f"{move!r} should be refused with {refusal.__name__} in {before}, but it succeeds")
+
+    # What the application may do now, by the model.
+
+    def moves(self) -> list[Move]:
+        """All moves, those that must be refused included."""
+        return [*self._sender_moves(), *self._receiver_moves()]
+
+    def _sender_moves(self) -> list[Move]:
+        chunks, barriers = running(self.app.chunks), running(self.app.barriers)
+        clamp = self.agreed.max_chunk_cost
+        sizes = sorted({0, 1, clamp, max(1, clamp // 2), *((clamp + 2,) if self.agreed.oversize == "whole" else ())})
+        moves = [Move("OfferWatermark"), Move("SendBarrierNow"), *(Move("SendNow", (rows,)) for rows in sizes)]
+        if len(chunks) < MOST_WAITING:
+            moves += [Move("OfferChunk", (rows,)) for rows in sizes]
+        if len(barriers) < MOST_WAITING:
+            moves.append(Move("OfferBarrier"))
+        moves += [Move("WithdrawChunk", (position,)) for position in range(len(chunks))]
+        return [*moves, *(Move("WithdrawBarrier", (position,)) for position in range(len(barriers)))]
+
+    def _receiver_moves(self) -> list[Move]:
+        receives = running(self.app.receives)
+        if receives:
+            # Messages belong to those who have waited for them; what others may take is not the model's to say.
+            moves = [Move("GiveUpReceive", (position,)) for position in range(len(receives))]
+            return moves if len(receives) == MOST_WAITING else [*moves, Move("Receive")]
+        moves = [Move("ReceiveNow"), Move("Take"), Move("ConsumeTaken")]
+        return moves if self.app.taken else [*moves, Move("Receive")]
+
+    def refusal_of(self, move: Move) -> type[PermitflowError] | None:
+        """How the channel has to refuse this move now; None if it has to succeed."""
+        first, inbox, taken = self.hops[0], self.hops[-1].state.inbox.size(), len(self.app.taken)
+        match move:
+            case Move("SendNow", (rows,)):
+                cost = self.agreed.cost_of(rows)
+                may_leave = first.state.waiting.is_empty() and cost <= first.state.permits.rows
+                return None if may_leave else WouldBlock
+            case Move("SendBarrierNow"):
+                may_leave = first.barriers_waiting() == 0 and first.state.permits.barriers > 0
+                return None if may_leave else WouldBlock
+            case Move("Take"):
+                return None if inbox > taken else WouldBlock
+            case Move("ReceiveNow"):
+                if inbox > taken:
+                    return LocalProtocolError if taken else None
+                return WouldBlock
+            case Move("ConsumeTaken"):
+                return None if taken else LocalProtocolError
+        return None
+
+    # What has to follow.
+
+    async def settle(self) -> None:
+        """Wait until nothing more happens by itself, then compare what can be seen from outside."""
+        sends, waiting = len(running(self.app.chunks)), self.hops[0].state.waiting.size()
+        what = f"{sends} sends are under way, {waiting} wait for permits"
+        await self.following.until(self.is_settled, timeout_seconds=self.kind.timeout_seconds, what=what)
+        self.compare()
+
+    def is_settled(self) -> bool:
+        """Are the model and the application's tasks where they stay until the application moves?"""
+        first, last, app = self.hops[0], self.hops[-1], self.app
+        return (
+            all(hop.is_quiet() for hop in self.hops)
+            and not any(_is_forwarding(*pair) for pair in zip(self.hops, self.hops[1:], strict=False))
+            and len(running(app.chunks)) == first.state.waiting.size()
+            and len(running(app.barriers)) == first.barriers_waiting()
+            and not (running(app.receives) and last.state.inbox.size() > len(app.taken))
+        )
+
+    def compare(self) -> None:
+        """The numbers that a channel shows are the model's.
+
+        Raises:
+            Divergence: they are not.
+        """
+        at_sender, at_receiver = self.app.sender.statistics(), self.app.receiver.statistics()
+        first, last = self.hops[0], self.hops[-1]
+        pairs = {
+            "sent_chunks": (at_sender.sent_chunks, len(first.sent_rows)),
+            "sent_rows": (at_sender.sent_rows, sum(first.sent_rows)),
+            "consumed_chunks": (at_receiver.consumed_chunks, len(last.consumed_rows)),
+            "consumed_rows": (at_receiver.consumed_rows, sum(last.consumed_rows)),
+            "peak_permits_outstanding": (
+                at_sender.peak_permits_outstanding,
+                self.agreed.row_permits - first.least_row_permits,
+            ),
+            "peak_inbox_rows": (at_receiver.peak_inbox_rows, last.peak_inbox_rows),
+        }
+        wrong = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+        if wrong:
+            raise Divergence(f"statistics differ (channel, model): {wrong}")
+
+    # The end: everything is withdrawn or consumed, and every permit must be home.
+
+    def teardown(self) -> None:
+        """Empty the channel; what was recorded is a behaviour, however the two ends' logs are put together."""
+        if hasattr(self, "app"):
+            self.runner.run(self._close())
+
+    async def _close(self) -> None:
+        try:
+            if self.is_healthy:
+                await self._empty()
+        finally:
+            self.app.cancel_all()
+            self.stop.set()
+            await asyncio.wait({self.stage})
+        if not self.is_healthy:
+            return  # the step that failed says more
+        self.stage.result()
+        for by_end in (False, True):
+            for verdict in judge_all(self.following.trace.trace(), by_end=by_end):
+                if not verdict.is_valid:
+                    raise Divergence(verdict.describe())
+
+    async def _empty(self) -> None:
+        self.app.cancel_all()
+        await self.settle()
+        while self.app.taken:
+            self.app.consume_taken()
+        ending = asyncio.ensure_future(self.app.sender.end())
+        try:
+            async with asyncio.timeout(self.kind.timeout_seconds):
+                while True:
+                    await self.app.receive_one()
+        except EndOfStream:
+            self.app.check_received()
+        if len(self.app.received_chunks()) != len(self.app.due_chunks()):
+            raise Divergence(f"{self.app.due_chunks()} were sent, {self.app.received_chunks()} received")
+        await ending
+        self.compare()
+        if not all(hop.is_at_rest() for hop in self.hops):
+            raise Divergence(f"at the end not all permits are home: {[hop.state for hop in self.hops]}")
+
+
+def machine_for(
+    kind: ChannelUnderTest, runner: asyncio.Runner, *, base: type[ChannelMachine] = ChannelMachine
+) -> type[ChannelMachine]:
+    """The machine for one kind of channel, in one loop; ``base`` may do more than this one does."""
+    return cast("type[ChannelMachine]", type("Machine", (base,), {"kind": kind, "runner": runner}))
+
+
+def _give_up_opening(opened: asyncio.Future[Ends], stage: Task) -> None:
+    if not opened.done():
+        opened.set_exception(stage.exception() or Divergence("the channel was closed before it was open"))
+
+
+def _is_forwarding(source: Hop, target: Hop) -> bool:
+    """Will the bridge between two streams go on by itself?  It sends one message at a time."""
+    is_waiting = not target.state.waiting.is_empty() or target.state.barrier_waiting
+    return not source.state.inbox.is_empty() and not is_waiting
