@@ -41,11 +41,11 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
     ) -> None:
         """Use ``get``, or the exchange."""
         super().__init__(session, carrier, schema=schema)
-        self._takers = ReceiveLine()
         self._idle_timer: asyncio.TimerHandle | None = None
 
     def _opened(self) -> None:
         self._core = self._session.receiver
+        self._takers = ReceiveLine(self._core)
 
     # Frames.
 
@@ -97,7 +97,7 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
             raise InvalidParametersError(name="max_messages", value=max_messages, rule="must be at least 1")
         await self._until_takeable()
         messages: list[Message[pa.RecordBatch]] = []
-        while len(messages) < max_messages and self._core.untaken > self._takers.reserved:
+        while len(messages) < max_messages and self._is_takeable:
             messages.append(self._receive_now())
         return messages
 
@@ -119,7 +119,7 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
 
     def _take_now(self) -> Message[pa.RecordBatch]:
         message = self._session.take()
-        if self._takers:
+        if self._takers.futures:
             self._wake_takers()
         return message
 
@@ -137,7 +137,7 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
             self._wake_writer.set()
         if self._core.is_idle and self._idle_timer is None:
             self._idle_timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._flush)
-        if self._takers:
+        if self._takers.futures:
             self._wake_takers()
 
     def _flush(self) -> None:
@@ -149,20 +149,24 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         # A consumer that never waits would keep the writer from returning permits until the inbox is empty.
         if self._session.owes and self._core.has_untaken:
             await asyncio.sleep(0)
-        while self._core.untaken <= self._takers.reserved or isinstance(self._session.end, Abort):
+        while not self._is_takeable:
             if (ending := self._ending()) is not None:
                 raise ending
-            await self._takers.sleep(self._wake_takers)
+            await self._takers.sleep()
 
     def _require_takeable(self) -> None:
-        if self._core.untaken <= self._takers.reserved or isinstance(self._session.end, Abort):
+        if not self._is_takeable:
             if (ending := self._ending()) is not None:
                 raise ending
             raise WouldBlock("no message is here, or those that are belong to tasks that have waited for them")
 
+    @property
+    def _is_takeable(self) -> bool:
+        return self._takers.spare > 0 and not self._is_closed and not isinstance(self._session.end, Abort)
+
     def _wake_takers(self) -> None:
-        self._takers.wake(self._core.untaken - self._takers.reserved)
-        if self._takers and self._ending() is not None:
+        self._takers.wake()
+        if self._takers.futures and self._ending() is not None:
             self._takers.wake_all()
 
     def _ending(self) -> PermitflowError | None:
@@ -209,6 +213,8 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         super().close()
+        if self._batches is not None:
+            self._core.drop()
 
     def statistics(self) -> ChannelStatistics:
         """What has happened so far."""

@@ -93,8 +93,8 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         pieces = self._pieces(chunk, rows)
         cost = sum(self.parameters.cost_of(piece.num_rows) for piece in pieces)
         here = self._session.sender.permits.rows
-        if self._chunks:
-            raise WouldBlock(f"{len(self._chunks)} sends wait before this one")
+        if self._chunks.parked:
+            raise WouldBlock(f"{len(self._chunks.parked)} sends wait before this one")
         if cost > here:
             raise WouldBlock(f"the chunk needs {cost} row permits, {here} of {self.parameters.row_permits} are here")
         for piece in pieces:
@@ -129,8 +129,8 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         """Send a barrier now."""
         checked_marker(payload, name="barrier")
         self._require_open(payload)
-        if self._barriers:
-            raise WouldBlock(f"{len(self._barriers)} barriers wait before this one")
+        if self._barriers.parked:
+            raise WouldBlock(f"{len(self._barriers.parked)} barriers wait before this one")
         if self._session.sender.permits.barriers < 1:
             raise WouldBlock(f"all {self.parameters.barrier_permits} barrier permits are out")
         self._session.offer_barrier(payload)
@@ -154,7 +154,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         self._advance()
 
     async def _leave(self, line: SendLine[object], parked: ParkedSend[object]) -> None:
-        line.park(parked)
+        line.parked.append(parked)
         if len(parked.offered) > 1:
             line.go(parked)
         self._waiting.start()
