@@ -7,7 +7,6 @@ from typing import Self
 import pyarrow as pa
 
 from permitflow.channels.statistics import ChannelStatistics
-from permitflow.channels.waiting import ReceiveLine
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
@@ -42,10 +41,11 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         """Use ``get``, or the exchange."""
         super().__init__(session, carrier, schema=schema)
         self._idle_timer: asyncio.TimerHandle | None = None
+        # Held while a task waits for a message: those behind it wait in the order in which they came.
+        self._turn = asyncio.Lock()
 
     def _opened(self) -> None:
         self._core = self._session.receiver
-        self._takers = ReceiveLine(self._core)
 
     # Frames.
 
@@ -74,11 +74,6 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
     def _has_written_all(self) -> bool:
         return self._session.is_finished
 
-    def _wake_all(self) -> None:
-        super()._wake_all()
-        if self._batches is not None:
-            self._wake_takers()
-
     # Receiving.
 
     def receive_nowait(self) -> Message[pa.RecordBatch]:
@@ -97,7 +92,7 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
             raise InvalidParametersError(name="max_messages", value=max_messages, rule="must be at least 1")
         await self._until_takeable()
         messages: list[Message[pa.RecordBatch]] = []
-        while len(messages) < max_messages and self._is_takeable:
+        while len(messages) < max_messages and self._core.has_untaken:
             messages.append(self._receive_now())
         return messages
 
@@ -118,14 +113,11 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         return self._take_now()
 
     def _take_now(self) -> Message[pa.RecordBatch]:
-        message = self._session.take()
-        if self._takers.futures:
-            self._wake_takers()
-        return message
+        return self._session.take()
 
     def consume(self) -> None:
         """Say that the application is done with the oldest message it took: its permits return."""
-        if self._is_closed or isinstance(self._session.end, Abort):
+        if self._is_cut_off:
             ending = self._ending()
             assert ending is not None, "an aborted or closed stream has ended"
             raise ending
@@ -137,8 +129,6 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
             self._wake_writer.set()
         if self._core.is_idle and self._idle_timer is None:
             self._idle_timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._flush)
-        if self._takers.futures:
-            self._wake_takers()
 
     def _flush(self) -> None:
         self._idle_timer = None
@@ -149,25 +139,24 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         # A consumer that never waits would keep the writer from returning permits until the inbox is empty.
         if self._session.owes and self._core.has_untaken:
             await asyncio.sleep(0)
-        while not self._is_takeable:
-            if (ending := self._ending()) is not None:
-                raise ending
-            await self._takers.sleep()
+        async with self._turn:
+            while not self._core.has_untaken or self._is_cut_off:
+                if (ending := self._ending()) is not None:
+                    raise ending
+                await self._state_changed.wait()
+        # The caller takes the message before anybody else runs.
 
     def _require_takeable(self) -> None:
-        if not self._is_takeable:
-            if (ending := self._ending()) is not None:
-                raise ending
-            raise WouldBlock("no message is here, or those that are belong to tasks that have waited for them")
+        if self._core.has_untaken and not self._is_cut_off and not self._turn.locked():
+            return
+        if (ending := self._ending()) is not None:
+            raise ending
+        raise WouldBlock("no message is here, or those that are belong to tasks that have waited for them")
 
     @property
-    def _is_takeable(self) -> bool:
-        return self._takers.spare > 0 and not self._is_closed and not isinstance(self._session.end, Abort)
-
-    def _wake_takers(self) -> None:
-        self._takers.wake()
-        if self._takers.futures and self._ending() is not None:
-            self._takers.wake_all()
+    def _is_cut_off(self) -> bool:
+        """Must nothing be taken though it is here?"""
+        return self._is_closed or isinstance(self._session.end, Abort)
 
     def _ending(self) -> PermitflowError | None:
         """Why no message will ever be here to take; None while one is here or may come."""
