@@ -17,7 +17,8 @@ from permitflow.tracing.events import Event
 from permitflow.tracing.memory import MemoryTrace
 from permitflow_model.kernel.replay import Refused, Starved
 from permitflow_model.permit_channel import SYSTEM, State
-from permitflow_model.permit_channel_trace import PermitChannelReplay, World
+from permitflow_model.permit_channel_trace import PermitChannelReplay
+from permitflow_model.permit_channel_world import World
 
 __all__ = ["Following", "Hop"]
 

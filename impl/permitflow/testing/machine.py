@@ -16,7 +16,7 @@ from permitflow.testing.moves import Move, PairAdapter, compare, is_rule, moves_
 from permitflow.testing.traces import judge, model_of
 from permitflow.tracing.memory import MemoryTrace
 from permitflow_model.permit_channel import SYSTEM, State
-from permitflow_model.permit_channel_trace import withdraw_at
+from permitflow_model.permit_channel_world import withdraw_at
 
 __all__ = ["MakePair", "PairMachine", "channel_parameters", "machine_for"]
 

@@ -8,7 +8,8 @@ from permitflow.tracing.events import Event
 from permitflow.tracing.reader import ChannelTrace, Trace
 from permitflow_model.kernel.replay import Replay, replay
 from permitflow_model.permit_channel import Parameters
-from permitflow_model.permit_channel_trace import PermitChannelReplay, World
+from permitflow_model.permit_channel_trace import PermitChannelReplay
+from permitflow_model.permit_channel_world import World
 
 __all__ = ["UNLIMITED", "Verdict", "judge", "judge_all", "model_of"]
 

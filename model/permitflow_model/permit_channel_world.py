@@ -1,0 +1,75 @@
+"""What a recorded run consists of, and what it has led to."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from permitflow_model.kernel.system import Step
+from permitflow_model.permit_channel import NO_WATERMARK, State
+
+__all__ = ["Path", "TraceEvent", "World", "withdraw_at"]
+
+
+class TraceEvent(Protocol):
+    """What the replay needs to know about a recorded event."""
+
+    @property
+    def action(self) -> str:
+        """Spelt as in the specification."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """Rows of the chunk, or 0."""
+        ...
+
+    @property
+    def permits(self) -> tuple[int, int, int]:
+        """Permits of the message, or returned permits: rows, barriers, watermarks."""
+        ...
+
+
+@dataclass(frozen=True)
+class Path:
+    """A step of the model, and those before it."""
+
+    step: Step[State]
+    before: "Path | None"
+
+    def steps(self) -> list[Step[State]]:
+        """All steps from the beginning, this one last."""
+        steps: list[Step[State]] = []
+        path: Path | None = self
+        while path is not None:
+            steps.append(path.step)
+            path = path.before
+        return steps[::-1]
+
+
+class World(NamedTuple):
+    """What a trace has led to."""
+
+    state: State
+    barriers_in_hand: int = 0
+    """Barriers that were offered while another waited."""
+
+    path: Path | None = None
+    """The model's steps until now, if they are kept."""
+
+
+def withdraw_at(state: State, position: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Actions that take back the waiting chunk at ``position`` (0 is the oldest) and leave the others as they were.
+
+    Yields action names with their arguments.
+    """
+    waiting = list(state.waiting)
+    behind = waiting[position + 1 :]
+    for _ in range(len(behind) + 1):
+        yield "WithdrawChunk", ()
+    # The watermark stood after so many chunks; without one of them, it stands one place further forward.
+    pending = state.watermark_pending
+    place = pending - 1 if pending > position else NO_WATERMARK
+    for size, chunk in enumerate(behind, start=position + 1):
+        yield "OfferChunk", (chunk.rows,)
+        if size == place:
+            yield "OfferWatermark", ()

@@ -1,0 +1,79 @@
+"""A channel of an exchange follows the model: from the producer's end through two gRPC streams, with the exchange's own
+channel in between, to the consumer's end.  Each of the three streams is a behaviour of the specification.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+
+import pyarrow as pa
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from permitflow.channels.interface import ReceiveEnd, SendEnd
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.messages import Message
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import RecorderFactory
+from permitflow.testing.application import Ends
+from permitflow.testing.channel_machine import machine_for
+from permitflow.transports.grpc_aio import get, put
+from permitflow.transports.remote_receiver import RemoteReceiver
+from permitflow.transports.remote_sender import RemoteSender
+
+SCHEMA = pa.schema([("serial", pa.int64())])
+
+
+class Exchanged:
+    """Channels of one exchange, which listens on a real socket."""
+
+    timeout_seconds = 10.0
+
+    def __init__(self, exchange: Exchange, address: str) -> None:
+        self._exchange = exchange
+        self._address = address
+        self._names = (f"c{number}" for number in count())
+
+    @asynccontextmanager
+    async def open(self, parameters: ChannelParameters, record: RecorderFactory | None) -> AsyncIterator[Ends]:
+        name = next(self._names)
+        self._exchange.record = record
+        self._exchange.add_channel(name, parameters, SCHEMA)
+        async with (
+            put(self._address, name, SCHEMA, record=record) as sender,
+            get(self._address, name, record=record) as receiver,
+        ):
+            yield sender, receiver
+
+    def streams(self, sender: SendEnd[object], receiver: ReceiveEnd[object]) -> Sequence[str]:
+        assert isinstance(sender, RemoteSender)
+        assert isinstance(receiver, RemoteReceiver)
+        return sender.stream, sender.name, receiver.stream
+
+    def chunk(self, serial: int, rows: int) -> object:
+        return pa.record_batch({"serial": [serial] * rows}, schema=SCHEMA)
+
+    def serial(self, message: Message[object]) -> int | None:
+        assert isinstance(message.payload, pa.RecordBatch)
+        assert message.payload.num_rows == message.rows
+        serials = set(message.payload.column("serial").to_pylist())
+        assert len(serials) <= 1
+        return serials.pop() if serials else None
+
+
+@pytest.fixture
+def exchanged(run: asyncio.Runner) -> Iterator[Exchanged]:
+    exchange = Exchange()
+    server = ExchangeServer(exchange)
+    run.run(server.__aenter__())
+    yield Exchanged(exchange, server.address)
+    run.run(server.stop())
+
+
+def test_a_channel_of_an_exchange_follows_the_model(run: asyncio.Runner, exchanged: Exchanged) -> None:
+    machine = machine_for(exchanged, run)
+
+    run_state_machine_as_test(machine, settings=settings(max_examples=25, stateful_step_count=30))
