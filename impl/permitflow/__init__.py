@@ -1,0 +1,61 @@
+"""Permit-based back-pressure: ``sender, receiver = open_channel()``.
+
+A permit is the right to send one row.  The sender spends permits, the receiver returns them once rows are consumed,
+so a channel never holds more rows than it has permits, however slow its reader is.  This façade loads nothing but
+the standard library; ``permitflow.transports``, ``permitflow.exchange`` and ``permitflow.spark`` are imported by
+path, and need what their extras install.
+"""
+
+from permitflow.channels.interface import ReceiveEnd, SendEnd
+from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
+from permitflow.channels.statistics import ChannelStatistics
+from permitflow.errors import (
+    ChannelAbortedError,
+    ChannelClosedError,
+    ChannelError,
+    EndOfStream,
+    HandshakeError,
+    InvalidParametersError,
+    LocalProtocolError,
+    PeerGoneError,
+    PeerTimeoutError,
+    PermitflowError,
+    ProtocolError,
+    RemoteProtocolError,
+    TransportError,
+    UnknownChannelError,
+    UnsplittableChunkError,
+    WouldBlock,
+)
+from permitflow.protocol.messages import Kind, Message, Permits
+from permitflow.protocol.parameters import ChannelParameters, Oversize
+
+__all__ = [
+    "ChannelAbortedError",
+    "ChannelClosedError",
+    "ChannelError",
+    "ChannelParameters",
+    "ChannelStatistics",
+    "EndOfStream",
+    "HandshakeError",
+    "InvalidParametersError",
+    "Kind",
+    "LocalProtocolError",
+    "LocalReceiver",
+    "LocalSender",
+    "Message",
+    "Oversize",
+    "PeerGoneError",
+    "PeerTimeoutError",
+    "PermitflowError",
+    "Permits",
+    "ProtocolError",
+    "ReceiveEnd",
+    "RemoteProtocolError",
+    "SendEnd",
+    "TransportError",
+    "UnknownChannelError",
+    "UnsplittableChunkError",
+    "WouldBlock",
+    "open_channel",
+]
