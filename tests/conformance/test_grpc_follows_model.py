@@ -76,4 +76,4 @@ def exchanged(run: asyncio.Runner) -> Iterator[Exchanged]:
 def test_a_channel_of_an_exchange_follows_the_model(run: asyncio.Runner, exchanged: Exchanged) -> None:
     machine = machine_for(exchanged, run)
 
-    run_state_machine_as_test(machine, settings=settings(max_examples=25, stateful_step_count=30))
+    run_state_machine_as_test(machine, settings=settings(max_examples=40, stateful_step_count=40))
