@@ -12,6 +12,7 @@ from permitflow.errors import (
     ChannelClosedError,
     EndOfStream,
     InvalidParametersError,
+    LocalProtocolError,
     PermitflowError,
     WouldBlock,
 )
@@ -43,6 +44,7 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         self._idle_timer: asyncio.TimerHandle | None = None
         # Held while a task waits for a message: those behind it wait in the order in which they came.
         self._turn = asyncio.Lock()
+        self._held = 0
 
     def _opened(self) -> None:
         self._core = self._session.receiver
@@ -78,11 +80,13 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
 
     def receive_nowait(self) -> Message[pa.RecordBatch]:
         """Receive the oldest message; its permits return."""
+        self._require_none_held()
         self._require_takeable()
         return self._receive_now()
 
     async def receive(self) -> Message[pa.RecordBatch]:
         """Receive the oldest message; wait until there is one."""
+        self._require_none_held()
         await self._until_takeable()
         return self._receive_now()
 
@@ -90,6 +94,7 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         """Receive what is here, at least one message and at most ``max_messages``."""
         if max_messages < 1:
             raise InvalidParametersError(name="max_messages", value=max_messages, rule="must be at least 1")
+        self._require_none_held()
         await self._until_takeable()
         messages: list[Message[pa.RecordBatch]] = []
         while len(messages) < max_messages and self._core.has_untaken:
@@ -113,7 +118,13 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         return self._take_now()
 
     def _take_now(self) -> Message[pa.RecordBatch]:
-        return self._session.take()
+        message = self._session.take()
+        self._held += 1
+        return message
+
+    def _require_none_held(self) -> None:
+        if self._held:
+            raise LocalProtocolError(f"{self._held} messages were taken and not consumed: consume them first")
 
     def consume(self) -> None:
         """Say that the application is done with the oldest message it took: its permits return."""
@@ -122,6 +133,7 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
             assert ending is not None, "an aborted or closed stream has ended"
             raise ending
         self._session.consume()
+        self._held -= 1
         self._after_consuming()
 
     def _after_consuming(self) -> None:
@@ -204,6 +216,7 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         super().close()
         if self._batches is not None:
             self._core.drop()
+            self._held = 0
 
     def statistics(self) -> ChannelStatistics:
         """What has happened so far."""

@@ -1,0 +1,26 @@
+"""What tests with an event loop share."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+# Far above what any of these tests takes: it turns a hang into a failure that shows where.
+HANG_SECONDS = 30.0
+
+
+async def _within(test: Coroutine[Any, Any, T]) -> T:
+    async with asyncio.timeout(HANG_SECONDS):
+        result = await test
+    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    assert left == [], "tasks were left behind"
+    return result
+
+
+@pytest.fixture
+def complete(run: asyncio.Runner) -> Callable[[Coroutine[Any, Any, T]], T]:
+    """Run a coroutine to its end in the one event loop, and insist that no task is left behind."""
+    return lambda test: run.run(_within(test))
