@@ -248,6 +248,7 @@ class UnknownChannelError(HandshakeError):
     """The exchange has no such channel."""
 
     channel: str
+    known: tuple[str, ...]
 
     def __init__(self, *, channel: str, known: tuple[str, ...] = ()) -> None:
         """``known`` lists the channels that exist."""
