@@ -1,0 +1,1 @@
+"""The asyncio channel inside a process, and what all channels promise."""

@@ -243,6 +243,10 @@ class LocalChannel(Generic[T]):
             consumed_rows=receiver.consumed_rows,
             peak_permits_outstanding=self.parameters.row_permits - sender.least_row_permits,
             peak_inbox_rows=receiver.peak_inbox_rows,
+            row_permits_here=sender.permits.rows,
+            inbox_rows=receiver.inbox_rows,
+            unreturned_permits=receiver.unreturned,
+            waiting_sends=len(self.chunks.parked) + len(self.barriers.parked),
             waiting_seconds=self.waiting.seconds,
             open_seconds=now - self._opened_at,
         )

@@ -9,7 +9,7 @@ __all__ = ["ChannelStatistics"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelStatistics:
-    """A snapshot of one channel.  All counts are since the channel was opened.
+    """A snapshot of one channel.  Counts and peaks are since the channel was opened, the others of this moment.
 
     An end of a remote channel knows only its own side: what it cannot know is 0.
     """
@@ -37,6 +37,18 @@ class ChannelStatistics:
 
     peak_inbox_rows: int = 0
     """The most rows that were ever received and not consumed; oversize chunks admitted whole count in full."""
+
+    row_permits_here: int = 0
+    """Row permits at the sender, unspent; all of them while the channel is idle."""
+
+    inbox_rows: int = 0
+    """Rows that were received and not consumed."""
+
+    unreturned_permits: int = 0
+    """Row permits of consumed chunks that the receiver has not returned yet."""
+
+    waiting_sends: int = 0
+    """Sends that wait for permits."""
 
     waiting_seconds: float = 0.0
     """Time during which at least one send waited for permits."""
