@@ -78,7 +78,7 @@ class ChannelParameters:
             )
         if self.barrier_permits < 1:
             raise InvalidParametersError(name="barrier_permits", value=self.barrier_permits, rule="must be at least 1")
-        object.__setattr__(self, "oversize", Oversize(self.oversize))
+        object.__setattr__(self, "oversize", _oversize(self.oversize))
 
     def cost_of(self, rows: int) -> int:
         """Permits that a chunk of so many rows takes: an empty one takes 1, an oversize one the clamp.
@@ -86,3 +86,11 @@ class ChannelParameters:
         Spec: Cost.
         """
         return min(max(rows, 1), self.max_chunk_cost)
+
+
+def _oversize(value: object) -> Oversize:
+    try:
+        return Oversize(value)  # type: ignore[arg-type]  # options and files bring text
+    except ValueError:
+        names = " or ".join(repr(member.value) for member in Oversize)
+        raise InvalidParametersError(name="oversize", value=value, rule=f"must be {names}") from None

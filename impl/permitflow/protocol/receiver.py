@@ -11,7 +11,7 @@ from typing import Generic, TypeVar, cast
 from permitflow.errors import LocalProtocolError, OverspendError, WouldBlock
 from permitflow.protocol.messages import Kind, Message, Permits, PlainChunk, plain_chunk
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import Recorder
+from permitflow.protocol.recording import Counters, Recorder
 
 __all__ = ["PermitReceiver"]
 
@@ -56,7 +56,7 @@ class PermitReceiver(Generic[T]):
         self.parameters = parameters
         self.consumed_chunks = 0
         self.has_returns = False
-        """May permits go back now, because they are due or because all that came was consumed?"""
+        """May permits go back now: because they are due, or a residue because all that came was consumed?"""
         self._batch = parameters.permit_batch
         self._row_permits, self._barrier_permits = parameters.row_permits, parameters.barrier_permits
         self._watermark_permits = 1
@@ -152,7 +152,7 @@ class PermitReceiver(Generic[T]):
                 self._surplus_here += message.rows - cost
         self._is_quiet = False
         if self._record is not None:
-            self._record("Deliver", message.rows, message.held())
+            self._record("Deliver", message.rows, message.held(), self._counters())
 
     def _admit_control(self, message: Message[T]) -> None:
         is_barrier = message.kind is Kind.BARRIER
@@ -251,7 +251,7 @@ class PermitReceiver(Generic[T]):
             self._due_watermarks += message.cost
         self.has_returns = not self._costs or self.is_due
         if self._record is not None:
-            self._record("Consume", message.rows, message.held())
+            self._record("Consume", message.rows, message.held(), self._counters())
         return message
 
     def _consume_chunk(self, message: Message[T]) -> None:
@@ -267,6 +267,7 @@ class PermitReceiver(Generic[T]):
         """The permits that are to be given back now, if any; they are the sender's from here on."""
         due = Permits(self._due_rows, self._due_barriers, self._due_watermarks)
         self._due_rows = self._due_barriers = self._due_watermarks = 0
+        self.has_returns = self.is_idle
         self._row_permits += due.rows
         self._returned_rows += due.rows
         self._barrier_permits += due.barriers
@@ -278,14 +279,16 @@ class PermitReceiver(Generic[T]):
 
         Spec: Flush.
         """
-        self.has_returns = False
         if not self.is_idle:
             return None
+        residue, self._unreturned = self._unreturned, 0
+        self._due_rows += residue
         if self._record is not None:
-            self._record("Flush", 0, Permits(rows=self._unreturned))
-        self._due_rows += self._unreturned
-        self._unreturned = 0
+            self._record("Flush", 0, Permits(rows=residue), self._counters())
         return self.take_due()
+
+    def _counters(self) -> Counters:
+        return len(self._costs), self.inbox_rows, self._unreturned
 
     def drop(self) -> None:
         """Forget what has arrived and was not consumed: the stream is over, its permits with it."""
