@@ -1,0 +1,155 @@
+"""Child processes of the demo: each in a group of its own, and none outlives the demo."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from permitflow.errors import DemoError
+
+__all__ = ["Child", "Event", "child_output", "child_process", "run_to_end"]
+
+Event = dict[str, object]
+
+# Spark's JVM removes its temporary folders in a shutdown hook; that takes well below this.
+GRACE_SECONDS = 10.0
+LOG_LINES_IN_ERROR = 25
+LONGEST_LINE_BYTES = 1 << 20
+
+
+class Child:
+    """A running child process that reports events as JSON lines on its standard output."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
+        """Wrap a process that was started with a pipe as its standard output."""
+        self.name = name
+        self._process = process
+        self._log = log
+
+    async def events(self) -> AsyncIterator[Event]:
+        """What the child reports, until it closes its standard output; other lines go to its log."""
+        assert self._process.stdout is not None  # child_process asks for a pipe
+        async for line in self._process.stdout:
+            event = _event(line)
+            if event is None:
+                with self._log.open("ab") as log:
+                    log.write(line)
+            else:
+                yield event
+
+    async def output(self) -> tuple[int, str]:
+        """The exit code, and everything on the standard output."""
+        assert self._process.stdout is not None  # child_process asks for a pipe
+        text = (await self._process.stdout.read()).decode(errors="replace")
+        return await self._process.wait(), text
+
+    async def event(self, name: str) -> Event:
+        """The next event of this name; others before it are dropped.
+
+        Raises:
+            DemoError: the child ended without it.
+        """
+        async for event in self.events():
+            if event.get("event") == name:
+                return event
+        raise await self._failure(f"ended before it reported {name!r}")
+
+    async def succeed(self) -> None:
+        """Wait for the end of the process.
+
+        Raises:
+            DemoError: it failed; the message ends with the last lines of its log.
+        """
+        if await self._process.wait() != 0:
+            raise await self._failure(f"ended with exit code {self._process.returncode}")
+
+    async def stop(self) -> None:
+        """Ask the process to end (SIGTERM), and wait until it has."""
+        self._signal(signal.SIGTERM)
+        await self._process.wait()
+
+    async def _failure(self, what: str) -> DemoError:
+        await self._process.wait()
+        lines = self._log.read_text(errors="replace").splitlines()[-LOG_LINES_IN_ERROR:]
+        return DemoError(f"{self.name} {what}; the end of its log:\n" + "\n".join(lines))
+
+    def _signal(self, number: signal.Signals) -> None:
+        # The child leads its own group, so that a JVM it started is reached as well.
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+    async def end(self) -> None:
+        """End the whole group: kindly, then by force."""
+        try:
+            if self._process.returncode is None:
+                self._signal(signal.SIGTERM)
+                await asyncio.wait_for(self._process.wait(), GRACE_SECONDS)
+        except TimeoutError:
+            pass
+        finally:
+            self._signal(signal.SIGKILL)
+        await self._process.wait()
+
+
+@asynccontextmanager
+async def child_process(
+    name: str, command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[Child]:
+    """Start a process whose standard error goes to ``log``; at the end of the context its group is gone.
+
+    Cancellation ends the group too.
+
+    Raises:
+        DemoError: the program cannot be started.
+    """
+    with log.open("ab") as errors:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+                env={**os.environ, **(environment or {})},
+                limit=LONGEST_LINE_BYTES,
+            )
+        except OSError as error:
+            raise DemoError(f"{name} cannot be started: {error}") from error
+    child = Child(name, process, log)
+    try:
+        yield child
+    finally:
+        await child.end()
+
+
+async def run_to_end(command: Sequence[str], *, what: str, log: Path) -> None:
+    """Run a program to its end.
+
+    Raises:
+        DemoError: it failed.
+    """
+    async with child_process(what, command, log=log) as child:
+        async for _event in child.events():
+            pass
+        await child.succeed()
+
+
+async def child_output(command: Sequence[str], *, name: str, log: Path) -> tuple[int, str]:
+    """Run a program to its end, whatever its exit code: that, and its standard output.
+
+    Raises:
+        DemoError: it cannot be started.
+    """
+    async with child_process(name, command, log=log) as child:
+        return await child.output()
+
+
+def _event(line: bytes) -> Event | None:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) and "event" in value else None

@@ -1,0 +1,84 @@
+"""Two Spark jobs, each in a process of its own, with an exchange between them in a third."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from permitflow.demo.children import Child, Event, child_process
+from permitflow.demo.query12 import ShippingMode
+from permitflow.demo.settings import DemoSettings, JobSettings
+from permitflow.errors import DemoError
+
+__all__ = ["Answers", "run_jobs"]
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What job 2 found, in both ways, and how long each took."""
+
+    through_exchange: tuple[ShippingMode, ...]
+    direct: tuple[ShippingMode, ...]
+    seconds: dict[str, float]
+
+
+async def run_jobs(settings: DemoSettings, tables: Path, work_dir: Path, note: Note) -> Answers:
+    """Run everything to its end; cancellation ends all three processes.
+
+    Raises:
+        DemoError: one of the processes failed; the message ends with its log.
+    """
+    traces = work_dir / "traces"
+    told = settings.exchange(traces).to_json()
+    command = [sys.executable, "-m", "permitflow.exchange.process", told]
+    async with child_process("the exchange", command, log=work_dir / "exchange.log") as exchange:
+        address = str((await exchange.event("listening"))["address"])
+        note(f"the exchange listens at {address}")
+        job = settings.job(address=address, tables=tables, work_dir=work_dir, traces=traces)
+        answers = await _run_spark(job, work_dir, note)
+        # It writes its recording when it is asked to end.
+        await exchange.stop()
+    return answers
+
+
+async def _run_spark(job: JobSettings, work_dir: Path, note: Note) -> Answers:
+    async with (
+        _spark("send_job", "Spark job 1", job, work_dir) as sending,
+        _spark("receive_job", "Spark job 2", job, work_dir) as receiving,
+    ):
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_follow(sending, note))
+                received = group.create_task(_follow(receiving, note))
+        except* DemoError as failures:
+            raise failures.exceptions[0] from None
+    return _answers(received.result())
+
+
+def _spark(module: str, name: str, job: JobSettings, work_dir: Path) -> AbstractAsyncContextManager[Child]:
+    command = [sys.executable, "-m", f"permitflow.demo.{module}", job.to_json()]
+    return child_process(name, command, log=work_dir / f"{module}.log")
+
+
+async def _follow(child: Child, note: Note) -> dict[str, Event]:
+    """Pass on what a job reports until it has ended well; the last event of each name."""
+    events: dict[str, Event] = {}
+    async for event in child.events():
+        events[str(event["event"])] = event
+        note(f"{child.name}: {event['text']}")
+    await child.succeed()
+    return events
+
+
+def _answers(events: dict[str, Event]) -> Answers:
+    found, seconds = {}, {}
+    for name in ("through_exchange", "direct"):
+        rows = events[name]["rows"]
+        assert isinstance(rows, list)  # receive_job reports a list of rows
+        found[name] = tuple(ShippingMode(*row) for row in rows)
+        seconds[name] = float(str(events[name]["seconds"]))
+    return Answers(found["through_exchange"], found["direct"], seconds)

@@ -1,0 +1,66 @@
+"""An exchange in a process of its own, for tests whose clients block, or fork, or want to see it killed."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from permitflow.channels.names import stream_channels
+from permitflow.exchange.process import ExchangeSettings
+from permitflow.protocol.parameters import ChannelParameters
+
+__all__ = ["SMALL_WINDOW", "ServedExchange", "served_exchange"]
+
+SMALL_WINDOW = ChannelParameters(row_permits=256, permit_batch=64)
+
+STREAMS = tuple(f"s{number}" for number in range(100))
+CHANNELS = 2
+SECONDS_TO_END = 10
+
+
+class ServedExchange:
+    """A running exchange, and streams that nobody has used yet: a channel is used once."""
+
+    def __init__(self, process: "subprocess.Popen[str]", address: str, parameters: ChannelParameters) -> None:
+        """Use ``served_exchange``."""
+        self.address = address
+        self.parameters = parameters
+        """Of all channels."""
+        self._process = process
+        self._streams = iter(STREAMS)
+
+    def stream(self) -> str:
+        """A stream of two channels that nobody has used."""
+        return next(self._streams)
+
+    def channel(self) -> str:
+        """A channel that nobody has used."""
+        return stream_channels(self.stream(), 1)[0]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Kill, stop or continue the process."""
+        self._process.send_signal(number)
+
+
+@contextmanager
+def served_exchange(
+    parameters: ChannelParameters = SMALL_WINDOW, *, trace_dir: str | None = None
+) -> Iterator[ServedExchange]:
+    """Start an exchange; at the end of the block it is asked to end, and killed if it does not."""
+    settings = ExchangeSettings(
+        channels=tuple(channel for stream in STREAMS for channel in stream_channels(stream, CHANNELS)),
+        row_permits=parameters.row_permits,
+        permit_batch=parameters.permit_batch,
+        trace_dir=trace_dir,
+    )
+    command = [sys.executable, "-m", "permitflow.exchange.process", settings.to_json()]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None  # a pipe was asked for
+            yield ServedExchange(process, json.loads(process.stdout.readline())["address"], parameters)
+            process.send_signal(signal.SIGTERM)
+            process.wait(SECONDS_TO_END)
+        finally:
+            process.kill()

@@ -1,0 +1,492 @@
+"""The blocking client against a real exchange in another process: rows, permits, refusals, and ends of all kinds."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from time import monotonic
+from typing import NoReturn
+
+import pyarrow as pa
+import pytest
+
+from permitflow.channels.statistics import ChannelStatistics
+from permitflow.errors import (
+    ChannelAbortedError,
+    ChannelBusyError,
+    ChannelClosedError,
+    ChannelSpentError,
+    InvalidParametersError,
+    PeerGoneError,
+    PeerTimeoutError,
+    SchemaMismatchError,
+    UnknownChannelError,
+)
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.testing.served_exchange import ServedExchange, served_exchange
+from permitflow.tracing import MemoryTrace
+from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, open_sink, open_source, probe
+
+Opens = Callable[[ServedExchange, str], BlockingSink | BlockingSource]
+
+PATIENCE_SECONDS = 20.0
+"""Nothing here takes so long; a wait that does is a defect, and ends as a failure."""
+
+SHORT_SECONDS = 0.3
+
+
+@pytest.fixture(scope="module")
+def exchange() -> Iterator[ServedExchange]:
+    """One exchange for all tests that leave it alive."""
+    with served_exchange() as served:
+        yield served
+
+
+@pytest.fixture
+def mortal_exchange() -> Iterator[ServedExchange]:
+    """An exchange that the test may kill."""
+    with served_exchange() as served:
+        yield served
+
+
+def numbers(start: int, stop: int) -> pa.RecordBatch:
+    return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
+
+
+SCHEMA = numbers(0, 0).schema
+
+
+def values(batches: Sequence[pa.RecordBatch]) -> list[int]:
+    return [value for batch in batches for value in batch.column(0).to_pylist()]
+
+
+def sink_of(exchange: ServedExchange, channel: str, timeout_seconds: float = PATIENCE_SECONDS) -> BlockingSink:
+    return open_sink(exchange.address, channel, SCHEMA, timeout_seconds=timeout_seconds)
+
+
+def source_of(exchange: ServedExchange, channel: str, timeout_seconds: float = PATIENCE_SECONDS) -> BlockingSource:
+    return open_source(exchange.address, channel, timeout_seconds=timeout_seconds)
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    """Other threads, for the end of a stream that the test is not looking at."""
+    with ThreadPoolExecutor(4) as executor:
+        yield executor
+
+
+def send_for_ever(sink: BlockingSink) -> NoReturn:
+    while True:
+        sink.send(numbers(0, 64))
+
+
+def send_all(exchange: ServedExchange, channel: str, batches: Sequence[pa.RecordBatch], *, closes: bool = True) -> int:
+    with sink_of(exchange, channel) as sink:
+        for batch in batches:
+            sink.send(batch)
+        sink.end(closes_channel=closes)
+        return sink.statistics().sent_rows
+
+
+def read_all(exchange: ServedExchange, channel: str) -> list[int]:
+    with source_of(exchange, channel) as source:
+        return values(list(source))
+
+
+# Rows and permits.
+
+
+def test_rows_arrive_in_order_and_large_chunks_in_slices(exchange: ServedExchange, pool: ThreadPoolExecutor) -> None:
+    channel = exchange.channel()
+    batches = [numbers(0, 1000), numbers(1000, 1001), numbers(1001, 1001), numbers(1001, 3000)]
+
+    def produce() -> ChannelStatistics:
+        with sink_of(exchange, channel) as sink:
+            for batch in batches:
+                sink.send(batch)
+            sink.end(closes_channel=True)
+        return sink.statistics()
+
+    sending = pool.submit(produce)
+    with source_of(exchange, channel) as source:
+        received = list(source)
+    assert values(received) == list(range(3000))
+    assert max(batch.num_rows for batch in received) <= exchange.parameters.max_chunk_cost
+    assert any(batch.num_rows == 0 for batch in received)
+    consumed, sent = source.statistics(), sending.result(PATIENCE_SECONDS)
+    assert (sent.sent_rows, consumed.consumed_rows) == (3000, 3000)
+    assert sent.sent_chunks == consumed.consumed_chunks == len(received)
+    assert 0 < sent.peak_permits_outstanding <= exchange.parameters.row_permits
+    assert 0 < consumed.peak_inbox_rows <= exchange.parameters.row_permits
+    assert 0.0 <= sent.back_pressure_rate <= 1.0
+
+
+def test_permits_of_a_batch_return_only_when_the_next_one_is_asked_for(exchange: ServedExchange) -> None:
+    channel, trace = exchange.channel(), MemoryTrace()
+    send_all(exchange, channel, [numbers(0, 64), numbers(64, 128)])
+    with open_source(exchange.address, channel, timeout_seconds=PATIENCE_SECONDS, record=trace.recorder) as source:
+        batches = iter(source)
+        assert [event.action for event in trace.events].count("Consume") == 0
+        next(batches)
+        assert [event.action for event in trace.events].count("Consume") == 0
+        next(batches)
+        assert [event.action for event in trace.events].count("Consume") == 1
+        assert next(batches, None) is None
+        assert [event.action for event in trace.events].count("Consume") == 2
+        assert trace.events[-1].channel == source.stream
+        assert trace.events[-1].end == "receiver"
+
+
+def test_a_consumer_that_holds_a_batch_stops_its_sender_at_the_windows(exchange: ServedExchange) -> None:
+    channel = exchange.channel()
+    with sink_of(exchange, channel, SHORT_SECONDS) as sink, source_of_first(exchange, channel, sink) as source:
+        held = next(iter(source))
+        with pytest.raises(PeerTimeoutError):
+            send_for_ever(sink)
+        # Three control loops are chained: into the exchange, inside it, and out of it.
+        windows = 3 * exchange.parameters.row_permits
+        assert windows - 3 * 64 <= sink.statistics().sent_rows <= windows
+        assert sink.statistics().peak_permits_outstanding <= exchange.parameters.row_permits
+        assert held.num_rows == 64
+        sink.abort("seen enough")
+
+
+@contextmanager
+def source_of_first(exchange: ServedExchange, channel: str, sink: BlockingSink) -> Iterator[BlockingSource]:
+    sink.send(numbers(0, 64))
+    with source_of(exchange, channel) as source:
+        yield source
+
+
+def test_a_waiting_consumer_returns_the_residue_and_can_go_on_after_a_timeout(exchange: ServedExchange) -> None:
+    channel, trace = exchange.channel(), MemoryTrace()
+    with sink_of(exchange, channel) as sink:
+        sink.send(numbers(0, 10))
+        with open_source(exchange.address, channel, timeout_seconds=SHORT_SECONDS, record=trace.recorder) as source:
+            assert next(source).num_rows == 10
+            with pytest.raises(PeerTimeoutError, match="its producer is silent"):
+                next(source)
+            assert [event.action for event in trace.events] == ["Deliver", "Consume", "Flush"]
+            sink.send(numbers(10, 20))
+            assert values([next(source)]) == list(range(10, 20))
+            sink.end(closes_channel=True)
+            assert next(source, None) is None
+
+
+def test_a_starved_send_names_channel_address_and_cause_and_hands_the_rest_back(
+    exchange: ServedExchange, pool: ThreadPoolExecutor
+) -> None:
+    channel = exchange.channel()
+    with sink_of(exchange, channel, SHORT_SECONDS) as sink:
+        with pytest.raises(PeerTimeoutError) as caught:
+            sink.send(numbers(0, 10_000))
+        message = str(caught.value)
+        assert channel in message
+        assert exchange.address in message
+        assert f"of {exchange.parameters.row_permits} row permits are with the consumer" in message
+        assert "task slot" in message
+        rest = caught.value.undelivered
+        assert isinstance(rest, pa.RecordBatch)
+        assert rest.column(0)[0].as_py() == sink.statistics().sent_rows
+        # What waited was withdrawn, so the sender can go on where it stopped.
+        with source_of(exchange, channel) as source:
+            reading = pool.submit(list, source)
+            sink.send(rest)
+            sink.end(closes_channel=True)
+            received = reading.result(PATIENCE_SECONDS)
+        assert values(received) == list(range(10_000))
+
+
+def test_the_smaller_window_is_agreed_on(exchange: ServedExchange) -> None:
+    channel, small = exchange.channel(), ChannelParameters(row_permits=16, permit_batch=4)
+    with (
+        open_sink(exchange.address, channel, SCHEMA, wanted=small, timeout_seconds=PATIENCE_SECONDS) as sink,
+        open_source(
+            exchange.address,
+            channel,
+            wanted=ChannelParameters(row_permits=1 << 20),
+            timeout_seconds=PATIENCE_SECONDS,
+        ) as source,
+    ):
+        assert sink.parameters == small
+        assert source.parameters == exchange.parameters
+        sink.send(numbers(0, 12))
+        assert next(source).num_rows == 12
+        sink.abort("over")
+
+
+def test_several_producers_feed_one_channel(exchange: ServedExchange) -> None:
+    channel = exchange.channel()
+    for start in (0, 10, 20):
+        send_all(exchange, channel, [numbers(start, start + 10)], closes=False)
+    send_all(exchange, channel, [])
+    assert sorted(read_all(exchange, channel)) == list(range(30))
+
+
+def test_a_probe_leaves_the_data_where_they_are(exchange: ServedExchange) -> None:
+    channel = exchange.channel()
+    send_all(exchange, channel, [numbers(0, 100)])
+    for _ in range(2):
+        facts = probe(exchange.address, channel, timeout_seconds=PATIENCE_SECONDS)
+        assert facts.schema.equals(SCHEMA)
+        assert facts.parameters == exchange.parameters
+    assert read_all(exchange, channel) == list(range(100))
+
+
+# Refusals.
+
+
+@pytest.mark.parametrize("opens", [sink_of, source_of], ids=["sink", "source"])
+def test_an_unknown_channel_is_refused(
+    exchange: ServedExchange, opens: Callable[[ServedExchange, str], object]
+) -> None:
+    with pytest.raises(UnknownChannelError, match="unknown channel 'nowhere'; known channels: s0/0, ") as caught:
+        opens(exchange, "nowhere")
+    assert caught.value.channel == "nowhere"
+    assert any(exchange.address in note for note in caught.value.__notes__)
+
+
+def test_another_schema_is_refused_at_the_handshake_and_for_each_batch(exchange: ServedExchange) -> None:
+    channel = exchange.channel()
+    words = pa.record_batch({"n": ["one"]})
+    with sink_of(exchange, channel) as sink:
+        with pytest.raises(SchemaMismatchError, match=r"n: string(.|\n)*n: int64|n: int64(.|\n)*n: string"):
+            open_sink(exchange.address, channel, words.schema, timeout_seconds=PATIENCE_SECONDS)
+        with pytest.raises(SchemaMismatchError):
+            sink.send(words)
+        sink.send(numbers(0, 1))
+        sink.end(closes_channel=True)
+    assert read_all(exchange, channel) == [0]
+
+
+def test_a_second_consumer_is_refused(exchange: ServedExchange) -> None:
+    channel = exchange.channel()
+    with sink_of(exchange, channel) as sink, source_of(exchange, channel) as source:
+        with pytest.raises(ChannelBusyError):
+            source_of(exchange, channel)
+        sink.send(numbers(0, 5))
+        sink.end(closes_channel=True)
+        assert values(list(source)) == list(range(5))
+
+
+def test_a_channel_is_read_once(exchange: ServedExchange) -> None:
+    channel = exchange.channel()
+    send_all(exchange, channel, [numbers(0, 5)])
+    assert read_all(exchange, channel) == list(range(5))
+    with pytest.raises(ChannelSpentError, match="read to its end"):
+        read_all(exchange, channel)
+    with pytest.raises(ChannelClosedError):
+        send_all(exchange, channel, [numbers(0, 5)])
+
+
+def test_a_channel_without_a_producer_times_out_and_says_so(exchange: ServedExchange) -> None:
+    channel = exchange.channel()
+    with pytest.raises(PeerTimeoutError, match="no schema until its first producer dials") as caught:
+        source_of(exchange, channel, SHORT_SECONDS)
+    assert channel in str(caught.value)
+    assert exchange.address in str(caught.value)
+
+
+@pytest.mark.parametrize("timeout_seconds", [0.0, -1.0, float("nan")])
+def test_a_timeout_must_be_positive(exchange: ServedExchange, timeout_seconds: float) -> None:
+    with pytest.raises(InvalidParametersError, match="timeout_seconds must be above 0"):
+        source_of(exchange, "s0/0", timeout_seconds)
+
+
+def test_nobody_at_the_address_is_noticed_at_once(unused_tcp_address: str) -> None:
+    began = monotonic()
+    with pytest.raises(PeerGoneError, match=unused_tcp_address):
+        open_source(unused_tcp_address, "orders/0", timeout_seconds=PATIENCE_SECONDS)
+    assert monotonic() - began < PATIENCE_SECONDS / 2
+
+
+@pytest.fixture
+def unused_tcp_address() -> str:
+    import socket
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+# Ends.
+
+
+def test_an_exception_in_the_senders_block_reaches_the_consumer(exchange: ServedExchange) -> None:
+    channel = exchange.channel()
+    sink = sink_of(exchange, channel)
+    with source_of(exchange, channel) as source:
+        with pytest.raises(ZeroDivisionError), sink:
+            sink.send(numbers(0, 10 // len(source.schema.names[1:])))
+        with pytest.raises(ChannelAbortedError, match="ZeroDivisionError: "):
+            list(source)
+
+
+def test_a_sender_that_leaves_without_end_fails_its_consumer(exchange: ServedExchange) -> None:
+    channel = exchange.channel()
+    with source_of_first(exchange, channel, sink := sink_of(exchange, channel)) as source:
+        sink.close()
+        with pytest.raises(ChannelAbortedError, match="is gone"):
+            list(source)
+
+
+def test_a_consumer_that_leaves_halfway_fails_its_sender(exchange: ServedExchange) -> None:
+    channel = exchange.channel()
+    sink = sink_of(exchange, channel)
+    with source_of_first(exchange, channel, sink) as source:
+        next(source)
+    with pytest.raises(PeerGoneError, match=f"the consumer of channel '{channel}'"), sink:
+        send_for_ever(sink)
+
+
+def test_an_abort_is_harmless_after_the_end_and_twice(exchange: ServedExchange) -> None:
+    channel = exchange.channel()
+    with sink_of(exchange, channel) as sink:
+        sink.send(numbers(0, 3))
+        sink.end(closes_channel=True)
+        sink.abort("too late")
+    assert read_all(exchange, channel) == [0, 1, 2]
+    other = sink_of(exchange, exchange.channel())
+    other.abort("once")
+    other.abort("twice")
+    other.close()
+    other.close()
+
+
+def test_an_end_that_is_over_is_not_used_again(exchange: ServedExchange) -> None:
+    channel = exchange.channel()
+    sink = sink_of(exchange, channel)
+    sink.end(closes_channel=True)
+    with pytest.raises(ChannelClosedError):
+        sink.send(numbers(0, 1))
+    with pytest.raises(ChannelClosedError):
+        sink.end(closes_channel=True)
+    source = source_of(exchange, channel)
+    assert list(source) == []
+    with pytest.raises(ChannelClosedError):
+        source.receive()
+
+
+def test_no_thread_is_left_behind(exchange: ServedExchange) -> None:
+    channel = exchange.channel()
+    send_all(exchange, channel, [numbers(0, 10)])
+    with source_of(exchange, channel) as source:
+        assert any("permitflow" in thread.name for thread in threading.enumerate())
+        next(source)
+    with pytest.raises(PeerTimeoutError):
+        source_of(exchange, exchange.channel(), SHORT_SECONDS)
+    assert [thread.name for thread in threading.enumerate() if "permitflow" in thread.name] == []
+
+
+# Accidents.
+
+
+def test_a_killed_exchange_is_noticed_by_both_ends(mortal_exchange: ServedExchange, pool: ThreadPoolExecutor) -> None:
+    exchange = mortal_exchange
+    channel = exchange.channel()
+    with sink_of(exchange, channel) as sink, source_of_first(exchange, channel, sink) as source:
+        next(source)
+        reading = pool.submit(next, source)
+        exchange.signal(signal.SIGKILL)
+        began = monotonic()
+        with pytest.raises(PeerGoneError, match=exchange.address):
+            send_for_ever(sink)
+        with pytest.raises(PeerGoneError, match=exchange.address):
+            reading.result(PATIENCE_SECONDS)
+        assert monotonic() - began < 5
+
+
+def test_an_exchange_that_hangs_is_noticed_within_seconds(mortal_exchange: ServedExchange) -> None:
+    """Its kernel still acknowledges what is sent to it; only the missing sign of life tells."""
+    exchange = mortal_exchange
+    channel = exchange.channel()
+    with sink_of(exchange, channel) as sink, source_of_first(exchange, channel, sink) as source:
+        next(source)
+        exchange.signal(signal.SIGSTOP)
+        try:
+            began = monotonic()
+            with pytest.raises(PeerGoneError) as caught:
+                next(source)
+            assert not isinstance(caught.value, PeerTimeoutError)
+            assert monotonic() - began < PATIENCE_SECONDS / 2
+        finally:
+            exchange.signal(signal.SIGCONT)
+
+
+def test_ctrl_c_interrupts_a_read_and_nothing_is_lost(exchange: ServedExchange) -> None:
+    channel = exchange.channel()
+    with sink_of(exchange, channel) as sink, source_of_first(exchange, channel, sink) as source:
+        assert next(source).num_rows == 64
+        with interrupted_soon():
+            next(source)
+        sink.send(numbers(64, 128))
+        sink.end(closes_channel=True)
+        assert values(list(source)) == list(range(64, 128))
+
+
+def test_ctrl_c_interrupts_a_send_and_nothing_is_lost(exchange: ServedExchange, pool: ThreadPoolExecutor) -> None:
+    channel = exchange.channel()
+    with sink_of(exchange, channel) as sink, source_of_first(exchange, channel, sink) as source:
+        with interrupted_soon():
+            send_for_ever(sink)
+        reading = pool.submit(list, source)
+        sink.end(closes_channel=True)
+        received = sum(batch.num_rows for batch in reading.result(PATIENCE_SECONDS))
+    assert received == sink.statistics().sent_rows > exchange.parameters.row_permits
+
+
+@contextmanager
+def interrupted_soon() -> Iterator[None]:
+    main = threading.main_thread().ident
+    assert main is not None
+    began = monotonic()
+    timer = threading.Timer(SHORT_SECONDS, signal.pthread_kill, (main, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        yield
+    timer.join()
+    assert monotonic() - began < PATIENCE_SECONDS / 4
+
+
+FORKING = """
+import os, sys
+import permitflow.spark  # what Spark's daemon may have loaded
+assert "grpc" not in sys.modules
+address, channel = sys.argv[1:]
+
+def child(work):
+    pid = os.fork()
+    if pid == 0:
+        from permitflow.transports import grpc_blocking
+        import pyarrow as pa
+        work(grpc_blocking, pa)
+        os._exit(0)
+    return pid
+
+def send(grpc_blocking, pa):
+    batch = pa.record_batch({"n": list(range(500))})
+    with grpc_blocking.open_sink(address, channel, batch.schema, timeout_seconds=20) as sink:
+        sink.send(batch)
+        sink.end(closes_channel=True)
+
+def receive(grpc_blocking, pa):
+    with grpc_blocking.open_source(address, channel, timeout_seconds=20) as source:
+        assert sum(batch.num_rows for batch in source) == 500
+
+print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in (child(send), child(receive))])
+"""
+
+
+def test_children_of_a_fork_can_use_it_if_they_load_it_themselves(exchange: ServedExchange) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, exchange.address, exchange.channel()],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS * 2,
+        env=dict(os.environ),
+    )
+    assert (done.stdout.strip(), done.stderr) == ("[0, 0]", "")
