@@ -19,7 +19,7 @@ class Pair:
 
     def __init__(self, parameters: ChannelParameters, *, is_recorded: bool) -> None:
         self.events: list[tuple[str, int, Permits]] = []
-        record = (lambda *event: self.events.append(event)) if is_recorded else None
+        record = (lambda *event: self.events.append(event[:3])) if is_recorded else None
         self.sender: PermitSender[int] = PermitSender(parameters, record=record)
         self.receiver: PermitReceiver[int] = PermitReceiver(parameters, record=record)
         self.serial = itertools.count()

@@ -241,7 +241,7 @@ def test_the_peak_is_the_fewest_permits_that_were_ever_left() -> None:
 def test_the_recorder_is_told_every_action_in_the_words_of_the_specification() -> None:
     heard: list[tuple[str, int, Permits]] = []
     sender: PermitSender[str] = PermitSender(
-        ChannelParameters(row_permits=4, permit_batch=1), record=lambda *event: heard.append(event)
+        ChannelParameters(row_permits=4, permit_batch=1), record=lambda *event: heard.append(event[:3])
     )
     chunk = sender.offer_chunk("", 0)
     sender.withdraw(chunk)
