@@ -354,6 +354,7 @@ class PeerGoneError(ChannelError):
     """The other end was closed or lost; ``undelivered`` hands a message that was waiting back."""
 
     who: str
+    reason: str
     undelivered: object
 
     def __init__(self, *, who: str, reason: str, undelivered: object = None) -> None:
@@ -421,8 +422,9 @@ class TraceUnreadableError(TraceError):
     line: int
 
     def __init__(self, *, path: str, line: int, reason: str) -> None:
-        """``line`` counts from 1."""
-        super().__init__(f"{path}, line {line}: {reason}", path=path, line=line, reason=reason)
+        """``line`` counts from 1; 0: it is the file as a whole."""
+        where = f"{path}, line {line}" if line else path
+        super().__init__(f"{where}: {reason}", path=path, line=line, reason=reason)
 
 
 class TraceTruncatedError(TraceUnreadableError):
@@ -446,10 +448,12 @@ class SparkSetupError(PermitflowError):
     """Spark's workers cannot use this package."""
 
     python: str
+    hint: str
 
     def __init__(self, *, python: str, hint: str) -> None:
         """``python`` is the interpreter that the workers run; the hint is something to do."""
-        super().__init__(f"Spark's workers run {python}, which cannot import permitflow: {hint}", python=python)
+        message = f"Spark's workers run {python}, which cannot import permitflow: {hint}"
+        super().__init__(message, python=python, hint=hint)
 
 
 class TaskRetryError(PermitflowError):
