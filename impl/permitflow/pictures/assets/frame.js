@@ -1,0 +1,80 @@
+// Where lanes, ends and arrows stand.  Data go to the right above, permits come back below.
+
+const LANE_HEIGHT = 42;
+
+function wideFrame(width) {
+  const inside = 16;
+  const gap = 92;
+  const lane = (width - 4 * inside - 2 * gap) / 3;
+  const above = 60;
+  const below = 188;
+  const sender = inside;
+  const middle = sender + lane + inside + gap;
+  const receiver = middle + lane + gap + inside;
+  const endWidth = lane + 2 * inside;
+  const height = 264;
+  const data = above + LANE_HEIGHT / 2;
+  const permits = below + LANE_HEIGHT / 2;
+  const vertical = [above + LANE_HEIGHT + 26, below - 28];
+  return {
+    lane,
+    height,
+    ends: [
+      { name: "Sender", x: 0.75, y: 0.75, width: endWidth - 1.5, height: height - 1.5 },
+      { name: "Receiver", x: width - endWidth + 0.75, y: 0.75, width: endWidth - 1.5, height: height - 1.5 },
+    ],
+    lanes: {
+      waiting: { x: sender, y: above, height: LANE_HEIGHT, title: "waiting" },
+      wire: { x: middle, y: above, height: LANE_HEIGHT, title: "data in flight" },
+      inbox: { x: receiver, y: above, height: LANE_HEIGHT, title: "inbox" },
+      permits: { x: sender, y: below, height: LANE_HEIGHT, title: "permits" },
+      grants: { x: middle, y: below, height: LANE_HEIGHT, title: "permits in flight" },
+      unreturned: { x: receiver, y: below, height: LANE_HEIGHT, title: "consumed, unreturned" },
+    },
+    consumed: { x: width - inside, y: 25 },
+    arrows: [
+      { name: "Send", actions: ["SendChunk", "SendBarrier", "SendWatermark"], from: [endWidth + 8, data], to: [middle - 8, data], label: [0, -12] },
+      { name: "Deliver", actions: ["Deliver"], from: [middle + lane + 8, data], to: [width - endWidth - 8, data], label: [0, -12] },
+      { name: "Consume", actions: ["Consume"], from: [receiver + lane / 2, vertical[0]], to: [receiver + lane / 2, vertical[1]], label: [38, 4] },
+      { name: "return", actions: ["Flush"], isReturn: true, from: [width - endWidth - 8, permits], to: [middle + lane + 8, permits], label: [0, -12] },
+      { name: "AddPermits", actions: ["AddPermits"], from: [middle - 8, permits], to: [endWidth + 8, permits], label: [0, -12] },
+      { name: "SendChunk takes", actions: ["SendChunk"], from: [sender + lane / 2, vertical[1]], to: [sender + lane / 2, vertical[0]], label: [68, 4] },
+    ],
+  };
+}
+
+function narrowFrame(width) {
+  const inside = 14;
+  const lane = width - 2 * inside;
+  const lanes = {};
+  const ends = [];
+  let y = 0;
+  const end = (name, places) => {
+    const top = y;
+    y += 34;
+    for (const [place, title] of places) {
+      lanes[place] = { x: inside, y: y + 24, height: LANE_HEIGHT - 8, title };
+      y += 24 + LANE_HEIGHT - 8 + 26;
+    }
+    if (name) ends.push({ name, x: 0.75, y: top + 0.75, width: width - 1.5, height: y - top });
+    y += 10;
+  };
+  end("Sender", [["waiting", "waiting"], ["permits", "permits"]]);
+  y -= 26;
+  end("", [["wire", "data in flight, to the receiver"], ["grants", "permits in flight, to the sender"]]);
+  y -= 4;
+  end("Receiver", [["inbox", "inbox"], ["unreturned", "consumed, unreturned"]]);
+  return { lane, height: y, ends, lanes, consumed: { x: width - inside, y: ends[1].y + 25 }, arrows: [] };
+}
+
+function drawArrow(svg, { name, from, to, label }) {
+  const group = draw(svg, "g");
+  const [dx, dy] = [Math.sign(to[0] - from[0]), Math.sign(to[1] - from[1])];
+  draw(group, "path", { class: "arrow", d: `M${from}L${to[0] - 6 * dx} ${to[1] - 6 * dy}` });
+  draw(group, "path", {
+    class: "arrow-head",
+    d: `M${to}L${to[0] - 9 * dx - 5 * dy} ${to[1] - 9 * dy + 5 * dx}L${to[0] - 9 * dx + 5 * dy} ${to[1] - 9 * dy - 5 * dx}z`,
+  });
+  draw(group, "text", { class: "arrow-name", x: (from[0] + to[0]) / 2 + label[0], y: (from[1] + to[1]) / 2 + label[1] }, name);
+  return group;
+}

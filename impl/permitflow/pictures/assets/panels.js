@@ -1,0 +1,169 @@
+// The ledger, the step that was taken, what is possible now, and the variables.
+
+class Ledgers {
+  constructor(section, run) {
+    this.run = run;
+    const heads = { rows: "row permit", barriers: "barrier permit", watermarks: "watermark permit" };
+    this.parts = run.classes.map((name) => {
+      const sum = make("p", { class: "sum" });
+      const segments = Object.keys(run.places).map((place) => make("div", { class: `segment fill-${place}`, "data-place": place }));
+      const bar = make("div", { class: "bar", "aria-hidden": "true", style: `--buf: ${run.buf[name]}` }, ...segments);
+      if (run.buf[name] <= 64) bar.append(make("div", { class: "cells" }));
+      const rows = Object.entries(run.places).map(([place, label]) =>
+        make("li", { "data-place": place }, make("span", { class: `swatch fill-${place}` }), make("span", { class: "number" }), make("span", { class: "name" }, label)),
+      );
+      const isSmall = name !== "rows";
+      const title = run.buf[name] === 1 ? `Where the ${heads[name]} is` : `Where the ${number(run.buf[name])} ${heads[name]}s are`;
+      const head = make("div", { class: "ledger-head" }, make("h2", {}, title), sum);
+      const list = make("ul", { class: "places" }, ...rows);
+      section.append(make("div", { class: isSmall ? "ledger small" : "ledger", "data-class": name }, head, bar, list));
+      return { name, sum, bar, segments, rows };
+    });
+  }
+
+  show(k, isSmooth) {
+    for (const { name, sum, bar, segments, rows } of this.parts) {
+      const counts = this.run.counts(k, name);
+      const before = k > 0 ? this.run.counts(k - 1, name) : counts;
+      const total = Object.values(counts).reduce((left, right) => left + right);
+      bar.classList.toggle("smooth", isSmooth);
+      segments.forEach((segment) => {
+        const count = counts[segment.dataset.place];
+        const share = count / Math.max(total, 1);
+        segment.style.width = `${100 * share}%`;
+        segment.textContent = share * bar.clientWidth > number(count).length * 10 + 8 && name === "rows" ? number(count) : "";
+      });
+      rows.forEach((row) => {
+        const place = row.dataset.place;
+        row.classList.toggle("none", counts[place] === 0 && before[place] === 0);
+        row.children[1].replaceChildren(number(counts[place]), ...changeOf(before[place], counts[place]));
+      });
+      const terms = Object.values(counts).map(number).join(" + ");
+      sum.replaceChildren(`${terms} = `, make("b", {}, number(total)), total === this.run.buf[name] ? " = Buf" : ` instead of Buf = ${number(this.run.buf[name])}`);
+      sum.classList.toggle("wrong", total !== this.run.buf[name]);
+    }
+  }
+}
+
+function changeOf(before, after) {
+  if (before === after) return [];
+  return [make("span", { class: "change" }, after > before ? `+${number(after - before)}` : `\u2212${number(before - after)}`)];
+}
+
+/** Which action was taken, by whom, and what it changed. */
+function showStep(section, run, k) {
+  const position = make("span", {}, k === 0 ? `State ${number(run.skipped)}` : `Step ${number(run.skipped + k)}: `);
+  const heading = make("h2", { id: "step-heading" }, position);
+  if (k === 0) {
+    const text = run.skipped ? "The page begins here; earlier steps are left out." : "The beginning: nothing has been offered, all permits are at the sender.";
+    section.replaceChildren(heading, make("p", { class: "does" }, text));
+    return;
+  }
+  const action = run.action(k);
+  heading.append(make("code", {}, run.call(k)), make("span", { class: "actor" }, action.actor));
+  section.replaceChildren(heading, make("p", { class: "does" }, action.does), changes(run, k));
+}
+
+function changes(run, k) {
+  const items = run.classes.flatMap((name) => {
+    const [before, after] = [run.counts(k - 1, name), run.counts(k, name)];
+    return Object.keys(run.places)
+      .filter((place) => before[place] !== after[place])
+      .map((place) => {
+        const label = `${run.places[place]}${name === "rows" ? "" : ` (${name})`} ${number(before[place])} \u2192 ${number(after[place])}`;
+        return make("li", {}, make("span", { class: `swatch fill-${place}` }), label);
+      });
+  });
+  return make("ul", { class: "changes" }, ...items);
+}
+
+/** The operator as it stands in the specification; the next values of the variables that changed are marked. */
+function showPassage(section, run, k) {
+  section.hidden = k === 0;
+  if (k === 0) return;
+  const action = run.action(k);
+  const changed = new Set(run.variables.filter((_, index) => run.changed(k, index)).map(({ name }) => `${name}'`));
+  const lines = action.text.split("\n").map((line, index) => {
+    const parts = line.split(/(\b\w+'|\\\*.*$)/).map((part) => {
+      if (changed.has(part)) return make("mark", {}, part);
+      return part.startsWith("\\*") ? make("span", { class: "comment" }, part) : part;
+    });
+    return make("span", { class: "line", "data-line": action.firstLine + index }, ...parts);
+  });
+  const heading = make("h2", { id: "passage-heading" }, make("code", {}, action.name), " in the specification ", make("span", { class: "place" }, action.place));
+  section.replaceChildren(heading, make("pre", { class: "text", tabindex: "0", "aria-labelledby": "passage-heading" }, make("code", {}, ...lines)));
+}
+
+/** What can happen now, and which guard stands in the way of the rest. */
+function showPossible(section, run, k) {
+  const isDead = k === run.last && run.verdict === "stuck";
+  section.classList.toggle("dead", isDead);
+  const heading = make("h2", { id: "possible-heading" }, isDead ? "Nothing can move any more" : "What the protocol can do now");
+  const top = isDead ? make("div", { class: "verdict-note" }, heading, make("p", {}, "Each action of the protocol has a guard that is false:")) : heading;
+  section.replaceChildren(top, guards(run, k), application(run, k));
+}
+
+function guards(run, k) {
+  const items = run.actions.flatMap((action, index) => {
+    if (action.isEnvironment) return [];
+    const isEnabled = run.isEnabled(k, index);
+    const reason = run.reason(k, index);
+    const text = make("span", {}, make("code", { class: "action" }, action.name));
+    if (comesNext(run, k, action)) text.append(" ", make("span", { class: "next" }, "comes next"));
+    if (!isEnabled && reason) text.append(": ", make("span", { class: "reason" }, reason));
+    const sign = make("span", { class: "sign", title: isEnabled ? "possible" : "not possible" }, isEnabled ? "\u2713" : "\u2717");
+    return [make("li", { class: isEnabled ? "enabled" : "disabled", "data-action": action.name }, sign, text)];
+  });
+  return make("ul", { class: "guards" }, ...items);
+}
+
+const comesNext = (run, k, action) => k < run.last && run.action(k + 1) === action;
+
+/** What the application at the sender may do besides. */
+function application(run, k) {
+  if (run.reason(k, 0) === undefined) return "";
+  const may = run.actions.filter((action, index) => action.isEnvironment && run.reason(k, index) === null);
+  const names = may.flatMap((action, index) => [
+    index ? ", " : "",
+    make("code", {}, action.name),
+    ...(comesNext(run, k, action) ? [" ", make("span", { class: "next" }, "comes next")] : []),
+  ]);
+  return make("p", { class: "application" }, may.length ? "The application at the sender may " : "The application at the sender can only wait.", ...names);
+}
+
+/** What follows from the last state. */
+function showConclusions(section, run, k) {
+  section.hidden = k < run.last || run.conclusions.length === 0;
+  const parts = run.conclusions.map(({ heading, items }, index) => {
+    const isBad = run.verdict === "invalid" && index === 0;
+    const list = make("ul", {}, ...items.map((item) => make("li", {}, item)));
+    return make("div", { class: isBad ? "conclusion verdict-note" : "conclusion" }, make("h2", {}, heading), list);
+  });
+  section.replaceChildren(...parts);
+}
+
+/** Every variable of the specification with its value, in the specification's notation. */
+function showVariables(body, run, k) {
+  const places = run.messagesAt(k);
+  const { kind, cost, rows } = run.messages;
+  const message = (i) => (kind[i] === "chunk" ? (cost[i] === rows[i] ? number(cost[i]) : `${number(rows[i])} rows for ${number(cost[i])}`) : kind[i]);
+  const queue = (items) => `\u27e8${items.slice(0, 60).join(", ")}${items.length > 60 ? ", \u2026" : ""}\u27e9`;
+  const permits = (of) => run.classes.map((name) => `${name} ${number(of(name))}`).join(", ");
+  const waits = (wanted) => places.waiting.filter((i) => kind[i] === wanted);
+  const values = {
+    waiting: queue(waits("chunk").map(message)),
+    barrierWaiting: waits("barrier").length ? "TRUE" : "FALSE",
+    watermarkPending: run.pending.length ? String(run.pending[k]) : "-1",
+    permits: permits((name) => run.ledger[name].permits[k]),
+    wire: queue(places.wire.map(message)),
+    inbox: queue(places.inbox.map(message)),
+    unreturned: number(run.ledger.rows.unreturned[k]),
+    grants: queue(run.returnsAt(k).map((i) => permits((name) => run.returns[name][i]))),
+  };
+  const lines = run.variables.flatMap(({ name, remark }, index) => {
+    if (!(name in values)) return []; // chunk numbers: chunks are anonymous here
+    const isChanged = run.changed(k, index);
+    return [make("tr", isChanged ? { class: "changed" } : {}, make("th", { scope: "row" }, make("code", {}, name)), make("td", {}, make("code", {}, values[name])), make("td", {}, remark))];
+  });
+  body.replaceChildren(...lines);
+}

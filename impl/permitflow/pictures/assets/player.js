@@ -1,0 +1,124 @@
+// Goes through the run: buttons, keyboard, slider, and the step in the page's address.
+
+class Player {
+  constructor(run) {
+    this.run = run;
+    this.k = 0;
+    this.timer = null;
+    const byId = (id) => document.getElementById(id);
+    this.controls = Object.fromEntries(["first", "back", "play", "forward", "last", "slider", "speed", "position", "summary", "step", "possible", "passage", "conclusions"].map((id) => [id, byId(id)]));
+    this.variables = document.querySelector("#variables tbody");
+    this.controls.slider.max = run.last;
+    this.scene = new Scene(byId("scene"), run);
+    this.ledgers = new Ledgers(byId("ledgers"), run);
+    this.timeline = new Timeline(byId("history"), run, this.controls.slider, (k) => this.go(k));
+    this.#listen();
+    new ResizeObserver(() => this.lay()).observe(document.querySelector("main"));
+  }
+
+  #listen() {
+    const { first, back, play, forward, last, slider, speed } = this.controls;
+    first.addEventListener("click", () => this.go(0));
+    back.addEventListener("click", () => this.go(this.k - 1));
+    forward.addEventListener("click", () => this.go(this.k + 1));
+    last.addEventListener("click", () => this.go(this.run.last));
+    play.addEventListener("click", () => (this.timer === null ? this.play() : this.pause()));
+    speed.addEventListener("change", () => this.timer !== null && this.play());
+    slider.addEventListener("input", () => this.go(Number(slider.value)));
+    addEventListener("keydown", (event) => this.#key(event));
+    addEventListener("hashchange", () => this.#goToAddress());
+  }
+
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    // The slider moves by itself, and so do lists of choices; buttons take the space bar for themselves.
+    if (event.target.closest?.("select") || (event.key === " " && event.target.closest?.("button, summary"))) return;
+    const tenth = Math.max(1, Math.round(this.run.last / 10));
+    const moves = {
+      ArrowLeft: () => this.go(this.k - 1),
+      ArrowRight: () => this.go(this.k + 1),
+      PageUp: () => this.go(this.k - tenth),
+      PageDown: () => this.go(this.k + tenth),
+      Home: () => this.go(0),
+      End: () => this.go(this.run.last),
+      " ": () => this.controls.play.click(),
+    };
+    if (!(event.key in moves)) return;
+    event.preventDefault();
+    moves[event.key]();
+  }
+
+  #goToAddress() {
+    const match = /^#step=(\d+)$/.exec(location.hash);
+    if (match) this.go(Number(match[1]) - this.run.skipped);
+  }
+
+  play() {
+    this.pause();
+    if (this.k === this.run.last) this.go(0);
+    this.controls.play.setAttribute("aria-pressed", "true");
+    this.controls.play.setAttribute("aria-label", "Pause");
+    this.timer = setInterval(() => this.#next(), 1000 / Number(this.controls.speed.value));
+  }
+
+  #next() {
+    this.#show(this.k + 1);
+    if (this.k === this.run.last) this.pause();
+  }
+
+  pause() {
+    clearInterval(this.timer);
+    this.timer = null;
+    this.controls.play.setAttribute("aria-pressed", "false");
+    this.controls.play.setAttribute("aria-label", "Play");
+  }
+
+  /** Goes to a state by hand: what is playing stops. */
+  go(k) {
+    if (this.timer !== null) this.pause();
+    this.#show(k);
+  }
+
+  #show(wanted) {
+    const k = Math.min(this.run.last, Math.max(0, wanted));
+    const isSmooth = Math.abs(k - this.k) === 1;
+    this.k = k;
+    const { slider, position, summary, first, back, forward, last, step, possible, passage, conclusions } = this.controls;
+    this.scene.show(k, isSmooth);
+    this.ledgers.show(k, isSmooth);
+    this.timeline.show(k);
+    showStep(step, this.run, k);
+    showPossible(possible, this.run, k);
+    showPassage(passage, this.run, k);
+    showConclusions(conclusions, this.run, k);
+    showVariables(this.variables, this.run, k);
+    slider.value = k;
+    slider.setAttribute("aria-valuetext", this.run.summary(k));
+    const total = make("span", { class: "total" }, ` of ${number(this.run.skipped + this.run.last)}`);
+    position.replaceChildren(`Step ${number(this.run.skipped + k)}`, total, k === 0 ? "" : `: ${this.run.call(k)}`);
+    if (this.timer === null) summary.textContent = this.run.summary(k);
+    first.disabled = back.disabled = k === 0;
+    forward.disabled = last.disabled = k === this.run.last;
+    const address = `#step=${this.run.skipped + k}`;
+    if (location.hash !== address) history.replaceState(null, "", address);
+  }
+
+  /** Fits everything to the width of the window. */
+  lay() {
+    this.scene.lay();
+    this.timeline.lay();
+    this.#show(this.k);
+  }
+
+  start() {
+    document.documentElement.classList.remove("no-script");
+    document.querySelector("main").hidden = false;
+    const isAddressed = /^#step=\d+$/.test(location.hash);
+    // What a recorded run did wrong is at its end; a counterexample is a story, told from the beginning.
+    this.k = this.run.verdict === "invalid" && !isAddressed ? this.run.last : 0;
+    if (isAddressed) this.k = Math.min(this.run.last, Math.max(0, Number(location.hash.slice(6)) - this.run.skipped));
+    this.lay();
+  }
+}
+
+new Player(new Run(JSON.parse(document.getElementById("run").textContent))).start();

@@ -1,0 +1,224 @@
+"""A run as one drawing: a line for each step, with all permits of the channel as a bar."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from permitflow.pictures import svg
+from permitflow.pictures.actors import actor_of
+from permitflow.pictures.assets import asset
+from permitflow.pictures.document import facts_of
+from permitflow.pictures.guards import false_guard
+from permitflow.pictures.ledger import CLASSES, PLACES, ledger_of
+from permitflow.pictures.run import Run, Verdict
+from permitflow_model.kernel.queue import Queue
+from permitflow_model.permit_channel import SYSTEM, Message, Permits, State, held
+
+__all__ = ["storyboard"]
+
+# The drawing's measures, in pixels.
+WIDTH = 1080
+MARGIN = 28
+ACTION_AT = 74
+ACTOR_AT = 226
+BAR_AT = 306
+BAR_WIDTH = 460
+NOTE_AT = BAR_AT + BAR_WIDTH + 22
+BAR_HEIGHT = 24
+ROW_HEIGHT = 44
+LEADING = 20
+
+# A longer run is drawn as its beginning and its end.
+MOST_ROWS = 40
+ROWS_AT_EACH_END = 15
+
+
+@dataclass(frozen=True)
+class _Row:
+    number: int
+    title: str
+    actor: str
+    before: State
+    state: State
+
+
+def storyboard(run: Run, *, standalone: bool = True) -> str:
+    """The drawing; one that does not stand alone takes its colours from the page around it."""
+    parts: list[str] = []
+    y = 40.0
+    for draw in (_head, _legend, _rows, _end):
+        drawn, y = draw(run, y)
+        parts += drawn
+    sheet = svg.element("rect", class_="sheet", width=WIDTH, height=y, rx=12)
+    styles = [asset("palette.css"), asset("storyboard.css")] if standalone else []
+    return svg.document(
+        [sheet, *parts], width=WIDTH, height=y, title=f"{run.title}. {run.sentence}", styles=styles, class_="story"
+    )
+
+
+def _head(run: Run, y: float) -> tuple[list[str], float]:
+    is_bad = run.verdict in (Verdict.STUCK, Verdict.INVALID)
+    badge = 26 + svg.length(run.verdict.value, 13)
+    parts = [
+        svg.element(
+            "rect", class_="badge bad" if is_bad else "badge", x=MARGIN, y=y - 12, width=badge, height=22, rx=11
+        ),
+        svg.text(MARGIN + badge / 2, y + 4, run.verdict.value, class_="badge-text"),
+    ]
+    y += 42
+    for content, width, leading, kind in (
+        (run.title, 82, 28, "title"),
+        (run.sentence, 125, 22, "sentence"),
+        *((remark, 140, LEADING, "muted") for remark in run.remarks),
+        (", ".join(f"{name} {value}" for name, value, _ in facts_of(run)), 130, LEADING, "muted"),
+    ):
+        parts += svg.paragraph(MARGIN, y, content, width=width, leading=leading, class_=kind)
+        y += leading * len(svg.lines(content, width)) + 4
+    return parts, y + 8
+
+
+def _legend(run: Run, y: float) -> tuple[list[str], float]:
+    parts = [svg.element("line", class_="rule", x1=MARGIN, x2=WIDTH - MARGIN, y1=y - 14, y2=y - 14)]
+    x: float = BAR_AT
+    for place, label in PLACES.items():
+        parts.append(svg.element("rect", class_=f"place {place}", x=x, y=y + 1, width=12, height=12, rx=3))
+        parts.append(svg.text(x + 18, y + 12, label, class_="muted"))
+        x += 34 + svg.length(label, 13) * 0.9
+    parts.append(
+        svg.text(MARGIN, y + 12, f"All {run.parameters.row_count:,} row permits, step by step", class_="strong")
+    )
+    return parts, y + 34
+
+
+def _rows(run: Run, y: float) -> tuple[list[str], float]:
+    parts: list[str] = []
+    for row in _shown(run):
+        if isinstance(row, str):
+            parts.append(svg.text(ACTION_AT, y + 16, row, class_="muted"))
+        else:
+            parts += _row(run, row, y)
+        y += ROW_HEIGHT
+    return parts, y + 8
+
+
+def _shown(run: Run) -> Iterator[_Row | str]:
+    left_out = len(run.steps) + 1 - 2 * ROWS_AT_EACH_END
+    for number in range(len(run.steps) + 1):
+        if len(run.steps) < MOST_ROWS or not ROWS_AT_EACH_END <= number < ROWS_AT_EACH_END + left_out:
+            yield _row_of(run, number)
+        elif number == ROWS_AT_EACH_END:
+            yield f"{left_out:,} steps are not drawn"
+
+
+def _row_of(run: Run, number: int) -> _Row:
+    if number == 0:
+        return _Row(run.skipped, "", "", run.start, run.start)
+    step = run.steps[number - 1]
+    before = run.steps[number - 2].state if number > 1 else run.start
+    arguments = f"({', '.join(f'{argument:,}' for argument in step.arguments)})" if step.arguments else ""
+    return _Row(run.skipped + number, step.action + arguments, actor_of(step.action), before, step.state)
+
+
+def _row(run: Run, row: _Row, y: float) -> Iterator[str]:
+    yield svg.text(MARGIN + 28, y + 16, f"{row.number:,}", class_="muted right")
+    yield svg.text(ACTION_AT, y + 16, row.title or "the beginning", class_="action" if row.title else "muted")
+    yield svg.text(ACTOR_AT, y + 16, row.actor, class_="muted")
+    yield from _bar(run, row.state, y)
+    notes = [(note, class_) for note, class_ in ((_moves(row), "muted"), _need(run, row.state)) if note]
+    for number, (note, class_) in enumerate(notes):
+        yield svg.text(NOTE_AT, y + 16 + 16 * number, note, class_=class_)
+
+
+def _moves(row: _Row) -> str:
+    """Where permits came from and went to; where none moved, who is new among those who wait."""
+    before, after = ledger_of(row.before), ledger_of(row.state)
+    moved = [
+        f"{place} {old.rows:,} \u2192 {new.rows:,}"
+        for place, old, new in zip(PLACES, before, after, strict=True)
+        if old.rows != new.rows
+    ]
+    for name in CLASSES[1:]:
+        counts = dict(zip(PLACES, zip(before.of_class(name), after.of_class(name), strict=True), strict=True))
+        left = [place for place, (old, new) in counts.items() if new < old]
+        reached = [place for place, (old, new) in counts.items() if new > old]
+        moved += [f"{name.removesuffix('s')} permit: {' '.join(left)} \u2192 {' '.join(reached)}"] if reached else []
+    return ", ".join(moved)
+
+
+def _bar(run: Run, state: State, y: float) -> Iterator[str]:
+    scale = BAR_WIDTH / run.parameters.row_count
+    yield svg.element("rect", class_="track", x=BAR_AT, y=y, width=BAR_WIDTH, height=BAR_HEIGHT, rx=3)
+    x: float = BAR_AT
+    flags: dict[float, str] = {}
+    for place, parts in _pieces(state):
+        for count, kind in parts:
+            if kind != "chunk":
+                flags[x] = kind[0].upper() + flags.get(x, "")
+                continue
+            yield from _segment(x, y, count, count * scale, place)
+            x += count * scale
+    for at, names in flags.items():
+        yield svg.element("line", class_="flag", x1=at, x2=at, y1=y - 2, y2=y + BAR_HEIGHT)
+        yield svg.text(at, y - 4, names, class_="flag-name")
+    yield from _bracket(run, state, y + BAR_HEIGHT, scale)
+
+
+def _segment(x: float, y: float, count: int, width: float, place: str) -> Iterator[str]:
+    yield svg.element("rect", class_=f"place {place}", x=x, y=y, width=width, height=BAR_HEIGHT)
+    label = f"{count:,}"
+    if width > svg.length(label, 13) + 4:
+        yield svg.text(x + width / 2, y + 17, label, class_="count")
+
+
+def _pieces(state: State) -> Iterator[tuple[str, list[tuple[int, str]]]]:
+    """What stands in each place of the bar, the last to leave first: the bar reads in the direction of the data."""
+    yield "permits", [(state.permits.rows, "chunk")] if state.permits.rows else []
+    yield "wire", _messages(state.wire)
+    yield "inbox", _messages(state.inbox)
+    yield "unreturned", [(state.unreturned, "chunk")] if state.unreturned else []
+    yield "grants", [(grant.rows, _kind_of(grant)) for grant in reversed(tuple(state.grants))]
+
+
+def _messages(queue: Queue[Message]) -> list[tuple[int, str]]:
+    return [(held(message).rows, message.kind) for message in reversed(tuple(queue))]
+
+
+def _kind_of(grant: Permits) -> str:
+    return "chunk" if grant.rows else "barrier" if grant.barriers else "watermark"
+
+
+def _need(run: Run, state: State) -> tuple[str, str]:
+    """What the next chunk needs, and how to say it."""
+    if state.waiting.is_empty():
+        return "", ""
+    is_short = false_guard("SendChunk", state, run.parameters) is not None
+    return f"the next chunk needs {state.waiting.head().cost:,}", "bad-text" if is_short else "muted"
+
+
+def _bracket(run: Run, state: State, y: float, scale: float) -> Iterator[str]:
+    """As wide as what the next chunk needs: if it reaches beyond the sender's permits, the chunk waits."""
+    note, class_ = _need(run, state)
+    if note:
+        end = BAR_AT + min(state.waiting.head().cost * scale, BAR_WIDTH)
+        kind = "need short" if class_ == "bad-text" else "need"
+        yield svg.element("path", class_=kind, d=f"M{BAR_AT + 1} {y + 2}v4H{end:.2f}v-4")
+
+
+def _end(run: Run, y: float) -> tuple[list[str], float]:
+    parts: list[str] = []
+    for heading, items in _conclusions(run):
+        parts.append(svg.text(MARGIN, y + 14, heading, class_="heading"))
+        y += 36
+        for item in items:
+            parts += svg.paragraph(MARGIN + 16, y, item, width=130, leading=LEADING, class_="")
+            y += LEADING * len(svg.lines(item, 130))
+        y += 10
+    return parts, y + 14
+
+
+def _conclusions(run: Run) -> Iterator[tuple[str, list[str]]]:
+    if run.verdict is Verdict.STUCK:
+        actions = [action.name for action in SYSTEM.actions if not action.is_environment]
+        refused = (false_guard(name, run.end, run.parameters) for name in actions)
+        yield "Nothing can move any more", [f"{guard.action}: {guard.sentence}" for guard in refused if guard]
+    for section in run.conclusions:
+        yield section.heading, list(section.items)
