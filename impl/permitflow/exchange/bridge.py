@@ -79,4 +79,6 @@ def words(error: BaseException) -> str:
     """Why a stream has failed, for the others on its channel."""
     if isinstance(error, asyncio.CancelledError):
         return "its connection was closed or lost"
+    if isinstance(error, PeerGoneError):
+        return str(error.reason)
     return str(error) or type(error).__name__

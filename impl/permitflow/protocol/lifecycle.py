@@ -126,6 +126,6 @@ class Session(Generic[T]):
             raise LocalProtocolError(f"cannot {deed}: the stream is {self.state}, not {state}")
 
     def _gone(self) -> PeerGoneError:
-        reason = f"it closed the stream before its end (the stream was {self.state})"
+        reason = f"its stream broke off before the end (it was {self.state})"
         self.state = State.FAILED
         return PeerGoneError(who=self.peer, reason=reason)

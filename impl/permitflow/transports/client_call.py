@@ -1,17 +1,30 @@
 """One gRPC call of an asyncio client, as a carrier of messages."""
 
 import asyncio
+import contextlib
+from collections.abc import Coroutine
+from typing import Any, NamedTuple, TypeVar
 
 import grpc
 
 from permitflow.errors import PeerGoneError, PermitflowError, TransportError
-from permitflow.transports.status import error_from_status
+from permitflow.transports.status import Metadata, error_from_status
 
 __all__ = ["ClientCall"]
 
-# What grpc.aio says when a write crosses the end of the call; the status of the peer follows.
+# What grpc.aio says when a write crosses the end of the call.  It replaces the peer's status, or is replaced by it.
 _CROSSED = "Internal error from Core"
 _STATUS_SECONDS = 2.0
+
+T = TypeVar("T")
+
+
+class _Status(NamedTuple):
+    """How a call has ended."""
+
+    code: grpc.StatusCode
+    details: str
+    metadata: Metadata
 
 
 class ClientCall:
@@ -21,8 +34,9 @@ class ClientCall:
         """``who`` is at the other end, in words for an error."""
         self._call = call
         self._who = who
+        self._status: _Status | None = None
         self._status_came = asyncio.Event()
-        call.add_done_callback(lambda _: self._status_came.set())
+        call.add_done_callback(lambda _: self._note_status())
 
     async def read(self) -> bytes | None:
         """The next message; None once the peer has closed the call in good order."""
@@ -59,21 +73,32 @@ class ClientCall:
         """The reason why the call is over."""
         if not self._call.done():
             return TransportError.of(what=f"the stream with {self._who}", cause=error)
-        code, details = await self._status()
-        if code is grpc.StatusCode.OK:
-            return PeerGoneError(who=self._who, reason="it closed the stream before its end")
-        return error_from_status(code, details, tuple(await self._call.trailing_metadata() or ()), who=self._who)
+        status = await self._final_status()
+        if status.code is grpc.StatusCode.OK:
+            return PeerGoneError(who=self._who, reason="it closed the stream before the end")
+        return error_from_status(*status, who=self._who)
 
-    async def _status(self) -> tuple[grpc.StatusCode, str]:
-        # A write that crosses the peer's status sets a status of its own; the peer's replaces it soon after, with the
-        # reason why the call is over.
-        try:
+    def _note_status(self) -> None:
+        """Keep the peer's status; called whenever the call gets one, while nothing else runs."""
+        code, details = _at_once(self._call.code()), _at_once(self._call.details())
+        if code is not grpc.StatusCode.INTERNAL or details != _CROSSED:
+            metadata = tuple(_at_once(self._call.trailing_metadata()) or ())
+            self._status = _Status(code, details, metadata)
+            self._status_came.set()
+
+    async def _final_status(self) -> _Status:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STATUS_SECONDS):
-                while True:
-                    self._status_came.clear()
-                    code, details = await self._call.code(), await self._call.details()
-                    if code is not grpc.StatusCode.INTERNAL or details != _CROSSED:
-                        return code, details
-                    await self._status_came.wait()
-        except TimeoutError:
-            return grpc.StatusCode.INTERNAL, _CROSSED
+                await self._status_came.wait()
+        return self._status or _Status(grpc.StatusCode.INTERNAL, _CROSSED, ())
+
+
+def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that has nothing to wait for."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    coroutine.close()
+    raise AssertionError("a call that has a status answers at once")

@@ -19,7 +19,7 @@ PUT_STREAM = f"/{SERVICE}/{_SERVICE.methods_by_name['PutStream'].name}"
 
 # The kernel keeps the connections of a stopped process or of a cut cable open for minutes or for ever, and a stream
 # may be silent for hours while it waits for permits.  So each end asks the other for a sign of life every 2 s and
-# gives it 4 s: gRPC's own threads answer, however busy Python is.  Defaults: never (client), every 2 h (server).
+# gives it 4 s: gRPC's own threads answer, however busy Python is.  By default nobody asks, and an answer has a minute.
 _PING_EVERY_MS = 2_000
 _PING_ANSWER_MS = 4_000
 # The schema may be part of an error, which travels in the metadata; the default is 8 KiB.
@@ -32,6 +32,7 @@ _COMMON: Options = (
     ("grpc.absolute_max_metadata_size", 2 * _METADATA_BYTES),
     ("grpc.keepalive_time_ms", _PING_EVERY_MS),
     ("grpc.keepalive_timeout_ms", _PING_ANSWER_MS),
+    ("grpc.http2.ping_timeout_ms", _PING_ANSWER_MS),
     # Pings must go on however long a stream is silent.
     ("grpc.http2.max_pings_without_data", 0),
 )

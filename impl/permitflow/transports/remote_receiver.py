@@ -226,5 +226,7 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
             consumed_chunks=self._core.consumed_chunks,
             consumed_rows=self._core.consumed_rows,
             peak_inbox_rows=self._core.peak_inbox_rows,
+            inbox_rows=self._core.inbox_rows,
+            unreturned_permits=self._core.unreturned,
             open_seconds=self._open_seconds,
         )

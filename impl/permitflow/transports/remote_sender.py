@@ -238,6 +238,8 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
             sent_chunks=sender.sent_chunks,
             sent_rows=sender.sent_rows,
             peak_permits_outstanding=parameters.row_permits - sender.least_row_permits,
+            row_permits_here=sender.permits.rows,
+            waiting_sends=len(self._chunks.parked) + len(self._barriers.parked),
             waiting_seconds=self._waiting.seconds,
             open_seconds=self._open_seconds,
         )

@@ -211,11 +211,13 @@ def test_an_idle_consumer_has_returned_all_permits(complete: Complete) -> None:
             channel = exchange.channel("orders/0")
             await channel.sender.send(batch(1, 2))
             await receiver.receive()
-            # Only the stream's own books show it: two rows are below the batch, so only an idle flush returns them.
-            (stream,) = channel._streams.values()
-            remote = stream._end
-            assert isinstance(remote, RemoteSender)
-            await until(lambda: remote._session.sender.permits.rows == 8)
+            # Two rows are below the batch: only an idle flush returns them.
+
+            def permits_here() -> int:
+                (stream,) = exchange.statistics()[0].streams
+                return stream.numbers.row_permits_here
+
+            await until(lambda: permits_here() == 8)
             await channel.sender.end()
             assert await everything(receiver) == []
 

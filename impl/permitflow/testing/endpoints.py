@@ -1,0 +1,133 @@
+"""One end of a remote channel as a process: for tests that kill, stop or measure it.
+
+    python -m permitflow.testing.endpoints source --rows 1000000      serves a channel and fills it
+    python -m permitflow.testing.endpoints consume ADDRESS            reads it
+
+Each line of the output is a JSON object with its ``event``: ready, flowing, done or failed.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+from permitflow.channels.interface import SendEnd
+from permitflow.errors import PermitflowError
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.messages import Kind
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.transports.grpc_aio import get, put
+
+__all__ = ["CHANNEL", "SCHEMA", "main"]
+
+CHANNEL = "rows/0"
+SCHEMA = pa.schema([("number", pa.int64()), ("double", pa.int64()), ("square", pa.int64())])
+
+
+def chunk(first: int, rows: int) -> pa.RecordBatch:
+    """Rows that tell where they belong: numbers from ``first`` on."""
+    numbers = range(first, first + rows)
+    columns = ([*numbers], [2 * n for n in numbers], [n * n % 1_000_003 for n in numbers])
+    return pa.record_batch([pa.array(column, pa.int64()) for column in columns], schema=SCHEMA)
+
+
+def say(event: str, **facts: object) -> None:
+    """Tell the parent."""
+    print(json.dumps({"event": event, **facts}, default=str), flush=True)
+
+
+async def serve(options: argparse.Namespace) -> None:
+    """Serve a channel until somebody ends the process."""
+    exchange = Exchange(parameters=_parameters(options))
+    exchange.add_channel(CHANNEL, schema=SCHEMA)
+    async with ExchangeServer(exchange) as server:
+        say("ready", address=server.address)
+        await server.wait_until_stopped()
+
+
+async def source(options: argparse.Namespace) -> None:
+    """Serve a channel, fill it, and stop when everything was consumed."""
+    exchange = Exchange(parameters=_parameters(options))
+    channel = exchange.add_channel(CHANNEL, schema=SCHEMA)
+    async with ExchangeServer(exchange) as server:
+        say("ready", address=server.address)
+        await fill(channel.sender, options)
+        await channel.sender.end()
+        await server.stop(options.grace_seconds)
+    (statistics,) = exchange.statistics()
+    say("done", statistics=asdict(statistics))
+
+
+async def produce(options: argparse.Namespace) -> None:
+    """Put rows into the channel of an exchange."""
+    async with put(options.address, CHANNEL, SCHEMA, wanted=_parameters(options)) as sender:
+        say("ready")
+        await fill(sender, options)
+        await sender.end()
+        say("done", statistics=asdict(sender.statistics()))
+
+
+async def fill(sender: SendEnd[pa.RecordBatch], options: argparse.Namespace) -> None:
+    """Send so many rows; the chunk of each size is made once."""
+    full = chunk(0, options.chunk_rows)
+    for first in range(0, options.rows, options.chunk_rows):
+        await sender.send(full.slice(0, min(options.chunk_rows, options.rows - first)))
+        if options.pause_seconds:
+            await asyncio.sleep(options.pause_seconds)
+
+
+async def consume(options: argparse.Namespace) -> None:
+    """Read the channel of an exchange; a pause after each chunk makes a slow consumer."""
+    rows = 0
+    async with get(options.address, CHANNEL, wanted=_parameters(options)) as receiver:
+        say("ready")
+        async for message in receiver:
+            if not rows:
+                say("flowing")
+            if message.kind is Kind.CHUNK:
+                rows += message.payload.num_rows
+            if options.pause_seconds:
+                await asyncio.sleep(options.pause_seconds)
+            if options.stop_after_rows and rows >= options.stop_after_rows:
+                break
+        say("done", rows=rows, statistics=asdict(receiver.statistics()))
+
+
+def _parameters(options: argparse.Namespace) -> ChannelParameters:
+    return ChannelParameters(row_permits=options.row_permits)
+
+
+ROLES = {"serve": serve, "source": source, "produce": produce, "consume": consume}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Play a role to its end; 1 if it failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("role", choices=list(ROLES))
+    parser.add_argument("address", nargs="?", default="")
+    numbers: dict[str, tuple[type[Any], Any]] = {
+        "--rows": (int, 10**12),
+        "--chunk-rows": (int, 1024),
+        "--row-permits": (int, 32_768),
+        "--pause-seconds": (float, 0.0),
+        "--stop-after-rows": (int, 0),
+        "--grace-seconds": (float, 600.0),
+    }
+    for name, (kind, default) in numbers.items():
+        parser.add_argument(name, type=kind, default=default)
+    options = parser.parse_args(arguments)
+    try:
+        asyncio.run(ROLES[options.role](options))
+    except PermitflowError as error:
+        say("failed", type=type(error).__name__, message=str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""Processes that play one end of a channel, and are gone after the test whatever happens."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+
+class Endpoint:
+    """A process of ``permitflow.testing.endpoints``."""
+
+    def __init__(self, role: str, *arguments: str | int | float) -> None:
+        self.role = role
+        command = [sys.executable, "-m", "permitflow.testing.endpoints", role, *map(str, arguments)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.watch = psutil.Process(self._process.pid)
+
+    def hears(self, event: str) -> dict[str, Any]:
+        """Wait for the next line; it must be this event."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"{self.role} ended: {self._process.communicate()[1]}"
+        told: dict[str, Any] = json.loads(line)
+        assert told["event"] == event, told
+        return told
+
+    def ends(self, within_seconds: float) -> dict[str, Any]:
+        """Wait until it has ended by itself; what it said last.  Nothing may be said on the error output."""
+        output, errors = self._process.communicate(timeout=within_seconds)
+        assert errors == ""
+        told: dict[str, Any] = json.loads(output.splitlines()[-1])
+        return told
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    def discard(self) -> None:
+        """End it, however it stands."""
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Endpoint]]:
+    """Start an endpoint; with ``ready=True`` wait until it stands."""
+    started: list[Endpoint] = []
+
+    def start_one(role: str, *arguments: str | int | float) -> Endpoint:
+        started.append(Endpoint(role, *arguments))
+        return started[-1]
+
+    yield start_one
+    for endpoint in started:
+        endpoint.discard()

@@ -1,0 +1,141 @@
+"""Whoever is killed or stopped in the middle of a stream, the others learn it within seconds, by name."""
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, Protocol
+
+import psutil
+import pytest
+
+from permitflow.errors import PeerGoneError
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange.statistics import BridgeState
+from permitflow.testing.endpoints import CHANNEL, SCHEMA, chunk
+from permitflow.transports.grpc_aio import describe, put
+
+# Keep-alive asks every 2 s and waits 4 s; the rest is for a busy machine.
+SECONDS_UNTIL_MISSED = 15.0
+
+
+class Endpoint(Protocol):
+    """A process of the fixture ``start``."""
+
+    watch: psutil.Process
+
+    def hears(self, event: str) -> dict[str, Any]: ...
+    def ends(self, within_seconds: float) -> dict[str, Any]: ...
+    def signal(self, number: int) -> None: ...
+    def discard(self) -> None: ...
+
+
+Start = Callable[..., Endpoint]
+
+
+class Trio(NamedTuple):
+    """A producer and a consumer with an exchange between them, in the middle of a stream."""
+
+    serve: Endpoint
+    produce: Endpoint
+    consume: Endpoint
+    address: str
+
+
+def streaming(start: Start) -> Trio:
+    serve = start("serve")
+    address = serve.hears("ready")["address"]
+    consume = start("consume", address)
+    produce = start("produce", address, "--chunk-rows", 10, "--pause-seconds", 0.002)
+    consume.hears("ready")
+    produce.hears("ready")
+    # A consumer that has not taken anything may be replaced.
+    consume.hears("flowing")
+    return Trio(serve, produce, consume, address)
+
+
+def check_news(trio: Trio, victim: str) -> None:
+    """Those who are left have heard who is gone, and have ended."""
+    since = time.monotonic()
+    if victim != "produce":
+        heard = trio.produce.ends(SECONDS_UNTIL_MISSED)
+        who = f"the exchange at {trio.address}" if victim == "serve" else f"the consumer of channel '{CHANNEL}' at "
+        assert heard["type"] == "PeerGoneError"
+        assert who in heard["message"]
+        assert "is gone: " in heard["message"]
+    if victim != "consume":
+        heard = trio.consume.ends(SECONDS_UNTIL_MISSED)
+        who = f"the exchange at {trio.address}" if victim == "serve" else "the producer at "
+        assert heard["type"] == ("PeerGoneError" if victim == "serve" else "ChannelAbortedError")
+        assert who in heard["message"]
+        assert "is gone: " in heard["message"]
+    assert time.monotonic() - since < SECONDS_UNTIL_MISSED
+
+
+@pytest.mark.parametrize("victim", ["serve", "produce", "consume"])
+def test_those_who_are_left_hear_who_was_killed(start: Start, victim: str) -> None:
+    trio = streaming(start)
+    getattr(trio, victim).signal(signal.SIGKILL)
+    check_news(trio, victim)
+    left = [end for name, end in zip(Trio._fields, trio[:3], strict=False) if name not in (victim, "serve")]
+    assert not any(end.watch.is_running() for end in left)
+    if victim != "serve":
+        assert trio.serve.watch.is_running()
+        assert trio.serve.watch.children() == []
+
+
+def test_those_who_are_left_hear_who_was_stopped(start: Start) -> None:
+    """The kernel keeps the connections of a stopped process: only a missing answer shows that nobody is there."""
+    trios = {victim: streaming(start) for victim in ("serve", "produce", "consume")}
+    for victim, trio in trios.items():
+        getattr(trio, victim).signal(signal.SIGSTOP)
+    for victim, trio in trios.items():
+        check_news(trio, victim)
+
+
+def test_nothing_is_left_behind_in_a_process_whose_peer_was_killed(
+    start: Start, complete: Callable[[Coroutine[Any, Any, Any]], Any]
+) -> None:
+    async def test() -> None:
+        exchange = Exchange()
+        exchange.add_channel(CHANNEL, schema=SCHEMA)
+        exchange.add_channel("other", schema=SCHEMA)
+        async with ExchangeServer(exchange) as server:
+            consumer = start("consume", server.address)
+            await asyncio.to_thread(consumer.hears, "ready")
+            async with put(server.address, CHANNEL, SCHEMA) as sender:
+                for _ in range(50):
+                    await sender.send(chunk(0, 1024))
+                consumer.signal(signal.SIGKILL)
+                with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}'"):
+                    await send_for_ever(sender.send)
+            # All others live on.
+            async with put(server.address, "other", SCHEMA) as sender:
+                await sender.send(chunk(0, 10))
+                await sender.end()
+            states = {channel.name: channel.state for channel in exchange.statistics()}
+            assert states == {CHANNEL: BridgeState.BROKEN, "other": BridgeState.ENDED}
+            streams = [stream for channel in exchange.statistics() for stream in channel.streams]
+            assert {stream.state for stream in streams} == {"failed", "closed"}
+
+    async def use_once() -> None:
+        exchange = Exchange()
+        exchange.add_channel(CHANNEL, schema=SCHEMA)
+        async with ExchangeServer(exchange) as server:
+            await describe(server.address, CHANNEL)
+        await asyncio.to_thread(threading.active_count)
+
+    # What comes with the first use and stays: gRPC's poller and the threads of asyncio.to_thread.
+    complete(use_once())
+    threads = threading.active_count()
+    complete(test())
+    assert threading.active_count() == threads
+
+
+async def send_for_ever(send: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+    part = chunk(0, 10)
+    while True:
+        await send(part)
+        await asyncio.sleep(0.001)
