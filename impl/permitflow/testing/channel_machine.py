@@ -21,6 +21,7 @@ from permitflow.testing.following import Following, Hop
 from permitflow.testing.machine import channel_parameters
 from permitflow.testing.moves import Divergence, Move
 from permitflow.testing.traces import judge_all
+from permitflow.tracing.events import Event
 
 __all__ = ["ChannelMachine", "machine_for"]
 
@@ -52,8 +53,8 @@ class ChannelMachine(RuleBasedStateMachine):
         self.stage.add_done_callback(partial(_give_up_opening, opened))
         self.app = Application(self.kind, await opened)
         self.app.changed = self.following.changed
-        self.following.listeners.append(self.app.note)
         self.hops = [self.following.hops[name] for name in self.kind.streams(self.app.sender, self.app.receiver)]
+        self.following.listeners += [self.app.note, self._check_bridges]
 
     async def _hold_open(self, opened: asyncio.Future[Ends]) -> None:
         async with self.kind.open(self.agreed, self.following.recorder) as ends:
@@ -171,6 +172,12 @@ class ChannelMachine(RuleBasedStateMachine):
             and len(running(app.barriers)) == first.barriers_waiting()
             and not (running(app.receives) and last.state.inbox.size() > len(app.taken))
         )
+
+    def _check_bridges(self, event: Event) -> None:
+        # Otherwise the permits of the first stream do not bound what lies between the two.
+        for source, target in zip(self.hops, self.hops[1:], strict=False):
+            if len(source.consumed_rows) > len(target.sent_rows):
+                self.following.fail(f"{event}: a bridge has confirmed a chunk that it has not passed on")
 
     def compare(self) -> None:
         """The numbers that a channel shows are the model's.
