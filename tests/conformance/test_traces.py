@@ -16,7 +16,7 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.frames import AddPermits, DownstreamFrame
 from permitflow.protocol.messages import Message, Permits
 from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.protocol.recording import End, Recorder, RecorderFactory
+from permitflow.protocol.recording import Counters, End, Recorder, RecorderFactory
 from permitflow.protocol.sender import PermitSender
 from permitflow.protocol.session import DownstreamSession
 from permitflow.testing.core_pair import CorePair
@@ -303,8 +303,8 @@ def test_permits_lost_in_a_real_stream_are_found_at_the_next_return(
     def recorder(channel: str, end: End, parameters: ChannelParameters) -> Recorder:
         keep = trace.recorder(channel, end, parameters)
 
-        def record(action: str, rows: int, permits: Permits) -> None:
-            keep(action, rows, permits)
+        def record(action: str, rows: int, permits: Permits, counters: Counters | None = None) -> None:
+            keep(action, rows, permits, counters)
             if action == "AddPermits":
                 returned.set()
 

@@ -138,7 +138,7 @@ class PermitSender(Generic[T]):
         offered = Offered(Message(_CHUNK, payload, rows, self.parameters.cost_of(rows)))
         self._chunks.append(offered)
         if self._record is not None:
-            self._record("OfferChunk", rows, offered.message.held())
+            self._record("OfferChunk", rows, offered.message.held(), self.permits)
         return offered
 
     def offer_barrier(self, payload: T) -> Offered[T]:
@@ -149,7 +149,7 @@ class PermitSender(Generic[T]):
         offered = Offered(Message(Kind.BARRIER, payload, 0, 1))
         self._barriers.append(offered)
         if self._record is not None:
-            self._record("OfferBarrier", 0, offered.message.held())
+            self._record("OfferBarrier", 0, offered.message.held(), self.permits)
         return offered
 
     def offer_watermark(self, payload: T) -> None:
@@ -162,7 +162,7 @@ class PermitSender(Generic[T]):
         self._watermark = Message(Kind.WATERMARK, payload, 0, 1)
         self._watermark_after = len(self._chunks)
         if self._record is not None:
-            self._record("OfferWatermark", 0, self._watermark.held())
+            self._record("OfferWatermark", 0, self._watermark.held(), self.permits)
 
     def withdraw(self, offered: Offered[T]) -> bool:
         """Take back a message that still waits; say whether it was still here.  Nothing is lost.
@@ -180,7 +180,7 @@ class PermitSender(Generic[T]):
         if is_chunk and position < self._watermark_after:
             self._watermark_after -= 1
         if self._record is not None:
-            self._record("WithdrawChunk" if is_chunk else "WithdrawBarrier", message.rows, message.held())
+            self._record("WithdrawChunk" if is_chunk else "WithdrawBarrier", message.rows, message.held(), self.permits)
         return True
 
     def withdraw_all(self) -> None:
@@ -193,7 +193,7 @@ class PermitSender(Generic[T]):
             while line:
                 message = line.pop().message
                 if self._record is not None:
-                    self._record(action, message.rows, message.held())
+                    self._record(action, message.rows, message.held(), self.permits)
 
     def send_chunk(self) -> Message[T]:
         """Let the oldest waiting chunk leave, with its permits.
@@ -216,7 +216,7 @@ class PermitSender(Generic[T]):
         self.sent_chunks += 1
         self._surplus_rows += message.rows - message.cost
         if self._record is not None:
-            self._record("SendChunk", message.rows, message.held())
+            self._record("SendChunk", message.rows, message.held(), self.permits)
         return message
 
     def send_barrier(self) -> Message[T]:
@@ -232,7 +232,7 @@ class PermitSender(Generic[T]):
         message = self._barriers.popleft().message
         self._barrier_permits -= 1
         if self._record is not None:
-            self._record("SendBarrier", 0, message.held())
+            self._record("SendBarrier", 0, message.held(), self.permits)
         return message
 
     def send_watermark(self) -> Message[T]:
@@ -248,7 +248,7 @@ class PermitSender(Generic[T]):
         self._watermark = None
         self._watermark_permits -= 1
         if self._record is not None:
-            self._record("SendWatermark", 0, message.held())
+            self._record("SendWatermark", 0, message.held(), self.permits)
         return message
 
     def take_sendable(self) -> list[Message[T]]:
@@ -289,7 +289,7 @@ class PermitSender(Generic[T]):
         self._barrier_permits += barriers
         self._watermark_permits += watermarks
         if self._record is not None:
-            self._record("AddPermits", 0, returned)
+            self._record("AddPermits", 0, returned, self.permits)
 
     def _overrun(self, returned: Permits) -> PermitOverrunError:
         facts = zip(Permits._fields, returned, self.outstanding, strict=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import End, Recorder
+from permitflow.protocol.recording import Counters, End, Recorder
 from permitflow.testing.moves import Divergence
 from permitflow.testing.traces import UNLIMITED, model_of
 from permitflow.tracing.events import Event
@@ -109,8 +109,8 @@ class Following:
         keep = self.trace.recorder(channel, end, parameters)
         hop = self.hops.setdefault(channel, Hop(parameters))
 
-        def record(action: str, rows: int, permits: Permits) -> None:
-            keep(action, rows, permits)
+        def record(action: str, rows: int, permits: Permits, counters: Counters | None = None) -> None:
+            keep(action, rows, permits, counters)
             event = self.trace.events[-1]
             if self.failure is None:
                 self._follow(hop, event)
@@ -125,8 +125,11 @@ class Following:
         try:
             hop.follow(event)
         except (Refused, Starved) as reason:
-            # A recorder must not raise; whoever leads the run asks for the failure.
-            self.failure = Divergence(f"{event} is not a step of the model in {before}: {reason}")
+            self.fail(f"{event} is not a step of the model in {before}: {reason}")
+
+    def fail(self, reason: str) -> None:
+        """Note the first thing that went wrong: a recorder must not raise, whoever leads the run asks."""
+        self.failure = self.failure or Divergence(reason)
 
     def check(self) -> None:
         """Insist that everything so far was a step of the model.

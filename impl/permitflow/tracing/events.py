@@ -1,14 +1,12 @@
-"""What a trace consists of, and how it is written as lines of JSON."""
+"""What a trace consists of."""
 
-import json
-from dataclasses import asdict
 from typing import NamedTuple
 
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import End
+from permitflow.protocol.recording import Counters, End
 
-__all__ = ["FORMAT_VERSION", "Event", "Header", "event_prefix", "header_line", "total_line"]
+__all__ = ["FORMAT_VERSION", "Event", "Header"]
 
 FORMAT_VERSION = 1
 
@@ -40,23 +38,8 @@ class Event(NamedTuple):
     permits: Permits
     """Permits that the message holds or, for Flush and AddPermits, those that are returned."""
 
+    time_seconds: float | None = None
+    """By the monotonic clock of the end's machine: for people, never for the order of events."""
 
-def header_line(header: Header) -> str:
-    """The line that opens one end of a channel in a trace file."""
-    content = {
-        "permitflow_trace": FORMAT_VERSION,
-        "channel": header.channel,
-        "end": header.end,
-        "parameters": asdict(header.parameters),
-    }
-    return json.dumps(content) + "\n"
-
-
-def event_prefix(channel: str, end: End) -> str:
-    """What all event lines of one end have in common; the rest holds only numbers and the action's name."""
-    return f'{{"channel": {json.dumps(channel)}, "end": "{end}", "sequence": '
-
-
-def total_line(events: int) -> str:
-    """The last line of a trace file that was closed in good order."""
-    return json.dumps({"permitflow_trace_events": events}) + "\n"
+    counters: Counters | None = None
+    """What the end itself counted after the action; ``protocol.recording.COUNTERS`` names the three numbers."""

@@ -1,14 +1,15 @@
 """Records into memory: for tests, and for looking at the last moments of a run."""
 
 from collections import Counter, deque
+from time import monotonic
 
 from permitflow.errors import InvalidParametersError
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import End, Recorder
+from permitflow.protocol.recording import Counters, End, Recorder
 from permitflow.tracing.events import Event, Header
 from permitflow.tracing.file import recorder_of_both
-from permitflow.tracing.reader import Trace, assemble
+from permitflow.tracing.reader import Recording, Trace, assemble
 
 __all__ = ["MemoryTrace"]
 
@@ -51,9 +52,9 @@ class MemoryTrace:
         self._headers.append(Header(channel, end, parameters))
         counts, key, keep = self._recorded, (channel, end), self._ring.append
 
-        def record(action: str, rows: int, permits: Permits) -> None:
+        def record(action: str, rows: int, permits: Permits, counters: Counters | None = None) -> None:
             counts[key] = sequence = counts[key] + 1
-            keep(Event(channel, end, sequence, action, rows, permits))
+            keep(Event(channel, end, sequence, action, rows, permits, monotonic(), counters))
 
         return record
 
@@ -69,4 +70,4 @@ class MemoryTrace:
 
     def trace(self) -> Trace:
         """What was recorded until now, as if it had been read from a file."""
-        return assemble([("memory", self._headers, self.events)], is_complete=True)
+        return assemble([Recording("memory", self._headers, self.events)])

@@ -1,29 +1,30 @@
 """Reads trace files: what each channel did, as one log per process that saw it."""
 
-import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple
 
-from permitflow.errors import (
-    InvalidParametersError,
-    TraceMismatchError,
-    TraceTruncatedError,
-    TraceUnreadableError,
-)
-from permitflow.protocol.messages import Permits
+from permitflow.errors import TraceMismatchError, TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import RECEIVER_ACTIONS, SENDER_ACTIONS, End
-from permitflow.tracing.events import FORMAT_VERSION, Event, Header
+from permitflow.protocol.recording import End
+from permitflow.tracing.events import Event, Header
+from permitflow.tracing.json_lines_reader import JsonLinesReading
 
 __all__ = ["ChannelTrace", "Trace", "assemble", "read_trace"]
 
-Recording: TypeAlias = tuple[str, Sequence[Header], Sequence[Event]]
-"""What one process wrote: its name for messages, headers, events."""
 
-ACTIONS_OF: dict[End, frozenset[str]] = {"sender": SENDER_ACTIONS, "receiver": RECEIVER_ACTIONS}
+class Recording(NamedTuple):
+    """What one process wrote."""
+
+    source: str
+    """Its name, for messages."""
+
+    headers: Sequence[Header]
+    events: Sequence[Event]
+    is_closed: bool = True
+    """Was it closed in good order?  If not, its last events may be missing."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,9 @@ class ChannelTrace:
 
     logs: tuple[tuple[Event, ...], ...]
     """One for each process that recorded an end; both ends in one process share a log, whose order is real."""
+
+    cut_ends: frozenset[End] = frozenset()
+    """Ends whose last events may be missing: their file was not closed in good order."""
 
     @property
     def logs_by_end(self) -> tuple[tuple[Event, ...], ...]:
@@ -57,7 +61,7 @@ class Trace:
 
 
 def read_trace(*paths: str | os.PathLike[str], allow_truncated: bool = False) -> Trace:
-    """Read trace files, and all ``*.jsonl`` files of folders, as one recording.
+    """Read trace files, and all trace files of folders (``*.jsonl``, ``*.parquet``), as one recording.
 
     With ``allow_truncated`` a half-written last line is left out, as if its writer had been killed a moment earlier.
 
@@ -67,28 +71,24 @@ def read_trace(*paths: str | os.PathLike[str], allow_truncated: bool = False) ->
         TraceMismatchError: recordings of a channel do not belong together, or do not begin at its beginning.
     """
     files = [file for path in paths for file in _files(Path(path))]
-    is_complete = True
-    recordings: list[Recording] = []
-    for file in files:
-        reading = _Reading(file, allow_truncated=allow_truncated)
-        recordings.append((str(file), reading.headers, reading.events))
-        is_complete = is_complete and reading.is_closed
-    return assemble(recordings, is_complete=is_complete)
+    return assemble([_recording(file, allow_truncated) for file in files])
 
 
-def assemble(recordings: Iterable[Recording], *, is_complete: bool) -> Trace:
+def assemble(recordings: Iterable[Recording]) -> Trace:
     """Put the recordings of several processes together, channel by channel.
 
     Raises:
         TraceMismatchError: they do not belong together.
     """
-    headers: dict[str, list[tuple[str, Header]]] = {}
+    headers: dict[str, list[tuple[Recording, Header]]] = {}
     logs: dict[str, list[tuple[Event, ...]]] = {}
-    for source, opened, events in recordings:
-        for header in opened:
-            headers.setdefault(header.channel, []).append((source, header))
-        of_channel: dict[str, list[Event]] = {header.channel: [] for header in opened}
-        for event in events:
+    is_complete = True
+    for recording in recordings:
+        is_complete = is_complete and recording.is_closed
+        for header in recording.headers:
+            headers.setdefault(header.channel, []).append((recording, header))
+        of_channel: dict[str, list[Event]] = {header.channel: [] for header in recording.headers}
+        for event in recording.events:
             of_channel[event.channel].append(event)
         for channel, log in of_channel.items():
             logs.setdefault(channel, []).append(tuple(log))
@@ -96,10 +96,11 @@ def assemble(recordings: Iterable[Recording], *, is_complete: bool) -> Trace:
     return Trace(channels=channels, is_complete=is_complete)
 
 
-def _channel(channel: str, opened: list[tuple[str, Header]], logs: list[tuple[Event, ...]]) -> ChannelTrace:
-    first_source, first = opened[0]
+def _channel(channel: str, opened: list[tuple[Recording, Header]], logs: list[tuple[Event, ...]]) -> ChannelTrace:
+    first_source, first = opened[0][0].source, opened[0][1]
     seen: dict[End, str] = {}
-    for source, header in opened:
+    for recording, header in opened:
+        source = recording.source
         if header.parameters != first.parameters:
             raise TraceMismatchError(
                 channel=channel,
@@ -112,7 +113,8 @@ def _channel(channel: str, opened: list[tuple[str, Header]], logs: list[tuple[Ev
         seen[header.end] = source
     for log in logs:
         _check_sequence(channel, log)
-    return ChannelTrace(channel, first.parameters, frozenset(seen), tuple(logs))
+    cut = frozenset(header.end for recording, header in opened if not recording.is_closed)
+    return ChannelTrace(channel, first.parameters, frozenset(seen), tuple(logs), cut)
 
 
 def _check_sequence(channel: str, log: tuple[Event, ...]) -> None:
@@ -129,108 +131,31 @@ def _check_sequence(channel: str, log: tuple[Event, ...]) -> None:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    files = sorted(path.glob("*.jsonl"))
+    files = sorted(file for pattern in ("*.jsonl", "*.parquet") for file in path.glob(pattern))
     if not files:
-        raise TraceUnreadableError(path=str(path), line=0, reason="the folder holds no *.jsonl file")
+        raise TraceUnreadableError(path=str(path), line=0, reason="the folder holds no *.jsonl or *.parquet file")
     return files
 
 
-class _Reading:
-    """One file, line by line."""
-
-    def __init__(self, path: Path, *, allow_truncated: bool) -> None:
-        self.headers: list[Header] = []
-        self.events: list[Event] = []
-        self.is_closed = False
-        self._path = path
-        self._opened: set[tuple[str, str]] = set()
-        # json makes a new string for every value; one for each name is enough.
-        self._names: dict[str, str] = {}
-        for number, line in self._lines(allow_truncated):
-            try:
-                self._take(json.loads(line))
-            except (ValueError, KeyError, TypeError) as error:
-                what = f"no {error} in it" if isinstance(error, KeyError) else str(error)
-                raise TraceUnreadableError(
-                    path=str(path), line=number, reason=f"is not a line of a permitflow trace ({what}): {line[:80]!r}"
-                ) from error
-
-    def _lines(self, allow_truncated: bool) -> Iterator[tuple[int, str]]:
-        number = 0
-        try:
-            with open(self._path, encoding="utf-8") as file:
-                for number, line in enumerate(file, start=1):
-                    if line.endswith("\n"):
-                        yield number, line
-                    elif not allow_truncated:
-                        raise TraceTruncatedError(
-                            path=str(self._path),
-                            line=number,
-                            reason="the last line is half written: its writer was killed or the disk was full; "
-                            "what comes before can be read with allow_truncated",
-                        )
-        except OSError as error:
-            raise TraceUnreadableError(path=str(self._path), line=0, reason=error.strerror or str(error)) from error
-        except UnicodeDecodeError as error:
-            raise TraceUnreadableError(path=str(self._path), line=number + 1, reason="is not UTF-8 text") from error
-
-    def _take(self, content: dict[str, object]) -> None:
-        if self.is_closed:
-            raise ValueError("it comes after the closing line")
-        if "action" in content:
-            self._take_event(content)
-        elif "permitflow_trace" in content:
-            self._take_header(content)
-        elif content["permitflow_trace_events"] == len(self.events):
-            self.is_closed = True
-        else:
-            raise ValueError(f"{content['permitflow_trace_events']} events were written, {len(self.events)} are here")
-
-    def _take_header(self, content: dict[str, object]) -> None:
-        if content["permitflow_trace"] != FORMAT_VERSION:
-            raise ValueError(f"format version {content['permitflow_trace']!r}, known is {FORMAT_VERSION}")
-        parameters = content["parameters"]
-        if not isinstance(parameters, dict):
-            raise TypeError("parameters must be an object")
-        try:
-            read = ChannelParameters(**parameters)
-        except InvalidParametersError as error:
-            raise ValueError(str(error)) from error
-        header = Header(_text(content["channel"]), _end(content["end"]), read)
-        self.headers.append(header)
-        self._opened.add(header[:2])
-
-    def _take_event(self, content: dict[str, object]) -> None:
-        channel, end, action = (self._names.setdefault(_text(content[key]), _text(content[key])) for key in _NAMED)
-        if (channel, end) not in self._opened:
-            raise ValueError(f"no header opened the {end} of channel {channel!r}")
-        if action not in ACTIONS_OF[_end(end)]:
-            raise ValueError(f"the {end} has no action {action!r}")
-        permits = content["permits"]
-        if not isinstance(permits, list):
-            raise TypeError("permits must be a list")
-        rows, sequence, *counts = (_number(value) for value in (content["rows"], content["sequence"], *permits))
-        if len(counts) != len(Permits._fields):
-            raise ValueError(f"permits must be {len(Permits._fields)} numbers")
-        self.events.append(Event(channel, _end(end), sequence, action, rows, Permits(*counts)))
+def _recording(path: Path, allow_truncated: bool) -> Recording:
+    if path.suffix == ".parquet":
+        return _from_parquet(path)
+    reading = JsonLinesReading(path, allow_truncated=allow_truncated)
+    return Recording(str(path), reading.headers, reading.events, reading.is_closed)
 
 
-_NAMED = ("channel", "end", "action")
+def _from_parquet(path: Path) -> Recording:
+    from permitflow.tracing.parquet import read_parquet
 
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} must be a string")
-    return value
-
-
-def _end(value: object) -> End:
-    if value == "sender" or value == "receiver":
-        return value
-    raise ValueError(f"end must be sender or receiver, not {value!r}")
-
-
-def _number(value: object) -> int:
-    if not isinstance(value, int):
-        raise TypeError(f"{value!r} must be a whole number")
-    return value
+    try:
+        headers, events = read_parquet(path)
+    except OSError as error:
+        raise TraceUnreadableError(path=str(path), line=0, reason=error.strerror or str(error)) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise TraceUnreadableError(path=str(path), line=0, reason=str(error)) from error
+    opened = {header[:2] for header in headers}
+    for number, event in enumerate(events, start=1):
+        if event[:2] not in opened:
+            reason = f"no header opened the {event.end} of channel {event.channel!r} (row {number})"
+            raise TraceUnreadableError(path=str(path), line=0, reason=reason)
+    return Recording(str(path), headers, events)

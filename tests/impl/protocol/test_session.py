@@ -441,7 +441,7 @@ def test_recorders_are_opened_under_the_name_that_both_ends_know() -> None:
 
     def recorder(channel: str, end: Any, parameters: ChannelParameters) -> Recorder:
         opened.append((channel, end, parameters))
-        return lambda action, rows, permits: actions.append(action)
+        return lambda action, rows, permits, counters=None: actions.append(action)
 
     session: UpstreamSession[str] = UpstreamSession(record=recorder)
     session.receive(Get(1, ADDRESS))

@@ -35,26 +35,28 @@ def lines_of(path: Path) -> list[str]:
     return path.read_text().splitlines(keepends=True)
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    with FileTrace(tmp_path / "a.jsonl") as trace:
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_what_is_written_is_read_again(name: str, tmp_path: Path) -> None:
+    with FileTrace(tmp_path / name) as trace:
         record = trace.recorder('odd "name"\n/0', "sender", AGREED)
         record("OfferChunk", 3, Permits(rows=3))
-        record("SendChunk", 3, Permits(rows=3))
-        record("AddPermits", 0, Permits(rows=2, barriers=1))
+        record("SendChunk", 3, Permits(rows=3), (5, 1, 0))
+        record("AddPermits", 0, Permits(rows=2, barriers=1), (7, 2, 0))
 
-    read = read_trace(tmp_path / "a.jsonl")
+    read = read_trace(tmp_path / name)
 
     assert read.is_complete
     channel = read.channels['odd "name"\n/0']
     assert channel.parameters == AGREED
     assert channel.ends == {"sender"}
-    assert channel.logs == (
-        (
-            Event('odd "name"\n/0', "sender", 1, "OfferChunk", 3, Permits(3, 0, 0)),
-            Event('odd "name"\n/0', "sender", 2, "SendChunk", 3, Permits(3, 0, 0)),
-            Event('odd "name"\n/0', "sender", 3, "AddPermits", 0, Permits(2, 1, 0)),
-        ),
+    assert tuple(event._replace(time_seconds=None) for event in channel.logs[0]) == (
+        Event('odd "name"\n/0', "sender", 1, "OfferChunk", 3, Permits(3, 0, 0)),
+        Event('odd "name"\n/0', "sender", 2, "SendChunk", 3, Permits(3, 0, 0), counters=(5, 1, 0)),
+        Event('odd "name"\n/0', "sender", 3, "AddPermits", 0, Permits(2, 1, 0), counters=(7, 2, 0)),
     )
+    times = [event.time_seconds or 0.0 for event in channel.logs[0]]
+    assert min(times) > 0
+    assert times == sorted(times)
 
 
 def test_every_line_is_json_that_names_its_channel(tmp_path: Path) -> None:
@@ -243,7 +245,7 @@ def test_a_header_with_impossible_parameters_is_named(tmp_path: Path) -> None:
 def test_a_missing_file_an_empty_folder_and_binary_data_are_named(tmp_path: Path) -> None:
     with pytest.raises(TraceUnreadableError, match="No such file"):
         read_trace(tmp_path / "missing.jsonl")
-    with pytest.raises(TraceUnreadableError, match=r"the folder holds no \*\.jsonl file"):
+    with pytest.raises(TraceUnreadableError, match=r"the folder holds no \*\.jsonl or \*\.parquet file"):
         read_trace(tmp_path)
     (tmp_path / "a.jsonl").write_bytes(b"\xff\xfe\n")
     with pytest.raises(TraceUnreadableError, match="is not UTF-8 text"):
