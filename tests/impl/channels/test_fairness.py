@@ -1,0 +1,208 @@
+"""Whoever waits is served in turn: no small chunk, no newcomer and no quick neighbour comes first."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from permitflow import ChannelParameters, LocalReceiver, LocalSender, WouldBlock, open_channel
+
+Complete = Callable[[Coroutine[Any, Any, None]], None]
+Settle = Callable[[], Awaitable[None]]
+
+
+def channel(row_permits: int = 8, permit_batch: int = 1) -> tuple[LocalSender[object], LocalReceiver[object]]:
+    return open_channel(ChannelParameters(row_permits=row_permits, permit_batch=permit_batch, barrier_permits=2))
+
+
+def payloads(receiver: LocalReceiver[object]) -> list[object]:
+    found: list[object] = []
+    while True:
+        try:
+            found.append(receiver.receive_nowait().payload)
+        except WouldBlock:
+            return found
+
+
+def test_a_large_chunk_at_the_head_is_not_overtaken_by_small_ones(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        sender.send_nowait("first", 5)
+        sends = [asyncio.ensure_future(sender.send(name, rows)) for name, rows in (("large", 7), ("small", 1))]
+        await settle()
+
+        assert not any(send.done() for send in sends), "3 permits are here, the small one would fit"
+        with pytest.raises(WouldBlock, match="2 sends wait before this one"):
+            sender.send_nowait("smaller", 0)
+        assert receiver.receive_nowait().payload == "first"
+        await asyncio.gather(*sends)
+        assert payloads(receiver) == ["large", "small"]
+
+    complete(test())
+
+
+def test_permits_that_came_back_for_one_who_waits_are_not_taken_by_a_newcomer(
+    complete: Complete, settle: Settle
+) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        sender.send_nowait("first", 5)
+        waiting = asyncio.ensure_future(sender.send("waiting", 4))
+        await settle()
+
+        receiver.receive_nowait()  # the waiting send may go, and has not run yet
+        with pytest.raises(WouldBlock, match="1 sends wait before this one"):
+            sender.send_nowait("newcomer", 1)
+        newcomer = asyncio.ensure_future(sender.send("newcomer", 1))
+        await asyncio.gather(waiting, newcomer)
+        assert payloads(receiver) == ["waiting", "newcomer"]
+
+    complete(test())
+
+
+def test_sends_leave_in_the_order_of_their_calls_however_many_wait(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        sizes = [(5 * number) % 8 for number in range(60)]
+        sends = [asyncio.ensure_future(sender.send(number, rows)) for number, rows in enumerate(sizes)]
+        received: list[object] = []
+        while len(received) < len(sizes):
+            received.append((await receiver.receive()).payload)
+
+        assert received == list(range(60))
+        assert all(send.done() for send in sends)
+
+    complete(test())
+
+
+def test_as_many_sends_are_woken_at_once_as_have_permits(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel(permit_batch=2)
+        sender.send_nowait("first", 6)
+        sends = [asyncio.ensure_future(sender.send(number, 2)) for number in range(6)]
+        await settle()
+        assert [send.done() for send in sends] == [True] + [False] * 5
+
+        receiver.receive_nowait()  # six rows: room for three
+        await asyncio.sleep(0)
+        assert [send.done() for send in sends] == [True] * 4 + [False] * 2
+
+        while sender.statistics().waiting_sends:
+            await receiver.receive()
+        await asyncio.gather(*sends)
+
+    complete(test())
+
+
+def test_barriers_wait_for_barriers_and_not_for_chunks(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        sender.send_nowait("full", 7)
+        chunk = asyncio.ensure_future(sender.send("chunk", 7))
+        await settle()
+        for name in ("b1", "b2"):
+            await sender.send_barrier(name)
+        barriers = [asyncio.ensure_future(sender.send_barrier(name)) for name in ("b3", "b4", "b5")]
+        await settle()
+        assert not any(barrier.done() for barrier in barriers)
+        with pytest.raises(WouldBlock, match="3 barriers wait before this one"):
+            sender.send_barrier_nowait("newcomer")
+
+        assert [(await receiver.receive()).payload for _ in range(2)] == ["full", "b1"]
+        await settle()
+        assert [chunk.done(), *(barrier.done() for barrier in barriers)] == [True, True, False, False]
+        assert [(await receiver.receive()).payload for _ in range(5)] == ["b2", "chunk", "b3", "b4", "b5"]
+        await asyncio.gather(chunk, *barriers)
+
+    complete(test())
+
+
+def test_receivers_are_served_in_the_order_in_which_they_came(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        waiting = [asyncio.ensure_future(receiver.receive()) for _ in range(4)]
+        await settle()
+        for number in range(4):
+            sender.send_nowait(number)
+
+        assert [(await task).payload for task in waiting] == [0, 1, 2, 3]
+
+    complete(test())
+
+
+def test_a_message_that_came_for_one_who_waits_is_not_taken_by_a_newcomer(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        waiting = asyncio.ensure_future(receiver.receive())
+        await settle()
+        sender.send_nowait("its own", 1)
+
+        with pytest.raises(WouldBlock, match="the 1 messages here belong to tasks that have waited for them"):
+            receiver.receive_nowait()
+        with pytest.raises(WouldBlock, match="belong to tasks"):
+            receiver.take_nowait()
+        many = asyncio.ensure_future(receiver.receive_many(5))
+        following = asyncio.ensure_future(receiver.__anext__())
+        await settle()
+        assert (await waiting).payload == "its own"
+        assert not many.done()
+        assert not following.done()
+
+        sender.send_nowait("second", 1)
+        sender.send_nowait("third", 1)
+        assert [message.payload for message in await many] == ["second"]
+        assert (await following).payload == "third"
+
+    complete(test())
+
+
+def test_a_message_more_than_those_who_wait_is_free_for_a_newcomer(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        waiting = asyncio.ensure_future(receiver.receive())
+        await settle()
+        sender.send_nowait("first", 1)
+        sender.send_nowait("second", 1)
+
+        assert receiver.receive_nowait().payload == "first"
+        with pytest.raises(WouldBlock):
+            receiver.receive_nowait()
+        assert (await waiting).payload == "second"
+
+    complete(test())
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_nobody_starves(complete: Complete, rows: int) -> None:
+    """Equal senders get equal shares, and so do equal receivers; the loop turns for others too."""
+
+    async def test() -> None:
+        sender, receiver = channel()
+        sent, received = [0] * 5, [0] * 4
+        turns = 0
+
+        async def produce(number: int) -> None:
+            while True:
+                await sender.send(number, rows)
+                sent[number] += 1
+
+        async def consume(number: int) -> None:
+            while True:
+                await receiver.receive()
+                received[number] += 1
+
+        tasks = [asyncio.ensure_future(produce(number)) for number in range(5)]
+        tasks += [asyncio.ensure_future(consume(number)) for number in range(4)]
+        while sum(received) < 2_000:
+            await asyncio.sleep(0)
+            turns += 1
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+        assert max(sent) - min(sent) <= 8 + 1, sent  # one of them found the window empty
+        assert min(received) > 0, received
+        assert turns > 2_000 / 40, "the loop turned while the channel was busy"
+
+    complete(test())
