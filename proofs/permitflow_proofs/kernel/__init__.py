@@ -1,0 +1,1 @@
+"""What every proof shares: symbolic numbers and queues, the explorer of paths, obligations; no protocol."""

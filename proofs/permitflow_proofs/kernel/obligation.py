@@ -1,0 +1,144 @@
+"""What has to be shown, its twin that must fail, and what came out.
+
+A claim is an ordinary function without arguments that makes symbols, assumes things and returns a truth value.
+It is proved when it is true on every path; it is vacuous when no path gets as far as returning.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import z3
+
+from permitflow_proofs.kernel.paths import Explorer
+from permitflow_proofs.kernel.runs import Run
+
+__all__ = ["Claim", "Counterexample", "Examination", "Finding", "Obligation", "Outcome", "SymbolicObligation", "decide"]
+
+Outcome = Literal["proved", "refuted", "unknown"]
+
+Claim = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """Where a claim is false."""
+
+    values: Mapping[str, int | bool | str]
+    """Values of the symbols, by name."""
+
+    run: Run[Any, Any] | None = None
+    """A run of the model that gets there, if one was asked for."""
+
+    def __str__(self) -> str:
+        """One line."""
+        return ", ".join(f"{name}={value}" for name, value in sorted(self.values.items()))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the solver says about a claim."""
+
+    outcome: Outcome
+    reached: int
+    """Paths on which the claim was found true: 0 in a proof means that it says nothing."""
+
+    counterexample: Counterexample | None
+    impossible: tuple[tuple[z3.BoolRef, ...], ...]
+    """Conjunctions none of which can hold, if the claim does: pruned sides, and paths on which it is false."""
+
+    def to_smtlib(self) -> str:
+        """The verification condition for another solver: ``unsat`` means proved."""
+        solver = z3.Solver()
+        solver.add(z3.Or([z3.And(conditions) for conditions in self.impossible]))
+        return f"(set-logic ALL)\n{solver.to_smt2()}"
+
+
+def decide(claim: Claim) -> Finding:
+    """Is the claim true on all its paths?  Stops at the first on which it is not."""
+    explorer = Explorer()
+    reached = 0
+    uncertain = False
+    counterexample: Counterexample | None = None
+    violated: list[tuple[z3.BoolRef, ...]] = []
+    for path in explorer.paths(lambda: bool(claim())):
+        if not path.enabled:
+            continue
+        if path.result:
+            reached += path.witness is not None
+            continue
+        violated.append(path.conditions)
+        if path.witness is None:
+            uncertain = True
+            continue
+        counterexample = Counterexample(path.values())
+        break
+    outcome: Outcome = "refuted" if counterexample else "unknown" if uncertain else "proved"
+    return Finding(outcome, reached, counterexample, (*explorer.pruned, *violated))
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What came out for one obligation and its twin."""
+
+    name: str
+    outcome: Outcome
+    is_vacuous: bool
+    """Are the premises impossible, or the action never enabled?"""
+
+    twin_failed: bool
+    """Did the twin come out as a twin must: the other way round?"""
+
+    counterexample: Counterexample | None
+    """Against the obligation itself."""
+
+    twin_counterexample: Counterexample | None
+    """Against the twin, as it should be."""
+
+    @property
+    def could_fail(self) -> bool:
+        """Does the outcome mean anything?"""
+        return self.twin_failed and not self.is_vacuous
+
+
+class Obligation(Protocol):
+    """One thing to show."""
+
+    @property
+    def name(self) -> str:
+        """What is claimed, in a few words."""
+        ...
+
+    @property
+    def twin_change(self) -> str:
+        """What is wrong in the twin."""
+        ...
+
+    def examine(self) -> Examination:
+        """Try to prove it, and to refute its twin."""
+        ...
+
+
+@dataclass(frozen=True)
+class SymbolicObligation:
+    """An obligation for all values, discharged by Z3."""
+
+    name: str
+    claim: Claim
+    twin: Claim
+    """The same with a mistake in the statement or in a step: it must be refuted."""
+
+    twin_change: str
+
+    def examine(self) -> Examination:
+        """Prove it, check that it says something, refute the twin."""
+        found = decide(self.claim)
+        twin = decide(self.twin)
+        return Examination(
+            name=self.name,
+            outcome=found.outcome,
+            is_vacuous=found.outcome == "proved" and found.reached == 0,
+            twin_failed=twin.outcome == "refuted",
+            counterexample=found.counterexample,
+            twin_counterexample=twin.counterexample,
+        )

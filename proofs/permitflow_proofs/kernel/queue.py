@@ -1,0 +1,210 @@
+"""A queue of which only the number and the sums of the items are known.
+
+It has the interface of the model's queue, and behaves like every real queue at once: taking an item gives a fresh
+one, of which is assumed what holds for any queue (``kernel/queue_facts.py`` proves these very assumptions from
+prefix sums over arrays).  The order of the unknown items is forgotten; pushed items are remembered.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import reduce
+from typing import Any, Generic, NoReturn, Protocol, TypeVar, cast
+
+from permitflow_proofs.kernel.symbols import any_like, assume, assuming, equal, implies, integer, truth
+
+__all__ = ["Law", "Single", "Sums", "SymbolicQueue", "parted", "sized"]
+
+T = TypeVar("T")
+V = TypeVar("V")
+P = TypeVar("P")
+
+
+class Sums(Protocol):
+    """Anything that has a number of items and sums over them."""
+
+    def size(self) -> int:
+        """The number of items."""
+        ...
+
+    def sum_of(self, measure: Callable[[Any], V], plus: Callable[[V, V], V], nothing: V) -> V:
+        """The measures of all items together."""
+        ...
+
+
+Law = Callable[[Sums], int]
+"""A number that is never negative: not for one item, not for none, and adding keeps it so."""
+
+
+class Single(Generic[T]):
+    """The sums over one item."""
+
+    def __init__(self, item: T) -> None:
+        """Take the item."""
+        self._item = item
+
+    def size(self) -> int:
+        """One."""
+        return 1
+
+    def sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
+        """The item's own measure."""
+        return measure(self._item)
+
+
+def sized(size: int, value: V, nothing: V) -> bool:
+    """What is assumed of a sum over so many items: there is none without items."""
+    return implies(equal(size, 0), equal(value, nothing))
+
+
+def parted(whole: V, taken: V, rest: V, plus: Callable[[V, V], V]) -> bool:
+    """What is assumed of a sum when one item is taken away."""
+    return equal(plus(rest, taken), whole)
+
+
+class _Unknown(Generic[T]):
+    """The items that nobody has looked at."""
+
+    def __init__(self, name: str, any_item: Callable[[str], T], laws: tuple[Law, ...], size: int) -> None:
+        self.name = name
+        self.items = size
+        self._any_item = any_item
+        self._laws = laws
+        self._sums: dict[Callable[[T], Any], Any] = {}
+        self._every: dict[tuple[Callable[[T, Any], bool], int], tuple[Any, bool]] = {}
+        self._parts: dict[str, tuple[T, _Unknown[T]]] = {}
+        self._whole: tuple[_Unknown[T], T] | None = None
+
+    def obey(self) -> None:
+        """Assume the laws."""
+        with assuming():
+            for law in self._laws:
+                assume(law(self) >= 0)
+
+    def size(self) -> int:
+        return self.items
+
+    def sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
+        if measure not in self._sums:
+            value = any_like(nothing, f"{self.name}.{measure.__name__}")
+            self._sums[measure] = value
+            assume(sized(self.items, value, nothing))
+            if self._whole is not None:
+                whole, taken = self._whole
+                assume(parted(whole.sum_of(measure, plus, nothing), measure(taken), value, plus))
+        return cast(V, self._sums[measure])
+
+    def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
+        key = (holds, id(parameters))
+        if key not in self._every:
+            answer = truth(f"{self.name}.every.{holds.__name__}")
+            self._every[key] = (parameters, answer)
+            assume(implies(equal(self.items, 0), answer))
+            if self._whole is not None:
+                assume(implies(self._whole[0].every(holds, parameters), answer))
+        return self._every[key][1]
+
+    def part(self, end: str) -> "tuple[T, _Unknown[T]]":
+        """An item at one end and the others; there must be one."""
+        if end not in self._parts:
+            item = self._any_item(f"{self.name}.{end}")
+            rest = _Unknown(f"{self.name}.without_{end}", self._any_item, self._laws, self.items - 1)
+            rest._whole = (self, item)
+            self._parts[end] = (item, rest)
+            for (holds, _), (parameters, answer) in self._every.items():
+                if answer:
+                    with assuming():
+                        assume(holds(item, parameters))
+            rest.obey()
+        return self._parts[end]
+
+
+class SymbolicQueue(Generic[T]):
+    """Any queue: unknown items, then those that were pushed since."""
+
+    __slots__ = ("_pushed", "_unknown")
+
+    def __init__(self, unknown: _Unknown[T], pushed: tuple[T, ...] = ()) -> None:
+        """Use ``any_queue``; this is for the operations below."""
+        self._unknown = unknown
+        self._pushed = pushed
+
+    @classmethod
+    def any_queue(cls, name: str, any_item: Callable[[str], T], laws: tuple[Law, ...] = ()) -> "SymbolicQueue[T]":
+        """Any queue of such items; whoever gives laws owes a proof of them (``queue_facts.law_obligations``)."""
+        size = integer(f"{name}.size")
+        assume(size >= 0)
+        unknown = _Unknown(name, any_item, laws, size)
+        unknown.obey()
+        return cls(unknown)
+
+    def is_empty(self) -> bool:
+        """Is there nothing in it?"""
+        return not self._pushed and equal(self._unknown.items, 0)
+
+    def size(self) -> int:
+        """How many items it holds."""
+        return self._unknown.items + len(self._pushed)
+
+    def head(self) -> T:
+        """The oldest item.
+
+        Raises:
+            IndexError: the queue is empty on this path, as the model's queue would.
+        """
+        if self._has_unknown():
+            return self._unknown.part("head")[0]
+        return self._pushed[0]
+
+    def last(self) -> T:
+        """The newest item.
+
+        Raises:
+            IndexError: the queue is empty on this path.
+        """
+        if self._pushed:
+            return self._pushed[-1]
+        self._require_unknown()
+        return self._unknown.part("last")[0]
+
+    def push(self, item: T) -> "SymbolicQueue[T]":
+        """The queue with one more item at its end."""
+        return SymbolicQueue(self._unknown, (*self._pushed, item))
+
+    def without_head(self) -> "SymbolicQueue[T]":
+        """The queue without its oldest item; an empty one stays empty, as the model's does."""
+        if self._has_unknown():
+            return SymbolicQueue(self._unknown.part("head")[1], self._pushed)
+        return SymbolicQueue(self._unknown, self._pushed[1:])
+
+    def without_last(self) -> "SymbolicQueue[T]":
+        """The queue without its newest item; an empty one stays empty, as the model's does."""
+        if self._pushed:
+            return SymbolicQueue(self._unknown, self._pushed[:-1])
+        if not self._has_unknown():
+            return self
+        return SymbolicQueue(self._unknown.part("last")[1])
+
+    def sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
+        """The measures of all items together."""
+        return reduce(plus, map(measure, self._pushed), self._unknown.sum_of(measure, plus, nothing))
+
+    def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
+        """Does it hold for every item?"""
+        return all(holds(item, parameters) for item in self._pushed) and self._unknown.every(holds, parameters)
+
+    def __iter__(self) -> Iterator[T]:
+        """Refused: unknown items cannot be listed.
+
+        Raises:
+            TypeError: always; ask ``sum_of`` or ``every`` instead.
+        """
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise TypeError(f"the items of {self._unknown.name} cannot be listed; ask sum_of or every")
+
+    def _has_unknown(self) -> bool:
+        return bool(self._unknown.items > 0)
+
+    def _require_unknown(self) -> None:
+        if not self._has_unknown():
+            raise IndexError(f"{self._unknown.name} is empty")

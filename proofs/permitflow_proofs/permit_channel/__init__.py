@@ -1,0 +1,1 @@
+"""What is proved of ``PermitChannel.tla``, one file per topic."""

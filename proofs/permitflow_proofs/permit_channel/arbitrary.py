@@ -1,0 +1,233 @@
+"""Any parameters, any message, any state of the permit channel, and the invariant that a state satisfies."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import cast
+
+from permitflow_model.permit_channel import (
+    NO_WATERMARK,
+    NOTHING,
+    SYSTEM,
+    Message,
+    Parameters,
+    Permits,
+    State,
+    carried,
+    held,
+    is_message,
+    is_permits,
+    plus,
+    rows_of,
+    total,
+)
+from permitflow_proofs.kernel.induction import Clause, Subject
+from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
+from permitflow_proofs.kernel.symbols import any_like, assume, assuming, choice, integer, merged, natural, truth
+
+__all__ = [
+    "CHANNEL",
+    "GRANT_LAWS",
+    "INVARIANT",
+    "MESSAGE_LAWS",
+    "Sizes",
+    "amount",
+    "any_message",
+    "any_parameters",
+    "any_permits",
+    "any_rows",
+    "any_state",
+    "channel",
+    "lawful_grant",
+    "lawful_message",
+    "permits_back",
+    "permits_in",
+]
+
+
+class Sizes:
+    """Chunk sizes from 0 to a largest one, all of them or some.
+
+    What is safe with all of them is safe with any set of sizes that has the same largest.
+    """
+
+    def __init__(self, largest: int, is_offered: Callable[[int], bool] = lambda _rows: True) -> None:
+        """Offer the sizes up to ``largest`` for which ``is_offered``."""
+        self.largest = largest
+        self._is_offered = is_offered
+
+    def __contains__(self, rows: int) -> bool:
+        return 0 <= rows <= self.largest and self._is_offered(rows)
+
+    def __iter__(self) -> Iterator[int]:
+        # The model lists sizes to find the largest, and to see that none is negative.
+        yield self.largest
+
+
+def any_parameters(**fixed: int | bool | tuple[int, ...]) -> Parameters:
+    """Any parameters that the model accepts, some of them fixed."""
+    numbers = ("row_count", "batch", "clamp", "barrier_permits", "waiters", "tags")
+    switches = ("watermarks", "flush_idle", "withdrawals")
+    chosen: dict[str, object] = {name: integer(name) for name in numbers if name not in fixed}
+    chosen |= {name: truth(name) for name in switches if name not in fixed}
+    if "sizes" not in fixed:
+        chosen["sizes"] = Sizes(natural("largest_rows"))
+    # The premise about parameters is the model's own refusal of bad ones.
+    with assuming(ValueError):
+        make = cast(Callable[..., Parameters], Parameters)
+        return make(**chosen, **fixed)
+
+
+def any_message(name: str) -> Message:
+    """Any message, sensible or not."""
+    return Message(
+        choice(f"{name}.kind", ("chunk", "barrier", "watermark")),
+        integer(f"{name}.id"),
+        integer(f"{name}.rows"),
+        integer(f"{name}.cost"),
+    )
+
+
+def any_permits(name: str) -> Permits:
+    """Any permits, negative ones included."""
+    return any_like(NOTHING, name)
+
+
+def any_rows(parameters: Parameters) -> tuple[int]:
+    """The size of any chunk that may be offered: the argument of OfferChunk."""
+    rows = integer("rows")
+    with assuming():
+        assume(rows in parameters.sizes)
+    return (rows,)
+
+
+# Clauses that the induction needs besides the specification's own.
+
+
+def is_offered_size(message: Message, parameters: Parameters) -> bool:
+    """No chunk is larger than the largest that may be offered."""
+    return message.rows <= max(parameters.sizes, default=0)
+
+
+def sizes_offered(state: State, parameters: Parameters) -> bool:
+    """No chunk in the channel is larger than the largest that may be offered."""
+    return all(queue.every(is_offered_size, parameters) for queue in (state.waiting, state.wire, state.inbox))
+
+
+def brings_permits(grant: Permits, parameters: Parameters) -> bool:
+    """A grant is not empty."""
+    return amount(grant) >= 1
+
+
+def grants_bring_permits(state: State, parameters: Parameters) -> bool:
+    """No grant in flight is empty."""
+    return state.grants.every(brings_permits, parameters)
+
+
+def only_what_is_offered(state: State, parameters: Parameters) -> bool:
+    """Where no barriers or watermarks are offered, there are none."""
+    if state.barrier_waiting and parameters.barrier_permits < 1:
+        return False
+    return parameters.watermarks or (
+        state.watermark_pending == NO_WATERMARK and state.permits.watermarks == total(parameters).watermarks
+    )
+
+
+INVARIANT: Mapping[str, Clause[State, Parameters]] = {
+    **{name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation", "GrantsBatched")},
+    "SizesOffered": sizes_offered,
+    "GrantsBringPermits": grants_bring_permits,
+    "OnlyWhatIsOffered": only_what_is_offered,
+}
+"""What every reachable state satisfies; proved by induction in ``inductive.py``."""
+
+
+# Laws of sums, proved in ``inductive.py``.
+
+
+def permits_in(messages: Sums) -> Permits:
+    """The permits that some messages hold."""
+    return messages.sum_of(held, plus, NOTHING)
+
+
+def permits_back(grants: Sums) -> Permits:
+    """The permits that some grants bring back."""
+    return grants.sum_of(carried, plus, NOTHING)
+
+
+def _rows_carried(messages: Sums) -> int:
+    return messages.sum_of(rows_of, lambda left, right: left + right, 0)
+
+
+def amount(permits: Permits) -> int:
+    """Permits of all classes together."""
+    return permits.rows + permits.barriers + permits.watermarks
+
+
+MESSAGE_LAWS: Mapping[str, Law] = {
+    "row permits held": lambda messages: permits_in(messages).rows,
+    "barrier permits held": lambda messages: permits_in(messages).barriers,
+    "watermark permits held": lambda messages: permits_in(messages).watermarks,
+    "permits held beyond one for each message": lambda messages: amount(permits_in(messages)) - messages.size(),
+    "rows carried": _rows_carried,
+}
+
+GRANT_LAWS: Mapping[str, Law] = {
+    "row permits returned": lambda grants: permits_back(grants).rows,
+    "barrier permits returned": lambda grants: permits_back(grants).barriers,
+    "watermark permits returned": lambda grants: permits_back(grants).watermarks,
+    "permits returned beyond one for each grant": lambda grants: amount(permits_back(grants)) - grants.size(),
+}
+
+
+def lawful_message(parameters: Parameters) -> Message:
+    """Any message that the invariant allows in a queue."""
+    message = any_message("message")
+    with assuming():
+        assume(is_message(message, parameters))
+        assume(is_offered_size(message, parameters))
+    return message
+
+
+def lawful_grant(parameters: Parameters) -> Permits:
+    """Any grant that the invariant allows in flight."""
+    grant = any_permits("grant")
+    with assuming():
+        assume(is_permits(grant, parameters))
+        assume(brings_permits(grant, parameters))
+    return grant
+
+
+def any_state(
+    parameters: Parameters,
+    invariant: Mapping[str, Clause[State, Parameters]] = INVARIANT,
+    message_laws: tuple[Law, ...] = (),
+) -> State:
+    """Any state that satisfies the invariant; further laws may be assumed of the messages' sums."""
+    laws = (*MESSAGE_LAWS.values(), *message_laws)
+    state = State(
+        offered=integer("offered"),
+        consumed=integer("consumed"),
+        waiting=SymbolicQueue.any_queue("waiting", any_message, laws),
+        barrier_waiting=truth("barrier_waiting"),
+        watermark_pending=integer("watermark_pending"),
+        permits=any_permits("permits"),
+        wire=SymbolicQueue.any_queue("wire", any_message, laws),
+        inbox=SymbolicQueue.any_queue("inbox", any_message, laws),
+        unreturned=integer("unreturned"),
+        grants=SymbolicQueue.any_queue("grants", any_permits, tuple(GRANT_LAWS.values())),
+    )
+    for clause in invariant.values():
+        assume(merged(lambda clause=clause: clause(state, parameters)))  # type: ignore[misc]  # binds the loop's value
+    return state
+
+
+def channel(**fixed: int | bool | tuple[int, ...]) -> Subject[State, Parameters]:
+    """The permit channel with any parameters, some of them fixed."""
+    return Subject(
+        system=SYSTEM,
+        any_parameters=lambda: any_parameters(**fixed),
+        any_state=any_state,
+        any_arguments={"OfferChunk": any_rows},
+    )
+
+
+CHANNEL = channel()

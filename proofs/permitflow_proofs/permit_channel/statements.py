@@ -1,0 +1,93 @@
+"""Two equations that circulate since 2014 (E. Varga's mail "back pressure"), refuted; and the right one.
+
+The first has the wrong sign, the second forgets what is stored and what is owed.
+"""
+
+from permitflow_model.permit_channel import SYSTEM, Parameters, State, carried_by, held_by
+from permitflow_proofs.kernel.exhaustive import Refutation
+from permitflow_proofs.kernel.obligation import SymbolicObligation
+from permitflow_proofs.kernel.theorem import Theorem
+from permitflow_proofs.permit_channel.arbitrary import CHANNEL
+
+__all__ = ["theorems"]
+
+# The mail's own example: four elements sent, all stored, none processed.
+_FOUR = Parameters(row_count=4, batch=1, clamp=4, sizes=(1, 4))
+
+
+def _in_flight_on_the_wrong_side(state: State, parameters: Parameters) -> bool:
+    """PendingPermits + PermitsInFlight = Buf + InFlight."""
+    in_flight = held_by(state.wire).rows
+    return state.permits.rows + carried_by(state.grants).rows == parameters.row_count + in_flight
+
+
+def _stored_forgotten(state: State, parameters: Parameters) -> bool:
+    """Permits + InFlight = Buf."""
+    return state.permits.rows + held_by(state.wire).rows == parameters.row_count
+
+
+def _right(state: State, parameters: Parameters) -> bool:
+    """PendingPermits + PermitsInFlight = Buf - (in flight + stored + owed)."""
+    gone = held_by(state.wire).rows + held_by(state.inbox).rows + state.unreturned
+    return state.permits.rows + carried_by(state.grants).rows == parameters.row_count - gone
+
+
+def _residue_forgotten(state: State, parameters: Parameters) -> bool:
+    gone = held_by(state.wire).rows + held_by(state.inbox).rows
+    return state.permits.rows + carried_by(state.grants).rows == parameters.row_count - gone
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """Wrong and right."""
+    return (
+        Theorem(
+            id="2014-sign",
+            statement='False: "PendingPermits + PermitsInFlight = Buf + InFlight".',
+            module="PermitChannel",
+            operator="Conservation",
+            expected="refuted",
+            obligations=(
+                Refutation(
+                    "a state where it is false",
+                    _in_flight_on_the_wrong_side,
+                    _right,
+                    "what is in flight, stored or owed is subtracted",
+                    CHANNEL.always,
+                    SYSTEM,
+                    _FOUR,
+                ),
+            ),
+        ),
+        Theorem(
+            id="2014-stored",
+            statement='False: "Permits + InFlight = Buf".',
+            module="PermitChannel",
+            operator="Conservation",
+            expected="refuted",
+            obligations=(
+                Refutation(
+                    "a state where it is false",
+                    _stored_forgotten,
+                    _right,
+                    "what is stored, owed or on its way back counts too",
+                    CHANNEL.always,
+                    SYSTEM,
+                    _FOUR,
+                ),
+            ),
+        ),
+        Theorem(
+            id="2014-right",
+            statement="True: PendingPermits + PermitsInFlight = Buf - (in flight + stored + owed).",
+            module="PermitChannel",
+            operator="Conservation",
+            obligations=(
+                SymbolicObligation(
+                    "in every state",
+                    lambda: CHANNEL.always(_right),
+                    lambda: CHANNEL.always(_residue_forgotten),
+                    "what is owed is forgotten",
+                ),
+            ),
+        ),
+    )
