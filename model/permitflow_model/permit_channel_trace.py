@@ -36,7 +36,14 @@ from permitflow_model.permit_channel import (
     held,
     plus,
 )
-from permitflow_model.permit_channel_world import Path, TraceEvent, World, withdraw_at
+from permitflow_model.permit_channel_world import (
+    RECEIVER_ACTIONS,
+    Path,
+    TraceEvent,
+    World,
+    counters_of,
+    withdraw_at,
+)
 
 __all__ = ["PermitChannelReplay"]
 
@@ -90,7 +97,10 @@ class PermitChannelReplay:
         explain = self._explain.get(event.action)
         if explain is None:
             raise Refused(f"the specification has no action {event.action!r}")
-        return explain(world, event)
+        following = explain(world, event)
+        if event.counters is not None:
+            _compare_counters(event, following[0].state)
+        return following
 
     def broken(self, world: World) -> list[str]:
         """The names of the invariants that do not hold."""
@@ -239,6 +249,14 @@ class PermitChannelReplay:
             return self._step(world, name)
         except Disabled:
             raise Refused(reason) from None
+
+
+def _compare_counters(event: TraceEvent, after: State) -> None:
+    # Where one event has several explanations, they differ only in what waits: nobody counts that.
+    due = counters_of(event.action, after)
+    if event.counters != due:
+        names = "inbox messages, inbox rows, unreturned" if event.action in RECEIVER_ACTIONS else "permits"
+        raise Refused(f"its end counts {event.counters} afterwards ({names}), but it must have {tuple(due)}")
 
 
 def _compare(event: TraceEvent, message: Message) -> None:

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from permitflow_model.kernel.system import Step
-from permitflow_model.permit_channel import NO_WATERMARK, State
+from permitflow_model.permit_channel import NO_WATERMARK, State, rows_in
 
-__all__ = ["Path", "TraceEvent", "World", "withdraw_at"]
+__all__ = ["RECEIVER_ACTIONS", "Path", "TraceEvent", "World", "counters_of", "withdraw_at"]
+
+RECEIVER_ACTIONS = frozenset({"Deliver", "Consume", "Flush"})
+"""Actions that happen at the receiver; all others happen at the sender."""
 
 
 class TraceEvent(Protocol):
@@ -26,6 +29,11 @@ class TraceEvent(Protocol):
     @property
     def permits(self) -> tuple[int, int, int]:
         """Permits of the message, or returned permits: rows, barriers, watermarks."""
+        ...
+
+    @property
+    def counters(self) -> tuple[int, int, int] | None:
+        """What the end counted after the event, if it was recorded; ``counters_of`` says of what."""
         ...
 
 
@@ -55,6 +63,17 @@ class World(NamedTuple):
 
     path: Path | None = None
     """The model's steps until now, if they are kept."""
+
+
+def counters_of(action: str, state: State) -> tuple[int, int, int]:
+    """What the end at which the action happened must count in this state.
+
+    The sender its permits, class by class; the receiver the messages and rows of its inbox, and what it has not
+    returned.
+    """
+    if action in RECEIVER_ACTIONS:
+        return state.inbox.size(), rows_in(state.inbox), state.unreturned
+    return state.permits
 
 
 def withdraw_at(state: State, position: int) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -38,6 +38,7 @@ class Event(NamedTuple):
     action: str
     rows: int
     permits: Permits
+    counters: tuple[int, int, int] | None = None
 
 
 def chunk(action: str, rows: int) -> Event:

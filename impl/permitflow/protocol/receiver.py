@@ -64,8 +64,7 @@ class PermitReceiver(Generic[T]):
         # Garbage collection would look at every message again and again, at numbers and payloads it does not.
         self._payloads: deque[T | Message[T]] = deque()
         self._costs: deque[int] = deque()
-        self._taken = self._peak_inbox_rows = 0
-        self._unreturned = self._returned_rows = 0
+        self._taken = self._peak_inbox_rows = self._unreturned = self._returned_rows = 0
         self._due_rows = self._due_barriers = self._due_watermarks = 0
         # Rows less the permits they hold, here and consumed: only empty and oversize chunks differ.
         self._surplus_here = self._surplus_consumed = 0
@@ -148,7 +147,8 @@ class PermitReceiver(Generic[T]):
                 self._payloads.append(message.payload)
                 self._costs.append(cost)
             else:
-                self._keep_whole(message)
+                self._payloads.append(message)
+                self._costs.append(0)
                 self._surplus_here += message.rows - cost
         self._is_quiet = False
         if self._record is not None:
@@ -164,9 +164,6 @@ class PermitReceiver(Generic[T]):
             self._barrier_permits -= message.cost
         else:
             self._watermark_permits -= message.cost
-        self._keep_whole(message)
-
-    def _keep_whole(self, message: Message[T]) -> None:
         self._payloads.append(message)
         self._costs.append(0)
 

@@ -24,11 +24,15 @@ Where one event may be explained by several steps (which of two equal chunks was
 followed.  They may differ only in variables of kind (a); then they starve together, and 1 to 3 hold for the set.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 __all__ = ["Blocked", "Interpretation", "Refused", "Replay", "Starved", "replay"]
+
+# Enough to see how the run came to where it stopped.
+_TAIL = 12
 
 W = TypeVar("W")
 E = TypeVar("E")
@@ -87,8 +91,13 @@ class Replay(Generic[W, E]):
     broken: tuple[str, ...] = ()
     """Invariants that the last event broke."""
 
-    last: E | None = None
-    """The event that was performed last."""
+    tail: tuple[tuple[W, E], ...] = ()
+    """The events that were performed last, oldest first, each with (one of) the worlds before it."""
+
+    @property
+    def last(self) -> E | None:
+        """The event that was performed last."""
+        return self.tail[-1][1] if self.tail else None
 
     @property
     def is_valid(self) -> bool:
@@ -101,29 +110,30 @@ def replay(interpretation: Interpretation[W, E], start: W, logs: Sequence[Sequen
     worlds: tuple[W, ...] = (start,)
     positions = [0] * len(logs)
     performed = 0
-    last: E | None = None
+    tail: deque[tuple[W, E]] = deque(maxlen=_TAIL)
     blocked: dict[int, Blocked[E]] = {}
     while True:
-        before = performed
+        performed_before = performed
         blocked.clear()
         for number, log in enumerate(logs):
             while positions[number] < len(log):
                 event = log[positions[number]]
+                before = worlds[0]
                 try:
                     worlds = _perform(interpretation.perform, worlds, event)
                 except (Refused, Starved) as reason:
                     blocked[number] = Blocked(event, str(reason), isinstance(reason, Refused))
                     break
-                last = event
+                tail.append((before, event))
                 performed += 1
                 positions[number] += 1
                 broken = {name for world in worlds for name in interpretation.broken(world)}
                 if broken:
-                    return Replay(performed, worlds, broken=tuple(sorted(broken)), last=last)
-        if performed == before:
+                    return Replay(performed, worlds, broken=tuple(sorted(broken)), tail=tuple(tail))
+        if performed == performed_before:
             break
     order = sorted(blocked.values(), key=lambda block: not block.is_refused)
-    return Replay(performed, worlds, blocked=tuple(order), last=last)
+    return Replay(performed, worlds, blocked=tuple(order), tail=tuple(tail))
 
 
 def _perform(perform: Callable[[W, E], Sequence[W]], worlds: tuple[W, ...], event: E) -> tuple[W, ...]:
