@@ -199,7 +199,7 @@ def theorems() -> tuple[Theorem, ...]:
     return (
         Theorem(
             id="bounded",
-            statement="The channel never holds more than ROW_COUNT row permits of data, nor more barriers than permits.",
+            statement="The channel never holds more than ROW_COUNT permits of data, nor more barriers than permits.",
             module="PermitChannel",
             operator="Bounded",
             obligations=(
@@ -286,7 +286,7 @@ def theorems() -> tuple[Theorem, ...]:
         ),
         Theorem(
             id="row-bound-split",
-            statement="If no chunk exceeds the clamp (oversize ones are split), the channel holds ROW_COUNT rows at most.",
+            statement="If no chunk exceeds the clamp (larger ones split), the channel holds ROW_COUNT rows at most.",
             module="PermitChannel",
             operator="RowBound",
             obligations=(

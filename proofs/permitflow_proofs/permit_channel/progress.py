@@ -119,8 +119,8 @@ def theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="bounded-response",
             statement=(
-                "A channel that is not stuck serves the chunk that waits within 5 (C + 2) + 4 (R + barrier permits + 1) steps "
-                "of the protocol, C the clamp and R = ROW_COUNT."
+                "A channel that is not stuck serves the waiting chunk within 5 (C + 2) + 4 (R + barrier permits + 1) "
+                "steps of the protocol; C is the clamp, R is ROW_COUNT."
             ),
             module="PermitChannel",
             operator="SendChunk",

@@ -1,0 +1,13 @@
+"""All theorems, in the order in which they build on each other."""
+
+from permitflow_proofs.kernel.theorem import Theorem
+from permitflow_proofs.permit_channel import bounds, grants, inductive, progress, statements, stuck
+
+__all__ = ["catalogue"]
+
+_TOPICS = (inductive, bounds, stuck, progress, grants, statements)
+
+
+def catalogue() -> tuple[Theorem, ...]:
+    """Every theorem, each with the obligations that make it one."""
+    return tuple(theorem for topic in _TOPICS for theorem in topic.theorems())

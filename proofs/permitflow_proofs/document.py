@@ -1,0 +1,43 @@
+"""``THEOREMS.md``: the catalogue with what came out, for people."""
+
+from collections.abc import Iterable
+
+from permitflow_proofs.kernel.theorem import Verdict
+
+__all__ = ["theorems_document"]
+
+_HEAD = """\
+# Theorems
+
+Made by `make theorems`; a test proves everything again and compares. Each theorem holds for all values of
+the specification's constants unless its scope says otherwise. Every obligation has a twin, a deliberate mistake in
+the statement or in a step, which the prover must refute; and its premises must be possible.
+
+| Theorem | In words | Specification | Tool | Scope | Verdict | Obligations, twins refuted | Time |
+|---|---|---|---|---|---|---|---|
+"""
+
+
+def _coarse(seconds: float) -> str:
+    # Coarse on purpose: the table must not change with the weather.
+    return "seconds" if seconds < 30 else "longer"
+
+
+def theorems_document(verdicts: Iterable[Verdict]) -> str:
+    """The whole document."""
+    rows = [" | ".join(["", *_cells(verdict), ""]).strip() for verdict in verdicts]
+    return _HEAD + "\n".join(rows) + "\n"
+
+
+def _cells(verdict: Verdict) -> tuple[str, ...]:
+    theorem = verdict.theorem
+    return (
+        f"`{theorem.id}`",
+        theorem.statement,
+        f"`{theorem.reference}`",
+        theorem.tool,
+        theorem.scope,
+        verdict.outcome,
+        f"{verdict.obligations}, {verdict.twins_refuted}",
+        _coarse(verdict.seconds),
+    )

@@ -1,0 +1,176 @@
+"""Live or not, for somebody's own numbers: a proof, or a shortest run into the deadlock."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from permitflow_model.permit_channel import SYSTEM, Parameters, State, is_stuck
+from permitflow_proofs.kernel import obligation
+from permitflow_proofs.kernel.runs import Move, Run, replay
+from permitflow_proofs.permit_channel.arbitrary import any_parameters
+from permitflow_proofs.permit_channel.residues import largest_residue, pile_for, stuck_residue
+from permitflow_proofs.permit_channel.stuck import live_below
+
+__all__ = ["Decision", "Undecided", "decide"]
+
+_CONSUMED: tuple[Move, ...] = (("SendChunk", ()), ("Deliver", ()), ("Consume", ()))
+
+# The catalogue's theorems are about these too; without them an answer for given numbers takes half a second.
+_BESIDE_THE_POINT: Mapping[str, int | bool] = {"tags": 1, "waiters": 1, "withdrawals": False, "watermarks": False}
+
+
+class Undecided(Exception):
+    """The solver could neither prove nor refute: a fault of ours, not of the numbers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """The verdict on one choice of parameters."""
+
+    is_live: bool
+    max_cost: int
+    """The most a chunk costs, in row permits: what was asked about."""
+
+    safe_max_cost: int
+    """The most a chunk may cost with this row count and batch; 0: the batch leaves room for none."""
+
+    safe_batch: int
+    """The largest batch of the receiver with which chunks of ``max_cost`` are live; 0: there is none."""
+
+    theorems: tuple[str, ...]
+    """Identities in the catalogue: the general statements behind the verdict."""
+
+    explanation: str
+    run: Run[State, Parameters] | None
+    """A shortest run into the deadlock; None if live."""
+
+
+def decide(
+    row_count: int,
+    batch: int,
+    max_cost: int | None = None,
+    *,
+    sizes: Sequence[int] | None = None,
+    flush_idle: bool = False,
+    batch_up: int | None = None,
+) -> Decision:
+    """Can a channel with these numbers get stuck?
+
+    ``max_cost`` defaults to the largest of ``sizes`` or, without these, to the sender's clamp ``row_count -
+    batch_up``; ``batch_up`` is the sender's own batch and defaults to ``batch``.  Without ``sizes``, chunks of every
+    cost from 1 to ``max_cost`` may occur.  All numbers are row permits.
+
+    Raises:
+        ValueError: a number is out of its range.
+        Undecided: the solver gave up.
+    """
+    clamp = _clamp(row_count, batch if batch_up is None else batch_up, max_cost, sizes)
+    costs = None if sizes is None else tuple(sorted({min(max(rows, 1), clamp) for rows in sizes}))
+    largest = clamp if costs is None else costs[-1]
+    pile = _pile(row_count, batch, largest, costs, flush_idle=flush_idle)
+    safe_max_cost = row_count if flush_idle else max(0, row_count - batch + 1)
+    safe_batch = 0 if largest > row_count else row_count if flush_idle else row_count - largest + 1
+    theorem = "flush-idle" if flush_idle else "threshold" if costs is None else "largest-residue"
+    if pile is None:
+        residue = _largest_residue(row_count, batch, costs, flush_idle=flush_idle)
+        _prove_live(row_count, batch, largest, residue, flush_idle=flush_idle)
+        run, explanation = None, _why_live(row_count, largest, residue, flush_idle=flush_idle)
+    else:
+        run = _deadlock(row_count, batch, largest, pile, flush_idle=flush_idle)
+        explanation = _why_stuck(row_count, batch, largest, sum(pile), flush_idle=flush_idle)
+    return Decision(
+        is_live=run is None,
+        max_cost=largest,
+        safe_max_cost=safe_max_cost,
+        safe_batch=safe_batch,
+        theorems=(theorem,) if batch_up is None else (theorem, "mismatched-batches"),
+        explanation=explanation,
+        run=run,
+    )
+
+
+def _clamp(row_count: int, batch_up: int, max_cost: int | None, sizes: Sequence[int] | None) -> int:
+    if row_count < 1:
+        raise ValueError(f"row_count must be at least 1, not {row_count}")
+    if sizes is not None and (not sizes or min(sizes) < 0):
+        raise ValueError(f"sizes must be one or more numbers that are not negative, not {list(sizes)}")
+    clamp = max_cost if max_cost is not None else max(max(sizes), 1) if sizes else row_count - batch_up
+    if clamp < 1:
+        raise ValueError(
+            f"the most a chunk costs must be at least 1, not {clamp}"
+            + (
+                ""
+                if max_cost is not None
+                else f": row_count {row_count} less batch {batch_up} leaves no room for a chunk"
+            )
+        )
+    return clamp
+
+
+def _pile(
+    row_count: int, batch: int, largest: int, costs: tuple[int, ...] | None, *, flush_idle: bool
+) -> tuple[int, ...] | None:
+    """The fewest chunks after which one of the largest cost is stuck; None if it never is."""
+    if flush_idle:
+        return () if largest > row_count else None
+    if costs is None:
+        return pile_for(row_count, batch, largest)
+    return stuck_residue(row_count, batch, costs)
+
+
+def _largest_residue(row_count: int, batch: int, costs: tuple[int, ...] | None, *, flush_idle: bool) -> int:
+    if flush_idle or costs is None:
+        return batch - 1
+    return largest_residue(row_count, batch, costs)
+
+
+def _prove_live(row_count: int, batch: int, largest: int, residue: int, *, flush_idle: bool) -> None:
+    def claim() -> bool:
+        parameters = any_parameters(
+            row_count=row_count, batch=batch, clamp=largest, flush_idle=flush_idle, **_BESIDE_THE_POINT
+        )
+        return live_below(parameters, residue)
+
+    found = obligation.decide(claim)
+    if found.outcome != "proved" or found.reached == 0:
+        raise Undecided(f"the solver says {found.outcome} where the theorem says live ({found.counterexample})")
+
+
+def _deadlock(
+    row_count: int, batch: int, largest: int, pile: tuple[int, ...], *, flush_idle: bool
+) -> Run[State, Parameters]:
+    """Pile the chunks up, offer the largest; the model itself confirms every step and the end."""
+    parameters = Parameters(
+        row_count=row_count, batch=batch, clamp=largest, sizes=tuple({*pile, largest}), flush_idle=flush_idle
+    )
+    moves: list[Move] = []
+    for cost in pile:
+        moves += [("OfferChunk", (cost,)), *_CONSUMED]
+    run = replay(SYSTEM, parameters, [*moves, ("OfferChunk", (largest,))])
+    if not is_stuck(run.end, parameters):
+        raise Undecided("the run that should end in a deadlock does not")
+    return run
+
+
+def _why_live(row_count: int, largest: int, residue: int, *, flush_idle: bool) -> str:
+    if flush_idle:
+        return (
+            f"an idle receiver returns everything, so all {row_count:,} permits come back, "
+            f"and no chunk costs more than {largest:,}"
+        )
+    return (
+        f"the receiver keeps back at most {_permits(residue)}, so at least {row_count - residue:,} of {row_count:,} "
+        f"come back to the sender, and no chunk costs more than {largest:,}"
+    )
+
+
+def _why_stuck(row_count: int, batch: int, largest: int, residue: int, *, flush_idle: bool) -> str:
+    if largest > row_count:
+        return f"a chunk of {_permits(largest)} waits for ever: the channel has only {row_count:,}"
+    return (
+        f"the receiver keeps back {_permits(residue)}, because it returns them only once it holds {batch:,}; "
+        f"the sender has {row_count - residue:,}, and a chunk of {largest:,} waits for ever"
+    )
+
+
+def _permits(count: int) -> str:
+    return "1 permit" if count == 1 else f"{count:,} permits"
