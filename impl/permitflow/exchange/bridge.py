@@ -6,7 +6,7 @@ its producers, and nobody's backlog grows beyond the sum of the two windows.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 
 import pyarrow as pa
@@ -54,18 +54,24 @@ class Forwarding:
 
 
 @asynccontextmanager
-async def carrying(end: RemoteReceiver | RemoteSender, stopping: asyncio.Event) -> AsyncIterator[None]:
+async def carrying(
+    end: RemoteReceiver | RemoteSender, stopping: asyncio.Event, *beside: Coroutine[object, object, None]
+) -> AsyncIterator[None]:
     """Let an end carry frames beside the block, and wait for its last ones; the first error ends both.
 
-    ``stopping`` is set when the exchange is to be stopped: an error as well.
+    Args:
+        end: of the stream.
+        stopping: set when the exchange is to be stopped: an error as well.
+        beside: what else is to be done while the stream lasts.
     """
     try:
         async with asyncio.TaskGroup() as group:
-            watch = group.create_task(_until_stopped(stopping))
+            watches = [group.create_task(watch) for watch in (_until_stopped(stopping), *beside)]
             run = group.create_task(end.run())
             yield
             await run
-            watch.cancel()
+            for watch in watches:
+                watch.cancel()
     except BaseExceptionGroup as several:
         raise several.exceptions[0] from several.exceptions[0].__cause__
 

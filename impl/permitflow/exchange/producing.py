@@ -7,7 +7,7 @@ from permitflow.exchange.bridge import Forwarding, carrying, words
 from permitflow.exchange.bridge_channel import BridgeChannel, Stream
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.statistics import Direction
-from permitflow.protocol.frames import End, Get, Put
+from permitflow.protocol.frames import Abort, End, Get, Put
 from permitflow.protocol.handshake import require_version
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import read_schema
@@ -32,7 +32,7 @@ async def serve_put(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
     session: DownstreamSession[object] = DownstreamSession(peer=f"the producer at {peer}", record=exchange.record)
     producer = _Producer(exchange, RemoteReceiver(session, carrier), peer)
     try:
-        async with carrying(producer.end, stopping):
+        async with carrying(producer.end, stopping, producer.heed_abort()):
             await producer.serve()
     except BaseException as error:
         producer.fail(words(error))
@@ -55,16 +55,21 @@ class _Producer:
     async def serve(self) -> None:
         channel = self._accept(await self.end.dialled())
         try:
-            aborted = await Forwarding(self.end, channel.sender).run()
+            await Forwarding(self.end, channel.sender).run()
         except ChannelError as error:
             if channel.is_producible:
                 raise
-            raise channel.refusal() from error
+            if not isinstance(self.end.ended_with, Abort):
+                raise channel.refusal() from error
         self._has_finished = True
-        if aborted is not None:
-            channel.abort(f"the producer at {self._peer} gave up: {aborted.reason}")
-        elif isinstance(self.end.ended_with, End) and self.end.ended_with.closes_channel:
+        if isinstance(self.end.ended_with, End) and self.end.ended_with.closes_channel:
             channel.end()
+
+    async def heed_abort(self) -> None:
+        """Break the channel as soon as the producer gives up, also while a message of it waits to be passed on."""
+        abort = await self.end.aborted()
+        if self._channel is not None:
+            self._channel.abort(f"the producer at {self._peer} gave up: {abort.reason}")
 
     def _accept(self, put: Get | Put) -> BridgeChannel:
         require_version(put.protocol_version)

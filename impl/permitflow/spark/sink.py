@@ -1,14 +1,15 @@
 """The data sink: Spark's tasks put their rows into the channels of an exchange.
 
-Task p sends to channel p mod n.  What is promised: if the job succeeds, every row was consumed from its channel
-exactly once, and the channels' readers come to a clean end.  If a task fails, or is killed, while rows of it may have
-been sent, the readers of its channel fail with an error that says so, and the job's abort does the same for the other
-channels: no reader takes a shortened result for a whole one.  A second attempt of a task is refused, because the rows
-of the first may have been consumed already: the job fails instead of delivering rows twice.  So set no speculation,
-and expect no retries.  Staging that survives retries is not offered.
+Task p sends to channel p mod n.  What is promised: if the job succeeds, the exchange has accepted every row exactly
+once, and the channels' readers come to a clean end after the last one.  If a task fails, or is killed, while rows of
+it may have been sent, the readers of its channel fail with an error that says so, and the job's abort does the same
+for the other channels: no reader takes a shortened result for a whole one.  A second attempt of a task is refused,
+because the rows of the first may have been read already: the job fails instead of delivering rows twice.  So set no
+speculation, and expect no retries.  Staging that survives retries is not offered.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -17,9 +18,14 @@ from pyspark.sql.types import StructType
 
 from permitflow.chunks import slices
 from permitflow.errors import ChannelError, PermitflowError, TaskRetryError
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import RecorderFactory
 from permitflow.spark.options import WriteOptions
 from permitflow.spark.recording import StreamRecording, recording
 from permitflow.spark.schema import arrow_schema, conform
+
+if TYPE_CHECKING:
+    from permitflow.transports.blocking_sink import BlockingSink
 
 __all__ = ["ExchangeWriter", "SentMessage"]
 
@@ -49,16 +55,16 @@ class ExchangeWriter(DataSourceArrowWriter):
         """Send one partition; worker, once per task attempt.  Waits for permits, which is the back-pressure.
 
         Raises:
-            TaskRetryError: this is not the task's first attempt.
+            TaskRetryError: this is not the task's first attempt, and that has not broken the channel.
             PeerGoneError: the exchange or the consumer is gone, or no permit came back in ``timeout_seconds``.
             PermitflowError: the channel does not exist, has ended, or has another schema.
         """
         context = TaskContext.get()
         assert context is not None  # Spark calls this in a task
-        if context.attemptNumber() > 0:
-            raise TaskRetryError(partition=context.partitionId(), attempt=context.attemptNumber())
         channels = self._options.exchange.channels
         channel = channels[context.partitionId() % len(channels)]
+        if context.attemptNumber() > 0:
+            self._refuse_retry(channel, context)
         chunks = self._chunks(iterator)
         first = next(chunks, None)
         if first is None:
@@ -66,21 +72,37 @@ class ExchangeWriter(DataSourceArrowWriter):
         with recording(self._options.exchange.trace_dir, f"write-{channel}-task-{context.partitionId()}") as streams:
             return self._send(channel, first, chunks, streams)
 
-    def _send(
-        self, channel: str, first: pa.RecordBatch, others: Iterable[pa.RecordBatch], streams: StreamRecording
-    ) -> SentMessage:
+    def _refuse_retry(self, channel: str, context: TaskContext) -> NoReturn:
+        # If the first attempt broke the channel, the exchange knows why, which says more than that there was one.
+        # The first attempt may also be alive, or have ended well, so that nothing may be broken here.
+        with self._open(channel) as sink:
+            sink.end(closes_channel=False)
+        raise TaskRetryError(partition=context.partitionId(), attempt=context.attemptNumber())
+
+    def _open(
+        self,
+        channel: str,
+        *,
+        timeout_seconds: float | None = None,
+        wanted: ChannelParameters | None = None,
+        record: RecorderFactory | None = None,
+    ) -> "BlockingSink":
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.transports.grpc_blocking import open_sink
 
-        exchange = self._options.exchange
-        with open_sink(
-            exchange.address,
+        return open_sink(
+            self._options.exchange.address,
             channel,
-            first.schema,
-            wanted=exchange.wanted,
-            timeout_seconds=exchange.timeout_seconds,
-            record=streams.record,
-        ) as sink:
+            arrow_schema(self._schema),
+            wanted=wanted,
+            timeout_seconds=timeout_seconds or self._options.exchange.timeout_seconds,
+            record=record,
+        )
+
+    def _send(
+        self, channel: str, first: pa.RecordBatch, others: Iterable[pa.RecordBatch], streams: StreamRecording
+    ) -> SentMessage:
+        with self._open(channel, wanted=self._options.exchange.wanted, record=streams.record) as sink:
             streams.add(sink)
             sink.send(first)
             for chunk in others:
@@ -98,20 +120,13 @@ class ExchangeWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """End the channels for their readers; driver side, once, after all tasks have succeeded.
 
-        Waits until everything was consumed.
-
         Raises:
             PermitflowError: a channel could not be ended; Spark calls ``abort`` then.
         """
-        from permitflow.transports.grpc_blocking import open_sink
-
         if not self._options.ends_stream:
             return
-        exchange = self._options.exchange
-        for channel in exchange.channels:
-            with open_sink(
-                exchange.address, channel, arrow_schema(self._schema), timeout_seconds=exchange.timeout_seconds
-            ) as sink:
+        for channel in self._options.exchange.channels:
+            with self._open(channel) as sink:
                 sink.end(closes_channel=True)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -125,15 +140,9 @@ class ExchangeWriter(DataSourceArrowWriter):
             raise failures[0]
 
     def _abort(self, channel: str) -> PermitflowError | None:
-        from permitflow.transports.grpc_blocking import open_sink
-
+        timeout_seconds = min(self._options.exchange.timeout_seconds, ABORT_TIMEOUT_SECONDS)
         try:
-            with open_sink(
-                self._options.exchange.address,
-                channel,
-                arrow_schema(self._schema),
-                timeout_seconds=min(self._options.exchange.timeout_seconds, ABORT_TIMEOUT_SECONDS),
-            ) as sink:
+            with self._open(channel, timeout_seconds=timeout_seconds) as sink:
                 sink.abort("the Spark job that was writing into it has failed")
         except ChannelError:
             # The failed task has aborted it already, or it had come to its end.

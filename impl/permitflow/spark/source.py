@@ -1,8 +1,9 @@
 """The data source: reads the channels of an exchange as partitions, in Arrow batches.
 
 A channel is a queue, not a table: it is read once.  A second action on the same DataFrame, a retried or speculative
-task, or a self-join asks for a second reading and gets an error, never a shortened result; ``cache()`` or write the
-DataFrame where it is needed twice.  All channels of a stream are open at the same time, so the job needs one task
+task, or a self-join asks for a second reading and gets an error, never a shortened result.  So does a sort directly
+on it, because Spark samples what it sorts: ``repartition()`` first.  Where a DataFrame is needed twice, write it, or
+``cache()`` and ``count()`` it before.  All channels of a stream are open at the same time, so the job needs one task
 slot for each of them; a stream that is read by fewer starves, and its waits end with an error that says so.
 
 Permits of a batch are returned when Spark's Python worker asks for the next one.  "Handed to Spark" is not
@@ -116,11 +117,14 @@ class ExchangeReader(DataSourceReader):
             PeerGoneError: the producer or the exchange is gone, or nothing came in ``timeout_seconds``.
             PermitflowError: the channel does not exist, or was read before.
         """
-        from permitflow.transports.grpc_blocking import open_source
+        from permitflow.transports.grpc_blocking import open_source, probe
 
         assert isinstance(partition, ChannelPartition)  # Spark hands back what partitions() made
         options, channel = self._options, partition.channel
         target = arrow_schema(self._schema)
+        # Whoever has begun to read a channel must read all of it, so the question comes first.
+        found = probe(options.address, channel, timeout_seconds=options.timeout_seconds)
+        check_user_schema(self._schema, found.schema, channel=channel)
         with (
             recording(options.trace_dir, f"read-{channel}") as streams,
             open_source(
@@ -132,6 +136,5 @@ class ExchangeReader(DataSourceReader):
             ) as source,
         ):
             streams.add(source)
-            check_user_schema(self._schema, source.schema, channel=channel)
             for batch in source:
                 yield conform(batch, target)

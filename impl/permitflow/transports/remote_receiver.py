@@ -204,6 +204,12 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         """What the sender has said about the end of the stream, if it has."""
         return self._session.end
 
+    async def aborted(self) -> Abort:
+        """Wait until the sender gives the stream up, whoever may be holding messages of it."""
+        while not isinstance(self._session.end, Abort):
+            await self._state_changed.wait()
+        return self._session.end
+
     @property
     def is_finished(self) -> bool:
         """Has the stream ended, and was everything consumed?"""

@@ -12,6 +12,8 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+from permitflow.testing.served_exchange import ServedExchange, served_exchange
+
 T = TypeVar("T")
 
 LONGEST_JOB_SECONDS = 90.0
@@ -72,3 +74,16 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
             finally:
                 process.kill()
                 process.wait()
+
+
+@pytest.fixture(scope="session")
+def exchange() -> Iterator[ServedExchange]:
+    """One exchange for all tests; each takes streams of its own."""
+    with served_exchange() as served:
+        yield served
+
+
+@pytest.fixture
+def options(exchange: ServedExchange) -> dict[str, str]:
+    """Options of the data source for a stream of two channels that nobody has used."""
+    return {"address": exchange.address, "stream": exchange.stream(), "channels": "2", "timeout_seconds": "20"}

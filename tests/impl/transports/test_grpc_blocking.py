@@ -326,6 +326,16 @@ def test_an_exception_in_the_senders_block_reaches_the_consumer(exchange: Served
             list(source)
 
 
+def test_the_reason_of_a_starved_sender_reaches_a_consumer_that_comes_later(exchange: ServedExchange) -> None:
+    channel = exchange.channel()
+    began = monotonic()
+    with pytest.raises(PeerTimeoutError), sink_of(exchange, channel, SHORT_SECONDS) as sink:
+        send_for_ever(sink)
+    assert monotonic() - began < 10 * SHORT_SECONDS
+    with pytest.raises(ChannelAbortedError, match="gave up: PeerTimeoutError: .*row permits are with the consumer"):
+        read_all(exchange, channel)
+
+
 def test_a_sender_that_leaves_without_end_fails_its_consumer(exchange: ServedExchange) -> None:
     channel = exchange.channel()
     with source_of_first(exchange, channel, sink := sink_of(exchange, channel)) as source:

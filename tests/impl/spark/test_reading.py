@@ -1,0 +1,240 @@
+"""Spark reads the channels of an exchange: rows, types, permits, and what it says when it cannot."""
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.types import LongType, StructType
+
+from permitflow.spark import PermitflowDataSource, register
+from permitflow.spark.source import ExchangeReader
+from permitflow.testing.far_ends import channels_of, produce, producers
+from permitflow.tracing import read_trace
+
+T = TypeVar("T")
+Options = dict[str, str]
+
+
+class Driver(Protocol):
+    """See ``tests/impl/spark/conftest.py``."""
+
+    def run(self, job: Callable[[SparkSession], T]) -> T: ...
+    def failure(self, job: Callable[[SparkSession], object]) -> str: ...
+
+
+def numbers(start: int, stop: int) -> pa.RecordBatch:
+    return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
+
+
+def test_each_channel_is_a_partition_and_the_schema_comes_from_the_handshake(driver: Driver, options: Options) -> None:
+    def job(spark: SparkSession) -> tuple[str, list[list[int]]]:
+        with producers(options, [numbers(0, 500), numbers(500, 600)], [numbers(600, 1000)]):
+            frame = spark.read.format("permitflow").options(**options).load()
+            return frame.schema.simpleString(), frame.rdd.map(lambda row: int(row.n)).glom().collect()
+
+    schema, partitions = driver.run(job)
+    assert schema == "struct<n:bigint>"
+    assert partitions == [list(range(600)), list(range(600, 1000))]
+
+
+ROWS = [
+    {
+        "key": 1,
+        "word": "ä €",
+        "price": Decimal("123456789012345678.90"),
+        "day": date(1994, 1, 1),
+        "at": datetime(1994, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+        "local": datetime(1994, 1, 1, 12),
+        "list": [1, None, 3],
+        "inner": {"x": 1.5, "tags": ["a"]},
+        "map": [("k", True)],
+        "raw": b"\x00\xff",
+    },
+    {"key": 2, **dict.fromkeys(["word", "price", "day", "at", "local", "list", "inner", "map", "raw"])},
+]
+SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.int32(), nullable=False),
+        ("word", pa.string()),
+        ("price", pa.decimal128(20, 2)),
+        ("day", pa.date32()),
+        # Not Spark's own unit and zone: it is converted on the way.
+        ("at", pa.timestamp("ns", "America/New_York")),
+        ("local", pa.timestamp("us")),
+        ("list", pa.list_(pa.int64())),
+        ("inner", pa.struct([("x", pa.float64()), ("tags", pa.list_(pa.string()))])),
+        ("map", pa.map_(pa.string(), pa.bool_())),
+        ("raw", pa.binary()),
+    ]
+)
+
+
+def test_values_of_all_types_arrive(driver: Driver, options: Options) -> None:
+    batch = pa.RecordBatch.from_pylist(ROWS, schema=SCHEMA)
+
+    def job(spark: SparkSession) -> list[Row]:
+        with producers({**options, "channels": "1"}, [batch]):
+            frame = spark.read.format("permitflow").options(**{**options, "channels": "1"}).load()
+            # The driver would show moments in its own time zone.
+            return frame.selectExpr("*", "unix_micros(at) AS micros").drop("at").collect()
+
+    full, empty = driver.run(job)
+    expected = {name: value for name, value in ROWS[0].items() if name != "at"}
+    micros = int(datetime(1994, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) * 1_000_000 + 999_999
+    assert full.asDict(recursive=True) == {**expected, "map": {"k": True}, "micros": micros}
+    assert empty.asDict() == {**dict.fromkeys(expected), "key": 2, "micros": None}
+
+
+def test_a_stream_without_rows_is_empty_and_has_its_schema(driver: Driver, options: Options) -> None:
+    def job(spark: SparkSession) -> tuple[str, int]:
+        with producers(options, [numbers(0, 0)], [numbers(0, 0)]):
+            frame = spark.read.format("permitflow").options(**options).load()
+            return frame.schema.simpleString(), frame.count()
+
+    assert driver.run(job) == ("struct<n:bigint>", 0)
+
+
+def test_a_schema_of_the_users_that_fits_is_taken(driver: Driver, options: Options) -> None:
+    def job(spark: SparkSession) -> int:
+        with producers(options, [numbers(0, 10)], [numbers(10, 20)]):
+            return spark.read.schema("n BIGINT").format("permitflow").options(**options).load().count()
+
+    assert driver.run(job) == 20
+
+
+def test_a_schema_of_the_users_that_does_not_fit_is_refused_and_the_rows_stay(driver: Driver, options: Options) -> None:
+    def job(spark: SparkSession) -> tuple[str, int]:
+        with producers(options, [numbers(0, 10)], [numbers(10, 20)]):
+            wrong = spark.read.schema("n INT").format("permitflow").options(**options).load()
+            try:
+                wrong.collect()
+            except Exception as error:
+                return str(error), spark.read.format("permitflow").options(**options).load().count()
+        raise AssertionError("the wrong schema was taken")
+
+    text, rows_left = driver.run(job)
+    assert "permitflow.errors.SchemaMismatchError: schemas differ" in text
+    assert "struct<n:int>" in text
+    assert "struct<n:bigint>" in text
+    assert rows_left == 20
+
+
+def test_a_stream_is_read_once(driver: Driver, options: Options) -> None:
+    def job(spark: SparkSession) -> tuple[int, str]:
+        with producers(options, [numbers(0, 10)], [numbers(10, 20)]):
+            frame = spark.read.format("permitflow").options(**options).load()
+            first = frame.count()
+            try:
+                frame.count()
+            except Exception as error:
+                return first, str(error)
+        raise AssertionError("it was read twice")
+
+    first, text = driver.run(job)
+    assert first == 20
+    assert "permitflow.errors.ChannelSpentError" in text
+    assert "a channel is read once" in text
+
+
+def test_a_sort_needs_a_repartitioning_because_spark_samples_what_it_sorts(driver: Driver, options: Options) -> None:
+    def job(spark: SparkSession) -> list[int]:
+        with producers(options, [numbers(0, 500)], [numbers(500, 1000)]):
+            frame = spark.read.format("permitflow").options(**options).load()
+            return [row.n for row in frame.repartition(3).orderBy("n").collect()]
+
+    assert driver.run(job) == list(range(1000))
+
+
+def test_a_reader_that_stops_early_fails_the_producer(driver: Driver, options: Options) -> None:
+    def job(spark: SparkSession) -> tuple[int, str]:
+        try:
+            with producers({**options, "channels": "1"}, [numbers(0, 100_000)]):
+                frame = spark.read.format("permitflow").options(**{**options, "channels": "1"}).load()
+                rows = len(frame.take(5))
+        except Exception as error:
+            return rows, f"{type(error).__name__}: {error}"
+        raise AssertionError("the producer believes that all was read")
+
+    rows, text = driver.run(job)
+    assert rows == 5
+    assert text.startswith("PeerGoneError: the consumer of channel")
+
+
+def test_an_aborted_stream_fails_the_job(driver: Driver, options: Options) -> None:
+    broken = pa.record_batch({"other": ["x"]})
+
+    def job(spark: SparkSession) -> str:
+        try:
+            # The second batch does not fit: the producer gives up.
+            with producers({**options, "channels": "1"}, [numbers(0, 10), broken]):
+                spark.read.format("permitflow").options(**{**options, "channels": "1"}).load().collect()
+        except Exception as error:
+            return str(error)
+        raise AssertionError("a shortened result was taken for the whole")
+
+    text = driver.run(job)
+    assert "permitflow.errors.ChannelAbortedError" in text
+    assert "gave up: SchemaMismatchError" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"stream": "nowhere"}, "UnknownChannelError: unknown channel 'nowhere/0'"),
+        ({"address": "127.0.0.1:1"}, "PeerGoneError: the exchange at 127.0.0.1:1 (channel"),
+        ({"channels": "none"}, "InvalidOptionError: option 'channels' must be a whole number"),
+        ({"timeout_seconds": "0.2"}, "PeerTimeoutError: the exchange at"),
+    ],
+    ids=["unknown channel", "nobody there", "wrong option", "no producer"],
+)
+def test_what_keeps_spark_from_reading_is_said_in_our_words(
+    driver: Driver, options: Options, change: Options, words: str
+) -> None:
+    changed = {**options, **change}
+    assert words in driver.failure(lambda spark: spark.read.format("permitflow").options(**changed).load())
+
+
+def test_permits_of_a_batch_return_only_when_spark_asks_for_the_next_one(options: Options, tmp_path: Path) -> None:
+    """Spark's worker resumes the generator once it has written a batch to the JVM."""
+    single = {**options, "channels": "1"}
+    for channel in channels_of(single):
+        produce(single, channel, [numbers(0, 64), numbers(64, 128), numbers(128, 192)])
+    source = PermitflowDataSource({**single, "trace_dir": str(tmp_path)})
+    reader = source.reader(StructType().add("n", LongType()))
+    assert isinstance(reader, ExchangeReader)
+    batches = reader.read(reader.partitions()[0])
+    assert [next(batches).num_rows, next(batches).num_rows] == [64, 64]
+    batches.close()  # type: ignore[attr-defined]  # a generator, as Spark closes it
+    (trace,) = read_trace(tmp_path).channels.values()
+    actions = [event.action for log in trace.logs for event in log]
+    assert actions.count("Deliver") >= 2
+    assert actions.count("Consume") == 1
+
+
+def test_registering_finds_a_usable_python_and_is_harmless(driver: Driver, options: Options) -> None:
+    def job(spark: SparkSession) -> int:
+        register(spark)
+        register(spark)
+        with producers(options, [numbers(0, 10)], [numbers(10, 20)]):
+            return spark.read.format("permitflow").options(**options).load().count()
+
+    assert driver.run(job) == 20
+
+
+def test_registering_tells_when_the_workers_run_another_python(driver: Driver) -> None:
+    def job(spark: SparkSession) -> None:
+        context = spark.sparkContext
+        ours, context.pythonExec = context.pythonExec, "/bin/false"
+        try:
+            register(spark)
+        finally:
+            context.pythonExec = ours
+
+    text = driver.failure(job)
+    assert "SparkSetupError: Spark's workers run /bin/false, which cannot import permitflow" in text
+    assert "PYSPARK_PYTHON=" in text

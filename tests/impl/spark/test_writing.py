@@ -1,0 +1,261 @@
+"""Spark writes into the channels of an exchange: rows, types, ends, and failures that no reader can overlook."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from permitflow.spark.schema import arrow_schema
+from permitflow.testing.far_ends import consumers
+from permitflow.tracing import read_trace
+
+T = TypeVar("T")
+Options = dict[str, str]
+Received = list[list[pa.RecordBatch] | str]
+"""For each channel what came, or the error in words."""
+
+
+class Driver(Protocol):
+    """See ``tests/impl/spark/conftest.py``."""
+
+    def run(self, job: Callable[[SparkSession], T]) -> T: ...
+    def failure(self, job: Callable[[SparkSession], object]) -> str: ...
+
+
+def column(batches: list[pa.RecordBatch] | str) -> list[int]:
+    assert isinstance(batches, list), batches
+    return [value for batch in batches for value in batch.column(0).to_pylist()]
+
+
+def write(driver: Driver, options: Options, query: str) -> Received:
+    """Write a query's rows; what each channel's consumer got."""
+
+    def job(spark: SparkSession) -> Received:
+        with consumers(options) as receiving:
+            spark.sql(query).write.format("permitflow").mode("append").options(**options).save()
+            return [future.result() for future in receiving]
+
+    return driver.run(job)
+
+
+def fail_to_write(driver: Driver, options: Options, query: str, **settings: str) -> tuple[str, Received]:
+    """The job's error in words, and what each channel's consumer got."""
+
+    def job(spark: SparkSession) -> tuple[str, Received]:
+        for name, value in settings.items():
+            spark.conf.set(name.replace("_", "."), value)
+        with consumers(options) as receiving:
+            try:
+                spark.sql(query).write.format("permitflow").mode("append").options(**options).save()
+            except Exception as error:
+                return str(error), [future.result() for future in receiving]
+            finally:
+                for name in settings:
+                    spark.conf.unset(name.replace("_", "."))
+        raise AssertionError("the job went well")
+
+    return driver.run(job)
+
+
+def test_task_p_writes_to_channel_p_modulo_n(driver: Driver, options: Options) -> None:
+    first, second = write(driver, {**options, "chunk_rows": "50"}, "SELECT id FROM range(0, 1000, 1, 4)")
+    # The tasks of a channel run side by side; each keeps its own order.
+    assert sorted(column(first)) == [*range(0, 250), *range(500, 750)]
+    assert sorted(column(second)) == [*range(250, 500), *range(750, 1000)]
+    assert [value for value in column(first) if value < 250] == list(range(250))
+    assert isinstance(first, list)
+    assert {batch.num_rows for batch in first} == {50}
+
+
+TYPES = """
+    SELECT id, CAST(id AS INT) AS i, concat('w', id) AS s, CAST(id AS DECIMAL(12, 3)) AS d, DATE '2024-02-29' AS day,
+           TIMESTAMP '2024-02-29 12:00:00' AS at, TIMESTAMP_NTZ '2024-02-29 12:00:00' AS local,
+           array(id, NULL) AS l, struct(id AS x, 'y' AS y) AS st, map('k', id) AS m, X'00FF' AS b,
+           CAST(NULL AS DOUBLE) AS nothing, if(id % 2 = 0, NULL, id) AS sometimes
+    FROM range(0, 100, 1, 2)
+"""
+
+
+def test_all_types_arrive_as_sparks_own_arrow_schema_in_utc(driver: Driver, options: Options) -> None:
+    def job(spark: SparkSession) -> tuple[pa.Schema, Received]:
+        # Spark hands batches over in the session's zone.
+        spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+        try:
+            frame = spark.sql(TYPES)
+            with consumers(options) as receiving:
+                frame.write.format("permitflow").mode("append").options(**options).save()
+                return arrow_schema(frame.schema), [future.result() for future in receiving]
+        finally:
+            spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+    schema, (first, second) = driver.run(job)
+    assert isinstance(first, list)
+    assert first[0].schema.equals(schema)
+    assert schema.field("at").type == pa.timestamp("us", "UTC")
+    rows = [row for batches in (first, second) for batch in batches for row in batch.to_pylist()]  # type: ignore[union-attr]  # no error in words
+    assert [row["id"] for row in rows] == list(range(100))
+    assert rows[3]["at"].isoformat() == "2024-02-29T17:00:00+00:00"
+    assert rows[3]["local"].isoformat() == "2024-02-29T12:00:00"
+    assert (rows[3]["l"], rows[3]["st"], rows[3]["m"]) == ([3, None], {"x": 3, "y": "y"}, [("k", 3)])
+    assert (str(rows[3]["d"]), rows[3]["nothing"], rows[3]["b"]) == ("3.000", None, b"\x00\xff")
+    assert [row["sometimes"] for row in rows[:4]] == [None, 1, None, 3]
+
+
+def test_what_one_job_writes_another_reads(driver: Driver, options: Options) -> None:
+    def job(spark: SparkSession) -> tuple[list[Row], list[Row]]:
+        frame = spark.sql(TYPES)
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(lambda: spark.read.format("permitflow").options(**options).load().collect())
+            frame.write.format("permitflow").mode("append").options(**options).save()
+            return frame.collect(), reading.result()
+
+    written, read = driver.run(job)
+    assert sorted(read, key=lambda row: row.id) == written
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["SELECT id FROM range(0, 4, 1, 4) WHERE id = 1", "SELECT id FROM range(0)", "SELECT id FROM range(5) WHERE 1 = 0"],
+    ids=["empty partitions", "no rows", "no partitions"],
+)
+def test_where_nothing_is_written_the_readers_still_get_schema_and_end(
+    driver: Driver, options: Options, query: str
+) -> None:
+    received = write(driver, options, query)
+    assert column(received[0]) == []
+    assert column(received[1]) == ([1] if "id = 1" in query else [])
+
+
+def test_a_stream_can_be_left_open_for_the_next_job(driver: Driver, options: Options) -> None:
+    def job(spark: SparkSession) -> Received:
+        with consumers(options) as receiving:
+            for end in ("false", "true"):
+                rows = spark.range(0, 10, 1, 2)
+                rows.write.format("permitflow").mode("append").options(**options).option("end", end).save()
+            return [future.result() for future in receiving]
+
+    first, second = driver.run(job)
+    assert column(first) == [*range(5), *range(5)]
+    assert column(second) == [*range(5, 10), *range(5, 10)]
+
+
+def test_a_task_that_fails_halfway_fails_the_readers_and_is_not_repeated(driver: Driver, options: Options) -> None:
+    """An exception in Python, which Spark answers with a second attempt."""
+
+    def job(spark: SparkSession) -> tuple[str, Received]:
+        def checked(number: int) -> tuple[int]:
+            if number % 500 == 400:
+                raise RuntimeError("the disk is on fire")
+            return (number,)
+
+        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
+        frame = spark.createDataFrame(spark.sparkContext.parallelize(range(1000), 2).map(checked), "id BIGINT")
+        try:
+            with consumers(options) as receiving:
+                try:
+                    frame.write.format("permitflow").mode("append").options(**options).save()
+                except Exception as error:
+                    return str(error), [future.result() for future in receiving]
+        finally:
+            spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+        raise AssertionError("the job went well")
+
+    text, received = driver.run(job)
+    assert "ChannelAbortedError" in text or "TaskRetryError" in text or "the disk is on fire" in text
+    assert [str(result).partition(":")[0] for result in received] == ["ChannelAbortedError"] * 2
+
+
+def test_a_failure_in_the_jvm_fails_the_readers(driver: Driver, options: Options) -> None:
+    text, received = fail_to_write(
+        driver,
+        options,
+        "SELECT if(id = 777, raise_error('boom'), id) AS id FROM range(0, 1000, 1, 2)",
+        spark_sql_execution_arrow_maxRecordsPerBatch="50",
+    )
+    assert "boom" in text
+    assert [str(result).partition(":")[0] for result in received] == ["ChannelAbortedError"] * 2
+
+
+def test_a_starved_writer_names_the_channel_and_the_likely_cause(driver: Driver, options: Options) -> None:
+    def job(spark: SparkSession) -> str:
+        # Nobody reads, as if the reading job had too few task slots for its channels.
+        rows = spark.range(0, 10_000, 1, 2)
+        writer = rows.write.format("permitflow").mode("append").options(**options).option("timeout_seconds", "1")
+        try:
+            writer.save()
+        except Exception as error:
+            return str(error)
+        raise AssertionError("the rows went nowhere")
+
+    text = driver.run(job)
+    assert f"channel '{options['stream']}/" in text
+    assert options["address"] in text
+    assert "a task slot for each?" in text
+
+
+def test_a_stream_with_another_schema_refuses_the_job(driver: Driver, options: Options) -> None:
+    first = f"{options['stream']}/0"
+    produce_later = pa.record_batch({"id": ["text"]})
+
+    def job(spark: SparkSession) -> str:
+        from permitflow.transports.grpc_blocking import open_sink
+
+        with open_sink(options["address"], first, produce_later.schema, timeout_seconds=20):
+            try:
+                spark.range(10).write.format("permitflow").mode("append").options(**options).save()
+            except Exception as error:
+                return str(error)
+        raise AssertionError("it was taken")
+
+    text = driver.run(job)
+    assert "permitflow.errors.SchemaMismatchError" in text
+    assert "id: string" in text
+    assert "id: int64 not null" in text
+
+
+def test_a_spent_stream_refuses_the_job(driver: Driver, options: Options) -> None:
+    write(driver, options, "SELECT id FROM range(10)")
+    text, received = fail_to_write(driver, options, "SELECT id FROM range(10)")
+    assert "ChannelClosedError" in text
+    assert [str(result).partition(":")[0] for result in received] == ["ChannelSpentError"] * 2
+
+
+@pytest.mark.parametrize(
+    ("mode", "change", "words"),
+    [
+        ("overwrite", {}, "option 'mode' must be 'append'"),
+        ("append", {"chunk_rows": "none"}, "option 'chunk_rows' must be a whole number"),
+        ("append", {"chunk_row": "1"}, "did you mean 'chunk_rows'?"),
+        ("append", {"address": "127.0.0.1:1"}, "PeerGoneError: the exchange at 127.0.0.1:1"),
+        ("append", {"stream": "nowhere"}, "UnknownChannelError: unknown channel 'nowhere/"),
+    ],
+    ids=["overwrite", "not a number", "unknown option", "nobody there", "unknown channel"],
+)
+def test_what_keeps_spark_from_writing_is_said_in_our_words(
+    driver: Driver, options: Options, mode: str, change: Options, words: str
+) -> None:
+    changed = {**options, **change}
+
+    def job(spark: SparkSession) -> None:
+        spark.range(10).write.format("permitflow").mode(mode).options(**changed).save()
+
+    assert words in driver.failure(job)
+
+
+def test_what_the_tasks_did_is_recorded_for_those_who_ask(driver: Driver, options: Options, tmp_path: Path) -> None:
+    write(driver, {**options, "trace_dir": str(tmp_path)}, "SELECT id FROM range(0, 1000, 1, 2)")
+    trace = read_trace(tmp_path)
+    assert trace.is_complete
+    sent = [
+        event.rows
+        for run in trace.channels.values()
+        for log in run.logs
+        for event in log
+        if event.action == "SendChunk"
+    ]
+    assert sum(sent) == 1000
+    assert len(list(tmp_path.glob("*.statistics.json"))) == 2
