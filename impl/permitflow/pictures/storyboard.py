@@ -21,7 +21,7 @@ MARGIN = 28
 ACTION_AT = 74
 ACTOR_AT = 226
 BAR_AT = 306
-BAR_WIDTH = 460
+BAR_WIDTH = 440
 NOTE_AT = BAR_AT + BAR_WIDTH + 22
 BAR_HEIGHT = 24
 ROW_HEIGHT = 44
@@ -132,7 +132,7 @@ def _moves(row: _Row) -> str:
     """Where permits came from and went to; where none moved, who is new among those who wait."""
     before, after = ledger_of(row.before), ledger_of(row.state)
     moved = [
-        f"{place} {old.rows:,} \u2192 {new.rows:,}"
+        f"{place} {_signed(new.rows - old.rows)}"
         for place, old, new in zip(PLACES, before, after, strict=True)
         if old.rows != new.rows
     ]
@@ -142,6 +142,10 @@ def _moves(row: _Row) -> str:
         reached = [place for place, (old, new) in counts.items() if new > old]
         moved += [f"{name.removesuffix('s')} permit: {' '.join(left)} \u2192 {' '.join(reached)}"] if reached else []
     return ", ".join(moved)
+
+
+def _signed(change: int) -> str:
+    return f"+{change:,}" if change > 0 else f"\u2212{-change:,}"
 
 
 def _bar(run: Run, state: State, y: float) -> Iterator[str]:

@@ -60,10 +60,10 @@ def _valid(recording: Recording) -> str:
 def _invalid(recording: Recording) -> str:
     replay = recording.replay
     if replay.broken:
-        return f"{_what(replay.last)} breaks {', '.join(replay.broken)}."
+        return f"The run breaks {', '.join(replay.broken)} with {_what(replay.last)}."
     block = replay.blocked[0]
     problem = "is impossible" if block.is_refused else "has no cause"
-    return f"After {_events(replay.performed)} {_what(block.event)} {problem}: {block.reason}."
+    return f"After {_events(replay.performed)}, {_what(block.event)} {problem}: {block.reason}."
 
 
 def _remarks(recording: Recording) -> Iterator[str]:
@@ -73,7 +73,7 @@ def _remarks(recording: Recording) -> Iterator[str]:
             "which they can have happened, with each process\u2019s own order kept."
         )
     if recording.left_over:
-        yield f"{_events(recording.left_over)} that were recorded after that were not looked at."
+        yield f"{recording.left_over:,} later events were not looked at."
 
 
 def _conclusions(recording: Recording) -> Iterator[Section]:
@@ -96,7 +96,7 @@ def _what(event: Event | None) -> str:
         return "nothing"
     permits = _permits(event.permits)
     rows = f"{event.rows:,} rows, " if event.rows else ""
-    return f"{event.action} ({rows}{permits}), event {event.sequence:,} of the {event.end},"
+    return f"event {event.sequence:,} of the {event.end}, {event.action} ({rows}{permits})"
 
 
 def _permits(permits: Sequence[int]) -> str:

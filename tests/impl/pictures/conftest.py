@@ -1,0 +1,59 @@
+"""Runs to make pictures of, and a browser to look at them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+
+from permitflow.pictures.browser import find_chromium, open_browser
+from permitflow_model.kernel.explore import explore
+from permitflow_model.kernel.system import Step
+from permitflow_model.permit_channel import SYSTEM, Parameters, State
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+Steps = list[Step[State]]
+Walk = Callable[[Parameters, Sequence[int]], Steps]
+
+
+@pytest.fixture(scope="session")
+def walk() -> Walk:
+    """Follow the model: each number chooses one of the steps that are possible."""
+
+    def follow(parameters: Parameters, choices: Sequence[int]) -> Steps:
+        state = SYSTEM.initial(parameters)
+        steps: Steps = []
+        for choice in choices:
+            possible = list(SYSTEM.successors(state, parameters))
+            if not possible:
+                break
+            steps.append(possible[choice % len(possible)])
+            state = steps[-1].state
+        return steps
+
+    return follow
+
+
+@pytest.fixture(scope="session")
+def shortest_stuck() -> Callable[[Parameters], Steps]:
+    """A shortest run into a stuck state, by search."""
+
+    def search(parameters: Parameters) -> Steps:
+        graph = explore(
+            SYSTEM, parameters, invariants={"NeverStuck": SYSTEM.invariants["NeverStuck"]}, stop_at_violation=True
+        )
+        (violation,) = graph.violations
+        return list(violation.steps)
+
+    return search
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator["Browser"]:
+    """Real, headless Chromium."""
+    chromium = find_chromium()
+    if chromium is None:
+        pytest.skip("there is no Chromium, and `make setup` could not install it: pages were not looked at")
+    with open_browser(chromium) as browser:
+        yield browser

@@ -1,0 +1,208 @@
+"""What a page is told is what the model says: in every state of any run."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from permitflow.pictures.columns import MOST_STATES_WITH_REASONS, Columns, columns_of
+from permitflow.pictures.ledger import PLACES, ledger_of
+from permitflow.pictures.lifelines import NEVER, Lifelines
+from permitflow.pictures.run import Run, Verdict, last_steps
+from permitflow.pictures.stories import fill_and_drain
+from permitflow_model.kernel.queue import Queue
+from permitflow_model.kernel.system import Step
+from permitflow_model.permit_channel import SYSTEM, Message, Parameters, Permits, State, total
+
+EVERYTHING = Parameters(
+    row_count=6,
+    batch=2,
+    clamp=4,
+    sizes=(0, 1, 3, 5),
+    barrier_permits=2,
+    watermarks=True,
+    withdrawals=True,
+    flush_idle=True,
+    waiters=3,
+)
+LIVE = Parameters(row_count=20, batch=5, clamp=15, sizes=tuple(range(1, 16)), barrier_permits=1, watermarks=True)
+Walk = Callable[[Parameters, Sequence[int]], list[Step[State]]]
+
+
+def run_of(parameters: Parameters, steps: Sequence[Step[State]], start: State | None = None) -> Run:
+    return Run(
+        title="a run",
+        verdict=Verdict.LIVE,
+        sentence="It runs.",
+        parameters=parameters,
+        start=start or SYSTEM.initial(parameters),
+        steps=steps,
+    )
+
+
+def states_of(run: Run) -> list[State]:
+    return [run.start, *(step.state for step in run.steps)]
+
+
+class Reader:
+    """Reads the columns as the page does."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.messages = columns.messages
+        self.returns = columns.returns
+
+    def places(self, k: int) -> dict[str, list[tuple[object, ...]]]:
+        def is_over(name: str, index: int) -> bool:
+            at = self.messages[name][index]
+            return at != NEVER and int(at) <= k
+
+        found: dict[str, list[int]] = {"waiting": [], "wire": [], "inbox": []}
+        for index, offered in enumerate(self.messages["offered"]):
+            if int(offered) > k or is_over("consumed", index) or is_over("withdrawn", index):
+                continue
+            place = "inbox" if is_over("delivered", index) else "wire" if is_over("sent", index) else "waiting"
+            found[place].append(index)
+        for place in ("wire", "inbox"):
+            found[place].sort(key=lambda index: (int(self.messages["sent"][index]), index))
+        table = zip(*(self.messages[name] for name in ("kind", "rows", "cost")), strict=True)
+        rows = list(table)
+        return {place: [rows[index] for index in indexes] for place, indexes in found.items()}
+
+    def grants(self, k: int) -> list[Permits]:
+        table = zip(*(self.returns[name] for name in (*Permits._fields, "returned", "arrived")), strict=True)
+        return [Permits(*row[:3]) for row in table if row[3] <= k and (row[4] == NEVER or row[4] > k)]
+
+
+def shown(queue: Queue[Message]) -> list[tuple[object, ...]]:
+    return [(message.kind, message.rows, message.cost) for message in queue]
+
+
+def everything_is_as_the_model_says(run: Run) -> None:
+    columns = columns_of(run)
+    reader = Reader(columns)
+    whole = total(run.parameters)._asdict()
+    for k, state in enumerate(states_of(run)):
+        places = reader.places(k)
+        assert places["wire"] == shown(state.wire)
+        assert places["inbox"] == shown(state.inbox)
+        assert [entry for entry in places["waiting"] if entry[0] == "chunk"] == shown(state.waiting)
+        assert (("barrier", 0, 1) in places["waiting"]) == state.barrier_waiting
+        assert (("watermark", 0, 1) in places["waiting"]) == (state.watermark_pending >= 0)
+        assert reader.grants(k) == list(state.grants)
+        assert not columns.pending or columns.pending[k] == state.watermark_pending
+        for name in columns.classes:
+            counts = [columns.ledger[name][place][k] for place in PLACES]
+            assert tuple(counts) == ledger_of(state).of_class(name)
+            assert sum(counts) == whole[name]
+        for number, action in enumerate(SYSTEM.actions):
+            if not action.is_environment:
+                is_enabled = SYSTEM.is_enabled(action.name, state, run.parameters)
+                assert bool(columns.enabled[k] >> number & 1) == is_enabled
+
+
+@given(choices=st.lists(st.integers(0, 1000), max_size=120))
+def test_every_state_of_a_run_is_as_the_model_says(walk: Walk, choices: list[int]) -> None:
+    everything_is_as_the_model_says(run_of(EVERYTHING, walk(EVERYTHING, choices)))
+
+
+@given(choices=st.lists(st.integers(0, 1000), max_size=80), cut=st.integers(0, 80))
+@example(choices=[2, 6, 0, 9], cut=1)
+def test_a_run_may_begin_anywhere(walk: Walk, choices: list[int], cut: int) -> None:
+    steps = walk(EVERYTHING, choices)
+    cut = min(cut, len(steps))
+    start = steps[cut - 1].state if cut else None
+    everything_is_as_the_model_says(run_of(EVERYTHING, steps[cut:], start))
+
+
+@given(choices=st.lists(st.integers(0, 1000), max_size=60))
+def test_what_a_step_changed_is_marked(walk: Walk, choices: list[int]) -> None:
+    run = run_of(EVERYTHING, walk(EVERYTHING, choices))
+    states = states_of(run)
+    for number, mask in enumerate(columns_of(run).changed):
+        before, after = states[number], states[number + 1]
+        changed = [name for bit, name in enumerate(State._fields) if mask >> bit & 1]
+        assert changed == [name for name in State._fields if getattr(before, name) != getattr(after, name)]
+
+
+@given(choices=st.lists(st.integers(0, 1000), max_size=60))
+def test_reasons_are_told_for_what_is_not_possible(walk: Walk, choices: list[int]) -> None:
+    run = run_of(EVERYTHING, walk(EVERYTHING, choices))
+    columns = columns_of(run)
+    states = states_of(run)
+    assert len(columns.reasons) == len(states)
+    for state, row in zip(states, columns.reasons, strict=True):
+        for action, reason in zip(SYSTEM.actions, row, strict=True):
+            arguments = next(iter(action.arguments(EVERYTHING)))
+            assert (reason == NEVER) == SYSTEM.is_enabled(action.name, state, EVERYTHING, *arguments)
+            assert reason == NEVER or columns.reason_texts[reason]
+
+
+def test_a_long_run_tells_reasons_only_at_its_end(walk: Walk) -> None:
+    steps = walk(EVERYTHING, [number * 7 for number in range(MOST_STATES_WITH_REASONS)])
+    assert len(steps) == MOST_STATES_WITH_REASONS
+    columns = columns_of(run_of(EVERYTHING, steps))
+    assert len(columns.reasons) == 1
+    assert len(columns_of(run_of(EVERYTHING, steps[:-1])).reasons) == MOST_STATES_WITH_REASONS
+
+
+def test_only_classes_whose_permits_move_are_told() -> None:
+    chunks_only = replace(LIVE, barrier_permits=0, watermarks=False)
+    assert columns_of(run_of(chunks_only, fill_and_drain(chunks_only))).classes == ["rows"]
+    assert columns_of(run_of(LIVE, fill_and_drain(LIVE))).classes == ["rows", "barriers", "watermarks"]
+
+
+def test_a_watermark_that_replaces_another_ends_the_other_one(walk: Walk) -> None:
+    start = SYSTEM.initial(LIVE)
+    once = SYSTEM.perform("OfferWatermark", start, LIVE)
+    steps = [Step("OfferWatermark", (), once), Step("OfferWatermark", (), SYSTEM.perform("OfferWatermark", once, LIVE))]
+    messages = columns_of(run_of(LIVE, steps)).messages
+    assert (messages["offered"], messages["withdrawn"]) == ([1, 2], [2, NEVER])
+
+
+def test_a_step_that_the_model_does_not_know_is_noticed() -> None:
+    start = SYSTEM.initial(LIVE)
+    offered = SYSTEM.perform("OfferChunk", start, LIVE, 3)
+    lifelines = Lifelines(start)
+    lifelines.take(1, start, Step("OfferChunk", (3,), offered))
+    dearer = offered._replace(waiting=type(offered.waiting)([Message("chunk", 0, 4, 4)]))  # type: ignore[call-arg]  # a Fifo
+    with pytest.raises(AssertionError, match="lost track"):
+        lifelines.take(2, offered, Step("OfferBarrier", (), dearer))
+
+
+def test_the_end_of_a_long_run_is_the_end_of_the_run() -> None:
+    run = run_of(LIVE, fill_and_drain(LIVE))
+    assert last_steps(run, most=len(run.steps)) is run
+    cut = last_steps(run, most=5)
+    assert (len(cut.steps), cut.skipped) == (5, len(run.steps) - 5)
+    assert cut.end == run.end
+    assert cut.start == run.steps[-6].state
+    assert "steps are left out: a page holds at most 5" in cut.remarks[0]
+    everything_is_as_the_model_says(cut)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        LIVE,
+        replace(LIVE, flush_idle=True),
+        Parameters(row_count=2048, batch=256, clamp=1792, sizes=tuple(range(1, 1793))),
+        Parameters(row_count=8, batch=1, clamp=8, sizes=(1,)),
+        Parameters(row_count=8, batch=3, clamp=6, sizes=(0, 6)),
+    ],
+)
+def test_the_illustrative_run_fills_the_window_and_drains_it(parameters: Parameters) -> None:
+    steps = fill_and_drain(parameters)
+    assert steps == fill_and_drain(parameters)
+    states = [step.state for step in steps]
+    assert any(
+        not state.waiting.is_empty() and not SYSTEM.is_enabled("SendChunk", state, parameters) for state in states
+    )
+    end = states[-1]
+    assert end.waiting.is_empty()
+    assert (len(tuple(end.wire)), len(tuple(end.inbox)), len(tuple(end.grants))) == (0, 0, 0)
+    assert end.permits.rows + end.unreturned == parameters.row_count
+    if parameters.flush_idle:
+        assert end == SYSTEM.initial(parameters)
+    everything_is_as_the_model_says(run_of(parameters, steps))

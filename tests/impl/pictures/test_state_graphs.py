@@ -1,0 +1,105 @@
+"""Pictures of state graphs hold every state and every step, each at a place of its own."""
+
+import xml.etree.ElementTree as ET
+from collections import Counter
+
+import pytest
+
+from permitflow.pictures.graph_drawing import MOST_LABELS, graph_drawing
+from permitflow.pictures.graph_page import graph_document, graph_sentence
+from permitflow.pictures.layers import columns_of, positions
+from permitflow.pictures.ledger import ledger_of
+from permitflow.pictures.state_graph import StateGraph, reachable
+from permitflow_model.kernel.explore import StateLimitReached, explore
+from permitflow_model.permit_channel import SYSTEM, Parameters, is_stuck
+
+SVG = "{http://www.w3.org/2000/svg}"
+TINY = Parameters(row_count=2, batch=2, clamp=2, sizes=(1, 2))
+SMALL = Parameters(row_count=3, batch=2, clamp=3, sizes=(1, 2, 3))
+LIVE = Parameters(row_count=2, batch=1, clamp=2, sizes=(1, 2), barrier_permits=1, flush_idle=True)
+
+
+@pytest.fixture(params=[TINY, SMALL, LIVE], ids=["tiny", "small", "live"])
+def graph(request: pytest.FixtureRequest) -> StateGraph:
+    parameters = request.param
+    assert isinstance(parameters, Parameters)
+    return reachable(parameters)
+
+
+def test_the_graph_is_the_explorer_s(graph: StateGraph) -> None:
+    explored = explore(SYSTEM, graph.parameters)
+    assert list(graph.states) == explored.states
+    assert Counter((edge.source, edge.action, edge.target) for edge in graph.edges) == Counter(explored.edges)
+    assert max(graph.depths) == explored.depth - 1
+    assert graph.stuck == {number for number, state in enumerate(explored.states) if is_stuck(state, graph.parameters)}
+
+
+def test_arrivals_are_shortest_ways(graph: StateGraph) -> None:
+    for state in range(1, len(graph.states)):
+        steps = 0
+        at = state
+        while at:
+            edge = graph.edges[graph.arrivals[at]]
+            assert edge.target == at
+            at = edge.source
+            steps += 1
+        assert steps == graph.depths[state]
+
+
+def test_every_state_has_a_place_of_its_own(graph: StateGraph) -> None:
+    columns = columns_of(graph)
+    places = positions(columns)
+    assert sorted(places) == list(range(len(graph.states)))
+    assert len(set(places.values())) == len(places)
+    assert all(places[state][0] == graph.depths[state] for state in places)
+
+
+def test_the_drawing_holds_every_state_and_every_step(graph: StateGraph) -> None:
+    root = ET.fromstring(graph_drawing(graph))
+    nodes = [element for element in root.iter(f"{SVG}g") if element.get("data-state")]
+    edges = [element for element in root.iter(f"{SVG}g") if element.get("data-edge")]
+    labels = [element for element in root.iter(f"{SVG}text") if element.get("data-label")]
+    assert [int(node.attrib["data-state"]) for node in nodes] == list(range(len(graph.states)))
+    assert [edge.attrib["class"] for edge in edges] == [f"edge {edge.action}" for edge in graph.edges]
+    assert [label.text for label in labels] == [edge.label for edge in graph.edges]
+    assert all(("hidden" in label.attrib["class"]) == (len(graph.edges) > MOST_LABELS) for label in labels)
+    for number, node in enumerate(nodes):
+        assert node.find(f"{SVG}text").text == str(graph.states[number].permits.rows)  # type: ignore[union-attr]  # there is one
+        assert ("stuck" in node.attrib["class"].split()) == (number in graph.stuck)
+
+
+def test_everything_is_inside_the_drawing(graph: StateGraph) -> None:
+    root = ET.fromstring(graph_drawing(graph))
+    _, _, width, height = map(float, root.attrib["viewBox"].split())
+    for circle in root.iter(f"{SVG}circle"):
+        radius = float(circle.attrib["r"])
+        assert radius <= float(circle.attrib["cx"]) <= width - radius
+        assert radius <= float(circle.attrib["cy"]) <= height - radius
+
+
+def test_the_page_is_told_what_the_model_says(graph: StateGraph) -> None:
+    document = graph_document(graph)
+    assert document["ledger"] == [ledger_of(state).of_class("rows") for state in graph.states]
+    assert document["stuck"] == sorted(graph.stuck)
+    assert document["depths"] == graph.depths
+
+
+def test_each_guard_of_a_stuck_state_is_told() -> None:
+    graph = reachable(SMALL)
+    (stuck,) = graph.stuck
+    reasons = graph_document(graph)["reasons"]
+    assert isinstance(reasons, dict)
+    assert ("SendChunk", "the chunk needs 3 permits, 2 are at the sender") in reasons[stuck]
+    assert len(reasons[stuck]) == sum(not action.is_environment for action in SYSTEM.actions)
+
+
+def test_the_sentence_counts() -> None:
+    assert graph_sentence(reachable(SMALL)) == (
+        "132 states and 272 steps: 1 state is stuck (red), 5 steps from the beginning."
+    )
+    assert "whoever waits can still be served" in graph_sentence(reachable(LIVE))
+
+
+def test_a_graph_that_shows_nothing_any_more_is_refused() -> None:
+    with pytest.raises(StateLimitReached, match="more than 100 reachable states"):
+        reachable(SMALL, most=100)

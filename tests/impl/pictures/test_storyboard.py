@@ -1,0 +1,82 @@
+"""The drawing of a run shows the model's numbers, and stands alone."""
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from permitflow.pictures.ledger import PLACES, ledger_of
+from permitflow.pictures.run import Run
+from permitflow.pictures.storyboard import BAR_AT, BAR_WIDTH, MOST_ROWS, ROWS_AT_EACH_END, storyboard
+from permitflow.pictures.verdicts import live_run, stuck_run
+from permitflow_model.kernel.system import Step
+from permitflow_model.permit_channel import SYSTEM, Parameters, State
+
+SVG = "{http://www.w3.org/2000/svg}"
+STUCK = Parameters(row_count=8, batch=3, clamp=7, sizes=tuple(range(1, 8)))
+LIVE = Parameters(row_count=2048, batch=256, clamp=1792, sizes=(512, 1792), barrier_permits=1, watermarks=True)
+
+
+@pytest.fixture
+def stuck(shortest_stuck: Callable[[Parameters], list[Step[State]]]) -> Run:
+    return stuck_run(STUCK, SYSTEM.initial(STUCK), shortest_stuck(STUCK))
+
+
+def texts(drawing: str) -> list[str]:
+    return [element.text or "" for element in ET.fromstring(drawing).iter(f"{SVG}text")]
+
+
+def bars(drawing: str) -> list[dict[str, float]]:
+    """Of each drawn state: by place, how wide its pieces are together."""
+    rows: dict[float, dict[str, float]] = {}
+    for element in ET.fromstring(drawing).iter(f"{SVG}rect"):
+        kind, *place = element.get("class", "").split()
+        # The legend's samples are 12 pixels high.
+        if kind == "place" and element.get("height") != "12":
+            row = rows.setdefault(float(element.attrib["y"]), dict.fromkeys(PLACES, 0.0))
+            row[place[0]] += float(element.attrib["width"])
+            assert BAR_AT <= float(element.attrib["x"]) <= BAR_AT + BAR_WIDTH
+    return [rows[y] for y in sorted(rows)]
+
+
+@pytest.mark.parametrize("parameters", [LIVE, replace(LIVE, flush_idle=True)])
+def test_every_bar_is_divided_as_the_permits_are(parameters: Parameters) -> None:
+    run = live_run(parameters)
+    drawn = bars(storyboard(run))
+    states = [run.start, *(step.state for step in run.steps)]
+    assert len(drawn) == len(states)
+    for row, state in zip(drawn, states, strict=True):
+        for place, permits in ledger_of(state)._asdict().items():
+            assert row[place] == pytest.approx(permits.rows * BAR_WIDTH / parameters.row_count, abs=0.05)
+
+
+def test_it_names_every_step_and_every_guard_that_is_false(stuck: Run) -> None:
+    shown = texts(storyboard(stuck))
+    steps = [f"{step.action}({step.arguments[0]})" if step.arguments else step.action for step in stuck.steps]
+    assert [text for text in shown if re.fullmatch(r"(Offer|Send|Deliver|Consume|Add)\w*(\(\d+\))?", text)] == steps
+    assert shown.count(f"the next chunk needs {7}") >= 1
+    assert f"SendChunk: the chunk needs 7 permits, {8 - stuck.end.unreturned} are at the sender" in shown
+    assert "Nothing can move any more" in shown
+    assert " ".join(shown).count(": ") >= 7
+
+
+def test_a_long_run_is_drawn_as_its_beginning_and_its_end() -> None:
+    parameters = replace(LIVE, sizes=(1,), row_count=64, batch=16, clamp=48)
+    run = live_run(parameters)
+    assert len(run.steps) >= MOST_ROWS
+    drawing = storyboard(run)
+    assert len(bars(drawing)) == 2 * ROWS_AT_EACH_END
+    assert f"{len(run.steps) + 1 - 2 * ROWS_AT_EACH_END} steps are not drawn" in texts(drawing)
+    assert str(len(run.steps)) in texts(drawing)
+
+
+def test_it_stands_alone_and_takes_no_markup_from_texts(stuck: Run) -> None:
+    hostile = replace(stuck, title="</svg><script>alert(1)</script>", sentence="a & b < c")
+    drawing = storyboard(hostile)
+    tags = {element.tag for element in ET.fromstring(drawing).iter()}
+    assert f"{SVG}script" not in tags
+    assert "prefers-color-scheme: dark" in drawing
+    assert re.findall(r"(?:href|src|url\()", drawing) == []
+    assert "<style>" not in storyboard(stuck, standalone=False)

@@ -1,0 +1,118 @@
+"""Recorded runs are shown as far as the model can follow, with what it objects to."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
+from permitflow.pictures.document import facts_of
+from permitflow.pictures.run import Verdict
+from permitflow.pictures.traces import Recording, recorded_run
+from permitflow.protocol.messages import Permits
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.testing.traces import UNLIMITED, judge, model_of
+from permitflow.tracing import ChannelTrace, Event, MemoryTrace
+from permitflow_model.permit_channel import SYSTEM
+
+AGREED = ChannelParameters(row_permits=64, permit_batch=8, max_chunk_cost=20)
+
+
+@pytest.fixture(scope="module")
+def recorded(run: asyncio.Runner) -> ChannelTrace:
+    """A real run of the local channel, with barriers and watermarks."""
+    trace = MemoryTrace()
+
+    async def stream() -> None:
+        ends: tuple[LocalSender[list[int]], LocalReceiver[list[int]]]
+        ends = open_channel(AGREED, name="orders", record=trace.recorder)
+        sender, receiver = ends
+
+        async def produce() -> None:
+            for number in range(60):
+                await sender.send([number] * (number * 7 % 30))
+                if number % 20 == 3:
+                    await sender.send_barrier(number)
+                    sender.send_watermark(number)
+            await sender.end()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(produce())
+            async for _message in receiver:
+                pass
+
+    run.run(stream())
+    return trace.trace().channels["orders"]
+
+
+def judged(channel: ChannelTrace) -> Recording:
+    verdict = judge(channel, keep_path=True)
+    return Recording(
+        channel=channel.channel,
+        parameters=model_of(channel.parameters, sizes=(AGREED.max_chunk_cost,), waiters=UNLIMITED),
+        replay=verdict.replay,
+        left_over=verdict.left_over,
+        logs=len(channel.logs),
+    )
+
+
+def sabotaged(channel: ChannelTrace, action: str, permits: Permits) -> tuple[ChannelTrace, Event]:
+    """The third event of this action is recorded with other permits."""
+    (log,) = channel.logs
+    at = [position for position, event in enumerate(log) if event.action == action][2]
+    event = log[at]._replace(permits=permits)
+    return replace(channel, logs=((*log[:at], event, *log[at + 1 :]),)), event
+
+
+def test_a_valid_run_is_shown_step_by_step(recorded: ChannelTrace) -> None:
+    run = recorded_run(judged(recorded))
+    assert run.verdict is Verdict.VALID
+    assert run.sentence == (
+        f"{len(recorded.logs[0])} recorded events are a behaviour of the specification; "
+        "at the end everything has been consumed and all permits are back."
+    )
+    assert [step.action for step in run.steps] == [event.action for event in recorded.logs[0]]
+    state = run.start
+    for step in run.steps:
+        state = SYSTEM.perform(step.action, state, run.parameters, *step.arguments)
+        assert state == step.state
+    assert (run.conclusions, run.remarks) == ((), ())
+
+
+def test_permits_out_of_nowhere_are_told_with_what_was_allowed(recorded: ChannelTrace) -> None:
+    channel, event = sabotaged(recorded, "AddPermits", Permits(rows=60))
+    run = recorded_run(judged(channel))
+    assert run.verdict is Verdict.INVALID
+    where = f"event {event.sequence} of the sender, AddPermits (60 row permits)"
+    assert f"recorded events, {where} has no cause: " in run.sentence
+    objection, allowed = run.conclusions
+    assert objection.heading == "What no behaviour allows here"
+    assert objection.items[0].startswith(where)
+    assert any(item.startswith("AddPermits of") for item in allowed.items)
+    assert "later events were not looked at" in run.remarks[-1]
+    assert [step.action for step in run.steps] == [event.action for event in channel.logs[0]][: len(run.steps)]
+
+
+def test_an_impossible_event_is_called_impossible(recorded: ChannelTrace) -> None:
+    channel, event = sabotaged(recorded, "Consume", Permits(rows=63))
+    run = recorded_run(judged(channel))
+    assert f"event {event.sequence} of the receiver, Consume" in run.sentence
+    assert " is impossible: " in run.sentence
+
+
+def test_two_processes_are_told_of(recorded: ChannelTrace) -> None:
+    apart = replace(recorded, logs=recorded.logs_by_end)
+    run = recorded_run(judged(apart))
+    assert run.verdict is Verdict.VALID
+    assert run.remarks[0].startswith("2 processes recorded this channel. Clocks are not trusted")
+
+
+def test_bounds_that_nobody_chose_are_not_shown(recorded: ChannelTrace) -> None:
+    names = [fact.name for fact in facts_of(recorded_run(judged(recorded)))]
+    assert names == ["RowCount", "Batch", "Clamp", "BarrierPermits", "Watermarks", "FlushIdle", "Withdrawals"]
+
+
+def test_a_replay_without_its_path_is_refused(recorded: ChannelTrace) -> None:
+    forgetful = replace(judged(recorded), replay=judge(recorded).replay)
+    with pytest.raises(ValueError, match="kept no path; replay with keep_path=True"):
+        recorded_run(forgetful)
