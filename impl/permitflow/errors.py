@@ -405,6 +405,7 @@ class TraceWriteError(TraceError):
     """The recording stopped; ``__cause__`` is the operating system's own exception.  The channel went on."""
 
     path: str
+    reason: str
 
     def __init__(self, *, path: str, reason: str) -> None:
         """``reason`` says why, as in "No space left on device"."""
