@@ -1,0 +1,306 @@
+"""How a channel ends otherwise than by its end: who is told, at once, and gets what back."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from permitflow import (
+    ChannelAbortedError,
+    ChannelClosedError,
+    ChannelParameters,
+    EndOfStream,
+    LocalReceiver,
+    LocalSender,
+    PeerGoneError,
+    PermitflowError,
+    open_channel,
+)
+
+Complete = Callable[[Coroutine[Any, Any, None]], None]
+Settle = Callable[[], Awaitable[None]]
+
+
+def channel(row_permits: int = 8) -> tuple[LocalSender[object], LocalReceiver[object]]:
+    return open_channel(ChannelParameters(row_permits=row_permits, permit_batch=1), name="orders")
+
+
+async def failure(task: asyncio.Task[Any]) -> PermitflowError:
+    with pytest.raises(PermitflowError) as caught:
+        await task
+    return caught.value
+
+
+def test_closing_the_receiver_wakes_every_send_with_its_message(complete: Complete, settle: Settle) -> None:
+    """V1.1."""
+
+    async def test() -> None:
+        sender, receiver = channel(2)
+        await sender.send_barrier("b1")
+        assert receiver.receive_nowait().payload == "b1"
+        await sender.send_barrier("b2")
+        sender.send_nowait("x", 1)
+        barrier = asyncio.ensure_future(sender.send_barrier("b3"))
+        chunks = [[1, 2], [3]]
+        sends = [asyncio.ensure_future(sender.send(chunk, 1)) for chunk in chunks]
+        await settle()
+        assert sends[0].done(), "there was a permit left"
+        assert not any(task.done() for task in (barrier, sends[1]))
+
+        receiver.close()
+
+        errors = [await failure(barrier), await failure(sends[1])]
+        assert [type(error) for error in errors] == [PeerGoneError, PeerGoneError]
+        assert [error.facts["undelivered"] for error in errors] == ["b3", [3]]
+        assert errors[1].facts["undelivered"] is chunks[1]
+        assert str(errors[0]) == "the receiver of channel 'orders' is gone: it was closed"
+        assert sender.statistics().waiting_sends == 0
+
+    complete(test())
+
+
+def test_after_the_receiver_was_closed_nothing_can_be_sent(complete: Complete) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        receiver.close()
+        chunk = ["chunk"]
+        for send in (sender.send_nowait, sender.send_barrier_nowait, sender.send_watermark):
+            with pytest.raises(PeerGoneError) as caught:
+                send(chunk)
+            assert caught.value.undelivered is chunk
+        with pytest.raises(PeerGoneError):
+            await sender.send(chunk)
+        with pytest.raises(PeerGoneError):
+            await sender.send_barrier(chunk)
+        with pytest.raises(PeerGoneError):
+            await sender.end()
+        sender.abort("too late to matter")
+        sender.close()
+
+    complete(test())
+
+
+def test_a_closed_receiver_receives_nothing_not_even_what_was_here(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        waiting = asyncio.ensure_future(receiver.receive())
+        await settle()
+        receiver.close()
+        error = await failure(waiting)
+        assert (type(error), error.facts["end"]) == (ChannelClosedError, "receiver")
+
+        sender, receiver = channel()
+        sender.send_nowait("x", 3)
+        receiver.take_nowait()
+        sender.send_nowait("y", 3)
+        receiver.close()
+        receiver.close()
+        for receive in (receiver.receive_nowait, receiver.take_nowait, receiver.consume):
+            with pytest.raises(ChannelClosedError):
+                receive()
+        for later in (receiver.receive(), receiver.take(), receiver.receive_many(2), receiver.__anext__()):
+            with pytest.raises(ChannelClosedError):
+                await later
+        assert receiver.statistics().inbox_rows == 0
+
+    complete(test())
+
+
+@pytest.mark.parametrize("way", ["receive", "take", "receive_many", "__anext__"])
+def test_every_receiver_that_waits_is_woken(complete: Complete, settle: Settle, way: str) -> None:
+    async def test() -> None:
+        for deed, error_type in (
+            (lambda sender, _: sender.abort("no"), ChannelAbortedError),
+            (lambda sender, _: sender.close(), PeerGoneError),
+            (lambda _, receiver: receiver.close(), ChannelClosedError),
+        ):
+            sender, receiver = channel()
+            arguments = (3,) if way == "receive_many" else ()
+            waiting = [asyncio.ensure_future(getattr(receiver, way)(*arguments)) for _ in range(3)]
+            await settle()
+            deed(sender, receiver)
+            assert [type(await failure(task)) for task in waiting] == [error_type] * 3
+
+    complete(test())
+
+
+def test_closing_the_sender_without_an_end_is_never_taken_for_an_end(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        sender.send_nowait("x", 6)
+        chunk = ["too large for now"]
+        waiting = asyncio.ensure_future(sender.send(chunk, 6))
+        await settle()
+
+        sender.close()
+        sender.close()
+
+        error = await failure(waiting)
+        assert (type(error), error.facts["end"]) == (ChannelClosedError, "sender")
+        assert error.facts["undelivered"] is chunk
+        assert receiver.receive_nowait().payload == "x", "what was sent is not lost"
+        for _ in range(2):
+            with pytest.raises(PeerGoneError, match="the sender of channel 'orders' is gone: it was closed before the"):
+                receiver.receive_nowait()
+            with pytest.raises(PeerGoneError):
+                await receiver.__anext__()
+        with pytest.raises(ChannelClosedError):
+            sender.send_nowait("y")
+        with pytest.raises(ChannelClosedError):
+            await sender.end()
+
+    complete(test())
+
+
+def test_aborting_drops_what_was_sent_and_gives_the_reason(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        sender.send_nowait("x", 6)
+        sender.send_watermark(1)
+        waiting = [asyncio.ensure_future(sender.send("y", 6)), asyncio.ensure_future(sender.send("z", 1))]
+        await settle()
+
+        sender.abort("the source is broken")
+        sender.abort("once is enough")
+
+        assert [type(await failure(task)) for task in waiting] == [ChannelClosedError] * 2
+        for _ in range(2):
+            with pytest.raises(ChannelAbortedError, match="'orders' was aborted by its sender: the source is broken"):
+                await receiver.receive()
+        with pytest.raises(ChannelClosedError):
+            sender.send_nowait("y")
+        with pytest.raises(ChannelClosedError):
+            await sender.end()
+        sender.close()
+        with pytest.raises(ChannelAbortedError):
+            receiver.receive_nowait()
+
+    complete(test())
+
+
+def test_an_abort_reaches_a_receiver_that_holds_a_message() -> None:
+    sender, receiver = channel()
+    sender.send_nowait("x", 6)
+    receiver.take_nowait()
+
+    sender.abort("no")
+
+    with pytest.raises(ChannelAbortedError):
+        receiver.consume()
+
+
+def test_an_abort_after_the_end_counts_until_the_receiver_has_everything(complete: Complete) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        sender.send_nowait("x", 6)
+        await sender.end()
+        sender.abort("second thoughts")
+        with pytest.raises(ChannelAbortedError):
+            receiver.receive_nowait()
+
+        sender, receiver = channel()
+        sender.send_nowait("x", 6)
+        await sender.end()
+        receiver.receive_nowait()
+        sender.abort("too late")
+        with pytest.raises(EndOfStream):
+            receiver.receive_nowait()
+
+    complete(test())
+
+
+@pytest.mark.parametrize("deed", ["close the receiver", "abort", "close the sender"])
+def test_who_was_woken_and_has_not_run_yet_is_told_too(complete: Complete, settle: Settle, deed: str) -> None:
+    def do(sender: LocalSender[object], receiver: LocalReceiver[object]) -> None:
+        match deed:
+            case "close the receiver":
+                receiver.close()
+            case "abort":
+                sender.abort("no")
+            case _:
+                sender.close()
+
+    async def test() -> None:
+        sender, receiver = channel()
+        sender.send_nowait("x", 6)
+        woken = asyncio.ensure_future(sender.send("y", 6))
+        await settle()
+        receiver.receive_nowait()
+        do(sender, receiver)
+        error = await failure(woken)
+        assert error.facts["undelivered"] == "y"
+        assert type(error) is (PeerGoneError if deed == "close the receiver" else ChannelClosedError)
+
+        sender, receiver = channel()
+        waiting = [asyncio.ensure_future(receiver.receive()) for _ in range(2)]
+        await settle()
+        sender.send_nowait("x", 6)
+        do(sender, receiver)
+        if deed == "close the sender":
+            assert (await waiting.pop(0)).payload == "x", "it was sent before"
+        expected = {
+            "close the receiver": ChannelClosedError,
+            "abort": ChannelAbortedError,
+            "close the sender": PeerGoneError,
+        }
+        assert {type(await failure(task)) for task in waiting} == {expected[deed]}
+
+    complete(test())
+
+
+def test_a_consumer_may_close_the_channel_from_within_its_loop(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        waiting = asyncio.ensure_future(sender.send("x", 6))
+        await settle()
+        waiting = asyncio.ensure_future(sender.send("y", 6))
+        await settle()
+        seen = []
+
+        async def consume() -> None:
+            async for message in receiver:
+                seen.append(message.payload)
+                receiver.close()
+
+        with pytest.raises(ChannelClosedError):
+            await consume()
+        assert seen == ["x"]
+        assert type(await failure(waiting)) is PeerGoneError
+
+    complete(test())
+
+
+def test_blocks_close_their_ends(complete: Complete) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        with sender:
+            sender.send_nowait("x", 3)
+            await sender.end()
+        with receiver:
+            assert [message.payload async for message in receiver] == ["x"]
+        with pytest.raises(ChannelClosedError):
+            receiver.receive_nowait()
+
+        sender, receiver = channel()
+        with sender:
+            sender.send_nowait("x", 3)
+        assert receiver.receive_nowait().payload == "x"
+        with pytest.raises(PeerGoneError):
+            receiver.receive_nowait()
+
+    complete(test())
+
+
+def test_a_block_that_fails_aborts_the_stream() -> None:
+    sender, receiver = channel()
+
+    def produce() -> None:
+        with sender:
+            sender.send_nowait("x", 3)
+            raise ZeroDivisionError("no more")
+
+    with pytest.raises(ZeroDivisionError):
+        produce()
+    with pytest.raises(ChannelAbortedError, match="ZeroDivisionError: no more"):
+        receiver.receive_nowait()
