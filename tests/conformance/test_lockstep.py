@@ -185,6 +185,7 @@ class Shortcuts:
         assert core.receiver.has_returns or due == NOTHING
         return_directly(core.sender, core.receiver)
         assert of_model(core.sender.permits) == plus(state.permits, due)
+        assert of_model(core.receiver.granted) == may_come(after)
         assert core.receiver.unreturned == after.unreturned
         assert not core.receiver.is_due
 

@@ -6,26 +6,29 @@ without a pause, so that cancellations meet wake-ups that are under way.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import UnionType
 from typing import ClassVar, TypeAlias, cast
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from permitflow.errors import EndOfStream, LocalProtocolError, PermitflowError, WouldBlock
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.application import Application, ChannelUnderTest, Ends, Task, running
 from permitflow.testing.following import Following, Hop
 from permitflow.testing.machine import channel_parameters
-from permitflow.testing.moves import Divergence, Move
+from permitflow.testing.moves import Divergence, Move, drawn_from
 from permitflow.testing.traces import judge_all
 from permitflow.tracing.events import Event
 
 __all__ = ["ChannelMachine", "machine_for"]
 
 MOST_WAITING = 4
+
+WAKING = ("OfferWatermark", "SendNow", "SendBarrierNow", "ReceiveNow", "Take", "ConsumeTaken", "WithdrawChunk")
+"""Moves that act at once, so that somebody may be awake who has not run yet."""
 
 Refusal: TypeAlias = type[PermitflowError] | UnionType
 
@@ -61,25 +64,46 @@ class ChannelMachine(RuleBasedStateMachine):
             opened.set_result(ends)
             await self.stop.wait()
 
-    @rule(move=st.runner().flatmap(lambda self: st.sampled_from(self.moves())), pause=st.booleans())
+    @rule(move=st.runner().flatmap(lambda self: drawn_from(self.moves())), pause=st.booleans())
     def step(self, move: Move, pause: bool) -> None:
         """The application moves; with a pause, everything that follows from it happens before the next move."""
-        self.runner.run(self._step(lambda: move, moves=1, pause=pause))
+        self.runner.run(self._step((move,), pause=pause))
 
     @rule(data=st.data(), moves=st.integers(2, 4), pause=st.booleans())
     def burst(self, data: st.DataObject, moves: int, pause: bool) -> None:
         """The application makes several moves at once: no task runs in between, whoever was woken."""
-        self.runner.run(
-            self._step(lambda: data.draw(st.sampled_from(self.moves()), "at once"), moves=moves, pause=pause)
-        )
+        drawn = (data.draw(drawn_from(self.moves()), "at once") for _ in range(moves))
+        self.runner.run(self._step(drawn, pause=pause))
 
-    async def _step(self, draw: Callable[[], Move], *, moves: int, pause: bool) -> None:
+    @precondition(lambda self: self._cancellations())
+    @rule(data=st.data(), pause=st.booleans())
+    def race(self, data: st.DataObject, pause: bool) -> None:
+        """Somebody is perhaps woken, and cancelled before his task runs: what he was woken for must not be lost."""
+
+        def drawn() -> Iterator[Move]:
+            yield data.draw(drawn_from(move for move in self.moves() if move.action in WAKING), "wakes")
+            if cancellations := self._cancellations():
+                yield data.draw(drawn_from(cancellations), "cancels")
+
+        self.runner.run(self._step(drawn(), pause=pause))
+
+    # Not with much still here: what is consumed cannot hold anybody up any more.
+    @precondition(lambda self: not running(self.app.receives) and self.hops[-1].state.inbox.size() <= 2)
+    @rule()
+    def catch_up(self) -> None:
+        """The receiver consumes all that is here and waits for more."""
+        here, taken = self.hops[-1].state.inbox.size(), len(self.app.taken)
+        moves = [Move("ConsumeTaken")] * taken + [Move("ReceiveNow")] * (here - taken) + [Move("Receive")]
+        self.runner.run(self._step(moves, pause=True))
+
+    async def _step(self, moves: Iterable[Move], *, pause: bool) -> None:
         self.is_healthy = False
         made: list[Move] = []
         self.made.append((made, pause))
-        for _ in range(moves):
-            made.append(draw())
-            self._perform(made[-1])
+        # Drawn one by one, each from the state that the one before has led to.
+        for move in moves:
+            made.append(move)
+            self._perform(move)
         if pause:
             await self.settle()
         self.following.check()
@@ -106,7 +130,7 @@ class ChannelMachine(RuleBasedStateMachine):
 
     def moves(self) -> list[Move]:
         """All moves, those that must be refused included."""
-        return [*self._sender_moves(), *self._receiver_moves()]
+        return [*self._sender_moves(), *self._receiver_moves(), *self._cancellations()]
 
     def _sender_moves(self) -> list[Move]:
         chunks, barriers = running(self.app.chunks), running(self.app.barriers)
@@ -117,15 +141,21 @@ class ChannelMachine(RuleBasedStateMachine):
             moves += [Move("OfferChunk", (rows,)) for rows in sizes]
         if len(barriers) < MOST_WAITING:
             moves.append(Move("OfferBarrier"))
-        moves += [Move("WithdrawChunk", (position,)) for position in range(len(chunks))]
-        return [*moves, *(Move("WithdrawBarrier", (position,)) for position in range(len(barriers)))]
+        return moves
+
+    def _cancellations(self) -> list[Move]:
+        tasks = {
+            "WithdrawChunk": self.app.chunks,
+            "WithdrawBarrier": self.app.barriers,
+            "GiveUpReceive": self.app.receives,
+        }
+        return [Move(name, (position,)) for name, several in tasks.items() for position in range(len(running(several)))]
 
     def _receiver_moves(self) -> list[Move]:
         receives = running(self.app.receives)
         if receives:
             # Messages belong to those who have waited for them; what others may take is not the model's to say.
-            moves = [Move("GiveUpReceive", (position,)) for position in range(len(receives))]
-            return moves if len(receives) == MOST_WAITING else [*moves, Move("Receive")]
+            return [Move("Receive")] if len(receives) < MOST_WAITING else []
         moves = [Move("ReceiveNow"), Move("Take"), Move("ConsumeTaken")]
         return moves if self.app.taken else [*moves, Move("Receive")]
 

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing.moves import Move, PairAdapter, compare, is_rule, moves_of, step
+from permitflow.testing.moves import Move, PairAdapter, compare, drawn_from, is_rule, moves_of, step
 from permitflow.testing.traces import judge, model_of
 from permitflow.tracing.memory import MemoryTrace
 from permitflow_model.permit_channel import SYSTEM, State
@@ -61,26 +61,28 @@ class PairMachine(RuleBasedStateMachine):
         self.moves = tuple(moves_of(self.parameters))
         self.agree = True
 
-    def _moves(self, *, enabled: bool) -> dict[str, list[Move]]:
-        moves: dict[str, list[Move]] = {}
-        for move in self.moves:
-            if SYSTEM.is_enabled(move.action, self.state, self.parameters, *move.arguments) == enabled:
-                moves.setdefault(move.action, []).append(move)
-        return moves
+    def _moves(self, *, enabled: bool) -> list[Move]:
+        return [
+            move
+            for move in self.moves
+            if SYSTEM.is_enabled(move.action, self.state, self.parameters, *move.arguments) == enabled
+            and (enabled or is_rule(move))
+        ]
 
-    @rule(move=st.runner().flatmap(lambda self: _drawn_from(self._moves(enabled=True))))
+    @rule(move=st.runner().flatmap(lambda self: drawn_from(self._moves(enabled=True))))
     def step(self, move: Move) -> None:
         """A move that the model can make, the implementation must make."""
-        self.agree = False
-        self.state = step(self.adapter, self.parameters, self.state, move)
-        self.agree = True
+        self._step(move)
 
-    @precondition(lambda self: any(is_rule(moves[0]) for moves in self._moves(enabled=False).values()))
-    @rule(move=st.runner().flatmap(lambda self: _drawn_from(_rules(self._moves(enabled=False)))))
+    @precondition(lambda self: self._moves(enabled=False))
+    @rule(move=st.runner().flatmap(lambda self: drawn_from(self._moves(enabled=False))))
     def refuse(self, move: Move) -> None:
         """A move that the model cannot make, the implementation must refuse."""
+        self._step(move)
+
+    def _step(self, move: Move) -> None:
         self.agree = False
-        step(self.adapter, self.parameters, self.state, move)
+        self.state = step(self.adapter, self.parameters, self.state, move)
         self.agree = True
 
     @precondition(lambda self: self.state.waiting.size() > 1)
@@ -114,12 +116,3 @@ class PairMachine(RuleBasedStateMachine):
 def machine_for(make: MakePair) -> type[PairMachine]:
     """The machine for one implementation; ``.TestCase`` runs it, or ``run_state_machine_as_test``."""
     return cast("type[PairMachine]", type("Machine", (PairMachine,), {"make": staticmethod(make)}))
-
-
-def _rules(moves: dict[str, list[Move]]) -> dict[str, list[Move]]:
-    return {action: several for action, several in moves.items() if is_rule(several[0])}
-
-
-def _drawn_from(moves: dict[str, list[Move]]) -> st.SearchStrategy[Move]:
-    # First the action, then its arguments: the many sizes of a chunk must not crowd the other actions out.
-    return st.sampled_from(list(moves.values())).flatmap(st.sampled_from)

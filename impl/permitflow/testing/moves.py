@@ -1,14 +1,28 @@
 """Moves of the specification's behaviours, as they are drawn, printed and asked of an implementation."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
+
+from hypothesis import strategies as st
 
 from permitflow.errors import ProtocolError, WouldBlock
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 
-__all__ = ["REFUSALS", "ActionRefused", "Divergence", "Move", "PairAdapter", "attempt", "moves_of", "step"]
+__all__ = [
+    "REFUSALS",
+    "ActionRefused",
+    "Divergence",
+    "Move",
+    "PairAdapter",
+    "attempt",
+    "compare",
+    "drawn_from",
+    "is_rule",
+    "moves_of",
+    "step",
+]
 
 
 class Move(NamedTuple):
@@ -103,6 +117,14 @@ def is_rule(move: Move) -> bool:
     The model offers no more than its bounds allow, so that its states can be counted; an implementation has none.
     """
     return not move.action.startswith("Offer")
+
+
+def drawn_from(moves: Iterable[Move]) -> st.SearchStrategy[Move]:
+    """Draw an action, then its arguments: the many sizes of a chunk must not crowd the other actions out."""
+    by_action: dict[str, list[Move]] = {}
+    for move in moves:
+        by_action.setdefault(move.action, []).append(move)
+    return st.sampled_from(list(by_action.values())).flatmap(st.sampled_from)
 
 
 def attempt(adapter: PairAdapter, move: Move) -> None:
