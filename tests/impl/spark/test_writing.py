@@ -2,15 +2,19 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
+from pyspark.sql.types import LongType, StructType
 
+from permitflow.errors import TaskRetryError
+from permitflow.spark import PermitflowDataSource
 from permitflow.spark.schema import arrow_schema
-from permitflow.testing.far_ends import consumers
+from permitflow.testing.far_ends import channels_of, consume, consumers, produce
 from permitflow.tracing import read_trace
 
 T = TypeVar("T")
@@ -167,6 +171,32 @@ def test_a_task_that_fails_halfway_fails_the_readers_and_is_not_repeated(driver:
     text, received = driver.run(job)
     assert "ChannelAbortedError" in text or "TaskRetryError" in text or "the disk is on fire" in text
     assert [str(result).partition(":")[0] for result in received] == ["ChannelAbortedError"] * 2
+
+
+@dataclass
+class SecondAttempt:
+    """What Spark tells a task that it has started again."""
+
+    partition: int
+
+    def partitionId(self) -> int:  # noqa: N802 - Spark's name
+        return self.partition
+
+    def attemptNumber(self) -> int:  # noqa: N802 - Spark's name
+        return 1
+
+
+def test_a_second_attempt_is_refused_and_breaks_nothing(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first attempt may have ended well, or still be running."""
+    monkeypatch.setattr("permitflow.spark.sink.TaskContext.get", lambda: SecondAttempt(3))
+    writer = PermitflowDataSource(options).writer(StructType().add("id", LongType()), overwrite=False)
+    batch = pa.record_batch({"id": pa.array([1], pa.int64())})
+    with pytest.raises(TaskRetryError, match="partition 3 is written for the second time") as caught:
+        writer.write(iter([batch]))
+    assert (caught.value.partition, caught.value.attempt) == (3, 1)
+    channel = channels_of(options)[1]
+    produce(options, channel, [batch])
+    assert column(consume(options, channel)) == [1]
 
 
 def test_a_failure_in_the_jvm_fails_the_readers(driver: Driver, options: Options) -> None:
