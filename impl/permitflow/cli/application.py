@@ -6,6 +6,9 @@ from typing import Annotated
 import typer
 
 from permitflow.cli.check import check
+from permitflow.cli.demo import demo
+from permitflow.cli.serve import serve
+from permitflow.cli.trace import trace
 
 __all__ = ["app"]
 
@@ -38,11 +41,14 @@ def permitflow(
       permitflow check                                                 all models of the specification
       permitflow prove                                                 the theorems, for all numbers
       permitflow serve --stream orders:2                               an exchange for producers and consumers
+      permitflow trace validate RUN/                                   was a recorded run a behaviour of all this?
       permitflow demo                                                  two Spark jobs, with an exchange between them
 
     Exit codes: 0 it holds or went well, 1 it does not, 2 the input cannot be used, 130 interrupted.
     """
 
 
-for command in (check,):
+for command in (check, serve, demo):
     app.command()(command)
+
+app.add_typer(trace, name="trace")

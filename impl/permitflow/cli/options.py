@@ -1,10 +1,19 @@
 """Option values that are checked where they are read, so that a complaint names the option, the value and the rule."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import typer
 
-__all__ = ["host_and_port", "row_counts", "whole_number"]
+__all__ = ["StreamName", "host_and_port", "row_counts", "stream_name", "whole_number"]
+
+
+@dataclass(frozen=True)
+class StreamName:
+    """A stream and into how many channels it is cut."""
+
+    name: str
+    channels: int
 
 
 def whole_number(*, least: int) -> Callable[[str], int]:
@@ -39,3 +48,15 @@ def host_and_port(text: str) -> str:
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
         raise typer.BadParameter(f"must be HOST:PORT with a port of 0 to 65535, as in 127.0.0.1:50051, not {text!r}")
     return text
+
+
+def stream_name(text: str | StreamName) -> StreamName:
+    """Parse a stream, as in ``orders`` or, with its number of channels, ``orders:4``."""
+    if isinstance(text, StreamName):
+        return text
+    name, colon, count = text.rpartition(":")
+    if not colon:
+        name, count = text, "1"
+    if not name or not count.isdecimal() or int(count) < 1:
+        raise typer.BadParameter(f"must be NAME or NAME:N with at least one channel, as in orders:4, not {text!r}")
+    return StreamName(name, int(count))

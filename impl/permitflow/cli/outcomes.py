@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-__all__ = ["ExitCode", "Json", "print_json", "requires_extra", "stop", "unusable"]
+__all__ = ["ExitCode", "Json", "complain", "print_json", "requires_extra", "stop", "unusable"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
@@ -19,6 +19,7 @@ class ExitCode(IntEnum):
     HOLDS = 0
     FAILS = 1
     UNUSABLE = 2
+    INTERRUPTED = 130
 
 
 def stop(*, holds: bool) -> NoReturn:
@@ -28,8 +29,13 @@ def stop(*, holds: bool) -> NoReturn:
 
 def unusable(message: str) -> NoReturn:
     """End the command because its input, or this machine, cannot be used; the message says what to do."""
-    typer.echo(f"Error: {message}", err=True)
+    complain(message)
     raise typer.Exit(ExitCode.UNUSABLE)
+
+
+def complain(message: str) -> None:
+    """Say on standard error what went wrong."""
+    typer.echo(f"Error: {message}", err=True)
 
 
 def print_json(document: Mapping[str, object]) -> None:
