@@ -50,4 +50,4 @@ class WatchedAndUnwatched(ChannelMachine):
 def test_the_local_channel_follows_the_model_watched_or_not(run: asyncio.Runner) -> None:
     machine = machine_for(Local(), run, base=WatchedAndUnwatched)
 
-    run_state_machine_as_test(machine, settings=settings(max_examples=150, stateful_step_count=50))
+    run_state_machine_as_test(machine, settings=settings(stateful_step_count=50))

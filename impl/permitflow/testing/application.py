@@ -190,7 +190,7 @@ class Application:
 
 
 def _cancel(tasks: list[Task], position: int) -> None:
-    under_way = running(tasks)
+    under_way = [task for task in tasks if not task.done()]
     # It may have ended since the move was chosen.
     if position < len(under_way):
         under_way[position].cancel()

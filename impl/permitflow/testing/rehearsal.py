@@ -7,7 +7,7 @@ from dataclasses import replace
 from permitflow.errors import PermitflowError
 from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.application import Application, ChannelUnderTest, running
+from permitflow.testing.application import Application, ChannelUnderTest, Task
 from permitflow.testing.moves import Divergence, Move
 
 __all__ = ["rehearse"]
@@ -65,8 +65,17 @@ async def _outcome(app: Application, moves: Sequence[Move], *, pause: bool) -> o
         return refusals
     await _turn()
     numbers = [replace(end.statistics(), waiting_seconds=0.0, open_seconds=0.0) for end in (app.sender, app.receiver)]
-    under_way = [len(running(tasks)) for tasks in (app.chunks, app.barriers, app.receives)]
-    return refusals, under_way, [_values(message) for message in app.received], numbers
+    tasks = [_states(several) for several in (app.chunks, app.barriers, app.receives)]
+    return refusals, tasks, [_values(message) for message in app.received], numbers
+
+
+def _states(tasks: list[Task]) -> list[str]:
+    # In another rhythm than the run that was led, a task may also end with a refusal.
+    outcomes = [
+        "cancelled" if task.cancelled() else repr(task.exception()) if task.done() else "waits" for task in tasks
+    ]
+    tasks[:] = [task for task in tasks if not task.done()]
+    return outcomes
 
 
 async def _turn() -> None:
