@@ -44,8 +44,8 @@ class Subject(Generic[S, P]):
         Raises:
             Disabled: the action's guard is false.
         """
-        arguments = self.any_arguments.get(action, lambda _parameters: ())(parameters)
-        return self.system.perform(action, state, parameters, *arguments)
+        make = self.any_arguments.get(action)
+        return self.system.perform(action, state, parameters, *(make(parameters) if make else ()))
 
     def induction(
         self,

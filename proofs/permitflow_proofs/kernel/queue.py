@@ -6,10 +6,10 @@ prefix sums over arrays).  The order of the unknown items is forgotten; pushed i
 """
 
 from collections.abc import Callable, Iterator
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Generic, NoReturn, Protocol, TypeVar, cast
 
-from permitflow_proofs.kernel.symbols import any_like, assume, assuming, equal, implies, integer, truth
+from permitflow_proofs.kernel.symbols import any_like, assume, equal, implies, integer, merged, truth
 
 __all__ = ["Law", "Single", "Sums", "SymbolicQueue", "parted", "sized"]
 
@@ -75,9 +75,8 @@ class _Unknown(Generic[T]):
 
     def obey(self) -> None:
         """Assume the laws."""
-        with assuming():
-            for law in self._laws:
-                assume(law(self) >= 0)
+        for law in self._laws:
+            assume(law(self) >= 0)
 
     def size(self) -> int:
         return self.items
@@ -89,7 +88,8 @@ class _Unknown(Generic[T]):
             assume(sized(self.items, value, nothing))
             if self._whole is not None:
                 whole, taken = self._whole
-                assume(parted(whole.sum_of(measure, plus, nothing), measure(taken), value, plus))
+                total = whole.sum_of(measure, plus, nothing)
+                assume(merged(lambda: parted(total, measure(taken), value, plus)))
         return cast(V, self._sums[measure])
 
     def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
@@ -111,8 +111,7 @@ class _Unknown(Generic[T]):
             self._parts[end] = (item, rest)
             for (holds, _), (parameters, answer) in self._every.items():
                 if answer:
-                    with assuming():
-                        assume(holds(item, parameters))
+                    assume(merged(partial(holds, item, parameters)))
             rest.obey()
         return self._parts[end]
 

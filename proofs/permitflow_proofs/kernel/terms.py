@@ -72,7 +72,7 @@ class Truth(_Term):
     """A condition.  Python's question for its truth forks the run."""
 
     __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]  # see _Term
+    __hash__ = None
 
     def __bool__(self) -> bool:
         return current_explorer().decide(self)
@@ -85,7 +85,7 @@ class Truth(_Term):
 
 
 def _arithmetic(operate: Callable[[Any, Any], Any]) -> Callable[["Integer", object], Any]:
-    def result(self: "Integer", other: object) -> "Integer":
+    def result(self: "Integer", other: object) -> Any:  # NotImplemented, too
         if not isinstance(other, Integer | int):
             return NotImplemented
         return Integer(lambda: operate(self.term, integer_term(other)))
@@ -94,7 +94,7 @@ def _arithmetic(operate: Callable[[Any, Any], Any]) -> Callable[["Integer", obje
 
 
 def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[["Integer", object], Any]:
-    def result(self: "Integer", other: object) -> Truth:
+    def result(self: "Integer", other: object) -> Any:  # NotImplemented, too
         if not isinstance(other, Integer | int):
             return NotImplemented
         return Truth(lambda: compare(self.term, integer_term(other)))
@@ -106,7 +106,7 @@ class Integer(_Term):
     """A mathematical integer."""
 
     __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]  # see _Term
+    __hash__ = None
 
     __add__ = _arithmetic(operator.add)
     __radd__ = _arithmetic(lambda own, other: other + own)
@@ -157,7 +157,7 @@ class Choice(_Term):
     """One of several words, compared with ``==``, also by ``match``."""
 
     __slots__ = ("options",)
-    __hash__ = None  # type: ignore[assignment]  # see _Term
+    __hash__ = None
 
     def __init__(self, make: Make, options: tuple[str, ...]) -> None:
         """``make`` builds a term of sort Int that is an index into the options."""

@@ -3,8 +3,13 @@
 Each clause is shown in states that satisfy all clauses, so they are inductive together.
 """
 
+from collections.abc import Iterator
+from functools import partial
+
 from permitflow_model.permit_channel import NOTHING, Message, Parameters, Permits, State, plus
 from permitflow_proofs.kernel.induction import Clause
+from permitflow_proofs.kernel.obligation import SymbolicObligation
+from permitflow_proofs.kernel.queue import Law
 from permitflow_proofs.kernel.queue_facts import law_obligations, queue_obligations
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import (
@@ -50,21 +55,25 @@ def _barriers_need_two_permits(state: State, parameters: Parameters) -> bool:
     return not state.barrier_waiting or parameters.barrier_permits > 1
 
 
+def _laws_of_messages() -> Iterator[SymbolicObligation]:
+    for name, law in MESSAGE_LAWS.items():
+        yield from law_obligations(
+            name, partial(_itself, law), lambda: lawful_message(any_parameters()), lambda: any_message("message")
+        )
+
+
+def _laws_of_grants() -> Iterator[SymbolicObligation]:
+    for name, law in GRANT_LAWS.items():
+        yield from law_obligations(
+            name, partial(_itself, law), lambda: lawful_grant(any_parameters()), lambda: any_permits("grant")
+        )
+
+
+def _itself(law: Law) -> Law:
+    return law
+
+
 def _laws() -> tuple[Theorem, ...]:
-    messages = [
-        obligation
-        for name, law in MESSAGE_LAWS.items()
-        for obligation in law_obligations(
-            name, lambda law=law: law, lambda: lawful_message(any_parameters()), lambda: any_message("message")
-        )
-    ]
-    grants = [
-        obligation
-        for name, law in GRANT_LAWS.items()
-        for obligation in law_obligations(
-            name, lambda law=law: law, lambda: lawful_grant(any_parameters()), lambda: any_permits("grant")
-        )
-    ]
     return (
         Theorem(
             id="queue-sums",
@@ -85,7 +94,7 @@ def _laws() -> tuple[Theorem, ...]:
             ),
             module="PermitChannel",
             operator="Held",
-            obligations=(*messages, *grants),
+            obligations=(*_laws_of_messages(), *_laws_of_grants()),
         ),
     )
 
