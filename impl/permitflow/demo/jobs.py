@@ -19,11 +19,12 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Answers:
-    """What job 2 found, in both ways, and how long each took."""
+    """What job 2 found, in both ways, how long each took, and what the exchange says about its channels."""
 
     through_exchange: tuple[ShippingMode, ...]
     direct: tuple[ShippingMode, ...]
     seconds: dict[str, float]
+    traffic: list[Event]
 
 
 async def run_jobs(settings: DemoSettings, tables: Path, work_dir: Path, note: Note) -> Answers:
@@ -33,30 +34,53 @@ async def run_jobs(settings: DemoSettings, tables: Path, work_dir: Path, note: N
         DemoError: one of the processes failed; the message ends with its log.
     """
     traces = work_dir / "traces"
-    told = settings.exchange(traces).to_json()
-    command = [sys.executable, "-m", "permitflow.exchange.process", told]
-    async with child_process("the exchange", command, log=work_dir / "exchange.log") as exchange:
+    await asyncio.to_thread(traces.mkdir)
+    command = [sys.executable, "-m", "permitflow.cli", *settings.exchange_arguments(traces)]
+    async with child_process("permitflow serve", command, log=work_dir / "exchange.log") as exchange:
         address = str((await exchange.event("listening"))["address"])
-        note(f"the exchange listens at {address}")
+        note(f"permitflow serve listens at {address}")
         job = settings.job(address=address, tables=tables, work_dir=work_dir, traces=traces)
-        answers = await _run_spark(job, work_dir, note)
-        # It writes its recording when it is asked to end.
-        await exchange.stop()
-    return answers
+        try:
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(_watch(exchange, note))
+                events = await group.create_task(_run_spark(job, work_dir, note))
+                # It writes its recording when it is asked to end.
+                await exchange.stop()
+        except* DemoError as failures:
+            raise _first(failures) from None
+    return _answers(events, watching.result())
 
 
-async def _run_spark(job: JobSettings, work_dir: Path, note: Note) -> Answers:
+async def _watch(exchange: Child, note: Note) -> list[Event]:
+    """Say what flows, until the exchange has stopped; its last numbers."""
+    said = ""
+    async for event in exchange.events():
+        channels = event.get("channels", [])
+        assert isinstance(channels, list)  # so serve reports them
+        if event["event"] == "stopped":
+            await exchange.succeed()
+            return channels
+        came, went = (sum(channel[name] for channel in channels) for name in ("rows_in", "rows_out"))
+        if came and (text := f"{came:,} rows have come, {went:,} have gone") != said:
+            said = text
+            note(f"permitflow serve: {said}")
+    raise DemoError("permitflow serve ended before it was asked to")
+
+
+def _first(failures: BaseExceptionGroup[DemoError]) -> DemoError:
+    found = failures.exceptions[0]
+    return _first(found) if isinstance(found, BaseExceptionGroup) else found
+
+
+async def _run_spark(job: JobSettings, work_dir: Path, note: Note) -> dict[str, Event]:
     async with (
         _spark("send_job", "Spark job 1", job, work_dir) as sending,
         _spark("receive_job", "Spark job 2", job, work_dir) as receiving,
+        asyncio.TaskGroup() as group,
     ):
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(_follow(sending, note))
-                received = group.create_task(_follow(receiving, note))
-        except* DemoError as failures:
-            raise failures.exceptions[0] from None
-    return _answers(received.result())
+        group.create_task(_follow(sending, note))
+        received = group.create_task(_follow(receiving, note))
+    return received.result()
 
 
 def _spark(module: str, name: str, job: JobSettings, work_dir: Path) -> AbstractAsyncContextManager[Child]:
@@ -74,11 +98,11 @@ async def _follow(child: Child, note: Note) -> dict[str, Event]:
     return events
 
 
-def _answers(events: dict[str, Event]) -> Answers:
+def _answers(events: dict[str, Event], traffic: list[Event]) -> Answers:
     found, seconds = {}, {}
     for name in ("through_exchange", "direct"):
         rows = events[name]["rows"]
         assert isinstance(rows, list)  # receive_job reports a list of rows
         found[name] = tuple(ShippingMode(*row) for row in rows)
         seconds[name] = float(str(events[name]["seconds"]))
-    return Answers(found["through_exchange"], found["direct"], seconds)
+    return Answers(found["through_exchange"], found["direct"], seconds, traffic)

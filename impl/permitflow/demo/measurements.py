@@ -1,22 +1,17 @@
 """What the recordings of the run say: rows moved, the peak in flight, who waited, and the model's verdict."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
+from permitflow.demo.children import Event
 from permitflow.demo.report import Hop, StreamNumbers, TraceVerdict
 from permitflow.errors import DemoError
 from permitflow.testing.traces import judge_all
-from permitflow.tracing import ChannelTrace, Event, Trace, read_trace
+from permitflow.tracing import ChannelTrace, Trace, read_trace
+from permitflow.tracing import Event as TraceEvent
 
 __all__ = ["hops_of", "judged"]
-
-HOPS = {
-    "Spark job 1 to the exchange": "write-*.statistics.json",
-    "inside the exchange": "exchange-inside.statistics.json",
-    "the exchange to Spark job 2": "exchange-out.statistics.json",
-}
-"""The hops, and what their senders leave behind."""
 
 
 def judged(folder: Path) -> TraceVerdict:
@@ -32,16 +27,44 @@ def judged(folder: Path) -> TraceVerdict:
     )
 
 
-def hops_of(folder: Path) -> tuple[Hop, ...]:
-    """The numbers of each hop, over all streams that carried rows."""
+def hops_of(folder: Path, traffic: list[Event]) -> tuple[Hop, ...]:
+    """The numbers of each hop, over all streams that carried rows.
+
+    Args:
+        folder: with the recordings, and the statistics of the senders in Spark's tasks.
+        traffic: what ``permitflow serve`` says about its channels.
+
+    Raises:
+        DemoError: a sender was not recorded.
+    """
     trace = read_trace(folder)
-    return tuple(_hop(name, trace, folder.glob(files)) for name, files in HOPS.items())
+    inside = {str(channel["channel"]): _share(channel["waited_inside"]) for channel in traffic}
+    outside = {str(channel["channel"]): _share(channel["waited_for_consumer"]) for channel in traffic}
+    outgoing = {stream: outside[stream.partition("#get")[0]] for stream in trace.channels if "#get" in stream}
+    rates = {
+        "Spark job 1 to the exchange": _rates_of_tasks(folder),
+        "inside the exchange": inside,
+        "the exchange to Spark job 2": outgoing,
+    }
+    return tuple(Hop(name=name, streams=_streams(trace, of_hop)) for name, of_hop in rates.items())
 
 
-def _hop(name: str, trace: Trace, files: Iterable[Path]) -> Hop:
-    senders = [sender for path in sorted(files) for sender in json.loads(path.read_text())]
-    rates = {sender["name"]: sender["back_pressure_rate"] for sender in senders if sender["sent_rows"] > 0}
-    return Hop(name=name, streams=tuple(_numbers(trace, stream, rate) for stream, rate in rates.items()))
+def _rates_of_tasks(folder: Path) -> dict[str, float]:
+    streams = [
+        stream for path in sorted(folder.glob("write-*.statistics.json")) for stream in json.loads(path.read_text())
+    ]
+    return {stream["name"]: stream["back_pressure_rate"] for stream in streams}
+
+
+def _share(value: object) -> float:
+    assert isinstance(value, float | int)  # a rate
+    return float(value)
+
+
+def _streams(trace: Trace, rates: dict[str, float]) -> tuple[StreamNumbers, ...]:
+    # A probe opens a stream too, and leaves it empty.
+    streams = (_numbers(trace, stream, rate) for stream, rate in rates.items())
+    return tuple(stream for stream in streams if stream.rows > 0)
 
 
 def _numbers(trace: Trace, stream: str, rate: float) -> StreamNumbers:
@@ -60,7 +83,7 @@ def _numbers(trace: Trace, stream: str, rate: float) -> StreamNumbers:
     )
 
 
-def _events(channel: ChannelTrace) -> Iterator[Event]:
+def _events(channel: ChannelTrace) -> Iterator[TraceEvent]:
     return (event for log in channel.logs for event in log if event.end == "sender")
 
 

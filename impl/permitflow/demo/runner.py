@@ -71,7 +71,7 @@ async def run_demo(settings: DemoSettings, progress: Progress) -> DemoReport:
         with clock.part("replay of the recorded run by the model"):
             traces = work_dir / "traces"
             trace = await asyncio.to_thread(judged, traces)
-            hops = await asyncio.to_thread(hops_of, traces)
+            hops = await asyncio.to_thread(hops_of, traces, answers.traffic)
     return DemoReport(
         scale=settings.scale,
         evidence=evidence,

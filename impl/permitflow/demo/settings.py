@@ -4,10 +4,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from permitflow.channels.names import stream_channels
 from permitflow.demo.tpch import default_cache_dir
 from permitflow.errors import InvalidOptionError
-from permitflow.exchange.process import ExchangeSettings
 
 __all__ = ["STREAM", "DemoSettings", "JobSettings"]
 
@@ -51,13 +49,12 @@ class DemoSettings:
                 option="--scale", value=self.scale, reason=f"must be above 0 and at most {LARGEST_SCALE:g}"
             )
 
-    def exchange(self, traces: Path) -> ExchangeSettings:
-        """What the exchange needs to know."""
-        return ExchangeSettings(
-            channels=stream_channels(STREAM, self.channels),
-            row_permits=self.row_permits,
-            permit_batch=self.permit_batch,
-            trace_dir=str(traces),
+    def exchange_arguments(self, traces: Path) -> tuple[str, ...]:
+        """The command line of the exchange, after ``permitflow``."""
+        window = ("--row-permits", str(self.row_permits), "--permit-batch", str(self.permit_batch))
+        return (
+            *("serve", "--stream", f"{STREAM}:{self.channels}", "--address", "127.0.0.1:0", *window),
+            *("--trace", str(traces / "exchange.jsonl"), "--json"),
         )
 
     def job(self, *, address: str, tables: Path, work_dir: Path, traces: Path) -> "JobSettings":

@@ -1,6 +1,5 @@
 """An exchange in a process of its own, for tests whose clients block, or fork, or want to see it killed."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -8,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from permitflow.channels.names import stream_channels
-from permitflow.exchange.process import ExchangeSettings
 from permitflow.protocol.parameters import ChannelParameters
 
 __all__ = ["SMALL_WINDOW", "ServedExchange", "served_exchange"]
@@ -45,21 +43,18 @@ class ServedExchange:
 
 
 @contextmanager
-def served_exchange(
-    parameters: ChannelParameters = SMALL_WINDOW, *, trace_dir: str | None = None
-) -> Iterator[ServedExchange]:
-    """Start an exchange; at the end of the block it is asked to end, and killed if it does not."""
-    settings = ExchangeSettings(
-        channels=tuple(channel for stream in STREAMS for channel in stream_channels(stream, CHANNELS)),
-        row_permits=parameters.row_permits,
-        permit_batch=parameters.permit_batch,
-        trace_dir=trace_dir,
-    )
-    command = [sys.executable, "-m", "permitflow.exchange.process", settings.to_json()]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+def served_exchange(parameters: ChannelParameters = SMALL_WINDOW) -> Iterator[ServedExchange]:
+    """Start ``permitflow serve``; at the end of the block it is asked to end, and killed if it does not."""
+    streams = [argument for stream in STREAMS for argument in ("--stream", f"{stream}:{CHANNELS}")]
+    window = ["--row-permits", str(parameters.row_permits), "--permit-batch", str(parameters.permit_batch)]
+    command = [sys.executable, "-m", "permitflow.cli", "serve", *streams, *window, "--address", "127.0.0.1:0"]
+    with subprocess.Popen(
+        [*command, "--quiet"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stdout is not None  # a pipe was asked for
-            yield ServedExchange(process, json.loads(process.stdout.readline())["address"], parameters)
+            address = process.stdout.readline().removeprefix("listening at ").strip()
+            yield ServedExchange(process, address, parameters)
             process.send_signal(signal.SIGTERM)
             process.wait(SECONDS_TO_END)
         finally:
