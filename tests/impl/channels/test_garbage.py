@@ -1,0 +1,156 @@
+"""Nothing outlives its use: chunks are freed when they are consumed, and channels without the garbage collector."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from permitflow import ChannelClosedError, ChannelParameters, EndOfStream, LocalReceiver, LocalSender, open_channel
+
+Complete = Callable[[Coroutine[Any, Any, None]], None]
+Settle = Callable[[], Awaitable[None]]
+
+
+class Chunk:
+    """Can be watched."""
+
+    def __init__(self, rows: int) -> None:
+        self.num_rows = rows
+
+
+@pytest.fixture(autouse=True)
+def collector() -> Iterator[None]:
+    """No help from the garbage collector: what is not freed by itself stays."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def channel() -> tuple[LocalSender[Chunk], LocalReceiver[Chunk]]:
+    return open_channel(ChannelParameters(row_permits=8, permit_batch=2))
+
+
+def watched(rows: int) -> tuple[Chunk, weakref.ref[Chunk]]:
+    chunk = Chunk(rows)
+    return chunk, weakref.ref(chunk)
+
+
+def test_a_chunk_is_freed_when_it_was_consumed(complete: Complete) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        chunk, alive = watched(3)
+        await sender.send(chunk)
+        del chunk
+        assert alive() is not None
+        await receiver.receive()
+        assert alive() is None
+
+        chunk, alive = watched(3)
+        sender.send_nowait(chunk)
+        del chunk
+        receiver.take_nowait()
+        assert alive() is not None, "it is not consumed yet"
+        receiver.consume()
+        assert alive() is None
+
+    complete(test())
+
+
+def test_a_chunk_is_freed_when_its_send_was_cancelled(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, _ = channel()
+        sender.send_nowait(Chunk(6))
+        chunk, alive = watched(6)
+        waiting = asyncio.ensure_future(sender.send(chunk))
+        del chunk
+        await settle()
+        assert alive() is not None
+        waiting.cancel()
+        await settle()
+        del waiting
+        assert alive() is None
+
+    complete(test())
+
+
+@pytest.mark.parametrize("way", ["abort", "close"])
+def test_chunks_are_freed_when_the_stream_is_given_up(way: str) -> None:
+    sender, receiver = channel()
+    chunk, alive = watched(6)
+    sender.send_nowait(chunk)
+    del chunk
+    sender.abort("no") if way == "abort" else receiver.close()
+
+    assert alive() is None
+
+
+def test_a_channel_that_nobody_has_any_more_is_freed_with_all_it_holds(complete: Complete) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        chunk, alive = watched(6)
+        await sender.send(chunk)
+        sender.send_watermark(chunk)
+        del chunk
+        assert alive() is not None
+        del sender, receiver
+        assert alive() is None
+
+    complete(test())
+
+
+def test_a_channel_is_freed_after_waits_cancellations_and_ends(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        chunk, alive = watched(6)
+        waiting = [asyncio.ensure_future(receiver.receive()) for _ in range(2)]
+        await settle()
+        waiting[0].cancel()
+        sender.send_nowait(chunk)
+        await waiting[1]
+        sender.send_nowait(chunk)
+        late = asyncio.ensure_future(sender.send(chunk))
+        await settle()
+        late.cancel()
+        await settle()
+        await sender.end()
+        receiver.take_nowait()
+        with pytest.raises(EndOfStream):
+            await receiver.take()
+        with pytest.raises(ChannelClosedError):
+            await sender.send(chunk)
+        del chunk, waiting, late
+        assert alive() is not None, "it is held by the receiver"
+        del sender, receiver
+        assert alive() is None
+
+    complete(test())
+
+
+def test_nothing_grows_with_the_number_of_messages(complete: Complete) -> None:
+    """A window's worth of objects is all there ever is."""
+
+    async def test() -> None:
+        sender, receiver = channel()
+
+        async def move(count: int) -> int:
+            async def produce() -> None:
+                for _ in range(count):
+                    await sender.send(Chunk(3))
+
+            async def consume() -> None:
+                for _ in range(count):
+                    await receiver.receive()
+
+            async with asyncio.TaskGroup() as both:
+                both.create_task(produce())
+                both.create_task(consume())
+            return len(gc.get_objects())
+
+        few, many = await move(50), await move(2_000)
+        assert many - few < 200
+
+    complete(test())

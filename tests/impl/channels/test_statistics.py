@@ -1,0 +1,163 @@
+"""What a channel reports about itself, by a clock that stands still unless it is moved."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from permitflow import ChannelParameters, ChannelStatistics, EndOfStream, LocalReceiver, LocalSender, open_channel
+
+
+class ClockLoop(asyncio.SelectorEventLoop):
+    """A loop whose time is what the test says."""
+
+    now = 1_000.0
+
+    def time(self) -> float:
+        return self.now
+
+
+def by_the_clock(test: Callable[[ClockLoop], Coroutine[Any, Any, None]]) -> None:
+    with asyncio.Runner(loop_factory=ClockLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, ClockLoop)
+        runner.run(test(loop))
+
+
+def channel() -> tuple[LocalSender[object], LocalReceiver[object]]:
+    return open_channel(ChannelParameters(row_permits=8, permit_batch=2), name="orders")
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def times(end: LocalSender[object] | LocalReceiver[object]) -> tuple[float, float]:
+    now = end.statistics()
+    return now.waiting_seconds, now.open_seconds
+
+
+def test_waiting_is_the_time_in_which_at_least_one_send_waits() -> None:
+    async def test(loop: ClockLoop) -> None:
+        sender, receiver = channel()
+        loop.now += 10
+        sender.send_nowait("full", 6)
+        assert times(sender) == (0, 10)
+        first = asyncio.ensure_future(sender.send("x", 6))
+        await settle()
+        loop.now += 2
+        second = asyncio.ensure_future(sender.send_barrier("b1"))
+        await settle()
+        assert second.done(), "it does not wait"
+        third = asyncio.ensure_future(sender.send_barrier("b2"))
+        await settle()
+        loop.now += 3
+        assert times(sender) == (5, 15), "a wait that goes on counts"
+
+        receiver.receive_nowait()
+        await settle()
+        assert first.done()
+        loop.now += 4
+        third.cancel()
+        await settle()
+        loop.now += 1
+        assert times(sender) == times(receiver) == (9, 20)
+        assert sender.statistics().back_pressure_rate == pytest.approx(9 / 20)
+
+    by_the_clock(test)
+
+
+def test_nobody_asks_for_the_time_where_nobody_waits() -> None:
+    async def test(loop: ClockLoop) -> None:
+        asked = 0
+        tell = loop.time
+
+        def time() -> float:
+            nonlocal asked
+            asked += 1
+            return tell()
+
+        loop.time = time  # type: ignore[method-assign]  # to listen in
+        sender, receiver = channel()
+        once = asked
+        for _ in range(100):
+            await sender.send("x", 6)
+            await receiver.receive()
+        assert once == asked == 1
+
+    by_the_clock(test)
+
+
+@pytest.mark.parametrize("ending", ["end", "abort", "close the sender", "close the receiver"])
+def test_the_clock_stops_when_the_stream_is_over(ending: str) -> None:
+    async def test(loop: ClockLoop) -> None:
+        sender, receiver = channel()
+        sender.send_nowait("x", 6)
+        loop.now += 5
+        match ending:
+            case "end":
+                await sender.end()
+                loop.now += 5
+                receiver.receive_nowait()
+                with pytest.raises(EndOfStream):
+                    receiver.receive_nowait()
+            case "abort":
+                loop.now += 5
+                sender.abort("no")
+            case "close the sender":
+                loop.now += 5
+                sender.close()
+            case _:
+                loop.now += 5
+                receiver.close()
+        loop.now += 100
+
+        assert times(sender) == (0, 10)
+
+    by_the_clock(test)
+
+
+def test_a_channel_that_was_just_opened_has_a_rate_of_nothing() -> None:
+    async def test(loop: ClockLoop) -> None:
+        sender, _ = channel()
+        assert sender.statistics() == ChannelStatistics(name="orders", parameters=sender.parameters, row_permits_here=8)
+        assert sender.statistics().back_pressure_rate == 0
+
+    by_the_clock(test)
+
+
+def test_both_ends_report_the_same_numbers() -> None:
+    async def test(loop: ClockLoop) -> None:
+        sender, receiver = channel()
+        for rows in (3, 2, 1):
+            sender.send_nowait("x", rows)
+        waiting = [asyncio.ensure_future(sender.send("y", rows)) for rows in (4, 5)]
+        await settle()
+        receiver.receive_nowait()
+        receiver.take_nowait()
+        await settle()
+
+        assert (
+            sender.statistics()
+            == receiver.statistics()
+            == ChannelStatistics(
+                name="orders",
+                parameters=sender.parameters,
+                sent_chunks=4,
+                sent_rows=10,
+                consumed_chunks=1,
+                consumed_rows=3,
+                peak_permits_outstanding=7,
+                peak_inbox_rows=7,
+                row_permits_here=1,
+                inbox_rows=7,
+                waiting_sends=1,
+            )
+        )
+        receiver.consume()
+        await receiver.receive_many(2)
+        await asyncio.gather(*waiting)
+
+    by_the_clock(test)
