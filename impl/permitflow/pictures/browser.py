@@ -1,14 +1,17 @@
-"""A real browser to look at pages with: for tests and for screenshots."""
+"""A real browser to look at pages with, without a network: for tests and for screenshots."""
 
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
-__all__ = ["find_chromium", "open_browser"]
+__all__ = ["Scheme", "Visit", "find_chromium", "open_browser"]
+
+Scheme = Literal["light", "dark"]
 
 # Debian and Fedora, Ubuntu, and what else a developer may have.
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -41,3 +44,51 @@ def open_browser(chromium: str) -> Iterator["Browser"]:
             yield browser
         finally:
             browser.close()
+
+
+class Visit:
+    """A file that was opened in a window of its own, and everything it did that a reader would not see."""
+
+    complaints: list[str]
+    """Requests for anything but the file itself, messages on the console, errors, dialogs."""
+
+    def __init__(
+        self,
+        browser: "Browser",
+        file: Path,
+        *,
+        fragment: str = "",
+        scheme: Scheme = "light",
+        width: int = 1280,
+        height: int = 900,
+        scripts: bool = True,
+    ) -> None:
+        """Sizes in CSS pixels; ``fragment`` is what follows the # in the address."""
+        context = browser.new_context(
+            color_scheme=scheme,
+            viewport={"width": width, "height": height},
+            java_script_enabled=scripts,
+            reduced_motion="reduce",
+            offline=True,
+        )
+        self.page: Page = context.new_page()
+        self.complaints = []
+        self._address = file.resolve().as_uri()
+        self.page.on("request", lambda request: self._note_request(request.url))
+        self.page.on("console", lambda message: self.complaints.append(f"console: {message.text}"))
+        self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        self.page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
+        self.page.goto(self._address + (f"#{fragment}" if fragment else ""))
+
+    def press(self, *keys: str) -> None:
+        """Press keys one after the other."""
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def close(self) -> None:
+        """Close the window."""
+        self.page.context.close()
+
+    def _note_request(self, url: str) -> None:
+        if url.partition("#")[0] != self._address and not url.startswith("data:"):
+            self.complaints.append(f"request: {url}")

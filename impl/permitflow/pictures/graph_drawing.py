@@ -13,7 +13,7 @@ from permitflow.pictures.values import in_brief
 __all__ = ["actions_of", "graph_drawing", "graph_legend", "graph_title"]
 
 # Measures in pixels.
-COLUMN = 104
+COLUMN = 118
 LINE = 34
 RADIUS = 12
 MARGIN = 40

@@ -1,11 +1,12 @@
 """Runs to make pictures of, and a browser to look at them."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from permitflow.pictures.browser import find_chromium, open_browser
+from permitflow.pictures.browser import Visit, find_chromium, open_browser
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
@@ -49,11 +50,32 @@ def shortest_stuck() -> Callable[[Parameters], Steps]:
     return search
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
-    """Real, headless Chromium."""
+    """Real, headless Chromium.
+
+    Not for the whole session: as long as it is there, Playwright keeps an event loop running in this thread, beside
+    which no other can run.
+    """
     chromium = find_chromium()
     if chromium is None:
         pytest.skip("there is no Chromium, and `make setup` could not install it: pages were not looked at")
     with open_browser(chromium) as browser:
         yield browser
+
+
+@pytest.fixture
+def visit(browser: "Browser", tmp_path: Path) -> Iterator[Callable[..., Visit]]:
+    """Open a page; the options are those of ``Visit``.  At the end, no page must have complained."""
+    visits: list[Visit] = []
+
+    def open_page(content: str, **options: Any) -> Visit:
+        file = tmp_path / f"page{len(visits)}.html"
+        file.write_text(content, encoding="utf-8")
+        visits.append(Visit(browser, file, **options))
+        return visits[-1]
+
+    yield open_page
+    for opened in visits:
+        opened.close()
+    assert [complaint for opened in visits for complaint in opened.complaints] == []

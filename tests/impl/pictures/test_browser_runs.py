@@ -1,0 +1,287 @@
+"""Pages in a real, headless Chromium without a network: they load, step, and show the model's numbers."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+
+from permitflow.pictures.browser import Scheme, Visit
+from permitflow.pictures.ledger import PLACES, ledger_of
+from permitflow.pictures.page import page_of
+from permitflow.pictures.run import Run, Verdict
+from permitflow.pictures.specification import Specification
+from permitflow.pictures.verdicts import live_run, stuck_run
+from permitflow_model.kernel.system import Step
+from permitflow_model.permit_channel import SYSTEM, Parameters, State
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+STUCK = Parameters(row_count=8, batch=3, clamp=7, sizes=tuple(range(1, 8)))
+LIVE = Parameters(
+    row_count=2048,
+    batch=256,
+    clamp=1792,
+    sizes=tuple(range(1, 1793)),
+    barrier_permits=1,
+    watermarks=True,
+    flush_idle=True,
+)
+
+READ_RUN = Path(__file__).with_name("read_run.js").read_text()
+CONTRASTS = Path(__file__).with_name("contrasts.js").read_text()
+TEXTS_OUTSIDE = Path(__file__).with_name("texts_outside.js").read_text()
+Open = Callable[..., Visit]
+
+
+def read(visit: Visit) -> dict[str, Any]:
+    seen = visit.page.evaluate(READ_RUN)
+    assert isinstance(seen, dict)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def stuck(shortest_stuck: Callable[[Parameters], list[Step[State]]]) -> Run:
+    return stuck_run(STUCK, SYSTEM.initial(STUCK), shortest_stuck(STUCK), is_live=lambda changed: changed.batch < 3)
+
+
+@pytest.fixture(scope="module")
+def live() -> Run:
+    return live_run(LIVE)
+
+
+def shows(seen: dict[str, Any], run: Run, k: int) -> None:
+    """The page shows state ``k`` as the model has it."""
+    state = run.steps[k - 1].state if k else run.start
+    for name, counts in seen["ledgers"].items():
+        assert counts == dict(zip(PLACES, ledger_of(state).of_class(name), strict=True))
+    rows = ledger_of(state).of_class("rows")
+    assert seen["sum"] == f"{' + '.join(map(str, rows))} = {run.parameters.row_count} = Buf"
+    assert seen["boxes"]["wire"] == [message.cost for message in state.wire if message.kind == "chunk"]
+    assert seen["boxes"]["inbox"] == [message.cost for message in state.inbox if message.kind == "chunk"]
+    assert seen["boxes"]["waiting"] == [message.cost for message in state.waiting]
+    assert seen["boxes"]["grants"] == [grant.rows for grant in reversed(tuple(state.grants)) if grant.rows]
+    others = [message for message in (*state.wire, *state.inbox) if message.kind != "chunk"]
+    grants = [grant for grant in state.grants if not grant.rows]
+    assert seen["flags"] == len(others) + len(grants) + state.barrier_waiting + (state.watermark_pending >= 0)
+    protocol = [action.name for action in SYSTEM.actions if not action.is_environment]
+    assert seen["enabled"] == [name for name in protocol if SYSTEM.is_enabled(name, state, run.parameters)]
+    assert (seen["slider"], seen["address"]) == (k, f"#step={k}")
+    call = f": {run.steps[k - 1].action}" if k else ""
+    assert seen["position"].startswith(f"Step {k} of {len(run.steps)}{call}")
+    if k:
+        assert seen["place"] == Specification(SYSTEM.module).operator(run.steps[k - 1].action).place
+
+
+# Runs.
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+def test_every_step_shows_the_model_s_numbers(visit: Open, live: Run, scheme: Scheme, width: int) -> None:
+    opened = visit(page_of(live), scheme=scheme, width=width)
+    assert set(read(opened)["ledgers"]) == {"rows", "barriers", "watermarks"}
+    for k in range(len(live.steps) + 1):
+        shows(read(opened), live, k)
+        opened.press("ArrowRight")
+    shows(read(opened), live, len(live.steps))
+
+
+def test_the_keyboard_goes_everywhere(visit: Open, live: Run) -> None:
+    opened = visit(page_of(live))
+    last = len(live.steps)
+    tenth = int(last / 10 + 0.5)
+    for key, k in [
+        ("End", last),
+        ("ArrowLeft", last - 1),
+        ("PageUp", last - 1 - tenth),
+        ("Home", 0),
+        ("ArrowLeft", 0),
+        ("PageDown", tenth),
+    ]:
+        opened.press(key)
+        shows(read(opened), live, k)
+
+
+def test_the_slider_the_buttons_and_the_timeline_go_to_steps(visit: Open, live: Run) -> None:
+    opened = visit(page_of(live))
+    slider = opened.page.locator("#slider")
+    slider.fill("7")
+    shows(read(opened), live, 7)
+    slider.focus()
+    opened.press("ArrowRight")
+    shows(read(opened), live, 8)
+    for button, k in [("#forward", 9), ("#back", 8), ("#last", len(live.steps)), ("#first", 0)]:
+        opened.page.locator(button).click()
+        shows(read(opened), live, k)
+    timeline = opened.page.locator("#history")
+    box = timeline.bounding_box()
+    assert box is not None
+    column = box["width"] / (len(live.steps) + 1)
+    timeline.click(position={"x": 12.5 * column, "y": 20})
+    shows(read(opened), live, 12)
+
+
+def test_the_slider_stands_below_the_column_of_its_step(visit: Open, live: Run) -> None:
+    opened = visit(page_of(live), fragment="step=5")
+    now = opened.page.locator("#history .now").bounding_box()
+    slider = opened.page.locator("#slider").bounding_box()
+    assert now is not None
+    assert slider is not None
+    thumb = slider["x"] + 9 + (slider["width"] - 18) * 5 / len(live.steps)
+    assert thumb == pytest.approx(now["x"] + now["width"] / 2, abs=1.5)
+
+
+def test_the_address_leads_to_a_step(visit: Open, live: Run) -> None:
+    opened = visit(page_of(live), fragment="step=7")
+    shows(read(opened), live, 7)
+    opened.page.evaluate("location.hash = '#step=3'")
+    expect(opened.page.locator("#slider")).to_have_value("3")
+    shows(read(opened), live, 3)
+    opened.page.evaluate("location.hash = '#step=99999'")
+    expect(opened.page.locator("#slider")).to_have_value(str(len(live.steps)))
+
+
+def test_space_plays_to_the_end_and_stops_there(visit: Open, stuck: Run) -> None:
+    opened = visit(page_of(stuck))
+    opened.page.locator("#speed").select_option("20")
+    opened.page.locator("h1").click()
+    opened.press("Space")
+    assert opened.page.locator("#play").get_attribute("aria-label") == "Pause"
+    expect(opened.page.locator("#play")).to_have_attribute("aria-pressed", "false")
+    shows(read(opened), stuck, len(stuck.steps))
+
+
+def test_a_deadlock_ends_with_each_guard_that_is_false(visit: Open, stuck: Run) -> None:
+    opened = visit(page_of(stuck))
+    conclusions = opened.page.locator("#conclusions")
+    assert not conclusions.is_visible()
+    opened.press("End")
+    assert opened.page.locator("#possible h2").inner_text() == "Nothing can move any more"
+    guards = opened.page.locator("#possible .guards li").all_inner_texts()
+    assert len(guards) == sum(not action.is_environment for action in SYSTEM.actions)
+    needs = f"SendChunk: the chunk needs 7 permits, {8 - stuck.end.unreturned} are at the sender"
+    assert needs in " ".join(guards).replace("\n", " ")
+    assert opened.page.locator("#scene .mark.short").text_content() == "the next chunk needs 7"
+    assert conclusions.locator("li").all_inner_texts() == list(stuck.conclusions[0].items)
+
+
+def test_what_changed_is_marked(visit: Open, stuck: Run) -> None:
+    opened = visit(page_of(stuck), fragment="step=2")
+    assert stuck.steps[1].action == "SendChunk"
+    sent = stuck.steps[1].state.wire.head().cost
+    assert opened.page.locator(".ledger .change").all_inner_texts() == [f"\u2212{sent}", f"+{sent}"]
+    marks = opened.page.locator("#passage mark").all_inner_texts()
+    assert marks == ["permits'", "wire'", "waiting'"]
+    changed = opened.page.locator("#variables tr.changed th").all_text_contents()
+    assert changed == ["waiting", "permits", "wire"]
+    assert opened.page.locator("#scene .box.moved").count() == 1
+
+
+def test_a_recorded_run_that_is_wrong_opens_at_its_end(visit: Open, stuck: Run) -> None:
+    opened = visit(page_of(replace(stuck, verdict=Verdict.INVALID, is_recorded=True)))
+    shows(read(opened), stuck, len(stuck.steps))
+    assert opened.page.locator("#conclusions .verdict-note").is_visible()
+
+
+def long_run(rounds: int) -> Run:
+    """One chunk after the other goes all the way: five steps each."""
+    parameters = Parameters(row_count=64, batch=1, clamp=32, sizes=tuple(range(33)))
+    state = start = SYSTEM.initial(parameters)
+    steps: list[Step[State]] = []
+    for number in range(rounds):
+        for action in ("OfferChunk", "SendChunk", "Deliver", "Consume", "AddPermits"):
+            arguments = (number % 33,) if action == "OfferChunk" else ()
+            state = SYSTEM.perform(action, state, parameters, *arguments)
+            steps.append(Step(action, arguments, state))
+    return Run(
+        title="long", verdict=Verdict.VALID, sentence="It is long.", parameters=parameters, start=start, steps=steps
+    )
+
+
+def test_a_run_of_a_hundred_thousand_steps_opens_and_steps(visit: Open) -> None:
+    run = long_run(20_000)
+    assert len(run.steps) == 100_000
+    opened = visit(page_of(run), fragment="step=54321")
+    shown = read(opened)
+    state = run.steps[54_320].state
+    assert shown["ledgers"]["rows"] == dict(zip(PLACES, ledger_of(state).of_class("rows"), strict=True))
+    assert shown["position"] == f"Step 54321 of 100000: OfferChunk({54_320 // 5 % 33})"
+    opened.press("End")
+    shows(read(opened), run, 100_000)
+    assert opened.page.evaluate("document.querySelectorAll('*').length") < 2500
+    milliseconds = opened.page.evaluate(
+        "() => { const slider = document.getElementById('slider'); const begin = performance.now();"
+        "for (let k = 50000; k < 50020; k++) { slider.value = k; slider.dispatchEvent(new Event('input')); }"
+        "return (performance.now() - begin) / 20; }"
+    )
+    assert milliseconds < 100
+
+
+def test_many_small_chunks_are_drawn_together(visit: Open) -> None:
+    parameters = Parameters(row_count=400, batch=100, clamp=300, sizes=(1,))
+    run = live_run(parameters)
+    opened = visit(page_of(run), fragment="step=800")
+    state = run.steps[799].state
+    boxes = read(opened)["boxes"]
+    assert state.wire.size() == 400
+    assert len(boxes["wire"]) < 200
+    assert sum(boxes["wire"]) == 400
+
+
+@pytest.mark.parametrize("width", [320, 600, 760, 1000, 1920])
+def test_nothing_is_wider_than_the_window(visit: Open, live: Run, width: int) -> None:
+    opened = visit(page_of(live), fragment="step=9", width=width)
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert opened.page.evaluate(TEXTS_OUTSIDE) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_enough_contrast(visit: Open, stuck: Run, scheme: Scheme) -> None:
+    """WCAG 2.2, success criterion 1.4.3: at least 4.5 to 1."""
+    opened = visit(page_of(stuck), fragment=f"step={len(stuck.steps)}", scheme=scheme)
+    pairs = opened.page.evaluate(CONTRASTS)
+    assert len(pairs) > 40
+    assert [pair for pair in pairs if pair[1] < 4.5] == []
+    backgrounds = {"light": "rgb(246, 245, 241)", "dark": "rgb(18, 22, 27)"}
+    assert opened.page.evaluate("getComputedStyle(document.body).backgroundColor") == backgrounds[scheme]
+
+
+def test_without_scripts_the_storyboard_tells_the_run(visit: Open, stuck: Run) -> None:
+    opened = visit(page_of(stuck), scripts=False)
+    assert opened.page.locator("h1").inner_text() == stuck.title
+    assert opened.page.locator(".storyboard svg").is_visible()
+    assert not opened.page.locator("main").is_visible()
+
+
+def test_on_paper_there_are_no_controls_but_the_storyboard(visit: Open, stuck: Run) -> None:
+    opened = visit(page_of(stuck))
+    assert not opened.page.locator(".storyboard").is_visible()
+    opened.page.emulate_media(media="print")
+    assert opened.page.locator(".storyboard").is_visible()
+    assert opened.page.locator("#scene").is_visible()
+    assert not opened.page.locator(".controls").is_visible()
+
+
+def test_somebody_who_does_not_see_is_told_each_step(visit: Open, stuck: Run) -> None:
+    opened = visit(page_of(stuck))
+    opened.press("ArrowRight", "ArrowRight")
+    told = opened.page.locator("#summary").inner_text()
+    assert told.startswith("Step 2: SendChunk by the sender. Of 8 row permits: permits at the sender ")
+    assert opened.page.locator("#slider").get_attribute("aria-valuetext") == told
+    controls = opened.page.get_by_role("button").or_(opened.page.get_by_role("slider"))
+    assert all(control.get_attribute("aria-label") for control in controls.all())
+
+
+# The checks themselves.
+
+
+def test_a_page_that_fetches_or_fails_would_be_noticed(browser: "Browser", tmp_path: Path) -> None:
+    file = tmp_path / "bad.html"
+    file.write_text("<img src='http://192.0.2.1/x.png'><script>missing()</script>")
+    visit = Visit(browser, file)
+    visit.close()
+    assert any("request: http://192.0.2.1/x.png" in complaint for complaint in visit.complaints)
+    assert any("missing is not defined" in complaint for complaint in visit.complaints)
