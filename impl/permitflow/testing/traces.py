@@ -1,13 +1,16 @@
 """Judges recorded runs: is this a behaviour of the specification?"""
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.recording import End
+from permitflow.testing.verdicts import Peaks, Verdict
 from permitflow.tracing.events import Event
 from permitflow.tracing.reader import ChannelTrace, Trace
-from permitflow_model.kernel.replay import Replay, replay
-from permitflow_model.permit_channel import Parameters
+from permitflow_model.kernel.replay import replay
+from permitflow_model.permit_channel import Parameters, row_bound_of, rows_in
+from permitflow_model.permit_channel_one_end import ReceiverAlone, SenderAlone
 from permitflow_model.permit_channel_trace import PermitChannelReplay
 from permitflow_model.permit_channel_world import World
 
@@ -16,49 +19,10 @@ __all__ = ["UNLIMITED", "Verdict", "judge", "judge_all", "model_of"]
 UNLIMITED = 2**62
 """Chunks that may wait at once in a real run."""
 
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the model says about the run of one channel."""
-
-    channel: str
-    replay: Replay[World, Event]
-    left_over: int
-    """Events that could not be explained any more, because an event before them was not."""
-
-    is_at_rest: bool
-    """Had everything been consumed at the end, and were all permits back at the sender?"""
-
-    allowed: tuple[str, ...]
-    """What the protocol could have done next."""
-
-    @property
-    def is_valid(self) -> bool:
-        """Is the run a behaviour of the specification, and do its invariants hold at every step?"""
-        return self.replay.is_valid
-
-    @property
-    def world(self) -> World:
-        """The last state, or the one before the first event that no behaviour allows."""
-        return self.replay.worlds[0]
-
-    def describe(self) -> str:
-        """The verdict in words: if it is bad, what happened, in which state, and what would have been right."""
-        name = f"channel {self.channel!r}"
-        if self.is_valid:
-            rest = "at rest" if self.is_at_rest else "not at rest: " + _in_words(self.world)
-            return f"{name}: valid, {self.replay.performed:,} events, at the end {rest}"
-        lines = [f"{name}: not a behaviour of the specification, after {self.replay.performed:,} valid events"]
-        if self.replay.broken:
-            lines.append(f"  {_event_in_words(self.replay.last)} breaks {', '.join(self.replay.broken)}")
-        for block in self.replay.blocked:
-            problem = "is impossible" if block.is_refused else "has no cause"
-            lines.append(f"  {_event_in_words(block.event)} {problem}: {block.reason}")
-        lines.append(f"  in the state  {_in_words(self.world)}")
-        lines.append(f"  allowed are   {'; '.join(self.allowed) or 'no steps of the protocol'}")
-        if self.left_over:
-            lines.append(f"  {self.left_over:,} later events were not looked at")
-        return "\n".join(lines)
+_ONE_END: dict[frozenset[End], type[PermitChannelReplay]] = {
+    frozenset({"sender"}): SenderAlone,
+    frozenset({"receiver"}): ReceiverAlone,
+}
 
 
 def model_of(
@@ -87,19 +51,27 @@ def judge(channel: ChannelTrace, *, by_end: bool = False, keep_path: bool = Fals
 
     Where one process recorded both ends, the order in which it did so counts: a permit that comes back before its
     chunk was consumed is found out at once.  With ``by_end`` each end's own order is all that counts, as it is
-    anyway where two processes recorded.
+    anyway where two processes recorded.  Of an end that was not recorded, the model plays the part.
     """
     logs = channel.logs_by_end if by_end else channel.logs
     sizes = (_largest_rows(channel.parameters, logs),)
     parameters = model_of(channel.parameters, sizes=sizes, waiters=UNLIMITED)
-    interpretation = PermitChannelReplay(parameters, keep_path=keep_path)
-    outcome = replay(interpretation, interpretation.start(), logs)
+    interpretation = _ONE_END.get(channel.ends, PermitChannelReplay)(parameters, keep_path=keep_path)
+    watched = _Watched(interpretation)
+    outcome = replay(watched, interpretation.start(), logs)
+    actions = Counter(event.action for log in logs for event in log)
     return Verdict(
         channel=channel.channel,
         replay=outcome,
         left_over=sum(map(len, logs)) - outcome.performed - len(outcome.blocked),
         is_at_rest=any(interpretation.is_at_rest(world) for world in outcome.worlds),
         allowed=tuple(interpretation.allowed(outcome.worlds[0])),
+        peaks=watched.peaks(),
+        ends=channel.ends,
+        cut_ends=channel.cut_ends,
+        logs=len(logs),
+        actions=actions,
+        rows=_rows_of("Consume" if "receiver" in channel.ends else "SendChunk", logs),
     )
 
 
@@ -108,32 +80,38 @@ def judge_all(trace: Trace, *, by_end: bool = False) -> list[Verdict]:
     return [judge(channel, by_end=by_end) for channel in trace.channels.values()]
 
 
+class _Watched:
+    """An interpretation that remembers how much was where."""
+
+    def __init__(self, interpretation: PermitChannelReplay) -> None:
+        self.perform = interpretation.perform
+        self._broken = interpretation.broken
+        self._parameters = interpretation.parameters
+        self._least_permits = self._parameters.row_count
+        self._inbox_rows = 0
+
+    def broken(self, world: World) -> list[str]:
+        """The names of the invariants that do not hold; asked once after every event."""
+        self._least_permits = min(self._least_permits, world.state.permits.rows)
+        self._inbox_rows = max(self._inbox_rows, rows_in(world.state.inbox))
+        return self._broken(world)
+
+    def peaks(self) -> Peaks:
+        """The most that was ever there."""
+        of = self._parameters
+        return Peaks(
+            row_permits=of.row_count,
+            row_bound=row_bound_of(of.row_count, of.clamp, max(of.sizes)),
+            row_permits_in_use=of.row_count - self._least_permits,
+            inbox_rows=self._inbox_rows,
+        )
+
+
+def _rows_of(action: str, logs: Sequence[Sequence[Event]]) -> int:
+    return sum(event.rows for log in logs for event in log if event.action == action)
+
+
 def _largest_rows(agreed: ChannelParameters, logs: Sequence[Sequence[Event]]) -> int:
     if agreed.oversize is Oversize.SPLIT:
         return agreed.max_chunk_cost
     return max((event.rows for log in logs for event in log), default=0)
-
-
-def _event_in_words(event: Event | None) -> str:
-    if event is None:
-        return "nothing"
-    permits = ", ".join(
-        f"{count} {name}" for name, count in zip(event.permits._fields, event.permits, strict=True) if count
-    )
-    rows = f"{event.rows} rows, " if event.action.endswith("Chunk") or event.rows else ""
-    return f"{event.action} ({rows}permits: {permits or 'none'}), event {event.sequence} of the {event.end},"
-
-
-def _in_words(world: World) -> str:
-    state = world.state
-    parts = {
-        "waiting": [message.rows for message in state.waiting],
-        "barriers waiting": int(state.barrier_waiting) + world.barriers_in_hand,
-        "watermark pending after": None if state.watermark_pending < 0 else state.watermark_pending,
-        "permits": tuple(state.permits),
-        "on the wire": [(message.kind, message.rows) for message in state.wire],
-        "inbox": [(message.kind, message.rows) for message in state.inbox],
-        "unreturned": state.unreturned,
-        "permits on their way back": [tuple(grant) for grant in state.grants],
-    }
-    return ", ".join(f"{name} {value}" for name, value in parts.items() if value not in (0, None, []))

@@ -1,0 +1,103 @@
+"""``permitflow trace``: recorded runs, judged by the specification."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from permitflow.cli.console import open_progress
+from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
+
+if TYPE_CHECKING:
+    from permitflow.testing.verdicts import Verdict
+    from permitflow.tracing import ChannelTrace, Trace
+
+__all__ = ["trace"]
+
+trace = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Recorded runs, judged by the specification.")
+
+
+@trace.callback()
+def _group() -> None:
+    """Recorded runs, judged by the specification.
+
+    Whatever can record writes traces: `permitflow serve --trace`, open_channel(record=...), get and put, the Spark
+    options. A trace holds the specification's actions as they happened at one end or both, no payloads.
+    """
+
+
+@trace.command()
+def validate(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Trace files (.jsonl, .parquet) or folders of them, of one run."),
+    ],
+    channel: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this channel; may be repeated.")
+    ] = None,
+    allow_truncated: Annotated[
+        bool, typer.Option("--allow-truncated", help="Leave out a half-written last line and check what comes before.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Is what happened a behaviour of the specification?
+
+    Give all files of a run at once: what two processes recorded of a channel is put into one order without trusting
+    clocks. For each channel: valid, or the first event that no behaviour allows, the state before it, and what would
+    have been allowed. Where only one end was recorded, say so, and check that some other end explains it.
+
+    \b
+      permitflow trace validate run/                         all trace files of a folder
+      permitflow trace validate producer.jsonl server.jsonl  the two ends of a channel
+      permitflow trace validate run/ --channel orders/0      one channel of it
+
+    Exit code 0: all valid, as far as recorded. 1: not a behaviour. 2: not a usable trace.
+    """
+    from permitflow.cli.trace_report import print_report, report_as_json
+
+    read = _read(files, allow_truncated)
+    channels = _selected(read, channel or [])
+    verdicts = _judged(channels)
+    holds = all(verdict.is_valid for verdict in verdicts)
+    if as_json:
+        print_json(report_as_json(verdicts, holds=holds))
+    else:
+        print_report(verdicts)
+    stop(holds=holds)
+
+
+def _read(files: Sequence[Path], allow_truncated: bool) -> "Trace":
+    from permitflow.errors import TraceError, TraceTruncatedError
+    from permitflow.tracing import read_trace
+
+    try:
+        with requires_extra("grpc"):
+            return read_trace(*files, allow_truncated=allow_truncated)
+    except TraceTruncatedError as error:
+        unusable(f"{error} (--allow-truncated)")
+    except TraceError as error:
+        unusable(str(error))
+
+
+def _selected(read: "Trace", names: Sequence[str]) -> "list[ChannelTrace]":
+    if not read.channels:
+        unusable("the trace holds no channel: nothing was recorded, so nothing can be checked")
+    if unknown := [name for name in names if name not in read.channels]:
+        near = get_close_matches(unknown[0], read.channels, n=3, cutoff=0.4) or list(read.channels)[:5]
+        unusable(f"--channel: the trace has no channel {unknown[0]!r}; it has {', '.join(near)}")
+    return [channel for name, channel in read.channels.items() if not names or name in names]
+
+
+def _judged(channels: "Sequence[ChannelTrace]") -> "list[Verdict]":
+    from permitflow.testing.traces import judge
+
+    verdicts = []
+    with open_progress() as progress:
+        task = progress.add_task("", total=len(channels))
+        for channel in channels:
+            progress.update(task, description=channel.channel)
+            verdicts.append(judge(channel))
+            progress.advance(task)
+    return verdicts

@@ -1,0 +1,249 @@
+"""``permitflow trace validate``: what it says of good runs, bad runs and bad files, and with which exit code."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import RecorderFactory
+from permitflow.testing.core_pair import CorePair
+from permitflow.tracing import FileTrace
+
+Answer = tuple[int, str, str]
+Command = Callable[..., Answer]
+Report = Callable[..., tuple[int, dict[str, Any]]]
+
+AGREED = ChannelParameters(row_permits=30, permit_batch=2, max_chunk_cost=10)
+# A digit offers and sends a chunk of so many rows; d, c, a deliver, consume, add permits.
+MOVES = "234234dddccca3dddccaadccaaaa"
+
+
+def run_pair(record: RecorderFactory, moves: str = MOVES, pair_type: type[CorePair] = CorePair) -> None:
+    pair = pair_type(AGREED, record=record)
+    steps = {"d": pair.deliver, "c": pair.consume, "a": pair.add_permits}
+    for move in moves:
+        if move.isdigit():
+            pair.offer_chunk(int(move))
+            pair.send_chunk()
+        else:
+            steps[move]()
+
+
+class LostOnTheWay(CorePair):
+    """The second return of permits never arrives."""
+
+    returns = 0
+
+    def add_permits(self) -> None:
+        self.returns += 1
+        if self.returns == 2:
+            self.grants.popleft()
+        super().add_permits()
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    """A run of one channel, both ends in one file."""
+    with FileTrace(tmp_path / "good.jsonl") as trace:
+        run_pair(trace.recorder)
+    return trace.path
+
+
+@pytest.fixture
+def ends(good: Path) -> tuple[Path, Path]:
+    """The same run as two processes would have recorded it."""
+    lines = good.read_text().splitlines(keepends=True)[:-1]
+    paths = good.with_name("sender.jsonl"), good.with_name("receiver.jsonl")
+    for path in paths:
+        write(path, [line for line in lines if f'"end": "{path.stem}"' in line])
+    good.unlink()
+    return paths
+
+
+def write(path: Path, lines: Sequence[str]) -> None:
+    events = sum('"action"' in line for line in lines)
+    path.write_text("".join([*lines, json.dumps({"permitflow_trace_events": events}) + "\n"]))
+
+
+def test_a_good_run_is_valid(good: Path, command: Command) -> None:
+    code, stdout, stderr = command("trace", "validate", str(good))
+
+    assert (code, stderr) == (0, "")
+    row = next(line for line in stdout.splitlines() if line.startswith("channel ")).split()
+    assert row[-1] == "actions"
+    assert next(line for line in stdout.splitlines() if "sender + receiver" in line).split()[4:] == [
+        "35",  # events
+        "21",  # rows
+        "19",  # most in use
+        "30",
+        "9",  # most in inbox
+        "30",
+        *("5", "of", "12", "valid"),
+    ]
+    assert "1 channel valid: 35 events are steps of the specification" in stdout
+
+
+def test_the_two_ends_in_two_files_are_one_run(ends: tuple[Path, Path], report: Report) -> None:
+    code, found = report("trace", "validate", *map(str, ends))
+
+    assert (code, found["holds"]) == (0, True)
+    (channel,) = found["channels"]
+    assert (channel["events"], channel["explained"], channel["at_rest"]) == (35, 35, True)
+    assert channel["ends"] == ["receiver", "sender"]
+    assert channel["peaks"] == {"row_permits": 30, "row_bound": 30, "row_permits_in_use": 19, "inbox_rows": 9}
+    assert channel["actions"] == {"AddPermits": 7, "Consume": 7, "Deliver": 7, "OfferChunk": 7, "SendChunk": 7}
+    assert "SendBarrier" in channel["missing_actions"]
+    assert channel["problem"] is None
+
+
+def test_a_bad_run_is_shown_up_to_its_first_impossible_event(tmp_path: Path, command: Command) -> None:
+    with FileTrace(tmp_path / "bad.jsonl") as trace:
+        run_pair(trace.recorder, "234234dddccca3dddccaa", LostOnTheWay)
+
+    code, stdout, _ = command("trace", "validate", str(trace.path))
+
+    assert code == 1
+    assert "NOT VALID" in stdout
+    assert "channel: not a behaviour of the specification, after 26 valid events" in stdout
+    culprit = next(line for line in stdout.splitlines() if "?" in line)
+    assert culprit.split() == ["sender", "16", "AddPermits", "4", *"??????"]
+    assert "(4, 0, 0) is no sum of the permits that come back first" in stdout
+    assert "the state before it: row permits 11 at the sender" in stdout
+    assert "= 30" in stdout
+    assert "AddPermits of (3, 0, 0)" in next(line for line in stdout.splitlines() if line.startswith("allowed instead"))
+    assert "1 later events were not looked at" in stdout
+
+
+def test_the_report_for_programs_names_the_event(tmp_path: Path, report: Report) -> None:
+    with FileTrace(tmp_path / "bad.jsonl") as trace:
+        run_pair(trace.recorder, "234234dddccca3dddccaa", LostOnTheWay)
+
+    code, found = report("trace", "validate", str(trace.path))
+
+    assert (code, found["holds"]) == (1, False)
+    problem = found["channels"][0]["problem"]
+    (event,) = problem["events"]
+    assert (event["end"], event["sequence"], event["action"], event["is_refused"]) == ("sender", 16, "AddPermits", True)
+    assert problem["state"]["grants"] > 0
+    assert problem["not_looked_at"] == 1
+
+
+def test_wrong_counters_are_not_a_behaviour(good: Path, command: Command) -> None:
+    lines = good.read_text().splitlines(keepends=True)
+    position = next(number for number, line in enumerate(lines) if '"Deliver"' in line)
+    told = json.loads(lines[position])
+    told["counters"][1] += 1
+    lines[position] = json.dumps(told) + "\n"
+    good.write_text("".join(lines))
+
+    code, stdout, _ = command("trace", "validate", str(good))
+
+    assert code == 1
+    assert "Deliver (2 rows, permits: 2 rows), event 1 of the receiver, is impossible" in stdout
+    assert "its end counts (1, 3, 0) afterwards" in stdout
+    assert "it must have (1, 2, 0)" in stdout
+
+
+@pytest.mark.parametrize("end", ["sender", "receiver"])
+def test_one_end_alone_is_checked_as_far_as_that_goes(end: str, ends: tuple[Path, Path], command: Command) -> None:
+    path = next(path for path in ends if path.stem == end)
+
+    code, stdout, _ = command("trace", "validate", str(path))
+
+    assert code == 0
+    assert f"only the {end} was recorded: checked that some" in stdout
+
+
+def test_one_end_alone_can_be_wrong(ends: tuple[Path, Path], command: Command) -> None:
+    sender, receiver = ends
+    lines = sender.read_text().splitlines(keepends=True)[:-1]
+    returned = next(number for number, line in enumerate(lines) if '"AddPermits"' in line)
+    lines[returned] = lines[returned].replace('"permits": [2', '"permits": [4')
+    write(sender, lines)
+    code, stdout, _ = command("trace", "validate", str(sender))
+    assert code == 1
+    assert "(4, 0, 0) is no sum" in stdout
+
+    header, *lines = receiver.read_text().splitlines(keepends=True)[:-1]
+    delivery = json.loads(lines[0]) | {"rows": 10, "permits": [10, 0, 0]}
+    del delivery["counters"]
+    write(receiver, [header, *(json.dumps(delivery | {"sequence": number}) + "\n" for number in range(1, 5))])
+    code, stdout, _ = command("trace", "validate", str(receiver))
+    assert code == 1
+    assert "event 4 of the receiver, is impossible: no sender that obeys could have sent it" in stdout
+
+
+def test_a_recording_that_was_cut_off_is_not_held_against_the_other_end(
+    ends: tuple[Path, Path], command: Command
+) -> None:
+    sender, receiver = ends
+    lines = receiver.read_text().splitlines(keepends=True)
+    receiver.write_text("".join(lines[:5]))
+
+    code, stdout, _ = command("trace", "validate", str(sender), str(receiver))
+
+    assert code == 0
+    assert "valid so far" in stdout
+    assert "the recording of the receiver was not closed: its last events may be missing" in stdout
+    assert "not decided: AddPermits" in stdout
+
+    # The same with a receiver that was closed in good order: the permits come from nowhere.
+    write(receiver, lines[:5])
+    code, stdout, _ = command("trace", "validate", str(sender), str(receiver))
+    assert code == 1
+    assert "has no cause" in stdout
+
+
+def test_a_half_written_last_line_is_left_out_only_when_asked(good: Path, command: Command) -> None:
+    text = good.read_text()
+    good.write_text(text[: text.rindex('"action"')])
+
+    code, stdout, stderr = command("trace", "validate", str(good))
+    assert (code, stdout) == (2, "")
+    assert "the last line is half written" in stderr
+    assert "--allow-truncated" in stderr
+
+    code, stdout, stderr = command("trace", "validate", "--allow-truncated", str(good))
+    assert code == 0
+    assert "the recording of the sender was not closed" in stdout
+    assert "34 events are steps" in stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "No such file"),
+        ("no trace\n", "line 1: is not a line of a permitflow trace"),
+        ("", "the trace holds no channel"),
+    ],
+)
+def test_what_is_no_trace_is_unusable(content: str | None, complaint: str, tmp_path: Path, command: Command) -> None:
+    path = tmp_path / "x.jsonl"
+    if content is not None:
+        path.write_text(content)
+
+    code, stdout, stderr = command("trace", "validate", str(path))
+
+    assert (code, stdout) == (2, "")
+    assert complaint in stderr
+    assert stderr.startswith("Error: ")
+
+
+def test_one_channel_of_several_is_chosen_by_name(tmp_path: Path, report: Report, command: Command) -> None:
+    with FileTrace(tmp_path / "two.jsonl") as trace:
+        for number in (0, 1):
+            run_pair(lambda _name, end, agreed, number=number: trace.recorder(f"orders/{number}", end, agreed))
+
+    assert [channel["channel"] for channel in report("trace", "validate", str(tmp_path))[1]["channels"]] == [
+        "orders/0",
+        "orders/1",
+    ]
+    _, found = report("trace", "validate", str(tmp_path), "--channel", "orders/1")
+    assert [channel["channel"] for channel in found["channels"]] == ["orders/1"]
+
+    code, _, stderr = command("trace", "validate", str(tmp_path), "--channel", "order")
+    assert code == 2
+    assert "the trace has no channel 'order'; it has orders/" in stderr
