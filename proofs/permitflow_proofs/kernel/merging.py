@@ -9,6 +9,7 @@ from contextlib import nullcontext, suppress
 
 import z3
 
+from permitflow_proofs.kernel.formulas import conjunction, disjunction, negation
 from permitflow_proofs.kernel.trail import Condition
 
 __all__ = ["Merge"]
@@ -40,7 +41,7 @@ class Merge:
             try:
                 result = function()
             except Exception:
-                if not excludes(_conjunction(self._answers)):
+                if not excludes(_answered(self._answers)):
                     raise
                 has_failed = True
             if not has_failed and result is not False:
@@ -64,8 +65,8 @@ class Merge:
         """The next answer in this case."""
         if self._at == len(self._answers):
             self._answers.append((condition, True))
-        else:
-            # The same question, from this evaluation's symbols.
+        elif self._has_effects:
+            # The same question, but from this evaluation's own symbols.
             self._answers[self._at] = (condition, self._answers[self._at][1])
         self._at += 1
         return self._answers[self._at - 1][1]
@@ -87,8 +88,8 @@ class Merge:
         return False
 
 
-def _conjunction(answers: Sequence[tuple[Condition, bool]]) -> list[z3.BoolRef]:
-    return [condition.term if answer else z3.Not(condition.term) for condition, answer in answers]
+def _answered(answers: Sequence[tuple[Condition, bool]]) -> list[z3.BoolRef]:
+    return [condition.term if answer else negation(condition.term) for condition, answer in answers]
 
 
 class _Cases:
@@ -101,7 +102,7 @@ class _Cases:
     @property
     def term(self) -> z3.BoolRef:
         if self._term is None:
-            self._term = _one_of([[*_conjunction(answers), _outcome(result)] for answers, result in self._cases])
+            self._term = _one_of([[*_answered(answers), _outcome(result)] for answers, result in self._cases])
         return self._term
 
 
@@ -112,8 +113,8 @@ def _one_of(cases: Sequence[Sequence[z3.BoolRef]]) -> z3.BoolRef:
     in_each = [{part.get_id() for part in case} for case in cases]
     shared = set.intersection(*in_each)
     common = [part for part in cases[0] if part.get_id() in shared]
-    others = [z3.And([part for part in case if part.get_id() not in shared]) for case in cases]
-    return z3.And([*common, z3.Or(others)])
+    others = [conjunction([part for part in case if part.get_id() not in shared]) for case in cases]
+    return conjunction([*common, disjunction(others)])
 
 
 class _Implication:
@@ -125,7 +126,7 @@ class _Implication:
 
     @property
     def term(self) -> z3.BoolRef:
-        return z3.Implies(z3.And(_conjunction(self._answers)), self._condition.term)
+        return z3.Implies(conjunction(_answered(self._answers)), self._condition.term)
 
 
 def _outcome(result: Condition | bool) -> z3.BoolRef:

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 import z3
 
+from permitflow_proofs.kernel.formulas import conjunction, disjunction
 from permitflow_proofs.kernel.paths import Explorer
 from permitflow_proofs.kernel.runs import Run
 
@@ -50,7 +51,7 @@ class Finding:
     def to_smtlib(self) -> str:
         """The verification condition for another solver: ``unsat`` means proved."""
         solver = z3.Solver()
-        solver.add(z3.Or([z3.And(conditions) for conditions in self.impossible]))
+        solver.add(disjunction([conjunction(conditions) for conditions in self.impossible]))
         return f"(set-logic ALL)\n{solver.to_smt2()}"
 
 

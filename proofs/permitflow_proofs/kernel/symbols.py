@@ -9,6 +9,7 @@ from typing import TypeVar, cast
 
 import z3
 
+from permitflow_proofs.kernel.formulas import conjunction
 from permitflow_proofs.kernel.paths import current_explorer
 from permitflow_proofs.kernel.terms import Choice, Integer, Truth, integer_term, truth_term
 
@@ -106,7 +107,7 @@ def equal(left: object, right: object) -> bool:
 
 def _equation(left: object, right: object) -> z3.BoolRef:
     if isinstance(left, tuple) and isinstance(right, tuple):
-        return z3.And([_equation(a, b) for a, b in zip(left, right, strict=True)])
+        return conjunction([_equation(a, b) for a, b in zip(left, right, strict=True)])
     return integer_term(left) == integer_term(right)
 
 

@@ -9,6 +9,8 @@ from typing import Protocol
 
 import z3
 
+from permitflow_proofs.kernel.formulas import negation
+
 __all__ = ["Condition", "Contradiction", "Trail"]
 
 # Z3 counts its own steps, so that a slow machine gives the same answer as a fast one.
@@ -130,7 +132,7 @@ class Trail:
             if step.has_level:
                 self._solver.pop()
             if step.is_open and step.condition is not None:
-                self._push(z3.Not(step.condition), step.other_witness, answer=False)
+                self._push(negation(step.condition), step.other_witness, answer=False)
                 return True
         return False
 
@@ -157,19 +159,19 @@ class Trail:
         if not self.is_checking:
             self._push(term, None, answer=True, is_open=True)
             return
-        negation = z3.Not(term)
+        opposite = negation(term)
         yes, yes_witness = self._ask(term)
-        no, no_witness = self._ask(negation)
+        no, no_witness = self._ask(opposite)
         if yes and no:
             self._push(term, yes_witness, answer=True, is_open=True, other_witness=no_witness)
             return
-        for possible, side in ((yes, term), (no, negation)):
+        for possible, side in ((yes, term), (no, opposite)):
             if not possible:
                 self.pruned.append((*self.conditions(), side))
         if not yes and not no:
             raise Contradiction
         self.witness = yes_witness if yes else no_witness
-        self._steps.append(_Step(yes, known=self._note(term if yes else negation)))
+        self._steps.append(_Step(yes, known=self._note(term if yes else opposite)))
 
     def _push(
         self,
