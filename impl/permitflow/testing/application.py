@@ -97,7 +97,7 @@ class Application:
         self.sender.send_watermark(self._watermark)
 
     def withdraw_chunk(self, position: int) -> None:
-        """Cancel a send; 0 is the oldest of those that are under way."""
+        """Cancel a send; 0 is the oldest of those that are under way, beyond the newest it begins again."""
         _cancel(self.chunks, position)
 
     def withdraw_barrier(self, position: int) -> None:
@@ -191,9 +191,8 @@ class Application:
 
 def _cancel(tasks: list[Task], position: int) -> None:
     under_way = [task for task in tasks if not task.done()]
-    # It may have ended since the move was chosen.
-    if position < len(under_way):
-        under_way[position].cancel()
+    if under_way:
+        under_way[position % len(under_way)].cancel()
 
 
 def running(tasks: list[Task]) -> list[Task]:
