@@ -1,18 +1,18 @@
 """``permitflow trace``: recorded runs, judged by the specification."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from permitflow.cli.console import open_progress
-from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
+from permitflow.cli.outcomes import Json, print_json, stop
+from permitflow.cli.trace_files import read_files, select_channels
 
 if TYPE_CHECKING:
     from permitflow.testing.verdicts import Verdict
-    from permitflow.tracing import ChannelTrace, Trace
+    from permitflow.tracing import ChannelTrace
 
 __all__ = ["trace"]
 
@@ -57,8 +57,7 @@ def validate(
     """
     from permitflow.cli.trace_report import print_report, report_as_json
 
-    read = _read(files, allow_truncated)
-    channels = _selected(read, channel or [])
+    channels = select_channels(read_files(files, allow_truncated), channel or [])
     verdicts = _judged(channels)
     holds = all(verdict.is_valid for verdict in verdicts)
     if as_json:
@@ -66,28 +65,6 @@ def validate(
     else:
         print_report(verdicts)
     stop(holds=holds)
-
-
-def _read(files: Sequence[Path], allow_truncated: bool) -> "Trace":
-    from permitflow.errors import TraceError, TraceTruncatedError
-    from permitflow.tracing import read_trace
-
-    try:
-        with requires_extra("grpc"):
-            return read_trace(*files, allow_truncated=allow_truncated)
-    except TraceTruncatedError as error:
-        unusable(f"{error} (--allow-truncated)")
-    except TraceError as error:
-        unusable(str(error))
-
-
-def _selected(read: "Trace", names: Sequence[str]) -> "list[ChannelTrace]":
-    if not read.channels:
-        unusable("the trace holds no channel: nothing was recorded, so nothing can be checked")
-    if unknown := [name for name in names if name not in read.channels]:
-        near = get_close_matches(unknown[0], read.channels, n=3, cutoff=0.4) or list(read.channels)[:5]
-        unusable(f"--channel: the trace has no channel {unknown[0]!r}; it has {', '.join(near)}")
-    return [channel for name, channel in read.channels.items() if not names or name in names]
 
 
 def _judged(channels: "Sequence[ChannelTrace]") -> "list[Verdict]":
