@@ -65,22 +65,27 @@ def embedded(document: Document) -> str:
 
 def facts_of(run: Run) -> list[Fact]:
     """The parameters of a run that are worth knowing."""
-    return parameter_facts(run.parameters, is_recorded=run.is_recorded)
+    if run.is_recorded:  # its bounds nobody chose
+        return parameter_facts(run.parameters, sizes="", waiters="")
+    if run.has_every_size:
+        return parameter_facts(run.parameters, sizes=f"1\u2013{run.parameters.clamp:,}")
+    return parameter_facts(run.parameters)
 
 
-def parameter_facts(parameters: Parameters, *, is_recorded: bool = False) -> list[Fact]:
-    """The parameters that are worth knowing; those of a recorded run hold no bounds that anybody chose."""
+def parameter_facts(parameters: Parameters, *, sizes: str | None = None, waiters: str | None = None) -> list[Fact]:
+    """The parameters that are worth knowing; texts given here are shown instead of their own."""
+    chosen_waiters = f"{parameters.waiters:,}" if parameters.waiters > 1 else ""
     remarks = Specification(SYSTEM.module).remarks()
     shown = {
         "row_count": f"{parameters.row_count:,}",
         "batch": f"{parameters.batch:,}",
         "clamp": f"{parameters.clamp:,}",
-        "sizes": "" if is_recorded else ranges(parameters.sizes),
+        "sizes": ranges(parameters.sizes) if sizes is None else sizes,
         "barrier_permits": f"{parameters.barrier_permits:,}" if parameters.barrier_permits else "",
         "watermarks": "yes" if parameters.watermarks else "",
         "flush_idle": "yes" if parameters.flush_idle else "no",
         "withdrawals": "yes" if parameters.withdrawals else "",
-        "waiters": "" if is_recorded or parameters.waiters == 1 else f"{parameters.waiters:,}",
+        "waiters": chosen_waiters if waiters is None else waiters,
     }
     return [Fact(_constant(name), value, remarks[_constant(name)]) for name, value in shown.items() if value]
 

@@ -55,6 +55,9 @@ class Run:
     is_recorded: bool = False
     """Was it recorded?  Then ``parameters`` hold no bounds that anybody chose."""
 
+    has_every_size: bool = False
+    """May chunks of every size be offered, up to the clamp?  Then ``parameters.sizes`` holds only some of them."""
+
     remarks: tuple[str, ...] = ()
     """About the run as a whole."""
 

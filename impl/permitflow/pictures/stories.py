@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from permitflow_model.kernel.system import Step
-from permitflow_model.permit_channel import SYSTEM, Parameters, State
+from permitflow_model.permit_channel import SYSTEM, Parameters, State, cost_of
 
 __all__ = ["fill_and_drain"]
 
@@ -11,6 +11,8 @@ __all__ = ["fill_and_drain"]
 # used as soon as they are back.
 _FILL = ("SendChunk", "SendBarrier", "SendWatermark")
 _DELIVER = ("Deliver",)
+# Beyond, nobody would step through it.
+MOST_CHUNKS = 5_000
 _DRAIN = ("AddPermits", "SendChunk", "SendBarrier", "SendWatermark", "Deliver", "Consume", "Flush")
 
 
@@ -38,7 +40,16 @@ def fill_and_drain(parameters: Parameters) -> list[Step[State]]:
     """Chunks are sent until one has to wait, then everything is consumed; deterministic.
 
     A barrier and a watermark follow the first chunk, where the channel knows them.
+
+    Raises:
+        ValueError: it takes too many chunks to fill the window.
     """
+    largest = cost_of(max(parameters.sizes), parameters)
+    if (needed := parameters.row_count // largest) > MOST_CHUNKS:
+        raise ValueError(
+            f"a window of {parameters.row_count:,} row permits takes {needed:,} chunks to fill, "
+            f"if they cost at most {largest:,}; a run to look at has at most {MOST_CHUNKS:,}"
+        )
     teller = _Teller(parameters)
     for size in _sizes(parameters.sizes):
         teller.take("OfferChunk", size)

@@ -20,11 +20,21 @@ class Recording:
     channel: str
     parameters: Parameters
     replay: Replay[World, Event]
-    left_over: int
+    is_valid: bool
+    is_at_rest: bool
+    """Had everything been consumed at the end, and were all permits back?"""
+
+    allowed: tuple[str, ...]
+    """What the protocol could have done next."""
+
+    left_over: int = 0
     """Events that were not looked at, because one before them was not possible."""
 
-    logs: int
+    logs: int = 1
     """Processes that recorded it; their events were put in an order without clocks."""
+
+    remarks: tuple[str, ...] = ()
+    """What could not be checked, and why."""
 
 
 def recorded_run(recording: Recording) -> Run:
@@ -36,7 +46,7 @@ def recorded_run(recording: Recording) -> Run:
     world = recording.replay.worlds[0]
     if world.path is None and recording.replay.performed:
         raise ValueError(f"the replay of channel {recording.channel!r} kept no path; replay with keep_path=True")
-    is_valid = recording.replay.is_valid
+    is_valid = recording.is_valid
     return Run(
         title=f"Recorded run of channel {recording.channel}",
         verdict=Verdict.VALID if is_valid else Verdict.INVALID,
@@ -51,9 +61,7 @@ def recorded_run(recording: Recording) -> Run:
 
 
 def _valid(recording: Recording) -> str:
-    replay = PermitChannelReplay(recording.parameters)
-    is_at_rest = any(replay.is_at_rest(world) for world in recording.replay.worlds)
-    rest = "everything has been consumed and all permits are back" if is_at_rest else "something is still on its way"
+    rest = "everything has been consumed and all permits are back" if recording.is_at_rest else "not all is at rest"
     return f"{_events(recording.replay.performed)} are a behaviour of the specification; at the end {rest}."
 
 
@@ -72,7 +80,9 @@ def _remarks(recording: Recording) -> Iterator[str]:
             f"{recording.logs} processes recorded this channel. Clocks are not trusted: the steps stand in an order in "
             "which they can have happened, with each process\u2019s own order kept."
         )
-    if recording.left_over:
+    for remark in recording.remarks:
+        yield f"{remark[0].upper()}{remark[1:]}."
+    if recording.left_over and not recording.is_valid:
         yield f"{recording.left_over:,} later events were not looked at."
 
 
@@ -82,9 +92,8 @@ def _conclusions(recording: Recording) -> Iterator[Section]:
         yield Section("What the last event broke", replay.broken)
     if replay.blocked:
         yield Section("What no behaviour allows here", tuple(map(_objection, replay.blocked)))
-    allowed = PermitChannelReplay(recording.parameters).allowed(replay.worlds[0])
     nothing = ("no step of the protocol; the application may offer something",)
-    yield Section("What would have been allowed", tuple(allowed) or nothing)
+    yield Section("What would have been allowed", recording.allowed or nothing)
 
 
 def _objection(block: Blocked[Event]) -> str:

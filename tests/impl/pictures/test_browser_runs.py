@@ -45,7 +45,7 @@ def read(visit: Visit) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def stuck(shortest_stuck: Callable[[Parameters], list[Step[State]]]) -> Run:
-    return stuck_run(STUCK, SYSTEM.initial(STUCK), shortest_stuck(STUCK), is_live=lambda changed: changed.batch < 3)
+    return stuck_run(STUCK, SYSTEM.initial(STUCK), shortest_stuck(STUCK), advice=["a batch of 2"])
 
 
 @pytest.fixture(scope="module")

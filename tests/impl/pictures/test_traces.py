@@ -51,6 +51,10 @@ def judged(channel: ChannelTrace) -> Recording:
         channel=channel.channel,
         parameters=model_of(channel.parameters, sizes=(AGREED.max_chunk_cost,), waiters=UNLIMITED),
         replay=verdict.replay,
+        is_valid=verdict.is_valid,
+        is_at_rest=verdict.is_at_rest,
+        allowed=verdict.allowed,
+        remarks=tuple(verdict.remarks()),
         left_over=verdict.left_over,
         logs=len(channel.logs),
     )
@@ -105,6 +109,15 @@ def test_two_processes_are_told_of(recorded: ChannelTrace) -> None:
     run = recorded_run(judged(apart))
     assert run.verdict is Verdict.VALID
     assert run.remarks[0].startswith("2 processes recorded this channel. Clocks are not trusted")
+
+
+def test_what_could_not_be_checked_is_told(recorded: ChannelTrace) -> None:
+    (log,) = recorded.logs
+    sender = tuple(event for event in log if event.end == "sender")
+    run = recorded_run(judged(replace(recorded, ends=frozenset({"sender"}), logs=(sender,))))
+    assert run.verdict is Verdict.VALID
+    assert run.remarks[0].startswith("Only the sender was recorded: checked that some receiver that obeys")
+    assert {"Deliver", "Consume"} <= {step.action for step in run.steps}  # the model's own
 
 
 def test_bounds_that_nobody_chose_are_not_shown(recorded: ChannelTrace) -> None:
