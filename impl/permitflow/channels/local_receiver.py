@@ -61,14 +61,10 @@ class LocalReceiver(Generic[T]):
         if max_messages < 1:
             raise InvalidParametersError(name="max_messages", value=max_messages, rule="must be at least 1")
         core, line = self._core, self._line
-        if line.spare > 0:
-            count = min(max_messages, line.spare)
-        else:
+        if line.spare <= 0:
             await self._channel.until_takeable()
-            # One message is this task's own, whoever else has been woken.
-            count = min(max_messages, max(1, line.spare))
         messages: list[Message[T]] = []
-        for _ in range(count):
+        for _ in range(min(max_messages, line.spare)):
             if (message := core.try_receive()) is not None:
                 messages.append(message)
             if core.has_returns:

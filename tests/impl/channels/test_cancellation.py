@@ -274,6 +274,22 @@ def test_a_receive_that_was_woken_and_then_cancelled_passes_its_message_on() -> 
     asyncio.run(test())
 
 
+def test_receives_that_gave_up_leave_nothing_behind() -> None:
+    async def test() -> None:
+        ends: tuple[LocalSender[str], LocalReceiver[str]] = open_channel(PARAMETERS)
+        sender, receiver = ends
+        for _ in range(100):
+            waiting = asyncio.ensure_future(receiver.receive())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+        assert repr(receiver) == "<LocalReceiver 'channel' open, 0 messages here, 0 waiting>"
+        sender.send_nowait("x", 1)
+        assert receiver.receive_nowait().payload == "x"
+
+    asyncio.run(test())
+
+
 def test_a_time_out_is_a_cancellation_like_any_other() -> None:
     async def test() -> None:
         ends: tuple[LocalSender[str], LocalReceiver[str]] = open_channel(PARAMETERS)

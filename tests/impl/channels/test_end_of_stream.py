@@ -199,6 +199,25 @@ def test_a_send_that_gives_up_after_the_end_does_not_hold_it_up(complete: Comple
     complete(test())
 
 
+def test_a_send_that_gives_up_its_turn_after_the_end_does_not_hold_it_up(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        sender.send_nowait("x", 6)
+        waiting = asyncio.ensure_future(sender.send("y", 6))
+        await settle()
+        sender.end_nowait()
+        receiver.take_nowait()
+        consumer = asyncio.ensure_future(receiver.take())
+        await settle()
+
+        receiver.consume()  # wakes the send
+        waiting.cancel()  # before it runs
+        with pytest.raises(EndOfStream):
+            await consumer
+
+    complete(test())
+
+
 def test_the_receiver_may_go_before_the_end_has_come(complete: Complete, settle: Settle) -> None:
     async def test() -> None:
         sender, receiver = channel()

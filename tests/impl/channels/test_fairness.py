@@ -173,6 +173,20 @@ def test_a_message_more_than_those_who_wait_is_free_for_a_newcomer(complete: Com
     complete(test())
 
 
+def test_receiving_many_leaves_what_belongs_to_others(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        waiting = asyncio.ensure_future(receiver.receive())
+        await settle()
+        for number in range(3):
+            sender.send_nowait(number)
+
+        assert [message.payload for message in await receiver.receive_many(5)] == [0, 1]
+        assert (await waiting).payload == 2
+
+    complete(test())
+
+
 @pytest.mark.parametrize("rows", [1, 3])
 def test_nobody_starves(complete: Complete, rows: int) -> None:
     """Equal senders get equal shares, and so do equal receivers; the loop turns for others too."""
