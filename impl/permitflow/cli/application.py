@@ -7,6 +7,7 @@ import typer
 
 from permitflow.cli.check import check
 from permitflow.cli.demo import demo
+from permitflow.cli.prove import prove
 from permitflow.cli.serve import serve
 from permitflow.cli.trace import trace
 
@@ -48,7 +49,7 @@ def permitflow(
     """
 
 
-for command in (check, serve, demo):
+for command in (check, prove, serve, demo):
     app.command()(command)
 
 app.add_typer(trace, name="trace")

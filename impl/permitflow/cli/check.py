@@ -5,13 +5,11 @@ from typing import Annotated
 import typer
 
 from permitflow.cli.check_models import Engine, check_models
+from permitflow.cli.check_numbers import Numbers, check_numbers
 from permitflow.cli.options import row_counts, whole_number
 from permitflow.cli.outcomes import Json, unusable
 
 __all__ = ["check"]
-
-_NUMBERS = "Your own numbers"
-_MODELS = "Models"
 
 
 def check(
@@ -97,4 +95,12 @@ def check(
     if row_count is None or batch is None:
         missing = "--row-count" if row_count is None else "--batch"
         unusable(f"{missing} is missing: your own numbers need at least --row-count and --batch")
-    raise typer.Exit(0)
+    asked = Numbers(
+        row_count=row_count,
+        batch=batch,
+        max_chunk=max_chunk,
+        batch_up=batch_up,
+        sizes=None if sizes is None else tuple(sorted(sizes)),
+        flush_idle=flush_idle,
+    )
+    check_numbers(asked, as_json=as_json)

@@ -1,5 +1,6 @@
 """``permitflow demo``: the main job, on real input."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +36,7 @@ def demo(
     process failed. 2: unusable input.
     """
     with requires_extra("demo"):
+        _require("grpc", "pyarrow", "pyspark", "z3")
         from permitflow.demo import DemoReport, DemoSettings, run
         from permitflow.demo.console import ConsoleProgress, SilentProgress, render
     try:
@@ -55,3 +57,10 @@ def demo(
         complain(str(error))
         raise typer.Exit(ExitCode.FAILS) from None
     stop(holds=report.holds)
+
+
+def _require(*packages: str) -> None:
+    """Notice now what only the demo's processes would import."""
+    for package in packages:
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(f"No module named {package!r}", name=package)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import typer
 
-__all__ = ["StreamName", "host_and_port", "row_counts", "stream_name", "whole_number"]
+__all__ = ["StreamName", "host_and_port", "number", "row_counts", "stream_name", "whole_number"]
 
 
 @dataclass(frozen=True)
@@ -21,25 +21,33 @@ def whole_number(*, least: int) -> Callable[[str], int]:
 
     def parse(text: str) -> int:
         try:
-            number = int(str(text).replace(",", ""))
+            count = int(str(text).replace(",", ""))
         except ValueError:
             raise typer.BadParameter(f"must be a whole number of at least {least}, not {text!r}") from None
-        if number < least:
-            raise typer.BadParameter(f"must be at least {least}, not {number}")
-        return number
+        if count < least:
+            raise typer.BadParameter(f"must be at least {least}, not {count}")
+        return count
 
     return parse
+
+
+def number(text: str | float) -> float:
+    """Parse a number, as in 0.1."""
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"must be a number, not {text!r}") from None
 
 
 def row_counts(text: str) -> frozenset[int]:
     """Parse chunk sizes in rows, separated by commas, as in ``1,3,5``."""
     try:
-        numbers = [int(part) for part in str(text).split(",")]
+        counts = [int(part) for part in str(text).split(",")]
     except ValueError:
         raise typer.BadParameter(f"must be whole numbers separated by commas, as in 1,3,5, not {text!r}") from None
-    if negative := [number for number in numbers if number < 0]:
+    if negative := [count for count in counts if count < 0]:
         raise typer.BadParameter(f"a chunk cannot have {negative[0]} rows")
-    return frozenset(numbers)
+    return frozenset(counts)
 
 
 def host_and_port(text: str) -> str:

@@ -21,6 +21,8 @@ _WHO = {
     "Consume": "consumer",
     "Flush": "receiver",
 }
+_FIRST_STEPS = 16
+_LAST_STEPS = 16
 _NUMBERS = ("step", "permits", "in flight", "inbox", "unreturned", "grants", "sum")
 
 
@@ -61,7 +63,7 @@ def ledger_of(state: State) -> Ledger:
 
 
 def run_table(start: State, steps: Sequence[Step[State]]) -> Table:
-    """The run, one line per step."""
+    """The run, one line per step; of a long one, the beginning and the end."""
     table = open_table(
         "step",
         "action",
@@ -76,8 +78,12 @@ def run_table(start: State, steps: Sequence[Step[State]]) -> Table:
         right=_NUMBERS,
     )
     table.add_row("0", "", "", *_numbers(start), _waiting(start))
+    left_out = range(_FIRST_STEPS, len(steps) - _LAST_STEPS)
     for number, step in enumerate(steps, start=1):
-        table.add_row(str(number), _action(step), _who(step.action), *_numbers(step.state), _waiting(step.state))
+        if number - 1 not in left_out:
+            table.add_row(str(number), _action(step), _who(step.action), *_numbers(step.state), _waiting(step.state))
+        elif number - 1 == left_out.start:
+            table.add_row("…", f"{len(left_out):,} more steps")
     return table
 
 
