@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import pyarrow as pa
 
 from permitflow.channels.interface import ReceiveEnd, SendEnd
-from permitflow.errors import ChannelAbortedError, EndOfStream, PeerGoneError
+from permitflow.errors import ChannelAbortedError, EndOfStream, PeerGoneError, PermitflowError
 from permitflow.protocol.messages import Kind
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
@@ -66,9 +66,13 @@ async def carrying(
     """
     try:
         async with asyncio.TaskGroup() as group:
-            watches = [group.create_task(watch) for watch in (_until_stopped(stopping), *beside)]
+            watches = [group.create_task(watch) for watch in (_until_stopped(end, stopping), *beside)]
             run = group.create_task(end.run())
-            yield
+            try:
+                yield
+            except PermitflowError as error:
+                if not end.break_off(error):
+                    raise
             await run
             for watch in watches:
                 watch.cancel()
@@ -76,9 +80,11 @@ async def carrying(
         raise several.exceptions[0] from several.exceptions[0].__cause__
 
 
-async def _until_stopped(stopping: asyncio.Event) -> None:
+async def _until_stopped(end: RemoteReceiver | RemoteSender, stopping: asyncio.Event) -> None:
     await stopping.wait()
-    raise PeerGoneError(who="the exchange", reason="it is being stopped")
+    error = PeerGoneError(who="the exchange", reason="it is being stopped")
+    if not end.break_off(error):
+        raise error
 
 
 def words(error: BaseException) -> str:

@@ -127,6 +127,8 @@ class ExchangeServer:
 
     async def _serve(self, serve: _Serve, _requests: object, context: Context) -> None:
         peer = context.peer()
+        # Else they would go with the first message; and while that one is under way, no status could be sent.
+        await context.send_initial_metadata(())
         try:
             await serve(
                 self._exchange, ServerCall(context, f"the client at {peer}"), peer=peer, stopping=self._stopping

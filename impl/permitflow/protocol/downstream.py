@@ -3,7 +3,18 @@
 from typing import TypeVar
 
 from permitflow.errors import ChannelAbortedError, EndOfStream, LedgerError, LocalProtocolError, MispricedError
-from permitflow.protocol.frames import Abort, AddPermits, Agreement, Data, DownstreamFrame, End, Frame, Get, Put
+from permitflow.protocol.frames import (
+    Abort,
+    AddPermits,
+    Agreement,
+    Data,
+    DownstreamFrame,
+    End,
+    Failure,
+    Frame,
+    Get,
+    Put,
+)
 from permitflow.protocol.lifecycle import FrameType, Session, State
 from permitflow.protocol.messages import NO_PERMITS, Kind, Message, Permits
 from permitflow.protocol.parameters import ChannelParameters, Oversize
@@ -20,6 +31,8 @@ DOWNSTREAM: dict[tuple[State, FrameType], State] = {
     (State.OPEN, Data): State.OPEN,
     (State.OPEN, End): State.ENDED,
     (State.OPEN, Abort): State.ENDED,
+    (State.OPEN, Failure): State.FAILED,
+    (State.ENDED, Failure): State.FAILED,
 }
 """What a downstream takes, and where it leads; everything else breaks the rules."""
 
@@ -142,6 +155,11 @@ class DownstreamSession(Session[T]):
     def _give_back(self, permits: Permits | None) -> None:
         if permits is not None:
             self._returning = Permits(*(a + b for a, b in zip(self._returning, permits, strict=True)))
+
+    def fail(self, error: bytes) -> None:
+        """Let Failure be the next frame: this end has accepted, and breaks the stream off."""
+        self._outgoing.append(Failure(error))
+        self.state = State.FAILED
 
     def take_frames(self) -> list[DownstreamFrame]:
         """Everything to write now: what was returned since the last time is one AddPermits."""

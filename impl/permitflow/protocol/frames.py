@@ -19,6 +19,7 @@ __all__ = [
     "Data",
     "DownstreamFrame",
     "End",
+    "Failure",
     "Frame",
     "Get",
     "Put",
@@ -147,8 +148,16 @@ class Abort:
     reason: str
 
 
-UpstreamFrame: TypeAlias = Put | Agreement | Data[T] | End | Abort
-DownstreamFrame: TypeAlias = Get | Agreement | AddPermits
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The acceptor breaks the stream off; the dialer closes its half, and a status follows."""
+
+    error: bytes
+    """The error as the carrier encodes it."""
+
+
+UpstreamFrame: TypeAlias = Put | Agreement | Data[T] | End | Abort | Failure
+DownstreamFrame: TypeAlias = Get | Agreement | AddPermits | Failure
 Frame: TypeAlias = UpstreamFrame[T] | DownstreamFrame
 
 

@@ -3,7 +3,7 @@
 from typing import TypeVar
 
 from permitflow.errors import LedgerError, LocalProtocolError
-from permitflow.protocol.frames import Abort, AddPermits, Agreement, Data, End, Frame, Get, Put, UpstreamFrame
+from permitflow.protocol.frames import Abort, AddPermits, Agreement, Data, End, Failure, Frame, Get, Put, UpstreamFrame
 from permitflow.protocol.lifecycle import FrameType, Session, State
 from permitflow.protocol.messages import NO_PERMITS, Kind, Message, Permits
 from permitflow.protocol.parameters import ChannelParameters
@@ -19,6 +19,8 @@ UPSTREAM: dict[tuple[State, FrameType], State] = {
     (State.AWAITING_AGREEMENT, Agreement): State.OPEN,
     (State.OPEN, AddPermits): State.OPEN,
     (State.ENDED, AddPermits): State.ENDED,
+    (State.OPEN, Failure): State.FAILED,
+    (State.ENDED, Failure): State.FAILED,
 }
 """What an upstream takes, and where it leads; everything else breaks the rules."""
 
@@ -91,6 +93,11 @@ class UpstreamSession(Session[T]):
         """Let End follow everything that waits now."""
         self._require_offers()
         self._end = End(0, 0, 0, closes_channel)
+
+    def fail(self, error: bytes) -> None:
+        """Let Failure be the next frame: this end has accepted, and breaks the stream off."""
+        self._outgoing.append(Failure(error))
+        self.state = State.FAILED
 
     @property
     def is_ending(self) -> bool:

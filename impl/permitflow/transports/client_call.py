@@ -14,7 +14,7 @@ __all__ = ["ClientCall"]
 
 # What grpc.aio says when a write crosses the end of the call.  It replaces the peer's status, or is replaced by it.
 _CROSSED = "Internal error from Core"
-_STATUS_SECONDS = 2.0
+_STATUS_SECONDS = 1.0
 
 T = TypeVar("T")
 
@@ -73,10 +73,16 @@ class ClientCall:
         """The reason why the call is over."""
         if not self._call.done():
             return TransportError.of(what=f"the stream with {self._who}", cause=error)
-        status = await self._final_status()
-        if status.code is grpc.StatusCode.OK:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STATUS_SECONDS):
+                await self._status_came.wait()
+        if self._status is None:
+            # It is held up by messages that grpc.aio does not hand out any more.
+            self._call.cancel()
+            return PeerGoneError(who=self._who, reason="the stream broke off while something was being written")
+        if self._status.code is grpc.StatusCode.OK:
             return PeerGoneError(who=self._who, reason="it closed the stream before the end")
-        return error_from_status(*status, who=self._who)
+        return error_from_status(*self._status, who=self._who)
 
     def _note_status(self) -> None:
         """Keep the peer's status; called whenever the call gets one, while nothing else runs."""
@@ -85,12 +91,6 @@ class ClientCall:
             metadata = tuple(_at_once(self._call.trailing_metadata()) or ())
             self._status = _Status(code, details, metadata)
             self._status_came.set()
-
-    async def _final_status(self) -> _Status:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_STATUS_SECONDS):
-                await self._status_came.wait()
-        return self._status or _Status(grpc.StatusCode.INTERNAL, _CROSSED, ())
 
 
 def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -11,6 +11,7 @@ from permitflow.protocol.frames import (
     Data,
     DownstreamFrame,
     End,
+    Failure,
     Get,
     Put,
     StatedParameters,
@@ -97,15 +98,21 @@ def _read_abort(message: pb.Abort) -> Abort:
     return Abort(message.reason)
 
 
+def _read_failure(message: pb.Failure) -> Failure:
+    return Failure(message.error)
+
+
 UPSTREAM_READERS: dict[str, Callable[..., UpstreamFrame[Payload]]] = {
     "put": _read_put,
     "agreement": _read_agreement,
     "data": _read_data,
     "end": _read_end,
     "abort": _read_abort,
+    "failure": _read_failure,
 }
 DOWNSTREAM_READERS: dict[str, Callable[..., DownstreamFrame]] = {
     "get": _read_get,
     "agreement": _read_agreement,
     "add_permits": _read_add_permits,
+    "failure": _read_failure,
 }

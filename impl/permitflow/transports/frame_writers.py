@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from permitflow.errors import InvalidParametersError
-from permitflow.protocol.frames import Abort, AddPermits, Agreement, Data, End, Get, Put, StatedParameters
+from permitflow.protocol.frames import Abort, AddPermits, Agreement, Data, End, Failure, Get, Put, StatedParameters
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.parameters import Oversize
 from permitflow.transports.payloads import Payload, checked_marker
@@ -102,15 +102,22 @@ def _write_abort(into: pb.UpstreamFrame, frame: Abort) -> None:
     into.abort.reason = frame.reason
 
 
+def _write_failure(into: pb.UpstreamFrame | pb.DownstreamFrame, frame: Failure) -> None:
+    into.failure.SetInParent()
+    into.failure.error = frame.error
+
+
 UPSTREAM_WRITERS: dict[type[object], Callable[..., None]] = {
     Put: _write_put,
     Agreement: _write_agreement,
     Data: _write_data,
     End: _write_end,
     Abort: _write_abort,
+    Failure: _write_failure,
 }
 DOWNSTREAM_WRITERS: dict[type[object], Callable[..., None]] = {
     Get: _write_get,
     Agreement: _write_agreement,
     AddPermits: _write_add_permits,
+    Failure: _write_failure,
 }

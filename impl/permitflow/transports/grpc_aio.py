@@ -181,7 +181,7 @@ async def _running(end: E, who: str, timeout_seconds: float) -> AsyncIterator[E]
         raise
     else:
         await _lingered(end, task)
-        _raise_broken_books(task)
+        _raise_untold(end, task)
     finally:
         end.close()
         task.cancel()
@@ -202,8 +202,8 @@ async def _lingered(end: RemoteReceiver | RemoteSender, task: asyncio.Task[Permi
         await asyncio.wait({task}, timeout=LINGER_SECONDS)
 
 
-def _raise_broken_books(task: asyncio.Task[PermitflowError | None]) -> None:
+def _raise_untold(end: RemoteReceiver | RemoteSender, task: asyncio.Task[PermitflowError | None]) -> None:
     error = task.result() if task.done() and not task.cancelled() else None
     # A peer that is lost after everything was consumed and compared has taken nothing with it.
-    if error is not None and not isinstance(error, PeerGoneError):
+    if error is not None and not end.has_told_failure and not isinstance(error, PeerGoneError):
         raise error

@@ -6,19 +6,23 @@ writer wakes up travels together.
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Generic, TypeVar
 
 import pyarrow as pa
 
 from permitflow.errors import ChannelClosedError, PeerGoneError, PermitflowError, TransportError, restored
-from permitflow.protocol.frames import Agreement, Get, Put
+from permitflow.protocol.frames import Agreement, Failure, Get, Put
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
 from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_schemas
 from permitflow.transports.carrier import Carrier
+from permitflow.transports.status import heard, told
 
 __all__ = ["RemoteEnd"]
+
+# Time for the peer to hear of it and to close its half.
+BREAK_OFF_SECONDS = 1.0
 
 S = TypeVar("S", bound=UpstreamSession[object] | DownstreamSession[object])
 
@@ -41,7 +45,12 @@ class RemoteEnd(ABC, Generic[S]):
         self._batches: BatchCodec | None = None
         self._wanted_schema = schema
         self._failure: PermitflowError | None = None
+        self.has_told_failure = False
+        """Has the application heard why the stream has failed?"""
         self._is_closed = False
+        self._is_acceptor = session.state in (State.AWAITING_GET, State.AWAITING_PUT)
+        self._is_breaking_off = False
+        self._patience = asyncio.timeout(None)
         self._runner: asyncio.Task[object] | None = None
         self._clock = asyncio.get_running_loop().time
         self._opened_at = self._clock()
@@ -87,18 +96,29 @@ class RemoteEnd(ABC, Generic[S]):
         """
         self._runner = asyncio.current_task()
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._read_all())
-                group.create_task(self._write_all())
+            async with self._patience, asyncio.TaskGroup() as group:
+                group.create_task(self._noting(self._read_all()))
+                group.create_task(self._noting(self._write_all()))
             self._session.close()
         except BaseExceptionGroup as group_error:
-            raise self._fail(group_error.exceptions[0]) from group_error.exceptions[0].__cause__
+            error = self._fail(group_error.exceptions[0])
+            raise error from error.__cause__
+        except TimeoutError as late:
+            error = self._fail(late)
+            raise error from error.__cause__
         except asyncio.CancelledError:
             self._fail(ChannelClosedError(end=self.END))
             raise
         finally:
             self._stop_clock()
             self._wake_all()
+
+    async def _noting(self, carrying: Coroutine[object, object, None]) -> None:
+        # At once, not after the other task has ended too: nobody may find a dead stream without its reason.
+        try:
+            await carrying
+        except Exception as error:
+            raise self._fail(error) from error.__cause__
 
     def _fail(self, error: BaseException) -> PermitflowError:
         if not isinstance(error, PermitflowError):
@@ -107,6 +127,24 @@ class RemoteEnd(ABC, Generic[S]):
             self._failure = error
         self._wake_all()
         return self._failure
+
+    def break_off(self, error: PermitflowError) -> bool:
+        """Tell the peer that has dialled why the stream must end here, and give it a little time to stop writing.
+
+        Says whether that is possible; else there is no agreement yet, or the stream is over.
+        """
+        if not self._is_breaking_off and self._is_acceptor and self._batches is not None and self._failure is None:
+            self._is_breaking_off = True
+            self._fail(error)
+            self._session.fail(told(error))
+            self._patience.reschedule(self._clock() + BREAK_OFF_SECONDS)
+            self._wake_all()
+        return self._is_breaking_off
+
+    def _hear(self, failure: Failure) -> None:
+        """The peer has broken the stream off; a status follows once this half is closed."""
+        reason = f"it broke the stream off: {failure.error!r}"
+        self._fail(heard(failure.error, who=self._session.peer) or PeerGoneError(who=self._session.peer, reason=reason))
 
     def close(self) -> None:
         """Release this end at once.  Closing twice is harmless."""
@@ -126,8 +164,16 @@ class RemoteEnd(ABC, Generic[S]):
 
     async def _read_all(self) -> None:
         while (message := await self._carrier.read()) is not None:
-            self._take_in(message)
+            if self._is_breaking_off:
+                continue
+            try:
+                self._take_in(message)
+            except PermitflowError as error:
+                if not self.break_off(error):
+                    raise
             self._wake_all()
+        if self._failure is not None:
+            raise self._failure
         self._session.peer_closed()
         self._wake_all()
 
@@ -138,7 +184,7 @@ class RemoteEnd(ABC, Generic[S]):
                 await self._carrier.write(train)
             if trains:
                 continue
-            if self._has_written_all():
+            if self._has_written_all() or self._session.state is State.FAILED:
                 break
             await self._wake_writer.wait()
             self._wake_writer.clear()
@@ -216,6 +262,7 @@ class RemoteEnd(ABC, Generic[S]):
         error = self._failure
         if error is None:
             return None
+        self.has_told_failure = True
         facts = error.facts
         if isinstance(error, PeerGoneError | ChannelClosedError):
             facts["undelivered"] = undelivered

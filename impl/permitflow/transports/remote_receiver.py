@@ -16,7 +16,7 @@ from permitflow.errors import (
     PermitflowError,
     WouldBlock,
 )
-from permitflow.protocol.frames import Abort, Agreement, Data, End, UpstreamFrame
+from permitflow.protocol.frames import Abort, Agreement, Data, End, Failure, UpstreamFrame
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.carrier import Carrier
@@ -56,6 +56,8 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
             self._session.receive(self._decoded(frame))
             if isinstance(frame, Agreement):
                 self._note_agreement(frame)
+            elif isinstance(frame, Failure):
+                self._hear(frame)
         if self._session.end is not None:
             self._stop_clock()
 

@@ -9,7 +9,7 @@ from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import ParkedSend, SendLine, Stopwatch
 from permitflow.chunks import slices, tail
 from permitflow.errors import ChannelClosedError, InvalidParametersError, PermitflowError, WouldBlock
-from permitflow.protocol.frames import Agreement, Data, UpstreamFrame
+from permitflow.protocol.frames import Agreement, Data, Failure, UpstreamFrame
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import Oversize
 from permitflow.protocol.session import State, UpstreamSession
@@ -50,6 +50,8 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
             self._session.receive(frame)
             if isinstance(frame, Agreement):
                 self._note_agreement(frame)
+            elif isinstance(frame, Failure):
+                self._hear(frame)
         if self._batches is not None:
             self._advance()
 

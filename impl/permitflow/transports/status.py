@@ -8,7 +8,7 @@ import grpc
 from permitflow import errors
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
 
-__all__ = ["ERROR_KEY", "Metadata", "error_from_status", "status_of"]
+__all__ = ["ERROR_KEY", "Metadata", "error_from_status", "heard", "status_of", "told"]
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 
@@ -48,13 +48,18 @@ _BY_NAME = {kind.__name__: kind for kind in _STATUS}
 
 def status_of(error: BaseException) -> tuple[grpc.StatusCode, str, Metadata]:
     """The status, its text and the trailing metadata that tell a peer about an error."""
-    code = _STATUS.get(type(error)) if isinstance(error, PermitflowError) else None
+    code = _STATUS.get(type(error), grpc.StatusCode.INTERNAL) if isinstance(error, PermitflowError) else None
     if code is None or not isinstance(error, PermitflowError):
         return grpc.StatusCode.INTERNAL, _shortened(f"{type(error).__name__}: {error}", _MESSAGE_CHARACTERS), ()
+    return code, _shortened(error.message, _MESSAGE_CHARACTERS), ((ERROR_KEY, told(error)),)
+
+
+def told(error: PermitflowError) -> bytes:
+    """An error as JSON: its type, its message and its facts."""
     text = _shortened(error.message, _MESSAGE_CHARACTERS)
     facts = {name: _plain(value) for name, value in error.facts.items() if name != "undelivered"}
-    told = json.dumps({"type": type(error).__name__, "message": text, "facts": facts}, ensure_ascii=False)
-    return code, text, ((ERROR_KEY, told.encode(errors="replace")),)
+    content = {"type": type(error).__name__, "message": text, "facts": facts}
+    return json.dumps(content, ensure_ascii=False).encode(errors="replace")
 
 
 def _plain(value: object) -> object:
@@ -81,8 +86,7 @@ def error_from_status(
         who: the peer in words, as in "the exchange at localhost:5000".
     """
     for key, value in metadata:
-        if key == ERROR_KEY and isinstance(value, bytes) and (error := _told(value)) is not None:
-            error.add_note(f"reported by {who}")
+        if key == ERROR_KEY and isinstance(value, bytes) and (error := heard(value, who=who)) is not None:
             return error
     reason = f"{details or 'no details'} (gRPC status {code.name if code else 'unknown'})"
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
@@ -92,18 +96,20 @@ def error_from_status(
     return TransportError(f"the stream with {who} failed: {reason}", code=code.name if code else "unknown")
 
 
-def _told(value: bytes) -> PermitflowError | None:
-    """The error that was told, if it is one that may be told."""
+def heard(value: bytes, *, who: str) -> PermitflowError | None:
+    """The error that the peer has told, if it is one that may be told."""
     try:
-        told = json.loads(value)
-        kind, message, facts = _BY_NAME[told["type"]], str(told["message"]), told["facts"]
+        content = json.loads(value)
+        kind, message, facts = _BY_NAME[content["type"]], str(content["message"]), content["facts"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     if not isinstance(facts, dict):
         return None
     # A fact becomes an attribute; no peer may overwrite what every error has.
     known = {name: value for name, value in facts.items() if name.isidentifier() and not hasattr(kind, name)}
-    return errors.restored(kind, message, {name: _tupled(value) for name, value in known.items()})
+    error = errors.restored(kind, message, {name: _tupled(value) for name, value in known.items()})
+    error.add_note(f"reported by {who}")
+    return error
 
 
 def _tupled(value: object) -> object:

@@ -25,6 +25,7 @@ from permitflow.protocol.frames import (
     Agreement,
     Data,
     End,
+    Failure,
     Frame,
     Get,
     Put,
@@ -48,6 +49,7 @@ FRAMES: list[Frame[str]] = [
     AddPermits(Permits()),
     End(0, 0, 0),
     Abort("tired"),
+    Failure(b"why"),
 ]
 
 
@@ -117,8 +119,8 @@ UPSTREAM_TAKES = {
     State.AWAITING_GET: {"Get": State.DECIDING},
     State.DECIDING: {},
     State.AWAITING_AGREEMENT: {"Agreement": State.OPEN},
-    State.OPEN: {"AddPermits": State.OPEN},
-    State.ENDED: {"AddPermits": State.ENDED},
+    State.OPEN: {"AddPermits": State.OPEN, "Failure": State.FAILED},
+    State.ENDED: {"AddPermits": State.ENDED, "Failure": State.FAILED},
     State.CLOSED: {},
     State.FAILED: {},
 }
@@ -126,8 +128,8 @@ DOWNSTREAM_TAKES = {
     State.AWAITING_PUT: {"Put": State.DECIDING},
     State.DECIDING: {},
     State.AWAITING_AGREEMENT: {"Agreement": State.OPEN},
-    State.OPEN: {"Data": State.OPEN, "End": State.ENDED, "Abort": State.ENDED},
-    State.ENDED: {},
+    State.OPEN: {"Data": State.OPEN, "End": State.ENDED, "Abort": State.ENDED, "Failure": State.FAILED},
+    State.ENDED: {"Failure": State.FAILED},
     State.CLOSED: {},
     State.FAILED: {},
 }
@@ -168,7 +170,7 @@ def check(
 def test_every_state_and_every_frame_is_tried() -> None:
     assert {*UPSTREAM_TAKES, *DOWNSTREAM_TAKES} == set(State)
     assert {frame_name(frame) for frame in FRAMES} == {
-        frame_name(kind) for kind in (Get, Put, Agreement, Data, AddPermits, End, Abort)
+        frame_name(kind) for kind in (Get, Put, Agreement, Data, AddPermits, End, Abort, Failure)
     }
 
 
@@ -433,6 +435,14 @@ def test_an_abort_takes_an_announced_end_back() -> None:
     session.abort("tired")
     assert session.take_frames() == [Abort("tired")]
     assert not session.is_ending
+
+
+@pytest.mark.parametrize("session", [open_upstream(), open_downstream()], ids=["upstream", "downstream"])
+def test_an_acceptor_breaks_off_with_its_reason(session: UpstreamSession[str] | DownstreamSession[str]) -> None:
+    session.fail(b"why")
+    assert session.take_frames() == [Failure(b"why")]
+    assert session.state is State.FAILED
+    assert session.take_frames() == []
 
 
 def test_recorders_are_opened_under_the_name_that_both_ends_know() -> None:

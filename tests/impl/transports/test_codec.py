@@ -14,6 +14,7 @@ from permitflow.protocol.frames import (
     Agreement,
     Data,
     End,
+    Failure,
     Get,
     Put,
     StatedParameters,
@@ -50,17 +51,20 @@ agreements = st.builds(Agreement, versions, stated, st.binary(max_size=5), st.te
 messages = st.builds(Message, st.just(Kind.CHUNK), st.binary(max_size=9), counts, counts) | st.builds(
     Message, st.sampled_from([Kind.BARRIER, Kind.WATERMARK]), markers, st.just(0), counts
 )
+failures = st.builds(Failure, st.binary(max_size=5))
 upstream_frames = st.one_of(
     st.builds(Put, versions, addresses, stated, schemas),
     agreements,
     st.builds(Data, messages),
     st.builds(End, counts, counts, counts, st.booleans()),
     st.builds(Abort, st.text("abc", max_size=3)),
+    failures,
 )
 downstream_frames = st.one_of(
     st.builds(Get, versions, addresses, stated, schemas, st.booleans()),
     agreements,
     st.builds(AddPermits, st.builds(Permits, counts, counts, counts)),
+    failures,
 )
 
 

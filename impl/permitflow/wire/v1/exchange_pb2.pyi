@@ -29,28 +29,32 @@ class FromDownstream(_message.Message):
     def __init__(self, frames: _Optional[_Iterable[_Union[DownstreamFrame, _Mapping]]] = ...) -> None: ...
 
 class UpstreamFrame(_message.Message):
-    __slots__ = ("put", "agreement", "data", "end", "abort")
+    __slots__ = ("put", "agreement", "data", "end", "abort", "failure")
     PUT_FIELD_NUMBER: _ClassVar[int]
     AGREEMENT_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
     put: Put
     agreement: Agreement
     data: Data
     end: End
     abort: Abort
-    def __init__(self, put: _Optional[_Union[Put, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ...) -> None: ...
+    failure: Failure
+    def __init__(self, put: _Optional[_Union[Put, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
 
 class DownstreamFrame(_message.Message):
-    __slots__ = ("get", "agreement", "add_permits")
+    __slots__ = ("get", "agreement", "add_permits", "failure")
     GET_FIELD_NUMBER: _ClassVar[int]
     AGREEMENT_FIELD_NUMBER: _ClassVar[int]
     ADD_PERMITS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
     get: Get
     agreement: Agreement
     add_permits: AddPermits
-    def __init__(self, get: _Optional[_Union[Get, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., add_permits: _Optional[_Union[AddPermits, _Mapping]] = ...) -> None: ...
+    failure: Failure
+    def __init__(self, get: _Optional[_Union[Get, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., add_permits: _Optional[_Union[AddPermits, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
 
 class Parameters(_message.Message):
     __slots__ = ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "oversize")
@@ -179,6 +183,12 @@ class End(_message.Message):
     barriers: int
     closes_channel: bool
     def __init__(self, chunks: _Optional[int] = ..., rows: _Optional[int] = ..., barriers: _Optional[int] = ..., closes_channel: bool = ...) -> None: ...
+
+class Failure(_message.Message):
+    __slots__ = ("error",)
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    error: bytes
+    def __init__(self, error: _Optional[bytes] = ...) -> None: ...
 
 class Abort(_message.Message):
     __slots__ = ("reason",)
