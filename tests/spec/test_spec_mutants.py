@@ -1,57 +1,143 @@
 """The properties bite: mistakes made on purpose in a copy of the specification are noticed, and by what."""
 
-import shutil
-import tomllib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TypedDict
 
 import pytest
 
-from permitflow_model.compare import first_difference, graph_of_model
-from permitflow_model.exploration import explore_model
-from permitflow_model.manifest import Model
-from permitflow_model.tlc.check import run_model
+from permitflow_model.manifest import ManifestError, Model, read_manifest
+from permitflow_model.tlc import TlcError
+from permitflow_model.tlc.mutants import Mutant, Outcome, read_mutants, try_mutant
+
+CHECKOUT = Path(__file__).parents[2]
+LIST = Path(__file__).with_name("mutants.toml")
+# Read while tests are collected: they are the tests' parameters.
+MODELS = read_manifest(CHECKOUT / "spec")
+MUTANTS = {mutant.name: mutant for mutant in read_mutants(LIST, MODELS)}
+
+Tried = Callable[[str], Outcome]
 
 
-class Edit(TypedDict):
-    """A text that stands once in PermitChannel.tla, and what takes its place."""
-
-    old: str
-    new: str
-
-
-class Mutant(TypedDict):
-    """One entry of mutants.toml."""
-
-    name: str
-    edits: list[Edit]
-    model: str
-    expect: str
+@pytest.fixture(scope="module")
+def tried(request: pytest.FixtureRequest, models: dict[str, Model], spec_directory: Path) -> Iterator[Tried]:
+    """What became of a mutant, by its name; those that the selected tests name are tried two at a time."""
+    attempt = partial(try_mutant, models=models, spec_directory=spec_directory)
+    with ThreadPoolExecutor(max_workers=2, thread_name_prefix="mutant") as pool:
+        futures: dict[str, Future[Outcome]] = {}
+        for item in request.session.items:
+            parameters = item.callspec.params if hasattr(item, "callspec") else {}
+            if (name := parameters.get("mutant_name")) is not None:
+                futures[name] = pool.submit(attempt, MUTANTS[name])
+        yield lambda name: futures[name].result()
+        pool.shutdown(cancel_futures=True)
 
 
-MUTANTS: list[Mutant] = tomllib.loads(Path(__file__).with_name("mutants.toml").read_text())["mutant"]
+@pytest.mark.parametrize("mutant_name", list(MUTANTS))
+def test_a_mistake_in_the_specification_is_noticed(mutant_name: str, tried: Tried) -> None:
+    outcome = tried(mutant_name)
+    assert outcome.noticed_by == MUTANTS[mutant_name].expect
+    assert not outcome.is_survivor
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant["name"])
-def test_a_mistake_in_the_specification_is_noticed(
-    mutant: Mutant, models: dict[str, Model], spec_directory: Path, tmp_path: Path
-) -> None:
-    model = models[mutant["model"]]
-    write_mutant(spec_directory, tmp_path, mutant["edits"])
-    by_graph = mutant["expect"] == "graph"
-    found = run_model(model, spec_directory=tmp_path, dump_graph=by_graph, timeout_seconds=60)
-    assert str(found.verdict) == ("success" if by_graph else mutant["expect"])
-    if by_graph:
-        assert found.graph is not None
-        assert first_difference(graph_of_model(explore_model(model).graph), found.graph) is not None
+def test_every_property_notices_a_mistake() -> None:
+    checked = {
+        f"{kind} {name}"
+        for model in MODELS.values()
+        for kind, names in (("invariant", model.invariants), ("property", model.properties))
+        for name in names
+        if not name.endswith("Probe")
+    }
+    assert len(checked) >= 16
+    assert checked <= {mutant.expect for mutant in MUTANTS.values()}
 
 
-def write_mutant(spec_directory: Path, target: Path, edits: list[Edit]) -> None:
-    for path in spec_directory.glob("*.tla"):
-        shutil.copy(path, target)
-    module = target / "PermitChannel.tla"
-    text = module.read_text()
-    for edit in edits:
-        assert text.count(edit["old"]) == 1, f"stands {text.count(edit['old'])} times: {edit['old']}"
-        text = text.replace(edit["old"], edit["new"])
-    module.write_text(text)
+def test_every_fairness_condition_is_left_out_once_and_noticed_by_a_temporal_property(spec_directory: Path) -> None:
+    text = (spec_directory / "PermitChannel.tla").read_text()
+    fairness = text[text.index("\nFairness ==") : text.index("\nSpec ==")]
+    conditions = [line for line in fairness.splitlines() if "_vars" in line]
+    assert len(conditions) == 7
+    for condition in conditions:
+        noticed = [
+            mutant
+            for mutant in MUTANTS.values()
+            if any(edit.old in condition and edit.new.endswith("TRUE") for edit in mutant.edits)
+        ]
+        assert noticed, condition
+        assert all(mutant.expect.startswith("property") for mutant in noticed)
+
+
+# A check that cannot fail is none.
+
+
+def test_a_mistake_that_nothing_notices_survives(models: dict[str, Model], spec_directory: Path) -> None:
+    control = next(mutant for mutant in MUTANTS.values() if mutant.is_control)
+    careless = Mutant(**{**vars(control), "name": "careless", "expect": "invariant NeverStuck"})
+    outcome = try_mutant(careless, models=models, spec_directory=spec_directory)
+    assert outcome.is_survivor
+    assert not outcome.is_as_expected
+
+
+def test_a_mutant_that_is_no_specification_is_an_error(models: dict[str, Model], spec_directory: Path) -> None:
+    first = next(iter(MUTANTS.values()))
+    (edit,) = first.edits
+    broken = Mutant(**{**vars(first), "edits": (type(edit)(edit.old, "inbox' = ("),)})
+    with pytest.raises(TlcError):
+        try_mutant(broken, models=models, spec_directory=spec_directory)
+
+
+@pytest.mark.parametrize(
+    ("entry", "complaint"),
+    [
+        ('model = "live"\nexpect = "graph"', "changes nothing"),
+        ('model = "lively"\nexpect = "graph"\nconstants = { Batch = 1 }', "the manifest has no model 'lively'"),
+        ('model = "live"\nexpect = "success"\nconstants = { Batch = 1 }', "no other entry notices the same edits"),
+        ('model = "live"\nexpect = "graph"\nedit = []', "unknown key 'edit'"),
+    ],
+)
+def test_a_list_that_cannot_be_used_is_refused(entry: str, complaint: str, tmp_path: Path) -> None:
+    path = tmp_path / "mutants.toml"
+    path.write_text(f'[[mutant]]\nname = "x"\n{entry}\n')
+    with pytest.raises(ManifestError, match=complaint):
+        read_mutants(path, MODELS)
+
+
+def test_an_edit_that_does_not_fit_the_text_is_refused(models: dict[str, Model], spec_directory: Path) -> None:
+    first = next(iter(MUTANTS.values()))
+    (edit,) = first.edits
+    unfit = Mutant(**{**vars(first), "edits": (type(edit)("UNCHANGED <<", "TRUE"),)})
+    with pytest.raises(ManifestError, match="must stand there once, but stands"):
+        try_mutant(unfit, models=models, spec_directory=spec_directory)
+
+
+def run_tool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(CHECKOUT / "tools/spec_mutants.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_the_command_prints_what_noticed_each_and_fails_for_a_survivor(tmp_path: Path) -> None:
+    text = LIST.read_text()
+    name = "a chunk leaves only if a permit remains, one below the tight bound"
+    path = tmp_path / "mutants.toml"
+    entries = [
+        f"[[mutant]]{entry}" for entry in text.split("[[mutant]]") if name in entry or 'the wire is a stack"' in entry
+    ]
+    path.write_text("".join(entries).replace('expect = "success"', 'expect = "invariant NeverStuck"'))
+
+    run = run_tool("--list", str(path))
+
+    assert run.returncode == 1
+    stack, chunk, count, by = run.stdout.splitlines()
+    assert stack.startswith("the wire is a stack ")
+    assert stack.endswith("invariant ExactlyOnceInOrder in exactly-once")
+    assert "SURVIVED in mismatch-smaller-batch, where invariant NeverStuck should have noticed it" in chunk
+    assert count.startswith("1 of 2 noticed")
+    assert by == "noticed by: invariant ExactlyOnceInOrder"
+
+
+def test_the_command_refuses_a_name_that_is_not_listed() -> None:
+    run = run_tool("--only", "no such mistake")
+    assert (run.returncode, run.stderr) == (2, "no mutant is called 'no such mistake'\n")
