@@ -31,6 +31,10 @@ spec: setup  ## check all models of spec/manifest.toml with TLC and with the exp
 proofs: setup  ## prove all theorems
 	@$(BIN)/permitflow prove
 
+mutants: setup  ## mistakes made on purpose in specification and implementation: none may go unnoticed
+	@$(WITH_JAVA) $(BIN)/python tools/spec_mutants.py; found=$$?; \
+	$(WITH_JAVA) $(BIN)/python tools/mutants.py && exit $$found
+
 proto: setup  ## regenerate the protobuf modules
 	@$(BIN)/python -m grpc_tools.protoc -I proto --python_out=impl --pyi_out=impl proto/permitflow/wire/v1/exchange.proto
 
