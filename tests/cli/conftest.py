@@ -45,11 +45,12 @@ def report(command: Callable[..., Answer]) -> Callable[..., tuple[int, dict[str,
 
 @pytest.fixture
 def process() -> Callable[..., Answer]:
-    """Run a command as a process of its own, as a user's shell does."""
+    """Run a command as a process of its own, as a user's shell does; or a program in its place."""
 
-    def run(*arguments: str, environment: Mapping[str, str] | None = None) -> Answer:
+    def run(*arguments: str, program: str | None = None, environment: Mapping[str, str] | None = None) -> Answer:
+        what = ["-m", "permitflow.cli"] if program is None else ["-c", program]
         done = subprocess.run(
-            [sys.executable, "-m", "permitflow.cli", *arguments],
+            [sys.executable, *what, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from permitflow.cli.console import open_console
+from permitflow.cli.options import number
 from permitflow.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
 from permitflow.errors import DemoError, InvalidOptionError
 
@@ -14,7 +15,9 @@ __all__ = ["demo"]
 
 
 def demo(
-    scale: Annotated[float, typer.Option(metavar="FACTOR", help="TPC-H scale factor; 1 is about 1 GB as text.")] = 0.1,
+    scale: Annotated[
+        float, typer.Option(parser=number, metavar="FACTOR", help="TPC-H scale factor; 1 is about 1 GB as text.")
+    ] = 0.1,
     keep: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Keep logs, traces and statistics in this folder.", file_okay=False),

@@ -1,6 +1,7 @@
 """``permitflow serve``: an exchange between producers and consumers, and what flows through it."""
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -82,6 +83,8 @@ def serve(
     Exit code 0: stopped by SIGTERM. 1: the recording failed. 2: unusable input, or it cannot listen there. 130:
     stopped by Ctrl-C.
     """
+    if twice := [name for name, count in Counter(one.name for one in stream).items() if count > 1]:
+        unusable(f"--stream: {twice[0]!r} is given twice")
     given = {
         "row_permits": row_permits,
         "permit_batch": permit_batch,
@@ -101,8 +104,6 @@ def serve(
     style = Style.JSON if as_json else Style.QUIET if quiet else Style.TEXT
     try:
         interrupted = run_exchange(stream, address, parameters, _recording(trace), style)
-    except InvalidParametersError as error:
-        unusable(f"--stream: {error}")
     except TransportError:
         unusable(f"--address: cannot listen at {address}: the port is in use, or this machine has no such address")
     except TraceWriteError as error:

@@ -41,7 +41,6 @@ def run_exchange(
     """Serve until a signal; say whether it was Ctrl-C.
 
     Raises:
-        InvalidParametersError: two streams have the same name.
         TraceWriteError: not everything could be recorded.
         TransportError: the address cannot be had.
     """

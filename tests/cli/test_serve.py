@@ -1,0 +1,225 @@
+"""``permitflow serve`` as a process: what it says, how it stops, and what it refuses."""
+
+import asyncio
+import json
+import os
+import pty
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from permitflow.errors import PeerGoneError
+from permitflow.testing.traces import judge_all
+from permitflow.tracing import read_trace
+from permitflow.transports.grpc_aio import get, put
+
+Command = Callable[..., tuple[int, str, str]]
+
+ROWS_OF_CHUNK = 100
+
+
+@contextmanager
+def serving(*arguments: str) -> "Iterator[subprocess.Popen[str]]":
+    """An exchange at a free port; it is gone at the end of the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "permitflow.cli", "serve", "--address", "127.0.0.1:0", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def line_of(process: "subprocess.Popen[str]") -> str:
+    """The next line that it prints."""
+    assert process.stdout is not None
+    return process.stdout.readline().rstrip("\n")
+
+
+def address_of(process: "subprocess.Popen[str]") -> str:
+    """Where it listens, as its first line says."""
+    line = line_of(process)
+    assert line.startswith("listening at 127.0.0.1:")
+    return line.removeprefix("listening at ")
+
+
+def events_of(process: "subprocess.Popen[str]") -> Iterator[dict[str, Any]]:
+    """What it prints with ``--json``."""
+    while line := line_of(process):
+        event = json.loads(line)
+        assert isinstance(event, dict)
+        yield event
+
+
+def stop(process: "subprocess.Popen[str]", number: signal.Signals) -> tuple[int, str, str]:
+    """Send a signal and wait for the end: exit code, and what was printed since."""
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=30)
+    return process.returncode, stdout, stderr
+
+
+async def move(address: str, channel: str, chunks: int) -> int:
+    """Put chunks into a channel and get them from it; how many rows came out."""
+    batch = pa.record_batch({"x": pa.array(range(ROWS_OF_CHUNK))})
+
+    async def produce() -> None:
+        async with put(address, channel, batch.schema) as sender:
+            for _ in range(chunks):
+                await sender.send(batch)
+            await sender.end(closes_channel=True)
+
+    rows = 0
+    async with asyncio.TaskGroup() as group:
+        group.create_task(produce())
+        async with get(address, channel) as receiver:
+            async for message in receiver:
+                rows += message.rows
+    return rows
+
+
+def test_it_bridges_producers_and_consumers_and_says_what_flowed(run: asyncio.Runner) -> None:
+    with serving("--stream", "orders:2", "--stream", "other", "--row-permits", "400", "--json") as process:
+        events = events_of(process)
+        listening = next(events)
+        assert listening["event"] == "listening"
+        assert listening["channels"] == ["orders/0", "orders/1", "other/0"]
+        assert run.run(move(listening["address"], "orders/1", 50)) == 50 * ROWS_OF_CHUNK
+        process.send_signal(signal.SIGTERM)
+        remaining = list(events)
+        assert [event["event"] for event in remaining if event["event"] != "traffic"] == ["stopping", "stopped"]
+        assert process.wait(timeout=30) == 0
+    traffic = {channel["channel"]: channel for channel in remaining[-1]["channels"]}
+    assert traffic["orders/0"]["rows_in"] == 0
+    moved = traffic["orders/1"]
+    assert (moved["rows_in"], moved["rows_out"], moved["state"]) == (5000, 5000, "spent")
+    assert moved["in_flight"] == 0
+    assert 0 < moved["peak_in_flight"] <= moved["bound"] == 400
+
+
+def test_a_log_has_a_line_for_what_happened(run: asyncio.Runner) -> None:
+    with serving("--stream", "orders:2") as process:
+        address = address_of(process)
+        assert line_of(process) == "channels: orders/0, orders/1"
+        run.run(move(address, "orders/0", 3))
+        code, stdout, stderr = stop(process, signal.SIGTERM)
+    assert (code, stderr) == (0, "")
+    assert "orders/0 spent (it was read to its end by" in stdout
+    assert "300 rows in, 300 out" in stdout
+    assert "orders/1" not in stdout
+    assert stdout.endswith("stopped: 300 rows in, 300 rows out\n")
+
+
+def test_quiet_says_the_address_and_nothing_else(run: asyncio.Runner) -> None:
+    with serving("--stream", "orders", "--quiet") as process:
+        run.run(move(address_of(process), "orders/0", 3))
+        assert stop(process, signal.SIGTERM) == (0, "", "")
+
+
+def test_ctrl_c_stops_it_quietly() -> None:
+    with serving("--stream", "orders", "--quiet") as process:
+        address_of(process)
+        assert stop(process, signal.SIGINT) == (130, "", "")
+
+
+def test_stopping_tells_those_who_are_connected(run: asyncio.Runner) -> None:
+    async def wait_for_rows(process: "subprocess.Popen[str]", address: str) -> None:
+        schema = pa.schema({"x": pa.int64()})
+        async with put(address, "orders/0", schema), get(address, "orders/0") as receiver:
+            process.send_signal(signal.SIGTERM)
+            await receiver.receive()
+
+    with serving("--stream", "orders", "--quiet") as process:
+        address = address_of(process)
+        with pytest.raises(PeerGoneError, match="the exchange"):
+            run.run(wait_for_rows(process, address))
+        assert process.wait(timeout=30) == 0
+
+
+def test_a_recording_is_a_behaviour_of_the_specification(run: asyncio.Runner, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with serving("--stream", "orders", "--row-permits", "300", "--trace", str(path), "--quiet") as process:
+        run.run(move(address_of(process), "orders/0", 20))
+        assert stop(process, signal.SIGTERM)[0] == 0
+    verdicts = {verdict.channel: verdict for verdict in judge_all(read_trace(path))}
+    inside = verdicts["orders/0"]
+    assert inside.is_valid
+    assert inside.is_at_rest
+    assert inside.rows == 20 * ROWS_OF_CHUNK
+
+
+def test_a_terminal_gets_a_table() -> None:
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "permitflow.cli", "serve", "--address", "127.0.0.1:0", "--stream", "orders"],
+        stdin=child,
+        stdout=child,
+        stderr=child,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    )
+    os.close(child)
+    try:
+        seen = b""
+        while b"orders/0" not in seen:
+            seen += os.read(parent, 65536)
+        process.send_signal(signal.SIGINT)
+        while b"stopped: 0 rows in, 0 rows out" not in seen:
+            seen += os.read(parent, 65536)
+        assert process.wait(timeout=30) == 130
+    finally:
+        process.kill()
+        process.wait()
+        os.close(parent)
+    text = seen.decode()
+    assert "listening at 127.0.0.1:" in text
+    for heading in ("channel", "rows in", "rows/s", "in flight", "waited in/out"):
+        assert heading in text
+
+
+def test_a_port_in_use_is_unusable(process: Command) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, stdout, stderr = process("serve", "--stream", "orders", "--address", address)
+    assert (code, stdout) == (2, "")
+    assert stderr == (
+        f"Error: --address: cannot listen at {address}: the port is in use, or this machine has no such address\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "Missing option '--stream'"),
+        (["--stream", "orders:0"], "must be NAME or NAME:N with at least one channel, as in orders:4, not 'orders:0'"),
+        (["--stream", ":2"], "must be NAME or NAME:N"),
+        (["--stream", "orders:two"], "not 'orders:two'"),
+        (["--stream", "a", "--stream", "a:2"], "--stream: 'a' is given twice"),
+        (["--stream", "a", "--address", "localhost"], "must be HOST:PORT"),
+        (["--stream", "a", "--address", "localhost:99999"], "a port of 0 to 65535"),
+        (["--stream", "a", "--row-permits", "1"], "'--row-permits': must be at least 2, not 1"),
+        (["--stream", "a", "--row-permits", "8", "--permit-batch", "8"], "--permit-batch: permit_batch must be"),
+        (["--stream", "a", "--row-permits", "8", "--max-chunk-cost", "9"], "--max-chunk-cost: max_chunk_cost must"),
+        (["--stream", "a", "--barrier-permits", "0"], "'--barrier-permits': must be at least 1, not 0"),
+        (["--stream", "a", "--oversize", "drop"], "'drop' is not one of 'split', 'whole'"),
+        (["--stream", "a", "--trace", "/nowhere/run.jsonl"], "--trace: cannot write /nowhere/run.jsonl"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_unusable_input_is_named_with_the_rule(command: Command, arguments: list[str], complaint: str) -> None:
+    code, stdout, stderr = command("serve", *arguments)
+    assert (code, stdout) == (2, "")
+    assert complaint in stderr
