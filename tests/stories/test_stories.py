@@ -138,7 +138,8 @@ class Stage:
         self._sender.abort(" ".join(reason))
 
     def do_close(self, end: str) -> None:
-        {"sender": self._sender, "receiver": self._receiver}[end].close()
+        assert end in {"sender", "receiver"}
+        self._sender.close() if end == "sender" else self._receiver.close()
 
     def do_ledger(self) -> None:
         now = self._sender.statistics()
