@@ -7,6 +7,7 @@ import typer
 
 from permitflow.cli.check import check
 from permitflow.cli.demo import demo
+from permitflow.cli.explain import explain
 from permitflow.cli.prove import prove
 from permitflow.cli.serve import serve
 from permitflow.cli.trace import trace
@@ -41,6 +42,7 @@ def permitflow(
       permitflow check --row-count 2048 --batch 256 --max-chunk 1792   can these numbers deadlock?
       permitflow check                                                 all models of the specification
       permitflow prove                                                 the theorems, for all numbers
+      permitflow explain --row-count 8 --batch 3 --max-chunk 7         a deadlock as a page to step through
       permitflow serve --stream orders:2                               an exchange for producers and consumers
       permitflow trace validate RUN/                                   was a recorded run a behaviour of all this?
       permitflow demo                                                  two Spark jobs, with an exchange between them
@@ -49,7 +51,7 @@ def permitflow(
     """
 
 
-for command in (check, prove, serve, demo):
+for command in (check, prove, explain, serve, demo):
     app.command()(command)
 
 app.add_typer(trace, name="trace")

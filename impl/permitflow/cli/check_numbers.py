@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from permitflow_proofs import Decision, Theorem
 
-__all__ = ["Numbers", "check_numbers"]
+__all__ = ["Numbers", "check_numbers", "ways_to_live"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +125,12 @@ def _advice(numbers: Numbers, decision: "Decision") -> str:
         return f"if chunks of other sizes come too: live up to {chunk:,} with this batch"
     if decision.is_live:
         return f"live up to chunks of {chunk:,} with this batch, and up to a batch of {batch:,} with these chunks"
+    return "to be live, choose " + ", or ".join(ways_to_live(numbers, decision))
+
+
+def ways_to_live(numbers: Numbers, decision: "Decision") -> list[str]:
+    """What to change so that it is live: each is sufficient alone."""
+    chunk, batch = decision.safe_max_cost, decision.safe_batch
     ways = []
     if chunk > 0:
         ways.append(f"chunks of at most {chunk:,} (--max-chunk {chunk})")
@@ -132,7 +138,7 @@ def _advice(numbers: Numbers, decision: "Decision") -> str:
         ways.append(f"a batch of at most {batch:,} (--batch {batch})")
     if not numbers.flush_idle and decision.max_cost <= numbers.row_count:
         ways.append("a receiver that returns what it holds when it is idle (--flush-idle)")
-    return "to be live, choose " + ", or ".join(ways)
+    return ways
 
 
 def _as_json(numbers: Numbers, decision: "Decision") -> dict[str, object]:

@@ -24,6 +24,7 @@ BAR_AT = 306
 BAR_WIDTH = 440
 NOTE_AT = BAR_AT + BAR_WIDTH + 22
 BAR_HEIGHT = 24
+LEAST_WIDTH = 1.5  # so that a single permit of thousands is seen
 ROW_HEIGHT = 44
 LEADING = 20
 
@@ -167,6 +168,8 @@ def _bar(run: Run, state: State, y: float) -> Iterator[str]:
 
 
 def _segment(x: float, y: float, count: int, width: float, place: str) -> Iterator[str]:
+    width = max(width, LEAST_WIDTH)
+    x = min(x, BAR_AT + BAR_WIDTH - width)
     yield svg.element("rect", class_=f"place {place}", x=x, y=y, width=width, height=BAR_HEIGHT)
     label = f"{count:,}"
     if width > svg.length(label, 13) + 4:

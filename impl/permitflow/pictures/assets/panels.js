@@ -30,6 +30,7 @@ class Ledgers {
       segments.forEach((segment) => {
         const count = counts[segment.dataset.place];
         const share = count / Math.max(total, 1);
+        segment.classList.toggle("some", count > 0);
         segment.style.width = `${100 * share}%`;
         segment.textContent = share * bar.clientWidth > number(count).length * 10 + 8 && name === "rows" ? number(count) : "";
       });

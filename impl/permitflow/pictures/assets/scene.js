@@ -190,7 +190,7 @@ class Scene {
     const lane = this.lanes[place];
     lane.pool ??= draw(lane.layer, "rect", { class: `pool ${place}`, x: lane.x, y: lane.y + 2, height: lane.height - 4, rx: 3 });
     lane.poolNumber ??= draw(lane.layer, "text", { class: "pool-number", y: lane.y + lane.height / 2 + 5 });
-    const length = this.#length(count);
+    const length = Math.max(2, this.#length(count));
     lane.pool.setAttribute("width", length);
     lane.pool.style.display = count ? "" : "none";
     lane.poolNumber.setAttribute("x", lane.x + length / 2);

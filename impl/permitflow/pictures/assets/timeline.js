@@ -46,17 +46,18 @@ class Timeline {
 
   /** One path for a place: its rectangles on top of `below`, which grows by them. */
   #band(place, below, space) {
+    const least = space ? 2 : 0; // so that a single permit of thousands is seen
     const values = this.run.ledger.rows[place];
     const scale = (this.height - 10) / this.run.buf.rows;
     const width = this.width / below.length;
     let path = "";
     for (let column = 0; column < below.length; column++) {
       const value = values[Math.floor((column * values.length) / below.length)];
-      if (value) {
-        const bottom = this.height - 6 - below[column] * scale;
-        path += `M${(column * width + space / 2).toFixed(2)} ${bottom.toFixed(2)}h${(width - space).toFixed(2)}v${(-value * scale).toFixed(2)}h${(space - width).toFixed(2)}z`;
-      }
-      below[column] += value;
+      if (value === 0) continue;
+      const height = Math.max(value * scale, least);
+      const [left, bottom] = [column * width + space / 2, this.height - 6 - below[column]];
+      path += `M${left.toFixed(2)} ${bottom.toFixed(2)}h${(width - space).toFixed(2)}v${(-height).toFixed(2)}h${(space - width).toFixed(2)}z`;
+      below[column] += height;
     }
     return path;
   }

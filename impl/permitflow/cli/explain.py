@@ -1,0 +1,249 @@
+"""``permitflow explain``: runs and state graphs to look at."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from permitflow.cli.check_numbers import Numbers, ways_to_live
+from permitflow.cli.options import row_counts, whole_number
+from permitflow.cli.outcomes import Json, print_json, requires_extra, unusable
+from permitflow.cli.output import write_files
+from permitflow.cli.trace_files import read_files, select_channels
+
+if TYPE_CHECKING:
+    from permitflow.pictures.run import Run
+    from permitflow.pictures.state_graph import StateGraph
+    from permitflow.tracing import ChannelTrace
+    from permitflow_model.permit_channel import Parameters
+
+__all__ = ["explain"]
+
+_DEFAULT_PAGE = Path("permitflow-explain.html")
+
+
+def explain(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE...]", help="Trace files (.jsonl, .parquet) or folders of them, of one run."),
+    ] = None,
+    row_count: Annotated[
+        int | None,
+        typer.Option(parser=whole_number(least=1), metavar="ROWS", help="Row permits of the channel (ROW_COUNT, Buf)."),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            parser=whole_number(least=1), metavar="ROWS", help="The receiver returns permits once it holds this many."
+        ),
+    ] = None,
+    max_chunk: Annotated[
+        int | None,
+        typer.Option(
+            parser=whole_number(least=1),
+            metavar="ROWS",
+            help="The most permits a chunk takes. Default: row count less batch, as the published protocol clamps.",
+        ),
+    ] = None,
+    sizes: Annotated[
+        frozenset[int] | None,
+        typer.Option(
+            parser=row_counts, metavar="ROWS,...", help="Only chunks of these sizes are sent. Default: every size."
+        ),
+    ] = None,
+    flush_idle: Annotated[
+        bool, typer.Option("--flush-idle", help="An idle receiver returns what is below the batch (permitflow's own).")
+    ] = False,
+    barriers: Annotated[
+        bool, typer.Option("--barriers", help="Barriers and watermarks too, with one permit each.")
+    ] = False,
+    graph: Annotated[
+        bool, typer.Option("--graph", help="All states and steps of a small channel, at most 500 states.")
+    ] = False,
+    channel: Annotated[str | None, typer.Option(metavar="NAME", help="Which channel of the trace.")] = None,
+    allow_truncated: Annotated[
+        bool, typer.Option("--allow-truncated", help="Leave out a half-written last line and show what comes before.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help=f"The page to write. Default: {_DEFAULT_PAGE}, unless --svg is given.",
+        ),
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A drawing to write: one line for each step.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show it: a deadlock, a recorded run or a state graph as one web page.
+
+    The page holds everything it needs and uses no network: send it, project it, print it. It steps through a run:
+    where each chunk and each permit is, which action was taken and where the specification says so, what can happen
+    next, and which guard is false where it can not.
+
+    \b
+      permitflow explain --row-count 8 --batch 3 --max-chunk 7          a shortest run into the deadlock
+      permitflow explain --row-count 2048 --batch 256 -o live.html      no deadlock: a window is filled and drained
+      permitflow explain --row-count 3 --batch 2 --max-chunk 3 --graph  all states
+      permitflow explain run/ --channel orders/0                        what was recorded, up to what is wrong
+      permitflow explain --row-count 8 --batch 3 --svg deadlock.svg     a drawing instead
+
+    Exit code 0: written, whatever it shows. 2: unusable input.
+    """
+    options = {
+        "--row-count": row_count,
+        "--batch": batch,
+        "--max-chunk": max_chunk,
+        "--sizes": sizes,
+        "--flush-idle": flush_idle or None,
+        "--barriers": barriers or None,
+        "--graph": graph or None,
+    }
+    given = [name for name, value in options.items() if value is not None]
+    if files and given:
+        unusable(f"{given[0]} belongs to numbers of your own; leave it or the trace files away")
+    if files:
+        shown: Run | StateGraph = _recorded(_channel(files, channel, allow_truncated))
+    else:
+        if channel is not None or allow_truncated:
+            name = "--channel" if channel is not None else "--allow-truncated"
+            unusable(f"{name} belongs to a trace: name its files too")
+        numbers = _numbers(row_count, batch, max_chunk, sizes, flush_idle=flush_idle)
+        shown = _graph(numbers, with_barriers=barriers) if graph else _run(numbers, with_barriers=barriers)
+    _write(shown, output or (None if svg else _DEFAULT_PAGE), svg, as_json=as_json)
+
+
+def _numbers(
+    row_count: int | None, batch: int | None, max_chunk: int | None, sizes: frozenset[int] | None, *, flush_idle: bool
+) -> Numbers:
+    if row_count is None and batch is None:
+        unusable("nothing to explain: name trace files, or give numbers with --row-count and --batch")
+    if row_count is None or batch is None:
+        missing = "--row-count" if row_count is None else "--batch"
+        unusable(f"{missing} is missing: your own numbers need at least --row-count and --batch")
+    numbers = Numbers(
+        row_count=row_count,
+        batch=batch,
+        max_chunk=max_chunk,
+        batch_up=None,
+        sizes=None if sizes is None else tuple(sorted(sizes)),
+        flush_idle=flush_idle,
+    )
+    if numbers.max_cost < 1:
+        unusable(
+            f"--batch: the published protocol clamps chunks to row count less batch, and {row_count} - {batch} leaves "
+            f"no room for any; choose --batch below {row_count}, or give --max-chunk"
+        )
+    return numbers
+
+
+def _parameters(numbers: Numbers, sizes: tuple[int, ...], *, with_barriers: bool) -> "Parameters":
+    from permitflow_model.permit_channel import Parameters
+
+    return Parameters(
+        row_count=numbers.row_count,
+        batch=numbers.batch,
+        clamp=numbers.max_cost,
+        sizes=sizes,
+        barrier_permits=1 if with_barriers else 0,
+        watermarks=with_barriers,
+        flush_idle=numbers.flush_idle,
+    )
+
+
+def _run(numbers: Numbers, *, with_barriers: bool) -> "Run":
+    from dataclasses import replace
+
+    from permitflow.pictures.verdicts import live_run, stuck_run
+
+    with requires_extra("proofs"):
+        from permitflow_proofs.permit_channel.decision import decide
+    most = numbers.max_cost
+    # Of all sizes, the run needs only some; the page says that all are meant.
+    sizes = numbers.sizes or tuple(sorted({max(1, most // 4), max(1, most // 2), most}))
+    parameters = _parameters(numbers, sizes, with_barriers=with_barriers)
+    decision = decide(numbers.row_count, numbers.batch, most, sizes=numbers.sizes, flush_idle=numbers.flush_idle)
+    if decision.run is not None:
+        plain = replace(parameters, barrier_permits=0, watermarks=False)
+        advice = [f"{way[0].upper()}{way[1:]}" for way in ways_to_live(numbers, decision)]
+        run = stuck_run(plain, decision.run.start, decision.run.steps, advice=advice)
+    else:
+        try:
+            run = live_run(parameters, because=f"Proved, for runs of any length: {decision.explanation}.")
+        except ValueError as error:
+            unusable(f"--sizes: {error}")
+    return replace(run, has_every_size=numbers.sizes is None)
+
+
+def _graph(numbers: Numbers, *, with_barriers: bool) -> "StateGraph":
+    from permitflow.pictures.state_graph import MOST_STATES, reachable
+    from permitflow_model.kernel.explore import StateLimitReached
+
+    # One more size than states that can be drawn is as good as all.
+    sizes = numbers.sizes or tuple(range(1, min(numbers.max_cost, MOST_STATES + 1) + 1))
+    try:
+        return reachable(_parameters(numbers, sizes, with_barriers=with_barriers))
+    except StateLimitReached as error:
+        unusable(
+            f"--graph: more than {error.limit:,} states can be reached, and a picture of so many shows nothing; choose "
+            "a smaller --row-count or --max-chunk, or fewer --sizes"
+        )
+
+
+def _channel(files: Sequence[Path], name: str | None, allow_truncated: bool) -> "ChannelTrace":
+    channels = select_channels(read_files(files, allow_truncated), [name] if name else [])
+    if len(channels) > 1:
+        names = [channel.channel for channel in channels]
+        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+        unusable(f"the trace holds {len(names)} channels; choose one with --channel: {', '.join(names[:8])}{more}")
+    return channels[0]
+
+
+def _recorded(channel: "ChannelTrace") -> "Run":
+    from permitflow.pictures.traces import Recording, recorded_run
+    from permitflow.testing.traces import UNLIMITED, judge, model_of
+
+    verdict = judge(channel, keep_path=True)
+    largest = max((event.rows for log in channel.logs for event in log), default=0)
+    return recorded_run(
+        Recording(
+            channel=channel.channel,
+            parameters=model_of(channel.parameters, sizes=(largest,), waiters=UNLIMITED),
+            replay=verdict.replay,
+            is_valid=verdict.is_valid,
+            is_at_rest=verdict.is_at_rest,
+            allowed=verdict.allowed,
+            left_over=verdict.left_over,
+            logs=verdict.logs,
+            remarks=tuple(verdict.remarks()),
+        )
+    )
+
+
+def _write(shown: "Run | StateGraph", page: Path | None, drawing: Path | None, *, as_json: bool) -> None:
+    from permitflow.pictures.graph_drawing import graph_drawing
+    from permitflow.pictures.graph_page import graph_page, graph_sentence
+    from permitflow.pictures.page import page_of
+    from permitflow.pictures.state_graph import StateGraph
+    from permitflow.pictures.storyboard import storyboard
+
+    contents: dict[Path, str] = {}
+    if isinstance(shown, StateGraph):
+        verdict, sentence = "stuck" if shown.stuck else "live", graph_sentence(shown)
+        contents |= {page: graph_page(shown)} if page else {}
+        contents |= {drawing: graph_drawing(shown)} if drawing else {}
+    else:
+        verdict, sentence = shown.verdict.value, shown.sentence
+        contents |= {page: page_of(shown)} if page else {}
+        contents |= {drawing: storyboard(shown)} if drawing else {}
+    write_files(contents)
+    if as_json:
+        print_json({"verdict": verdict, "sentence": sentence, "files": [str(path) for path in contents]})
+        return
+    typer.echo(f"{verdict}: {sentence}")
+    for path in contents:
+        typer.echo(f"written: {path}")

@@ -1,0 +1,40 @@
+"""Files that a command writes: whole, or not at all."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from permitflow.cli.outcomes import unusable
+
+__all__ = ["write_files"]
+
+
+def write_files(contents: Mapping[Path, str]) -> None:
+    """Write texts, or end the command with no file touched that could not be written as a whole."""
+    for path, content in contents.items():
+        try:
+            _write(path, content)
+        except OSError as error:
+            unusable(f"cannot write {path}: {error.strerror or error}")
+
+
+def _write(path: Path, content: str) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(0, "it is a folder; name a file in it")
+    # Beside the file, so that it can take its place in one step.
+    with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        try:
+            file.write(content)
+            file.close()
+            os.chmod(file.name, 0o666 & ~_umask())
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

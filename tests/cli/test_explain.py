@@ -1,0 +1,257 @@
+"""``permitflow explain`` writes a page or a drawing, whole or not at all."""
+
+import asyncio
+import json
+import stat
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.tracing import FileTrace
+
+Command = Callable[..., tuple[int, str, str]]
+Report = Callable[..., tuple[int, dict[str, Any]]]
+STUCK = ("--row-count", "8", "--batch", "3", "--max-chunk", "7")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Commands run in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+class Embedded(HTMLParser):
+    """The data that a page carries."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self._is_data = False
+        self.texts: list[str] = []
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._is_data = tag == "script" and ("type", "application/json") in attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_data = False
+
+    def handle_data(self, data: str) -> None:
+        if self._is_data:
+            self.texts.append(data)
+
+
+def embedded(page: Path) -> dict[str, Any]:
+    (text,) = Embedded(page).texts
+    document = json.loads(text)
+    assert isinstance(document, dict)
+    return document
+
+
+def calls(document: dict[str, Any]) -> list[str]:
+    """The steps of a page, as in ``OfferChunk(2)``."""
+    names = [document["actions"][number]["name"] for number in document["steps"]["action"]]
+    arguments = document["steps"]["argument"]
+    return [name if argument < 0 else f"{name}({argument})" for name, argument in zip(names, arguments, strict=True)]
+
+
+# Numbers.
+
+
+def test_a_deadlock_is_shown_by_the_run_that_check_prints(command: Command, report: Report, folder: Path) -> None:
+    code, stdout, stderr = command("explain", *STUCK)
+    assert (code, stderr) == (0, "")
+    assert stdout.startswith("stuck: After 5 steps a chunk that needs 7 permits waits, 6 are at the sender")
+    assert stdout.endswith("written: permitflow-explain.html\n")
+    document = embedded(folder / "permitflow-explain.html")
+    check_code, checked = report("check", *STUCK)
+    assert check_code == 1
+    steps = checked["run"]
+    assert calls(document) == [
+        f"{step['action']}({step['arguments'][0]})" if step["arguments"] else step["action"] for step in steps[1:]
+    ]
+    names = {
+        "permits": "permits",
+        "wire": "in_flight",
+        "inbox": "inbox",
+        "unreturned": "unreturned",
+        "grants": "grants",
+    }
+    for place, name in names.items():
+        assert document["ledger"]["rows"][place] == [step[name] for step in steps]
+
+
+def test_each_advice_of_a_deadlock_is_taken_by_check(command: Command, report: Report, folder: Path) -> None:
+    command("explain", *STUCK)
+    (section,) = embedded(folder / "permitflow-explain.html")["conclusions"]
+    assert section == {
+        "heading": "What would help, each alone",
+        "items": [
+            "Chunks of at most 6 (--max-chunk 6)",
+            "A batch of at most 2 (--batch 2)",
+            "A receiver that returns what it holds when it is idle (--flush-idle)",
+        ],
+    }
+    for row_count, batch, max_chunk, *more in [(8, 3, 6), (8, 2, 7), (8, 3, 7, "--flush-idle")]:
+        numbers = ("--row-count", str(row_count), "--batch", str(batch), "--max-chunk", str(max_chunk), *map(str, more))
+        assert report("check", *numbers)[0] == 0
+
+
+def test_a_live_channel_is_shown_by_a_run_that_fills_and_drains(report: Report, folder: Path) -> None:
+    code, said = report("explain", "--row-count", "2048", "--batch", "256", "--barriers", "-o", "live.html")
+    assert code == 0
+    assert said["verdict"] == "live"
+    assert said["files"] == ["live.html"]
+    document = embedded(folder / "live.html")
+    assert document["remarks"][0].startswith("Proved, for runs of any length: ")
+    assert min(document["ledger"]["rows"]["permits"]) < 1792
+    assert set(document["ledger"]) == {"rows", "barriers", "watermarks"}
+
+
+def test_the_idle_flush_makes_it_live(report: Report) -> None:
+    assert report("explain", *STUCK)[1]["verdict"] == "stuck"
+    assert report("explain", *STUCK, "--flush-idle")[1]["verdict"] == "live"
+
+
+def test_only_the_given_sizes_are_offered(command: Command, folder: Path) -> None:
+    command("explain", "--row-count", "8", "--batch", "3", "--sizes", "2,7")
+    offered = {call for call in calls(embedded(folder / "permitflow-explain.html")) if call.startswith("Offer")}
+    assert offered == {"OfferChunk(2)", "OfferChunk(7)"}
+
+
+def test_a_drawing_is_written_instead_or_besides(report: Report, folder: Path) -> None:
+    assert report("explain", *STUCK, "--svg", "run.svg")[1]["files"] == ["run.svg"]
+    assert ET.parse(folder / "run.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    assert not (folder / "permitflow-explain.html").exists()
+    assert report("explain", *STUCK, "--svg", "run.svg", "-o", "run.html")[1]["files"] == ["run.html", "run.svg"]
+
+
+def test_a_state_graph_is_written(report: Report, folder: Path) -> None:
+    small = ("--graph", "--row-count", "3", "--batch", "2", "--max-chunk", "3")
+    code, said = report("explain", *small, "-o", "graph.html", "--svg", "graph.svg")
+    assert (code, said["verdict"]) == (0, "stuck")
+    assert said["sentence"].startswith("132 states and 272 steps: 1 state is stuck")
+    assert len(embedded(folder / "graph.html")["states"]) == 132
+    assert "data-state" in (folder / "graph.svg").read_text()
+
+
+# Traces.
+
+
+@pytest.fixture
+def trace(run: asyncio.Runner, folder: Path) -> Path:
+    """What two channels recorded."""
+
+    async def stream(name: str, record: FileTrace) -> None:
+        ends: tuple[LocalSender[list[int]], LocalReceiver[list[int]]]
+        agreed = ChannelParameters(row_permits=16, permit_batch=4)
+        ends = open_channel(agreed, name=name, record=record.recorder)
+        sender, receiver = ends
+        for size in (3, 7, 1):
+            await sender.send([0] * size)
+            await receiver.receive()
+        await sender.end()
+
+    with FileTrace(folder / "run.jsonl") as recording:
+        run.run(stream("orders", recording))
+        run.run(stream("items", recording))
+    return folder / "run.jsonl"
+
+
+def test_a_recorded_channel_is_shown(report: Report, trace: Path, folder: Path) -> None:
+    code, said = report("explain", str(trace), "--channel", "items")
+    assert (code, said["verdict"]) == (0, "valid")
+    document = embedded(folder / "permitflow-explain.html")
+    assert document["title"] == "Recorded run of channel items"
+    assert [call for call in calls(document) if call.startswith("Offer")] == [
+        "OfferChunk(3)",
+        "OfferChunk(7)",
+        "OfferChunk(1)",
+    ]
+
+
+def test_a_wrong_trace_is_shown_up_to_what_is_wrong(report: Report, trace: Path, folder: Path) -> None:
+    lines = trace.read_text().splitlines(keepends=True)
+    (place, *_) = [
+        number for number, line in enumerate(lines) if '"items"' in line and '"Consume"' in line and '"rows": 7' in line
+    ]
+    lines[place] = lines[place].replace("[7, 0, 0]", "[6, 0, 0]")
+    trace.write_text("".join(lines))
+    code, said = report("explain", str(trace), "--channel", "items")
+    assert (code, said["verdict"]) == (0, "invalid")
+    assert "Consume (7 rows, 6 row permits) is impossible" in said["sentence"]
+    headings = [section["heading"] for section in embedded(folder / "permitflow-explain.html")["conclusions"]]
+    assert headings == ["What no behaviour allows here", "What would have been allowed"]
+
+
+def test_one_of_several_channels_must_be_chosen(command: Command, trace: Path) -> None:
+    code, stdout, stderr = command("explain", str(trace))
+    assert (code, stdout) == (2, "")
+    assert "the trace holds 2 channels; choose one with --channel: orders, items" in stderr
+    code, _, stderr = command("explain", str(trace), "--channel", "item")
+    assert code == 2
+    assert "the trace has no channel 'item'; it has items" in stderr
+
+
+# What cannot be used.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "nothing to explain: name trace files, or give numbers with --row-count and --batch"),
+        (("--row-count", "8"), "--batch is missing"),
+        (("--batch", "8"), "--row-count is missing"),
+        (("--row-count", "0", "--batch", "1"), "must be at least 1, not 0"),
+        (("--row-count", "8", "--batch", "8"), "choose --batch below 8, or give --max-chunk"),
+        ((*STUCK, "--sizes", "1,x"), "must be whole numbers separated by commas"),
+        ((*STUCK, "--channel", "orders"), "--channel belongs to a trace"),
+        ((*STUCK, "--allow-truncated"), "--allow-truncated belongs to a trace"),
+        (("nothing.jsonl",), "nothing.jsonl"),
+        (("nothing.jsonl", "--batch", "3"), "--batch belongs to numbers of your own"),
+        (("--graph", "--row-count", "64", "--batch", "8"), "--graph: more than 500 states can be reached"),
+        (("--graph", "--row-count", "9999999", "--batch", "8"), "--graph: more than 500 states can be reached"),
+        (("--row-count", "9000", "--batch", "8", "--sizes", "1"), "--sizes: a window of 9,000 row permits takes 9,000"),
+        ((*STUCK, "-o", "missing/page.html"), "cannot write missing/page.html: No such file or directory"),
+        ((*STUCK, "-o", "."), "cannot write .: it is a folder; name a file in it"),
+    ],
+)
+def test_bad_input_is_named_and_nothing_is_written(
+    command: Command, folder: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
+    code, stdout, stderr = command("explain", *arguments)
+    assert (code, stdout) == (2, "")
+    assert complaint in " ".join(stderr.split())
+    assert list(folder.iterdir()) == []
+
+
+def test_a_page_that_cannot_be_finished_leaves_the_old_one(
+    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = folder / "page.html"
+    page.write_text("the old page")
+
+    def full(_file: int, _path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("permitflow.cli.output.os.replace", full)
+        code, _, stderr = command("explain", *STUCK, "-o", str(page))
+    assert code == 2
+    assert f"cannot write {page}: No space left on device" in stderr
+    assert [(path.name, path.read_text()) for path in folder.iterdir()] == [("page.html", "the old page")]
+    assert command("explain", *STUCK, "-o", str(page))[0] == 0
+    assert page.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_the_page_may_be_read_by_whom_the_user_lets(command: Command, folder: Path) -> None:
+    (folder / "plain.txt").write_text("")
+    command("explain", *STUCK, "-o", "page.html")
+    modes = [stat.S_IMODE((folder / name).stat().st_mode) for name in ("plain.txt", "page.html")]
+    assert modes[0] == modes[1]
