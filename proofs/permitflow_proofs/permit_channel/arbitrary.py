@@ -62,7 +62,7 @@ class Sizes:
         yield self.largest
 
 
-def any_parameters(**fixed: int | bool | tuple[int, ...]) -> Parameters:
+def any_parameters(**fixed: object) -> Parameters:
     """Any parameters that the model accepts, some of them fixed."""
     numbers = ("row_count", "batch", "clamp", "barrier_permits", "waiters", "tags")
     switches = ("watermarks", "flush_idle", "withdrawals")
@@ -220,7 +220,7 @@ def any_state(
     return state
 
 
-def channel(**fixed: int | bool | tuple[int, ...]) -> Subject[State, Parameters]:
+def channel(**fixed: object) -> Subject[State, Parameters]:
     """The permit channel with any parameters, some of them fixed."""
     return Subject(
         system=SYSTEM,

@@ -55,21 +55,22 @@ def decide(
 ) -> Decision:
     """Can a channel with these numbers get stuck?
 
-    ``max_cost`` defaults to the largest of ``sizes`` or, without these, to the sender's clamp ``row_count -
-    batch_up``; ``batch_up`` is the sender's own batch and defaults to ``batch``.  Without ``sizes``, chunks of every
-    cost from 1 to ``max_cost`` may occur.  All numbers are row permits.
+    ``max_cost`` defaults to the largest of ``sizes`` or, without these, to the published clamp ``row_count - batch``.
+    ``batch_up`` is the sender's own batch, if it differs: then no chunk costs more than ``row_count - batch_up``.
+    Without ``sizes``, chunks of every cost from 1 to ``max_cost`` may occur.  All numbers are row permits.
 
     Raises:
         ValueError: a number is out of its range.
         Undecided: the solver gave up.
     """
-    clamp = _clamp(row_count, batch if batch_up is None else batch_up, max_cost, sizes)
+    _check(row_count, batch, batch_up, sizes)
+    clamp = _clamp(row_count, batch, batch_up, max_cost, sizes)
     costs = None if sizes is None else tuple(sorted({min(max(rows, 1), clamp) for rows in sizes}))
     largest = clamp if costs is None else costs[-1]
     pile = _pile(row_count, batch, largest, costs, flush_idle=flush_idle)
     safe_max_cost = row_count if flush_idle else max(0, row_count - batch + 1)
     safe_batch = 0 if largest > row_count else row_count if flush_idle else row_count - largest + 1
-    theorem = "flush-idle" if flush_idle else "threshold" if costs is None else "largest-residue"
+    theorem = "flush-idle" if flush_idle else "threshold" if costs is None else "sets-of-sizes"
     if pile is None:
         residue = _largest_residue(row_count, batch, costs, flush_idle=flush_idle)
         _prove_live(row_count, batch, largest, residue, flush_idle=flush_idle)
@@ -88,22 +89,25 @@ def decide(
     )
 
 
-def _clamp(row_count: int, batch_up: int, max_cost: int | None, sizes: Sequence[int] | None) -> int:
-    if row_count < 1:
-        raise ValueError(f"row_count must be at least 1, not {row_count}")
+def _check(row_count: int, batch: int, batch_up: int | None, sizes: Sequence[int] | None) -> None:
+    for name, value in (("row_count", row_count), ("batch", batch)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, not {value}")
+    if batch_up is not None and batch_up < 0:
+        raise ValueError(f"batch_up must not be negative, but is {batch_up}")
     if sizes is not None and (not sizes or min(sizes) < 0):
         raise ValueError(f"sizes must be one or more numbers that are not negative, not {list(sizes)}")
-    clamp = max_cost if max_cost is not None else max(max(sizes), 1) if sizes else row_count - batch_up
-    if clamp < 1:
-        raise ValueError(
-            f"the most a chunk costs must be at least 1, not {clamp}"
-            + (
-                ""
-                if max_cost is not None
-                else f": row_count {row_count} less batch {batch_up} leaves no room for a chunk"
-            )
-        )
-    return clamp
+
+
+def _clamp(row_count: int, batch: int, batch_up: int | None, max_cost: int | None, sizes: Sequence[int] | None) -> int:
+    """The most that any chunk costs."""
+    published = row_count - (batch if batch_up is None else batch_up)
+    wanted = max(1, *sizes) if max_cost is None and sizes else max_cost
+    clamp = published if wanted is None else wanted if batch_up is None else min(wanted, published)
+    if clamp >= 1:
+        return clamp
+    reason = f": row_count {row_count} less batch {row_count - published} leaves no room" if clamp == published else ""
+    raise ValueError(f"the most a chunk costs must be at least 1, not {clamp}{reason}")
 
 
 def _pile(

@@ -5,6 +5,7 @@ The first has the wrong sign, the second forgets what is stored and what is owed
 
 from permitflow_model.permit_channel import SYSTEM, Parameters, State, carried_by, held_by
 from permitflow_proofs.kernel.exhaustive import Refutation
+from permitflow_proofs.kernel.induction import Clause
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import CHANNEL
@@ -22,8 +23,9 @@ def _in_flight_on_the_wrong_side(state: State, parameters: Parameters) -> bool:
 
 
 def _stored_forgotten(state: State, parameters: Parameters) -> bool:
-    """Permits + InFlight = Buf."""
-    return state.permits.rows + held_by(state.wire).rows == parameters.row_count
+    """Permits + InFlight = Buf, where Permits are those at the sender and those in flight."""
+    permits = state.permits.rows + carried_by(state.grants).rows
+    return permits + held_by(state.wire).rows == parameters.row_count
 
 
 def _right(state: State, parameters: Parameters) -> bool:
@@ -35,6 +37,22 @@ def _right(state: State, parameters: Parameters) -> bool:
 def _residue_forgotten(state: State, parameters: Parameters) -> bool:
     gone = held_by(state.wire).rows + held_by(state.inbox).rows
     return state.permits.rows + carried_by(state.grants).rows == parameters.row_count - gone
+
+
+def _nothing_is_gone(state: State, _parameters: Parameters) -> bool:
+    return held_by(state.wire).rows + held_by(state.inbox).rows + state.unreturned == 0
+
+
+def _nothing_is_stored_or_owed(state: State, _parameters: Parameters) -> bool:
+    return held_by(state.inbox).rows + state.unreturned == 0
+
+
+def _nothing_is_stored(state: State, _parameters: Parameters) -> bool:
+    return held_by(state.inbox).rows == 0
+
+
+def _agree(left: Clause[State, Parameters], right: Clause[State, Parameters]) -> bool:
+    return CHANNEL.always(lambda state, parameters: left(state, parameters) == right(state, parameters))
 
 
 def theorems() -> tuple[Theorem, ...]:
@@ -87,6 +105,29 @@ def theorems() -> tuple[Theorem, ...]:
                     lambda: CHANNEL.always(_right),
                     lambda: CHANNEL.always(_residue_forgotten),
                     "what is owed is forgotten",
+                ),
+            ),
+        ),
+        Theorem(
+            id="2014-where-true",
+            statement=(
+                "The first of the two false equations holds exactly while nothing is in flight, stored or owed, the "
+                "second exactly while nothing is stored or owed."
+            ),
+            module="PermitChannel",
+            operator="Conservation",
+            obligations=(
+                SymbolicObligation(
+                    "the first",
+                    lambda: _agree(_in_flight_on_the_wrong_side, _nothing_is_gone),
+                    lambda: _agree(_in_flight_on_the_wrong_side, _nothing_is_stored_or_owed),
+                    "also while something is in flight",
+                ),
+                SymbolicObligation(
+                    "the second",
+                    lambda: _agree(_stored_forgotten, _nothing_is_stored_or_owed),
+                    lambda: _agree(_stored_forgotten, _nothing_is_stored),
+                    "also while something is owed",
                 ),
             ),
         ),

@@ -1,26 +1,45 @@
 """When a channel can get stuck, and when never: the exact thresholds, in both directions.
 
 Live means: in no state that satisfies the inductive invariant does anybody wait while the protocol cannot move.
-The converse is shown by runs with symbolic parameters: one-row chunks are piled up at the receiver, below its batch,
-until the largest chunk no longer fits into what is left.
+The converse is shown by runs with symbolic parameters (``piling.py``).
 """
 
-from collections.abc import Iterator
-from itertools import combinations
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
 
-from permitflow_model.permit_channel import SYSTEM, Parameters, State, is_stuck, never_stuck
-from permitflow_proofs.kernel.exhaustive import ExhaustiveObligation
+from permitflow_model.permit_channel import (
+    SYSTEM,
+    Parameters,
+    State,
+    cost_of,
+    is_protocol_enabled,
+    is_stuck,
+    never_stuck,
+    total,
+)
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.runs import Move, shortest_run, take
-from permitflow_proofs.kernel.symbols import assume, natural
+from permitflow_proofs.kernel.symbols import assume, assuming, natural
 from permitflow_proofs.kernel.theorem import Theorem
-from permitflow_proofs.permit_channel.arbitrary import any_parameters, any_state
-from permitflow_proofs.permit_channel.residues import stuck_residue
+from permitflow_proofs.permit_channel.arbitrary import CHANNEL, any_parameters, any_state, channel
+from permitflow_proofs.permit_channel.piling import gets_stuck, piling
 
-__all__ = ["live_below", "theorems"]
+__all__ = ["largest_cost", "live_below", "theorems"]
 
-_THERE_AND_CONSUMED: tuple[Move, ...] = (("SendChunk", ()), ("Deliver", ()), ("Consume", ()))
+Premise = Callable[[Parameters, int], None]
+"""Assumes something about parameters; the number is 0, or by how much the twin oversteps."""
+
+
+def largest_cost(parameters: Parameters) -> int:
+    """The most that a chunk costs."""
+    return cost_of(max(parameters.sizes, default=0), parameters)
+
+
+def _published() -> Parameters:
+    return any_parameters(flush_idle=False)
+
+
+def _flushing() -> Parameters:
+    return any_parameters(flush_idle=True)
 
 
 def live_below(parameters: Parameters, largest_residue: int) -> bool:
@@ -30,165 +49,133 @@ def live_below(parameters: Parameters, largest_residue: int) -> bool:
     return never_stuck(state, parameters)
 
 
-def _live(excess: int, *, flush_idle: bool = False) -> bool:
-    """Chunks cost at most ROW_COUNT - BATCH + excess (with the idle flush: at most ROW_COUNT + excess)."""
-    parameters = any_parameters(flush_idle=flush_idle)
-    room = parameters.row_count if flush_idle else parameters.row_count - parameters.batch
-    assume(parameters.clamp <= room + excess)
+def _is_live(make: Callable[[], Parameters], premise: Premise, too_far: int) -> bool:
+    parameters = make()
+    with assuming():
+        premise(parameters, too_far)
     return never_stuck(any_state(parameters), parameters)
 
 
-def _live_strict(excess: int) -> bool:
-    """The receiver returns when it holds more than BATCH: the same as "at least BATCH + 1"."""
-    parameters = any_parameters(flush_idle=False)
-    batch = natural("strict_batch")
-    assume(parameters.batch == batch + 1)
-    assume(parameters.clamp <= parameters.row_count - batch + excess)
-    return never_stuck(any_state(parameters), parameters)
+def _is_reached(premise: Premise, too_near: int) -> bool:
+    """Beyond the threshold: the residue that makes the most expensive chunk wait stays below BATCH, and sticks."""
+    parameters = _published()
+    with assuming():
+        premise(parameters, too_near)
+        needed = max(0, parameters.row_count - largest_cost(parameters) + 1)
+    return needed < parameters.batch and gets_stuck(parameters, needed, max(parameters.sizes))
 
 
-def _live_mismatched(slack: int) -> bool:
-    """The sender clamps at ROW_COUNT - batch_up, the receiver returns with BATCH = batch_down."""
-    parameters = any_parameters(flush_idle=False)
-    batch_up = natural("batch_up")
-    assume(parameters.clamp == parameters.row_count - batch_up)
-    assume(parameters.batch <= batch_up + 1 + slack)
-    return never_stuck(any_state(parameters), parameters)
-
-
-def _live_with_residue(slack: int) -> bool:
-    parameters = any_parameters(flush_idle=False)
-    residue = natural("largest_residue")
-    assume(parameters.clamp <= parameters.row_count - residue + slack)
-    return live_below(parameters, residue)
-
-
-# The converse: a run into a stuck state, for every choice of parameters beyond the threshold.
-
-
-def _at_rest(parameters: Parameters, residue: int) -> State:
-    """The receiver keeps ``residue`` permits back, the sender has all others, nothing is under way."""
-    start = SYSTEM.initial(parameters)
-    return start._replace(permits=start.permits._replace(rows=parameters.row_count - residue), unreturned=residue)
-
-
-def _starts_at_rest(wrong: int) -> bool:
-    parameters = any_parameters(flush_idle=False)
-    rest, start = _at_rest(parameters, wrong), SYSTEM.initial(parameters)
-    return rest.unreturned == start.unreturned and rest.permits.rows == start.permits.rows
-
-
-def _piles_up(wrong: int) -> bool:
-    """One more chunk of one row: offered, sent, delivered, consumed; and its permit is kept back."""
-    parameters = any_parameters(flush_idle=False)
-    residue = natural("residue")
-    assume(max(parameters.sizes) >= 1)
-    assume(residue + 1 < parameters.batch)
-    assume(residue + 1 <= parameters.row_count)
-    after = take(SYSTEM, parameters, _at_rest(parameters, residue), [("OfferChunk", (1,)), *_THERE_AND_CONSUMED])
-    if after is None:
-        return False
-    expected = _at_rest(parameters, residue + 1 + wrong)
+def _both_directions(if_live: Premise, if_stuck: Premise) -> tuple[SymbolicObligation, ...]:
     return (
-        after.unreturned == expected.unreturned
-        and after.permits.rows == expected.permits.rows
-        and after.waiting.is_empty()
-        and after.wire.is_empty()
-        and after.inbox.is_empty()
-        and after.grants.is_empty()
+        SymbolicObligation(
+            "if", partial(_is_live, _published, if_live, 0), partial(_is_live, _published, if_live, 1), "by one more"
+        ),
+        *piling(_published),
+        SymbolicObligation(
+            "only if: beyond, the most expensive chunk is stuck behind a pile of others",
+            partial(_is_reached, if_stuck, 0),
+            partial(_is_reached, if_stuck, 1),
+            "also at the threshold",
+        ),
     )
 
 
-def _ends_stuck(parameters: Parameters, residue: int) -> bool:
-    """With so much kept back, a chunk of the largest cost waits for ever."""
-    assume(max(parameters.sizes) >= parameters.clamp)
-    assume(residue >= 0)
-    after = take(SYSTEM, parameters, _at_rest(parameters, residue), [("OfferChunk", (parameters.clamp,))])
-    return after is not None and is_stuck(after, parameters)
+# The premises.  The receiver returns rows when it holds at least BATCH.
 
 
-def _needed_residue(parameters: Parameters) -> int:
-    """The smallest residue with which the largest chunk no longer fits."""
-    return max(0, parameters.row_count - parameters.clamp + 1)
+def _costs_at_most_clamp(parameters: Parameters, excess: int) -> None:
+    # The twin must overstep the exact threshold, which is one above.
+    assume(largest_cost(parameters) <= parameters.row_count - parameters.batch + 2 * excess)
 
 
-def _reaches_stuck(excess: int) -> bool:
-    """Chunks may cost ROW_COUNT - BATCH + excess or more: the needed residue stays below BATCH, and it sticks."""
-    parameters = any_parameters(flush_idle=False)
-    assume(parameters.clamp >= parameters.row_count - parameters.batch + excess)
-    residue = _needed_residue(parameters)
-    return residue < parameters.batch and _ends_stuck(parameters, residue)
+def _costs_at_most(parameters: Parameters, excess: int) -> None:
+    assume(largest_cost(parameters) <= parameters.row_count - parameters.batch + 1 + excess)
 
 
-def _strict_reaches_stuck(excess: int) -> bool:
-    parameters = any_parameters(flush_idle=False)
+def _costs_more(parameters: Parameters, nearer: int) -> None:
+    assume(largest_cost(parameters) > parameters.row_count - parameters.batch + 1 - nearer)
+
+
+# "More than BATCH" is "at least BATCH + 1".
+
+
+def _strict(parameters: Parameters) -> int:
     batch = natural("strict_batch")
     assume(parameters.batch == batch + 1)
-    assume(parameters.clamp >= parameters.row_count - batch + excess)
-    residue = _needed_residue(parameters)
-    return residue < parameters.batch and _ends_stuck(parameters, residue)
+    return batch
 
 
-def _mismatched_reaches_stuck(slack: int) -> bool:
-    parameters = any_parameters(flush_idle=False)
+def _strict_costs_at_most(parameters: Parameters, excess: int) -> None:
+    assume(largest_cost(parameters) <= parameters.row_count - _strict(parameters) + excess)
+
+
+def _strict_costs_more(parameters: Parameters, nearer: int) -> None:
+    assume(largest_cost(parameters) > parameters.row_count - _strict(parameters) - nearer)
+
+
+def _strictness(wrong: int) -> bool:
+    held, batch = natural("held_by_receiver"), natural("strict_batch")
+    return (held > batch) == (held >= batch + 1 + wrong)
+
+
+# The sender clamps by its own batch.
+
+
+def _clamped_by(parameters: Parameters) -> int:
     batch_up = natural("batch_up")
     assume(parameters.clamp == parameters.row_count - batch_up)
-    assume(parameters.batch >= batch_up + slack)
-    residue = _needed_residue(parameters)
-    return residue < parameters.batch and _ends_stuck(parameters, residue)
+    return batch_up
 
 
-def _flushing_reaches_stuck(excess: int) -> bool:
-    parameters = any_parameters(flush_idle=True)
-    assume(parameters.clamp >= parameters.row_count + excess)
-    return _ends_stuck(parameters, 0)
+def _batches_match(parameters: Parameters, excess: int) -> None:
+    assume(parameters.batch <= _clamped_by(parameters) + 1 + excess)
 
 
-_PILING = (
-    SymbolicObligation(
-        "the channel starts at rest with residue 0",
-        lambda: _starts_at_rest(0),
-        lambda: _starts_at_rest(1),
-        "it starts with residue 1",
-    ),
-    SymbolicObligation(
-        "from residue a, a one-row chunk leads to residue a + 1",
-        lambda: _piles_up(0),
-        lambda: _piles_up(1),
-        "it leads to residue a + 2",
-    ),
-)
+def _batches_differ(parameters: Parameters, nearer: int) -> None:
+    assume(parameters.batch > _clamped_by(parameters) + 1 - nearer)
+    assume(max(parameters.sizes) >= parameters.clamp)
 
 
-class _Case(NamedTuple):
-    row_count: int
-    batch: int
-    sizes: tuple[int, ...]
+# The idle flush.
 
 
-def _cases() -> Iterator[_Case]:
-    for row_count in range(1, 7):
-        for batch in range(1, row_count + 1):
-            for count in (1, 2, 3):
-                for sizes in combinations(range(1, row_count + 2), count):
-                    yield _Case(row_count, batch, sizes)
+def _fits(parameters: Parameters, excess: int) -> None:
+    assume(largest_cost(parameters) <= parameters.row_count + excess)
 
 
-def _explorer_finds_stuck(case: _Case) -> bool:
-    parameters = Parameters(row_count=case.row_count, batch=case.batch, clamp=max(case.sizes), sizes=case.sizes)
-    return shortest_run(SYSTEM, parameters, is_stuck) is not None
+def _never_fits(nearer: int) -> bool:
+    parameters = _flushing()
+    with assuming():
+        assume(largest_cost(parameters) > parameters.row_count - nearer)
+    return gets_stuck(parameters, 0, max(parameters.sizes))
 
 
-def _rule_is_exact(case: _Case) -> bool:
-    return (stuck_residue(case.row_count, case.batch, case.sizes) is not None) == _explorer_finds_stuck(case)
+def _whole_also_without_flush(state: State, parameters: Parameters) -> bool:
+    return is_protocol_enabled(state, parameters) or state.permits == total(parameters)
 
 
-def _threshold_is_exact_for_sets(case: _Case) -> bool:
-    return (max(case.sizes) > case.row_count - case.batch + 1) == _explorer_finds_stuck(case)
+# Barriers.
 
 
-def theorems() -> tuple[Theorem, ...]:
-    """Who can get stuck."""
+def _barrier_is_never_stuck(lost: int) -> bool:
+    parameters = any_parameters()
+    state = any_state(parameters)
+    permits = state.permits._replace(barriers=state.permits.barriers - lost)
+    return not (state.barrier_waiting and is_stuck(state._replace(permits=permits), parameters))
+
+
+# What the decision for given numbers uses.
+
+
+def _is_live_with_residue(too_far: int) -> bool:
+    parameters = _published()
+    residue = natural("largest_residue")
+    with assuming():
+        assume(largest_cost(parameters) <= parameters.row_count - residue + too_far)
+    return live_below(parameters, residue)
+
+
+def _thresholds() -> tuple[Theorem, ...]:
     return (
         Theorem(
             id="never-stuck",
@@ -196,7 +183,12 @@ def theorems() -> tuple[Theorem, ...]:
             module="PermitChannel",
             operator="NeverStuck",
             obligations=(
-                SymbolicObligation("in every state", lambda: _live(0), lambda: _live(2), "ROW_COUNT - BATCH + 2"),
+                SymbolicObligation(
+                    "in every state",
+                    partial(_is_live, _published, _costs_at_most_clamp, 0),
+                    partial(_is_live, _published, _costs_at_most_clamp, 1),
+                    "ROW_COUNT - BATCH + 2",
+                ),
             ),
         ),
         Theorem(
@@ -207,16 +199,7 @@ def theorems() -> tuple[Theorem, ...]:
             ),
             module="PermitChannel",
             operator="NeverStuck",
-            obligations=(
-                SymbolicObligation("if", lambda: _live(1), lambda: _live(2), "one permit more"),
-                *_PILING,
-                SymbolicObligation(
-                    "only if: with the residue piled up, a chunk of ROW_COUNT - BATCH + 2 or more is stuck",
-                    lambda: _reaches_stuck(2),
-                    lambda: _reaches_stuck(1),
-                    "ROW_COUNT - BATCH + 1",
-                ),
-            ),
+            obligations=_both_directions(_costs_at_most, _costs_more),
         ),
         Theorem(
             id="threshold-strict",
@@ -227,11 +210,13 @@ def theorems() -> tuple[Theorem, ...]:
             module="PermitChannel",
             operator="Consume",
             obligations=(
-                SymbolicObligation("if", lambda: _live_strict(0), lambda: _live_strict(1), "one permit more"),
-                *_PILING,
                 SymbolicObligation(
-                    "only if", lambda: _strict_reaches_stuck(1), lambda: _strict_reaches_stuck(0), "one permit fewer"
+                    "more than BATCH is at least BATCH + 1",
+                    lambda: _strictness(0),
+                    lambda: _strictness(1),
+                    "at least BATCH + 2",
                 ),
+                *_both_directions(_strict_costs_at_most, _strict_costs_more),
             ),
         ),
         Theorem(
@@ -242,14 +227,40 @@ def theorems() -> tuple[Theorem, ...]:
             ),
             module="PermitChannel",
             operator="Cost",
+            obligations=_both_directions(_batches_match, _batches_differ),
+        ),
+        Theorem(
+            id="largest-residue",
+            statement="If the receiver keeps back at most a permits, chunks of up to ROW_COUNT - a are never stuck.",
+            module="PermitChannel",
+            operator="Stuck",
             obligations=(
-                SymbolicObligation("if", lambda: _live_mismatched(0), lambda: _live_mismatched(1), "batch_up + 2"),
-                *_PILING,
                 SymbolicObligation(
-                    "only if",
-                    lambda: _mismatched_reaches_stuck(2),
-                    lambda: _mismatched_reaches_stuck(1),
-                    "batch_down = batch_up + 1",
+                    "in every state",
+                    lambda: _is_live_with_residue(0),
+                    lambda: _is_live_with_residue(1),
+                    "one permit more",
+                ),
+            ),
+        ),
+    )
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """Who can get stuck."""
+    return (
+        *_thresholds(),
+        Theorem(
+            id="barrier-never-stuck",
+            statement="A barrier that waits is never stuck, whatever the chunks: one barrier permit is enough.",
+            module="PermitChannel",
+            operator="SendBarrier",
+            obligations=(
+                SymbolicObligation(
+                    "in every state",
+                    lambda: _barrier_is_never_stuck(0),
+                    lambda: _barrier_is_never_stuck(1),
+                    "a barrier permit has been lost",
                 ),
             ),
         ),
@@ -264,47 +275,32 @@ def theorems() -> tuple[Theorem, ...]:
             obligations=(
                 SymbolicObligation(
                     "if",
-                    lambda: _live(0, flush_idle=True),
-                    lambda: _live(1, flush_idle=True),
+                    partial(_is_live, _flushing, _fits, 0),
+                    partial(_is_live, _flushing, _fits, 1),
                     "chunks of ROW_COUNT + 1",
                 ),
                 SymbolicObligation(
-                    "only if",
-                    lambda: _flushing_reaches_stuck(1),
-                    lambda: _flushing_reaches_stuck(0),
+                    "only if: a larger chunk is stuck as soon as it is offered",
+                    lambda: _never_fits(0),
+                    lambda: _never_fits(1),
                     "chunks of ROW_COUNT",
                 ),
             ),
         ),
         Theorem(
-            id="largest-residue",
-            statement="If the receiver keeps back at most a permits, chunks of up to ROW_COUNT - a are never stuck.",
+            id="whole-when-idle",
+            statement="With the idle flush, a channel in which nothing can move holds all its permits again.",
             module="PermitChannel",
-            operator="Stuck",
+            operator="WholeWhenIdle",
             obligations=(
-                SymbolicObligation(
-                    "in every state", lambda: _live_with_residue(0), lambda: _live_with_residue(1), "one permit more"
+                CHANNEL.holds_whenever_invariant(
+                    "in every state", SYSTEM.invariants["WholeWhenIdle"], _whole_also_without_flush, "without the flush"
                 ),
-            ),
-        ),
-        Theorem(
-            id="sets-of-sizes",
-            statement=(
-                "For a set of costs: stuck if and only if some sum a of them, all partial sums below BATCH, and some "
-                "cost c have c > ROW_COUNT - a."
-            ),
-            module="PermitChannel",
-            operator="Stuck",
-            scope="bounded: ROW_COUNT <= 6, every BATCH, every set of one to three costs up to ROW_COUNT + 1",
-            tool="explorer",
-            obligations=(
-                ExhaustiveObligation(
-                    "the rule agrees with the explorer",
-                    _cases,
-                    _rule_is_exact,
-                    _threshold_is_exact_for_sets,
-                    "the threshold for all costs up to the largest",
-                    lambda case: {"row_count": case.row_count, "batch": case.batch, "sizes": str(case.sizes)},
+                channel(flush_idle=True).holds_whenever_invariant(
+                    "with the flush on",
+                    _whole_also_without_flush,
+                    lambda state, _parameters: state.unreturned == 0,
+                    "also while something moves",
                 ),
             ),
         ),

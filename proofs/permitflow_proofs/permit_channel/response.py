@@ -1,0 +1,214 @@
+"""How soon the oldest waiting chunk is sent, in steps of the protocol.
+
+Each step but SendChunk uses up some of three supplies, and adds to none:
+
+* the *way* of row permits to the application: two steps in flight, one in the inbox; at most 2 R in all;
+* the row permits *away* from the sender: each grant brings back BATCH or more of at most R, so there are at most
+  floor(R / BATCH) grants;
+* what is left to do for barriers and watermarks, which have permits of their own.
+
+Where the channel is live, a chunk that waits is therefore sent after at most so many steps, and one more.
+"""
+
+from collections.abc import Iterator
+from functools import cache, partial
+
+from permitflow_model.kernel.explore import explore
+from permitflow_model.permit_channel import SYSTEM, Parameters, State, carried_by, held_by
+from permitflow_proofs.kernel.exhaustive import ExhaustiveObligation
+from permitflow_proofs.kernel.induction import Clause
+from permitflow_proofs.kernel.obligation import SymbolicObligation
+from permitflow_proofs.kernel.symbols import assume, natural
+from permitflow_proofs.kernel.theorem import Theorem
+from permitflow_proofs.permit_channel.arbitrary import channel
+from permitflow_proofs.permit_channel.progress import rank
+
+__all__ = ["longest_wait", "response_bound", "theorems"]
+
+_PUBLISHED = channel(flush_idle=False)
+_FLUSHING = channel(flush_idle=True)
+
+
+def _way(state: State) -> int:
+    """Steps that row permits still have to take to the application, if each chunk held only one."""
+    return 2 * held_by(state.wire).rows + held_by(state.inbox).rows
+
+
+def _away(state: State) -> int:
+    """Row permits that are not at the sender."""
+    held = held_by(state.wire).rows + held_by(state.inbox).rows
+    return held + state.unreturned + carried_by(state.grants).rows
+
+
+def _beside(state: State) -> int:
+    """Steps that barriers and watermarks still have to take."""
+    wire, inbox, grants = held_by(state.wire), held_by(state.inbox), carried_by(state.grants)
+    barriers = (4 if state.barrier_waiting else 0) + 3 * wire.barriers + 2 * inbox.barriers + grants.barriers
+    watermarks = (4 if state.watermark_pending >= 0 else 0) + 3 * wire.watermarks + 2 * inbox.watermarks
+    return barriers + watermarks + grants.watermarks
+
+
+def _most_beside(parameters: Parameters) -> int:
+    barriers = 3 * parameters.barrier_permits + 4 if parameters.barrier_permits > 0 else 0
+    return barriers + (7 if parameters.watermarks else 0)
+
+
+def response_bound(parameters: Parameters) -> int:
+    """Steps of the protocol after which the oldest waiting chunk has been sent, at the latest.
+
+    For a live channel, while no further barriers and watermarks are offered; without the idle flush.
+    """
+    return 2 * parameters.row_count + parameters.row_count // parameters.batch + _most_beside(parameters) + 1
+
+
+def _step(before: State, after: State, parameters: Parameters) -> bool:
+    """Uses up a step of somebody's way, or a batch of what is away, and adds to nothing."""
+    way, away, beside = _way(after), _away(after), _beside(after)
+    if way > _way(before) or away > _away(before) or beside > _beside(before):
+        return False
+    return way < _way(before) or beside < _beside(before) or away <= _away(before) - parameters.batch
+
+
+def _step_of_two(before: State, after: State, _parameters: Parameters) -> bool:
+    """The twin's: each step shortens somebody's way by more than one ever does."""
+    return _way(after) <= _way(before) - 2 or _beside(after) <= _beside(before) - 3
+
+
+def _grants_are_few(wrong: int) -> bool:
+    """From grants * BATCH <= R to grants <= floor(R / BATCH)."""
+    row_count, batch, grants = natural("row_count"), natural("batch", 1), natural("grants")
+    assume(grants * batch <= row_count)
+    return grants <= row_count // batch - wrong
+
+
+def _at_most(supply: str, less: int) -> Clause[State, Parameters]:
+    def clause(state: State, parameters: Parameters) -> bool:
+        if supply == "way":
+            return 0 <= _way(state) <= 2 * parameters.row_count - less
+        if supply == "away":
+            return 0 <= _away(state) <= parameters.row_count - less
+        return 0 <= _beside(state) <= _most_beside(parameters) - less
+
+    return clause
+
+
+# With the idle flush a grant may bring back a single permit.
+
+
+def _rank_of_sent(state: State, parameters: Parameters) -> int:
+    return rank(state._replace(waiting=SYSTEM.initial(parameters).waiting), parameters)
+
+
+def _rank_of_sent_falls(before: State, after: State, parameters: Parameters, by: int) -> bool:
+    return _rank_of_sent(after, parameters) <= _rank_of_sent(before, parameters) - by
+
+
+def _rank_of_sent_bound(state: State, parameters: Parameters, less: int) -> bool:
+    barriers = 4 * parameters.barrier_permits + 5 if parameters.barrier_permits > 0 else 0
+    most = 4 * parameters.row_count + barriers + (9 if parameters.watermarks else 0)
+    return 0 <= _rank_of_sent(state, parameters) <= most - less
+
+
+# The exact response on small channels.
+
+
+def _cases() -> Iterator[Parameters]:
+    for row_count in range(1, 6):
+        for batch in range(1, row_count + 1):
+            largest = row_count - batch + 1
+            yield Parameters(row_count=row_count, batch=batch, clamp=largest, sizes=tuple(range(1, largest + 1)))
+
+
+@cache
+def longest_wait(parameters: Parameters) -> int:
+    """The most protocol steps, over all reachable states, until the oldest chunk that waits has been sent."""
+
+    @cache
+    def steps(state: State) -> int:
+        found = 0
+        for step in SYSTEM.successors(state, parameters):
+            if not SYSTEM.action(step.action).is_environment:
+                found = max(found, 1 + (0 if step.action == "SendChunk" else steps(step.state)))
+        return found
+
+    return max(steps(state) for state in explore(SYSTEM, parameters).states if not state.waiting.is_empty())
+
+
+def _bounded_response() -> tuple[SymbolicObligation, ...]:
+    others = [action for action in _PUBLISHED.protocol_actions() if action not in ("SendChunk", "Flush")]
+    return (
+        *_PUBLISHED.step_obligations(others, _step, _step_of_two, "each step does the work of two"),
+        *(
+            _PUBLISHED.holds_whenever_invariant(
+                f"the supply is bounded: {supply}", _at_most(supply, 0), _at_most(supply, 1), "the bound is one lower"
+            )
+            for supply in ("way", "away", "beside")
+        ),
+        SymbolicObligation(
+            "grants that bring back BATCH each are few",
+            partial(_grants_are_few, 0),
+            partial(_grants_are_few, 1),
+            "fewer",
+        ),
+    )
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """The response that progress gives."""
+    others = [action for action in _FLUSHING.protocol_actions() if action != "SendChunk"]
+    return (
+        Theorem(
+            id="bounded-response",
+            statement=(
+                "In a live channel the oldest waiting chunk is sent within 2 R + floor(R / BATCH) + 1 steps of the "
+                "protocol (R = ROW_COUNT); with b barrier permits 3 b + 4 more, with watermarks 7 more."
+            ),
+            module="PermitChannel",
+            operator="SendChunk",
+            obligations=_bounded_response(),
+        ),
+        Theorem(
+            id="bounded-response-flush",
+            statement=(
+                "With the idle flush, within 4 R + 1 steps of the protocol; with b barrier permits 4 b + 5 more, "
+                "with watermarks 9 more."
+            ),
+            module="PermitChannel",
+            operator="Flush",
+            obligations=(
+                *_FLUSHING.step_obligations(
+                    others,
+                    partial(_rank_of_sent_falls, by=1),
+                    partial(_rank_of_sent_falls, by=2),
+                    "each step does the work of two",
+                ),
+                _FLUSHING.holds_whenever_invariant(
+                    "the rank of all that does not wait is bounded",
+                    partial(_rank_of_sent_bound, less=0),
+                    partial(_rank_of_sent_bound, less=1),
+                    "the bound is one lower",
+                ),
+            ),
+        ),
+        Theorem(
+            id="exact-response",
+            statement=(
+                "At the tight clamp R - BATCH + 1 no smaller bound would do: a chunk may have to wait "
+                "2 R + floor(R / BATCH) + 1 steps."
+            ),
+            module="PermitChannel",
+            operator="SendChunk",
+            scope="bounded: R <= 5, every BATCH, every chunk size",
+            tool="explorer",
+            obligations=(
+                ExhaustiveObligation(
+                    "the longest run of protocol steps to SendChunk is as long as the bound",
+                    _cases,
+                    lambda case: longest_wait(case) == response_bound(case),
+                    lambda case: longest_wait(case) < response_bound(case),
+                    "shorter",
+                    lambda case: {"row_count": case.row_count, "batch": case.batch},
+                ),
+            ),
+        ),
+    )
