@@ -1,0 +1,264 @@
+"""One name for one thing: specification, model, core, adapters, traces, docstrings and docs/vocabulary.md agree."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import permitflow.protocol
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.receiver import PermitReceiver
+from permitflow.protocol.recording import RECEIVER_ACTIONS, SENDER_ACTIONS
+from permitflow.protocol.sender import PermitSender
+from permitflow.testing.core_pair import CorePair
+from permitflow.testing.moves import Move, PairAdapter
+from permitflow.tracing import MemoryTrace
+from permitflow.wire.v1 import exchange_pb2
+from permitflow_model import permit_channel_world
+from permitflow_model.permit_channel import SYSTEM, Parameters, State
+from permitflow_model.tla_values import camel_case
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+CORE: dict[str, type] = {
+    "PermitSender": PermitSender,
+    "PermitReceiver": PermitReceiver,
+    "ChannelParameters": ChannelParameters,
+}
+NOT_IN_AN_IMPLEMENTATION = {"Sizes", "Watermarks", "FlushIdle", "Withdrawals", "Waiters", "Tags", "Fair"}
+LOOKS_LIKE_AN_ACTION = re.compile(r"(?:Offer|Withdraw|Send)[A-Z]\w*|Deliver\w*|Consume\w*|Flush\w*|AddPermits\w*")
+# Looks like an action and is a constant.
+OTHER_NAMES = {"FlushIdle"}
+
+
+# Where the names come from.
+
+
+def specification() -> str:
+    return (CHECKOUT / "spec/PermitChannel.tla").read_text()
+
+
+def defined(text: str, name: str) -> str:
+    """The body of a definition: what is indented below it."""
+    match = re.search(rf"^{name} ==((?:\n? .*)+)", text, re.MULTILINE)
+    assert match is not None, name
+    return match[1]
+
+
+def declared(text: str, keyword: str) -> list[str]:
+    """The names of the constants or variables, without their comments."""
+    match = re.search(rf"^{keyword}\n((?:    .*\n)+)", text, re.MULTILINE)
+    assert match is not None, keyword
+    return re.findall(r"^ +(\w+)", re.sub(r"\\\*.*", "", match[1]), re.MULTILINE)
+
+
+def actions_of_the_specification() -> set[str]:
+    text = specification()
+    both = defined(text, "Environment") + defined(text, "Protocol")
+    assert defined(text, "Next").split() == ["Environment", "\\/", "Protocol"]
+    return set(re.findall(r"\\/ (?:\\E \w+ \\in \w+ : )?(\w+)", both))
+
+
+def recorded_actions() -> dict[str, set[str]]:
+    """Let the core do everything there is, and see what is recorded at which end."""
+    trace = MemoryTrace()
+    pair = CorePair(ChannelParameters(row_permits=8, permit_batch=4), record=trace.recorder)
+    for method, *arguments in (
+        ("offer_chunk", 3),
+        ("offer_chunk", 2),
+        ("withdraw_chunk",),
+        ("offer_barrier",),
+        ("withdraw_barrier",),
+        ("offer_barrier",),
+        ("send_chunk",),
+        ("offer_watermark",),
+        *(("send_watermark",), ("send_barrier",)),
+        *(("deliver",), ("consume",)) * 3,
+        *(("flush",), ("add_permits",)),
+    ):
+        getattr(pair, method)(*arguments)
+    return {end: {event.action for event in trace.events if event.end == end} for end in ("sender", "receiver")}
+
+
+def adapter_methods(adapter: type) -> set[str]:
+    return {name for name in vars(adapter) if not name.startswith("_")} - {"observe"}
+
+
+def tables() -> dict[str, list[dict[str, str]]]:
+    """The tables of docs/vocabulary.md by the heading of their first column."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for lines in re.findall(r"((?:^\|.*\n)+)", (CHECKOUT / "docs/vocabulary.md").read_text(), re.MULTILINE):
+        head, _, *rows = ([cell.strip() for cell in line.strip("|\n ").split("|")] for line in lines.splitlines())
+        found[head[0]] = [dict(zip(head, row, strict=True)) for row in rows]
+    return found
+
+
+def names_in(table: str, column: str) -> list[str]:
+    """What stands in backquotes in a column."""
+    return [name for row in tables()[table] for name in re.findall(r"`([\w.]+)`", row[column])]
+
+
+def spec_lines(package: Any) -> Iterator[tuple[str, list[str]]]:
+    """Who has a ``Spec:`` line in its docstring, and the names in it."""
+    modules = [f"{package.__name__}.{module.name}" for module in pkgutil.iter_modules(package.__path__)]
+    for module_name in modules:
+        tree = ast.parse(inspect.getsource(importlib.import_module(module_name)))
+        for scope in [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]:
+            for node in ast.iter_child_nodes(scope):
+                if not isinstance(node, ast.ClassDef | ast.FunctionDef):
+                    continue
+                owner = f"{scope.name}." if isinstance(scope, ast.ClassDef) else ""
+                for line in re.findall(r"^Spec: (.+)\.$", ast.get_docstring(node) or "", re.MULTILINE):
+                    yield f"{owner}{node.name}", re.findall(r"\w+", re.sub(r"\b(the variables|and)\b", "", line))
+
+
+# Held against each other.
+
+
+def differences(sources: Mapping[str, set[str]]) -> list[str]:
+    """How other sources differ from the first one."""
+    (first, due), *others = sources.items()
+    return [
+        f"{name} {what} {', '.join(sorted(names))}, unlike {first}"
+        for name, found in others
+        for what, names in (("lacks", due - found), ("has besides", found - due))
+        if names
+    ]
+
+
+def sources_of_actions() -> dict[str, set[str]]:
+    """The same names everywhere; where Python's spelling is used, as the method of the action."""
+    by_method = {Move(name).method: name for name in actions_of_the_specification()}
+    recorded = recorded_actions()
+    in_spec_lines = [name for _, names in spec_lines(permitflow.protocol) for name in names]
+    spelt = {
+        "the adapters' interface": adapter_methods(PairAdapter),
+        # It may have methods besides; the interface has not.
+        "the core's adapter": {name for name in by_method if callable(getattr(CorePair, name, None))},
+        "the model's functions": {action.perform.__name__ for action in SYSTEM.actions},
+        "docs/vocabulary.md, model and adapter": set(names_in("Action", "Model and adapter")),
+    }
+    return {
+        "the specification": actions_of_the_specification(),
+        "the model": {action.name for action in SYSTEM.actions},
+        "the recorders' lists": set(SENDER_ACTIONS | RECEIVER_ACTIONS),
+        "what the core records": recorded["sender"] | recorded["receiver"],
+        "docs/vocabulary.md": set(names_in("Action", "Action")),
+        **{source: {by_method.get(name, name) for name in names} for source, names in spelt.items()},
+        "the Spec: lines of the core": {name for name in in_spec_lines if LOOKS_LIKE_AN_ACTION.fullmatch(name)},
+    }
+
+
+def test_the_actions_have_the_same_names_everywhere() -> None:
+    sources = sources_of_actions()
+    assert len(sources["the specification"]) == 12
+    assert differences(sources) == []
+
+
+@pytest.mark.parametrize("source", list(sources_of_actions())[1:])
+@pytest.mark.parametrize("seeded", ["missing", "renamed", "besides"])
+def test_a_name_that_differs_is_noticed(source: str, seeded: str) -> None:
+    sources = sources_of_actions()
+    names = sources[source]
+    if seeded != "besides":
+        names.remove("Flush")
+    if seeded != "missing":
+        names.add("FlushResidue")
+
+    found = differences(sources)
+
+    assert len(found) == (2 if seeded == "renamed" else 1)
+    assert all(line.startswith(f"{source} ") and "Flush" in line for line in found)
+
+
+def test_each_end_records_its_own_actions() -> None:
+    recorded = recorded_actions()
+    assert recorded == {"sender": SENDER_ACTIONS, "receiver": RECEIVER_ACTIONS}
+    assert permit_channel_world.RECEIVER_ACTIONS == RECEIVER_ACTIONS
+    assert {row["Action"].strip("`"): row["Recorded by"] for row in tables()["Action"]} == {
+        action: end for end, actions in recorded.items() for action in actions
+    }
+
+
+def test_the_core_says_of_each_method_in_the_table_which_action_it_is() -> None:
+    said = {owner: set(names) for owner, names in spec_lines(permitflow.protocol)}
+    for row in tables()["Action"]:
+        method, action = row["Core"].strip("`"), row["Action"].strip("`")
+        assert action in said[method], method
+
+
+def test_spec_lines_name_nothing_that_the_specification_does_not_define() -> None:
+    text = specification()
+    known = {"PermitChannel", *declared(text, "CONSTANTS"), *declared(text, "VARIABLES")}
+    known |= set(re.findall(r"^(\w+)(?:\(.*\))? ==", text, re.MULTILINE))
+    lines = list(spec_lines(permitflow.protocol))
+    assert len(lines) >= 16
+    for owner, names in lines:
+        assert names, owner
+        assert set(names) <= known, owner
+
+
+def test_variables_have_the_same_names_everywhere() -> None:
+    variables = declared(specification(), "VARIABLES")
+    assert variables == [camel_case(name) for name in State._fields]
+    assert names_in("Variable", "Variable") == variables
+    assert names_in("Variable", "Model") == list(State._fields)
+
+
+def test_constants_have_the_same_names_everywhere() -> None:
+    constants = set(declared(specification(), "CONSTANTS"))
+    in_model = {name[0].upper() + name[1:] for name in (camel_case(field.name) for field in fields(Parameters))}
+    assert in_model | {"Fair"} == constants
+    shared = names_in("Constant", "Constant")
+    assert set(shared) | NOT_IN_AN_IMPLEMENTATION == constants
+    assert [camel_case(name)[0].upper() + camel_case(name)[1:] for name in names_in("Constant", "Model")] == shared
+    assert {name.partition(".")[2] for name in names_in("Constant", "Core")} | {"oversize"} == {
+        field.name for field in fields(ChannelParameters)
+    }
+
+
+@pytest.mark.parametrize(("table", "column"), [("Action", "Core"), ("Variable", "Core"), ("Constant", "Core")])
+def test_what_the_tables_name_in_the_core_exists(table: str, column: str) -> None:
+    names = names_in(table, column)
+    assert names
+    for name in names:
+        owner, _, member = name.partition(".")
+        assert hasattr(CORE[owner], member) or member in getattr(CORE[owner], "__slots__", ()), name
+
+
+@pytest.mark.parametrize(("table", "least"), [("Action", 7), ("Constant", 4)])
+def test_what_the_tables_name_on_the_wire_exists(table: str, least: int) -> None:
+    names = names_in(table, "Frame")
+    assert len(names) >= least
+    for name in names:
+        message, _, field = name.partition(".")
+        assert field in exchange_pb2.DESCRIPTOR.message_types_by_name[message].fields_by_name, name
+
+
+def misspelt(source: str) -> set[str]:
+    """Texts that look like the name of an action and are none."""
+    constants = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+    texts = {value for value in constants if isinstance(value, str)}
+    looking_so = {text for text in texts if LOOKS_LIKE_AN_ACTION.fullmatch(text)}
+    return looking_so - {action.name for action in SYSTEM.actions} - OTHER_NAMES
+
+
+@pytest.mark.parametrize("room", ["model", "proofs"])
+def test_no_program_names_an_action_that_does_not_exist(room: str) -> None:
+    wrong = {
+        str(path.relative_to(CHECKOUT)): names
+        for path in (CHECKOUT / room).rglob("*.py")
+        if (names := misspelt(path.read_text()))
+    }
+    assert wrong == {}
+
+
+def test_a_misspelt_action_is_noticed() -> None:
+    assert misspelt('record("SendChunks", 1)') == {"SendChunks"}
+    assert misspelt('record("SendChunk", 1)') == set()
