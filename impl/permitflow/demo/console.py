@@ -1,10 +1,12 @@
 """The demo as people see it: what it is doing while it works, and what it found at the end."""
 
-from rich.console import Console, Group
+from collections.abc import Iterator
+
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from permitflow.demo.report import DemoReport, Hop
+from permitflow.demo.report import PARTS, DemoReport, Hop
 
 __all__ = ["ConsoleProgress", "SilentProgress", "render"]
 
@@ -28,8 +30,8 @@ class ConsoleProgress:
 
     def begin(self, part: str) -> None:
         """A part has begun."""
-        self._status.update(part)
-        self._console.print(Text(part, style="bold"))
+        self._status.update(PARTS[part])
+        self._console.print(Text(PARTS[part], style="bold"))
 
     def note(self, text: str) -> None:
         """Something happened in the current part."""
@@ -55,11 +57,14 @@ class SilentProgress:
 
 def render(report: DemoReport) -> Group:
     """The report for a console."""
+    same = "equal to the direct one" if report.answer == report.direct_answer else "DIFFERENT from the direct one"
     return Group(
+        *_section(f"Answer of query 12 at scale {report.scale:g}, {same}", _answer(report)),
         Text(),
-        _answer(report),
-        *(_hop(hop) for hop in report.hops),
-        _verdicts(report),
+        Text(f"The windows of {report.row_permits} rows are too small for speed: the senders are meant to wait."),
+        *(part for hop in report.hops for part in _hop(hop)),
+        *_section("Checked", *map(Text, _verdicts(report))),
+        *_section("Seconds", _times(report)),
         Text(),
         Text(f"Everything is as it should be, in {report.total_seconds:.0f} s.", style="bold green")
         if report.holds
@@ -67,42 +72,43 @@ def render(report: DemoReport) -> Group:
     )
 
 
+def _section(title: str, *content: RenderableType) -> tuple[RenderableType, ...]:
+    return Text(), Text(title, style="bold"), *content
+
+
 def _answer(report: DemoReport) -> Table:
-    same = "equal to the direct one" if report.answer == report.direct_answer else "DIFFERENT from the direct one"
-    table = _table(f"Answer of query 12 at scale {report.scale:g}, {same}", "mode", "high priority", "other")
+    table = _table("mode", "high priority", "other")
     for mode in report.answer:
         table.add_row(mode.mode, f"{mode.high_line_count:,}", f"{mode.low_line_count:,}")
     return table
 
 
-def _hop(hop: Hop) -> Table:
-    title = f"{hop.name}: {hop.rows:,} rows in {hop.chunks:,} chunks"
-    table = _table(title, "stream", "rows", "chunks", "peak rows in flight", "permits (bound)", "sender waited")
-    for stream in hop.streams:
+def _hop(hop: Hop) -> tuple[RenderableType, ...]:
+    table = _table("stream", "rows", "chunks", "peak rows in flight", "permits (bound)", "sender waited")
+    for stream in sorted(hop.streams, key=lambda stream: stream.stream):
         numbers = (stream.rows, stream.chunks, stream.peak_rows, stream.bound)
         table.add_row(stream.stream, *(f"{number:,}" for number in numbers), f"{stream.back_pressure_rate:.1%}")
+    return _section(f"{hop.name}: {hop.rows:,} rows in {hop.chunks:,} chunks", table)
+
+
+def _verdicts(report: DemoReport) -> Iterator[str]:
+    for item in report.evidence:
+        yield f"{item.count} {item.name}: {'as they should be' if item.holds else 'NOT as they should be'}"
+    trace = report.trace
+    kept = "permits were conserved after every one" if trace.is_valid else "NOT as the specification says"
+    yield f"{trace.events:,} steps on {trace.streams} streams, recorded and replayed by the model: {kept}"
+    yield from trace.refused
+
+
+def _times(report: DemoReport) -> Table:
+    table = _table("", "")
+    for part, seconds in report.seconds.items():
+        table.add_row(PARTS[part], f"{seconds:.1f}")
     return table
 
 
-def _verdicts(report: DemoReport) -> Group:
-    trace = report.trace
-    lines = [
-        f"Recorded run: {trace.events:,} steps on {trace.streams} streams, replayed by the model; permits were "
-        f"{'conserved after every step' if trace.is_valid else 'NOT as the specification says'}.",
-        *trace.refused,
-        *(
-            f"{item.name}: {item.count}, {'as expected' if item.holds else 'NOT as expected'}"
-            for item in report.evidence
-        ),
-    ]
-    times = _table("Time", "part", "seconds")
-    for part, seconds in report.seconds.items():
-        times.add_row(part, f"{seconds:.1f}")
-    return Group(Text(), *map(Text, lines), times)
-
-
-def _table(title: str, first: str, *numbers: str) -> Table:
-    table = Table(title=Text(title, style="bold"), title_justify="left", box=None, pad_edge=False, padding=(0, 3, 0, 0))
+def _table(first: str, *numbers: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), show_header=bool(first))
     table.add_column(first)
     for number in numbers:
         table.add_column(number, justify="right")

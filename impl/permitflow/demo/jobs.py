@@ -99,10 +99,15 @@ async def _follow(child: Child, note: Note) -> dict[str, Event]:
 
 
 def _answers(events: dict[str, Event], traffic: list[Event]) -> Answers:
-    found, seconds = {}, {}
-    for name in ("through_exchange", "direct"):
-        rows = events[name]["rows"]
-        assert isinstance(rows, list)  # receive_job reports a list of rows
-        found[name] = tuple(ShippingMode(*row) for row in rows)
-        seconds[name] = float(str(events[name]["seconds"]))
-    return Answers(found["through_exchange"], found["direct"], seconds, traffic)
+    return Answers(
+        through_exchange=_rows(events["query_through_exchange"]),
+        direct=_rows(events["query_directly"]),
+        seconds={name: float(str(events[name]["seconds"])) for name in ("query_through_exchange", "query_directly")},
+        traffic=traffic,
+    )
+
+
+def _rows(event: Event) -> tuple[ShippingMode, ...]:
+    rows = event["rows"]
+    assert isinstance(rows, list)  # so receive_job reports them
+    return tuple(ShippingMode(*row) for row in rows)

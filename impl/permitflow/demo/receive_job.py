@@ -29,8 +29,8 @@ def main(settings: JobSettings) -> None:
             spark.read.parquet(f"{settings.tables}/{table}.parquet").createOrReplaceTempView(table)
         exchange = spark.read.format("permitflow").options(**settings.exchange_options()).load()
         exchange.createOrReplaceTempView("late_line_items")
-        run("through_exchange", "query 12 through the exchange", spark.sql(PRIORITIES_OF_LATE_ITEMS))
-        run("direct", "query 12 directly", spark.sql(WHOLE_QUERY))
+        run("query_through_exchange", "query 12 through the exchange", spark.sql(PRIORITIES_OF_LATE_ITEMS))
+        run("query_directly", "query 12 directly", spark.sql(WHOLE_QUERY))
 
 
 def run(event: str, what: str, query: DataFrame) -> None:

@@ -5,7 +5,17 @@ from dataclasses import asdict, dataclass
 
 from permitflow.demo.query12 import ShippingMode
 
-__all__ = ["DemoReport", "Evidence", "Hop", "StreamNumbers", "TraceVerdict"]
+__all__ = ["PARTS", "DemoReport", "Evidence", "Hop", "StreamNumbers", "TraceVerdict"]
+
+PARTS = {
+    "checks": "model checks and proofs",
+    "tables": "TPC-H tables",
+    "jobs": "an exchange and two Spark jobs, with their start",
+    "query_through_exchange": "  of these, query 12 through the exchange",
+    "query_directly": "  of these, query 12 directly",
+    "replay": "replay of the recorded run",
+}
+"""What is timed, and how people call it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,9 +23,10 @@ class Evidence:
     """What ``permitflow check`` or ``permitflow prove`` said."""
 
     name: str
+    """What was judged, and by whom."""
     holds: bool
     count: int
-    """Models or theorems."""
+    """How many were judged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +91,8 @@ class DemoReport:
     """Everything."""
 
     scale: float
+    row_permits: int
+    """The window of every stream, in rows."""
     evidence: tuple[Evidence, ...]
     answer: tuple[ShippingMode, ...]
     """Through the exchange."""
@@ -93,7 +106,7 @@ class DemoReport:
 
     def problems(self) -> Sequence[str]:
         """What is not as it should be."""
-        found = [f"{evidence.name} found a failure" for evidence in self.evidence if not evidence.holds]
+        found = [f"not all {evidence.name}, are as they should be" for evidence in self.evidence if not evidence.holds]
         if self.answer != self.direct_answer:
             found.append(f"the answer through the exchange is {self.answer}, the direct one {self.direct_answer}")
         if not self.answer:

@@ -23,7 +23,7 @@ class Progress(Protocol):
     """Is told how far the demo is."""
 
     def begin(self, part: str) -> None:
-        """A part has begun."""
+        """A part has begun; see ``PARTS``."""
         ...
 
     def note(self, text: str) -> None:
@@ -60,20 +60,21 @@ async def run_demo(settings: DemoSettings, progress: Progress) -> DemoReport:
     began = monotonic()
     clock = _Clock(progress)
     async with _work_dir(settings) as work_dir:
-        with clock.part("model checks and proofs"):
+        with clock.part("checks"):
             evidence = await gather_evidence(work_dir, progress.note)
-        with clock.part("TPC-H tables"):
+        with clock.part("tables"):
             tables, is_new = await cached_tables(settings.scale, settings.cache_dir)
             progress.note(f"{'generated in' if is_new else 'found in'} {tables}")
-        with clock.part("query 12 through the exchange, and directly"):
+        with clock.part("jobs"):
             answers = await run_jobs(settings, tables, work_dir, progress.note)
         clock.seconds.update(answers.seconds)
-        with clock.part("replay of the recorded run by the model"):
+        with clock.part("replay"):
             traces = work_dir / "traces"
             trace = await asyncio.to_thread(judged, traces)
             hops = await asyncio.to_thread(hops_of, traces, answers.traffic)
     return DemoReport(
         scale=settings.scale,
+        row_permits=settings.row_permits,
         evidence=evidence,
         answer=answers.through_exchange,
         direct_answer=answers.direct,

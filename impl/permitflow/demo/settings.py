@@ -48,6 +48,8 @@ class DemoSettings:
             raise InvalidOptionError(
                 option="--scale", value=self.scale, reason=f"must be above 0 and at most {LARGEST_SCALE:g}"
             )
+        if self.keep is not None and self.keep.exists() and (not self.keep.is_dir() or any(self.keep.iterdir())):
+            raise InvalidOptionError(option="--keep", value=str(self.keep), reason="must be a new or an empty folder")
 
     def exchange_arguments(self, traces: Path) -> tuple[str, ...]:
         """The command line of the exchange, after ``permitflow``."""

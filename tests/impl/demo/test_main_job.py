@@ -1,0 +1,110 @@
+"""The main job as a user runs it, at a small scale; and interrupted."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+DEMO = [sys.executable, "-m", "permitflow.cli", "demo", "--scale", "0.01"]
+WITHOUT_CHECKS = """
+import sys
+import permitflow.cli
+import permitflow.demo.runner
+
+async def no_evidence(*_):
+    return ()
+
+permitflow.demo.runner.gather_evidence = no_evidence
+sys.argv[1:] = ["demo", "--scale", "0.01"]
+permitflow.cli.main()
+"""
+# Two Spark sessions on a busy machine; a fifth of it on an idle one.
+LONGEST_SECONDS = 240
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which nothing is cached yet."""
+    return {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
+
+
+@pytest.mark.timeout(LONGEST_SECONDS)
+def test_the_answer_is_right_and_everything_about_it_is_checked(cache: dict[str, str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*DEMO, "--json", "--keep", str(tmp_path / "kept")],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=cache,
+        timeout=LONGEST_SECONDS,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert report["holds"] is True
+    assert report["problems"] == []
+    assert [mode["mode"] for mode in report["answer"]] == ["MAIL", "SHIP"]
+    assert report["answer"] == report["direct_answer"]
+    late = sum(mode["high_line_count"] + mode["low_line_count"] for mode in report["answer"])
+    assert late > 100
+    assert [hop["name"] for hop in report["hops"]] == [
+        "Spark job 1 to the exchange",
+        "inside the exchange",
+        "the exchange to Spark job 2",
+    ]
+    for hop in report["hops"]:
+        assert (hop["rows"], hop["within_bounds"], len(hop["streams"])) == (late, True, 2)
+        for stream in hop["streams"]:
+            assert 0 < stream["peak_rows"] <= stream["bound"] == report["row_permits"]
+            assert 0.0 <= stream["back_pressure_rate"] <= 1.0
+    assert report["trace"]["valid"] is True
+    assert report["trace"]["events"] > 6 * sum(stream["chunks"] for stream in report["hops"][0]["streams"])
+    assert all(item["holds"] and item["count"] > 0 for item in report["evidence"])
+    assert len(report["evidence"]) == 3
+    assert set(report["seconds"]) == {
+        "checks",
+        "tables",
+        "jobs",
+        "query_through_exchange",
+        "query_directly",
+        "replay",
+    }
+    assert (tmp_path / "kept" / "traces" / "exchange.jsonl").is_file()
+
+
+@pytest.mark.timeout(LONGEST_SECONDS)
+def test_ctrl_c_leaves_no_process_and_no_file(cache: dict[str, str], tmp_path: Path) -> None:
+    environment = {**cache, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", WITHOUT_CHECKS]
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment
+    ) as demo:
+        assert demo.stdout is not None
+        with descendants_of(demo.pid) as family:
+            # By then the exchange and both Spark jobs are there.
+            for line in demo.stdout:
+                if "Spark has started" in line:
+                    break
+            else:
+                pytest.fail("the demo ended before it could be interrupted")
+        assert sum(process.name() == "java" for process in family if process.is_running()) >= 2
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(60) == 130
+    _, alive = psutil.wait_procs(family, timeout=20)
+    assert [process.cmdline() for process in alive] == []
+    assert list(tmp_path.glob("permitflow-demo-*")) == []
+
+
+@contextmanager
+def descendants_of(pid: int) -> Iterator[list[psutil.Process]]:
+    """All children at the end of the block, and theirs."""
+    family: list[psutil.Process] = []
+    yield family
+    family += psutil.Process(pid).children(recursive=True)
