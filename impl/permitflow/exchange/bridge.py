@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import pyarrow as pa
 
 from permitflow.channels.interface import ReceiveEnd, SendEnd
-from permitflow.errors import ChannelAbortedError, EndOfStream, PeerGoneError, PermitflowError
+from permitflow.errors import ChannelAbortedError, ChannelClosedError, EndOfStream, PeerGoneError, PermitflowError
 from permitflow.protocol.messages import Kind
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
@@ -87,10 +87,13 @@ async def _until_stopped(end: RemoteReceiver | RemoteSender, stopping: asyncio.E
         raise error
 
 
-def words(error: BaseException) -> str:
+def words(error: BaseException, end: RemoteReceiver | RemoteSender) -> str:
     """Why a stream has failed, for the others on its channel."""
     if isinstance(error, asyncio.CancelledError):
-        return "its connection was closed or lost"
+        # gRPC cancels when the peer is lost; that may be the answer to an error that it was told.
+        if end.failure is None or isinstance(end.failure, ChannelClosedError):
+            return "its connection was closed or lost"
+        return str(end.failure)
     if isinstance(error, PeerGoneError):
         return str(error.reason)
     return str(error) or type(error).__name__

@@ -34,7 +34,7 @@ async def serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
         async with carrying(consumer.end, stopping):
             await consumer.serve()
     except BaseException as error:
-        consumer.fail(words(error))
+        consumer.fail(words(error, consumer.end))
         raise
     finally:
         consumer.leave()

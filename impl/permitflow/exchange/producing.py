@@ -35,7 +35,7 @@ async def serve_put(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
         async with carrying(producer.end, stopping, producer.heed_abort()):
             await producer.serve()
     except BaseException as error:
-        producer.fail(words(error))
+        producer.fail(words(error, producer.end))
         raise
     finally:
         producer.leave()
@@ -62,12 +62,17 @@ class _Producer:
             if not isinstance(self.end.ended_with, Abort):
                 raise channel.refusal() from error
         self._has_finished = True
-        if isinstance(self.end.ended_with, End) and self.end.ended_with.closes_channel:
-            channel.end()
+        match self.end.ended_with:
+            case Abort() as abort:
+                self._give_up(abort)
+            case End(closes_channel=True):
+                channel.end()
 
     async def heed_abort(self) -> None:
         """Break the channel as soon as the producer gives up, also while a message of it waits to be passed on."""
-        abort = await self.end.aborted()
+        self._give_up(await self.end.aborted())
+
+    def _give_up(self, abort: Abort) -> None:
         if self._channel is not None:
             self._channel.abort(f"the producer at {self._peer} gave up: {abort.reason}")
 

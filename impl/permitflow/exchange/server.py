@@ -1,6 +1,7 @@
 """An exchange that can be dialled: the gRPC server."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable
 from functools import partial
 from types import TracebackType
@@ -17,6 +18,8 @@ from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTI
 from permitflow.transports.status import status_of
 
 __all__ = ["ExchangeServer"]
+
+_log = logging.getLogger(__name__)
 
 # Time for those who are told that the exchange stops to hear it.
 _FAREWELL_SECONDS = 2.0
@@ -135,7 +138,15 @@ class ExchangeServer:
             )
         except PermitflowError as error:
             await self._tell(context, error)
+        except Exception as error:
+            _log.exception("a stream with %s failed for a reason that is not the peer's", peer)
+            await self._tell(context, error)
 
-    async def _tell(self, context: Context, error: PermitflowError) -> None:
+    async def _tell(self, context: Context, error: Exception) -> None:
         code, text, metadata = status_of(error)
-        await context.abort(code, text, metadata)
+        try:
+            await context.abort(code, text, metadata)
+        except grpc.aio.AbortError:
+            raise
+        except grpc.aio.BaseError as lost:
+            _log.info("%s could not be told: %s (%s)", context.peer(), error, lost)

@@ -5,7 +5,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from permitflow.errors import LocalProtocolError, PeerGoneError, UnexpectedFrameError
 from permitflow.protocol import handshake
-from permitflow.protocol.frames import Agreement, Frame, Get, Put, frame_name
+from permitflow.protocol.frames import Agreement, Failure, Frame, Get, Put, frame_name
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import Recorder, RecorderFactory
 
@@ -46,6 +46,8 @@ class Session(Generic[T]):
         self.state = state
         self.peer = peer
         """Who is at the other end, in words for an error."""
+        self.failure: bytes | None = None
+        """The error with which the peer has broken the stream off."""
         self._request = request
         self._agreement: Agreement | None = None
         self._parameters: ChannelParameters | None = None
@@ -120,6 +122,8 @@ class Session(Generic[T]):
                 self._request = frame
             case Agreement():
                 self._agree(frame, handshake.verify(frame, wanted=self.request.wanted))
+            case Failure():
+                self.failure = frame.error
 
     def _require(self, state: State, deed: str) -> None:
         if self.state is not state:

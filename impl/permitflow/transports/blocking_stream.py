@@ -6,13 +6,20 @@ from typing import Self
 
 import pyarrow as pa
 
-from permitflow.errors import ChannelClosedError, InvalidParametersError, PeerTimeoutError, PermitflowError
+from permitflow.errors import (
+    ChannelClosedError,
+    InvalidParametersError,
+    PeerGoneError,
+    PeerTimeoutError,
+    PermitflowError,
+)
 from permitflow.protocol.lifecycle import State
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
 from permitflow.transports.arrow import BatchCodec, read_schema
 from permitflow.transports.blocking_call import BlockingCall, Closed
 from permitflow.transports.payloads import Payload
+from permitflow.transports.status import heard
 
 __all__ = ["SLOTS", "BlockingStream"]
 
@@ -132,11 +139,19 @@ class BlockingStream:
         try:
             if isinstance(reply, bytes):
                 self._take_in(reply)
+                self._heed_failure()
             else:
                 self._take_close(reply)
         except PermitflowError:
             self.close()
             raise
+
+    def _heed_failure(self) -> None:
+        """The peer has broken the stream off: say at once that it was heard, so that it need not wait."""
+        failure, who = self._peer_session.failure, self._peer_session.peer
+        if failure is not None:
+            self._call.half_close()
+            raise heard(failure, who=who) or PeerGoneError(who=who, reason="it broke the stream off")
 
     def _take_close(self, closed: Closed) -> None:
         self._is_peer_closed = True

@@ -84,6 +84,11 @@ class RemoteEnd(ABC, Generic[S]):
         return State.FAILED if self._failure is not None else self._session.state
 
     @property
+    def failure(self) -> PermitflowError | None:
+        """Why the stream has failed, if it has."""
+        return self._failure
+
+    @property
     def _codec(self) -> BatchCodec:
         assert self._batches is not None, "the session has refused everything that comes before the agreement"
         return self._batches
@@ -143,8 +148,8 @@ class RemoteEnd(ABC, Generic[S]):
 
     def _hear(self, failure: Failure) -> None:
         """The peer has broken the stream off; a status follows once this half is closed."""
-        reason = f"it broke the stream off: {failure.error!r}"
-        self._fail(heard(failure.error, who=self._session.peer) or PeerGoneError(who=self._session.peer, reason=reason))
+        who = self._session.peer
+        self._fail(heard(failure.error, who=who) or PeerGoneError(who=who, reason="it broke the stream off"))
 
     def close(self) -> None:
         """Release this end at once.  Closing twice is harmless."""

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from permitflow.channels.interface import SendEnd
 from permitflow.errors import (
     EndOfStream,
     InvalidParametersError,
@@ -40,6 +41,7 @@ from permitflow.protocol.frames import (
     Data,
     DownstreamFrame,
     End,
+    Failure,
     Get,
     Put,
     StatedParameters,
@@ -49,7 +51,7 @@ from permitflow.protocol.messages import Kind, Message, Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.client_call import ClientCall
-from permitflow.transports.codec import decode_upstream, encode_downstream, encode_upstream
+from permitflow.transports.codec import decode_downstream, decode_upstream, encode_downstream, encode_upstream
 from permitflow.transports.connection import CLIENT_OPTIONS, GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE
 from permitflow.transports.grpc_aio import describe, get, put
 
@@ -91,13 +93,25 @@ async def dialling(address: str, method: str) -> AsyncIterator[ClientCall]:
         yield ClientCall(channel.stream_stream(method)(), f"the exchange at {address}")
 
 
+def is_failure(method: str, answer: bytes) -> bool:
+    """Does the exchange break the stream off?"""
+    decode: Callable[[bytes], Sequence[object]] = decode_upstream if method == GET_STREAM else decode_downstream
+    return any(isinstance(frame, Failure) for frame in decode(answer))
+
+
 async def call(
-    address: str, method: str, messages: Sequence[bytes], *, polite: bool = False, leaves: bool = True
+    address: str,
+    method: str,
+    messages: Sequence[bytes],
+    *,
+    polite: bool = False,
+    leaves: bool = True,
+    heeds: bool = True,
 ) -> Outcome:
     """Write these messages, whatever the exchange thinks of them, and read to the end.
 
     A polite peer waits for the agreement before it goes on after its first message; one that leaves closes its half
-    as soon as it has written the last.
+    as soon as it has written the last, one that heeds when it is told that the exchange breaks the stream off.
     """
     async with dialling(address, method) as carrier:
         try:
@@ -107,8 +121,9 @@ async def call(
                     await carrier.read()
             if leaves:
                 await carrier.half_close()
-            while await carrier.read() is not None:
-                pass
+            while (answer := await carrier.read()) is not None:
+                if heeds and is_failure(method, answer):
+                    await carrier.half_close()
         except PermitflowError as error:
             assert carrier._status is not None
             return Outcome(carrier._status.code, error)
@@ -291,6 +306,43 @@ def test_a_peer_that_breaks_the_rules_hears_which(complete: Complete, deed: str)
     complete(test())
 
 
+async def send_for_ever(sender: SendEnd[pa.RecordBatch], batch: pa.RecordBatch) -> None:
+    while True:
+        await sender.send(batch)
+
+
+def test_a_peer_that_does_not_heed_the_end_is_not_waited_for(complete: Complete) -> None:
+    misdeed = MISDEEDS["totals that do not add up"]
+
+    async def test() -> None:
+        async with serving() as (_, address):
+            messages = [encoded(misdeed.method, frame) for frame in misdeed.frames]
+            outcome = await call(address, misdeed.method, messages, polite=True, leaves=False, heeds=False)
+            assert (type(outcome.error), outcome.code) == (misdeed.error, misdeed.code)
+
+    complete(test())
+
+
+def test_a_peer_that_never_reads_holds_up_nobody_else(complete: Complete) -> None:
+    """The window of HTTP/2 is full, so that not even the status can be sent."""
+    wide = pa.record_batch({"t": ["x" * 1024] * 1024})
+
+    async def test() -> None:
+        async with serving() as (exchange, address):
+            channel = exchange.add_channel("wide", ChannelParameters(), schema=wide.schema)
+            async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as grpc_channel:
+                stream: Any = grpc_channel.stream_stream(GET_STREAM)()
+                await stream.write(encoded(GET_STREAM, get_frame(address=Address("wide"))))
+                for _ in range(20):
+                    await channel.sender.send(wide)
+                await stream.write(encoded(GET_STREAM, AddPermits(Permits(rows=10**9))))
+                with pytest.raises(PeerGoneError, match="the receiver of channel 'wide' is gone"):
+                    await send_for_ever(channel.sender, wide)
+                assert "the peer returned 1000000000 rows permits but holds only" in channel.statistics().reason
+
+    complete(test())
+
+
 def test_a_producer_that_overspends_is_stopped_while_the_channel_is_full(complete: Complete) -> None:
     """Nobody reads: the channel takes two chunks, two more are on their way, and the next one is too much."""
 
@@ -436,8 +488,7 @@ def test_a_producer_does_not_believe_a_lying_exchange(complete: Complete, lie: s
 
     async def write(address: str) -> None:
         async with put(address, "orders/0", BATCH.schema, wanted=SMALL) as sender:
-            while True:
-                await sender.send(BATCH)
+            await send_for_ever(sender, BATCH)
 
     async def test() -> None:
         async with lying(script) as address:
