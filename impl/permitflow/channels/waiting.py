@@ -114,13 +114,13 @@ class SendLine(Generic[T]):
         while line and line[0].sent:
             if not self._send_head():
                 return True
-        if not line or line[-1].is_awake:
-            return False  # where the newest is awake, all are
+        if not line:
+            return False
         sendable = self._sendable()
         for parked in line:
-            if sendable <= 0:
-                return True
             if not parked.is_awake:
+                if sendable <= 0:
+                    return True
                 parked.wake()
             sendable -= len(parked.offered)
         return False

@@ -291,9 +291,9 @@ class PermitReceiver(Generic[T]):
         """Forget what has arrived and was not consumed: the stream is over, its permits with it."""
         self._peak_inbox_rows = self.peak_inbox_rows
         self._surplus_here -= self.inbox_rows
-        self._payloads.clear()
-        self._costs.clear()
         self._taken = 0
+        self._costs.clear()
+        self._payloads.clear()  # last, because freeing payloads may run anybody's code
 
 
 def _message(payload: T | Message[T], cost: int) -> Message[T]:

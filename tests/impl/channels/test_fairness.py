@@ -95,6 +95,43 @@ def test_as_many_sends_are_woken_at_once_as_have_permits(complete: Complete, set
     complete(test())
 
 
+def test_sends_leave_in_turn_even_if_they_are_resumed_out_of_turn(complete: Complete) -> None:
+    """asyncio resumes tasks in the order of their wake-ups; this does not depend on it."""
+
+    async def test() -> None:
+        sender, receiver = channel()
+        sender.send_nowait("full", 6)
+        a, b, c, d = (sender.send(name, 2) for name in ("a", "b", "c", "d"))
+        assert await_once(a) is None
+        woken = [await_once(send) for send in (b, c, d)]
+        receiver.receive_nowait()
+        assert all(future is not None and future.done() for future in woken)
+
+        early = await_once(c)
+        assert early is not None
+        assert not early.done()
+        assert await_once(b) is None
+        assert early.done(), "its turn has come"
+        late = await_once(d)
+        assert late is not None
+        assert await_once(c) is None
+        assert late.done()
+        assert await_once(d) is None
+        assert payloads(receiver) == ["a", "b", "c", "d"]
+
+    complete(test())
+
+
+def await_once(coroutine: Coroutine[Any, Any, None]) -> asyncio.Future[None] | None:
+    """Resume a coroutine by hand; the future that it waits for, or None if it is done."""
+    try:
+        future: asyncio.Future[None] = coroutine.send(None)
+    except StopIteration:
+        return None
+    future._asyncio_future_blocking = False  # what a task does with a future that it is given
+    return future
+
+
 def test_barriers_wait_for_barriers_and_not_for_chunks(complete: Complete, settle: Settle) -> None:
     async def test() -> None:
         sender, receiver = channel()
