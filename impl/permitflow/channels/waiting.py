@@ -150,7 +150,8 @@ class SendLine(Generic[T]):
         if parked.sent == len(parked.offered):
             self.parked.popleft()
             parked.is_over = True
-            parked.wake()
+            if not parked.is_awake:
+                parked.wake()
         self._deliver(message)
         return True
 
