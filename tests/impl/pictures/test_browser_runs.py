@@ -1,5 +1,6 @@
 """Pages in a real, headless Chromium without a network: they load, step, and show the model's numbers."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -132,6 +133,22 @@ def test_the_slider_stands_below_the_column_of_its_step(visit: Open, live: Run) 
     assert slider is not None
     thumb = slider["x"] + 9 + (slider["width"] - 18) * 5 / len(live.steps)
     assert thumb == pytest.approx(now["x"] + now["width"] / 2, abs=1.5)
+
+
+def test_bars_and_columns_are_as_long_as_the_numbers_say(visit: Open, live: Run) -> None:
+    opened = visit(page_of(live), fragment="step=12")
+    counts = ledger_of(live.steps[11].state).of_class("rows")
+    bar = opened.page.locator(".ledger .bar").first
+    widths = bar.locator(".segment").evaluate_all("(all) => all.map((one) => one.getBoundingClientRect().width)")
+    box = bar.bounding_box()
+    assert box is not None
+    assert widths == pytest.approx([box["width"] * count / 2048 for count in counts], abs=1.5)
+    states = [live.start, *(step.state for step in live.steps)]
+    for place, path in zip(PLACES, opened.page.locator("#history path").all(), strict=True):
+        drawn = [float(number) for number in re.findall(r"v-([\d.]+)", path.get_attribute("d") or "")]
+        rows = [count for state in states if (count := getattr(ledger_of(state), place).rows)]
+        whole = drawn[0] * 2048 / rows[0] if rows else 0.0
+        assert drawn == pytest.approx([whole * count / 2048 for count in rows], abs=0.05)
 
 
 def test_the_address_leads_to_a_step(visit: Open, live: Run) -> None:

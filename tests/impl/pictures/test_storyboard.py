@@ -29,16 +29,24 @@ def texts(drawing: str) -> list[str]:
 
 
 def bars(drawing: str) -> list[dict[str, float]]:
-    """Of each drawn state: by place, how wide its pieces are together."""
-    rows: dict[float, dict[str, float]] = {}
+    """Of each drawn state: by place, how wide its pieces are together.  They stand side by side and fill the bar."""
+    rows: dict[float, list[tuple[float, float, str]]] = {}
     for element in ET.fromstring(drawing).iter(f"{SVG}rect"):
-        kind, *place = element.get("class", "").split()
+        kind, _, place = element.get("class", "").partition(" ")
         # The legend's samples are 12 pixels high.
         if kind == "place" and element.get("height") != "12":
-            row = rows.setdefault(float(element.attrib["y"]), dict.fromkeys(PLACES, 0.0))
-            row[place[0]] += float(element.attrib["width"])
-            assert BAR_AT <= float(element.attrib["x"]) <= BAR_AT + BAR_WIDTH
-    return [rows[y] for y in sorted(rows)]
+            x, y, width = (float(element.attrib[name]) for name in ("x", "y", "width"))
+            rows.setdefault(y, []).append((x, width, place))
+    widths = []
+    for _, pieces in sorted(rows.items()):
+        at: float = BAR_AT
+        widths.append(dict.fromkeys(PLACES, 0.0))
+        for x, width, place in pieces:
+            assert x == pytest.approx(at, abs=0.4)  # rounding adds up
+            at += width
+            widths[-1][place] += width
+        assert at == pytest.approx(BAR_AT + BAR_WIDTH, abs=0.4)
+    return widths
 
 
 @pytest.mark.parametrize("parameters", [LIVE, replace(LIVE, flush_idle=True)])
