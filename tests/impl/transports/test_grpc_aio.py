@@ -752,3 +752,25 @@ def test_an_address_that_is_taken_is_refused(complete: Complete) -> None:
                     pass
 
     complete(test())
+
+
+def test_the_reason_is_heard_however_much_is_on_its_way(complete: Complete) -> None:
+    """A status that crosses a write is lost in grpc.aio: the exchange says in band why it breaks a stream off."""
+
+    async def lose_consumer(turn: int) -> None:
+        async with (
+            serving(ChannelParameters(row_permits=64)) as (_, server),
+            put(server.address, "orders/0", SCHEMA) as sender,
+        ):
+            async with get(server.address, "orders/0") as receiver:
+                await sender.send(batch(*range(turn)))
+                await receiver.receive()
+            with pytest.raises(PeerGoneError, match="the consumer of channel 'orders/0'") as caught:
+                await send_for_ever(sender)
+            assert any("reported by the exchange at" in note for note in caught.value.__notes__)
+
+    async def test() -> None:
+        for turn in range(30):
+            await lose_consumer(turn)
+
+    complete(test())
