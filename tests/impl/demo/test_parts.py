@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
 import pytest
 
-from permitflow.demo import tpch
+from permitflow.demo import children, tpch
 from permitflow.demo.children import child_process, run_to_end
 from permitflow.demo.query12 import ShippingMode
 from permitflow.demo.report import DemoReport, Evidence, Hop, StreamNumbers, TraceVerdict
@@ -164,12 +165,16 @@ def test_a_program_that_is_missing_is_named(complete: Complete[Any], tmp_path: P
         complete(run_to_end(["/no-such-program"], what="the child", log=tmp_path / "log"))
 
 
-def test_the_whole_group_of_a_child_ends_with_it(complete: Complete[Any], tmp_path: Path) -> None:
-    async def leave_grandchild() -> int:
-        command = ["sh", "-c", 'sleep 60 & echo "{\\"event\\": \\"started\\", \\"pid\\": $!}"; wait']
-        async with child_process("the child", command, log=tmp_path / "log") as child:
-            return int(str((await child.event("started"))["pid"]))
+def test_the_whole_group_of_a_child_ends_with_it(
+    complete: Complete[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "GRACE_SECONDS", 0.2)
+
+    async def leave_grandchild() -> psutil.Process:
+        stubborn = '(trap "" TERM; exec sleep 60) & echo "{\\"event\\": \\"started\\", \\"pid\\": $!}"; wait'
+        async with child_process("the child", ["sh", "-c", stubborn], log=tmp_path / "log") as child:
+            return psutil.Process(int(str((await child.event("started"))["pid"])))
 
     grandchild = complete(leave_grandchild())
-    status = Path(f"/proc/{grandchild}/stat")
-    assert not status.exists() or status.read_text().split()[2] == "Z"
+    _, alive = psutil.wait_procs([grandchild], timeout=5)
+    assert [process.status() for process in alive] in ([], [psutil.STATUS_ZOMBIE])

@@ -8,9 +8,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from time import monotonic
+from time import monotonic, sleep
 from typing import NoReturn
 
+import psutil
 import pyarrow as pa
 import pytest
 
@@ -332,7 +333,7 @@ def test_the_reason_of_a_starved_sender_reaches_a_consumer_that_comes_later(exch
     with pytest.raises(PeerTimeoutError), sink_of(exchange, channel, SHORT_SECONDS) as sink:
         send_for_ever(sink)
     assert monotonic() - began < 10 * SHORT_SECONDS
-    with pytest.raises(ChannelAbortedError, match="gave up: PeerTimeoutError: .*row permits are with the consumer"):
+    with pytest.raises(ChannelAbortedError, match=r"gave up: PeerTimeoutError: .*row permits are with the consumer"):
         read_all(exchange, channel)
 
 
@@ -381,15 +382,30 @@ def test_an_end_that_is_over_is_not_used_again(exchange: ServedExchange) -> None
         source.receive()
 
 
-def test_no_thread_is_left_behind(exchange: ServedExchange) -> None:
+def test_no_thread_and_no_connection_is_left_behind(exchange: ServedExchange) -> None:
     channel = exchange.channel()
     send_all(exchange, channel, [numbers(0, 10)])
     with source_of(exchange, channel) as source:
         assert any("permitflow" in thread.name for thread in threading.enumerate())
+        assert connections_to(exchange) != []
         next(source)
     with pytest.raises(PeerTimeoutError):
         source_of(exchange, exchange.channel(), SHORT_SECONDS)
     assert [thread.name for thread in threading.enumerate() if "permitflow" in thread.name] == []
+    # gRPC's own threads close the sockets a moment later.
+    deadline = monotonic() + 5
+    while connections_to(exchange) and monotonic() < deadline:
+        sleep(0.01)
+    assert connections_to(exchange) == []
+
+
+def connections_to(exchange: ServedExchange) -> list[int]:
+    """The local ports of this process's open connections."""
+    port = int(exchange.address.rpartition(":")[2])
+    connections = psutil.Process().net_connections("tcp")
+    return [
+        c.laddr.port for c in connections if c.raddr and c.raddr.port == port and c.status == psutil.CONN_ESTABLISHED
+    ]
 
 
 # Accidents.
