@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check spec proofs proto docs mutants bench bench-smoke soak clean
+.PHONY: help setup demo test check spec proofs theorems proto docs mutants bench bench-smoke soak clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,9 @@ spec: setup  ## check all models of spec/manifest.toml with TLC and with the exp
 proofs: setup  ## prove all theorems
 	@$(BIN)/permitflow prove
 
+theorems: setup  ## regenerate THEOREMS.md
+	@$(BIN)/python -m permitflow_proofs theorems THEOREMS.md
+
 mutants: setup  ## mistakes made on purpose in specification and implementation: none may go unnoticed
 	@$(WITH_JAVA) $(BIN)/python tools/spec_mutants.py; found=$$?; \
 	$(WITH_JAVA) $(BIN)/python tools/mutants.py && exit $$found
@@ -40,6 +43,17 @@ proto: setup  ## regenerate the protobuf modules
 
 docs: setup  ## regenerate docs/cli.md from the commands' own help
 	@$(BIN)/python tools/cli_reference.py
+
+bench: setup  ## the local channel against asyncio.Queue, and gRPC at full speed
+	@$(BIN)/python benchmarks/local_channel.py
+	@$(BIN)/python benchmarks/soak_grpc.py --slow-seconds 5
+
+bench-smoke: setup  ## do the benchmarks still run? seconds
+	@$(BIN)/python benchmarks/local_channel.py --messages 2000 --rounds 3
+	@$(BIN)/python benchmarks/soak_grpc.py --rows 500000 --slow-seconds 5
+
+soak: setup  ## ten million rows through gRPC, then memory under a consumer that is a hundred times slower
+	@$(BIN)/python benchmarks/soak_grpc.py --rows 10000000 --slow-seconds 60
 
 clean:  ## remove what can be made again, except .venv
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache dist

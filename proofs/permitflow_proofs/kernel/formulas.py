@@ -9,16 +9,16 @@ __all__ = ["conjunction", "disjunction", "negation"]
 
 def conjunction(terms: Sequence[z3.BoolRef]) -> z3.BoolRef:
     """All of them; true for none."""
-    if len(terms) == 1:
-        return terms[0]
+    if len(terms) < 2:
+        return terms[0] if terms else z3.BoolVal(True)
     context = z3.main_ctx()
     return z3.BoolRef(z3.Z3_mk_and(context.ref(), len(terms), _array(terms)), context)
 
 
 def disjunction(terms: Sequence[z3.BoolRef]) -> z3.BoolRef:
     """At least one of them; false for none."""
-    if len(terms) == 1:
-        return terms[0]
+    if len(terms) < 2:
+        return terms[0] if terms else z3.BoolVal(False)
     context = z3.main_ctx()
     return z3.BoolRef(z3.Z3_mk_or(context.ref(), len(terms), _array(terms)), context)
 

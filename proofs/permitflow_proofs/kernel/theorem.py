@@ -48,6 +48,8 @@ class Verdict:
     theorem: Theorem
     outcome: Outcome
     seconds: float
+    """Processor time, which a busy machine changes little."""
+
     examinations: tuple[Examination, ...]
 
     @property

@@ -18,7 +18,7 @@ from permitflow_model.permit_channel import (
     total,
 )
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.symbols import assume, assuming, natural
+from permitflow_proofs.kernel.symbols import assume, merged, natural
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import CHANNEL, any_parameters, any_state, channel
 from permitflow_proofs.permit_channel.piling import gets_stuck, piling
@@ -31,7 +31,9 @@ Premise = Callable[[Parameters, int], None]
 
 def largest_cost(parameters: Parameters) -> int:
     """The most that a chunk costs."""
-    return cost_of(max(parameters.sizes, default=0), parameters)
+    cost = natural("largest_cost", 1)
+    assume(merged(lambda: cost == cost_of(max(parameters.sizes), parameters)))
+    return cost
 
 
 def _published() -> Parameters:
@@ -51,17 +53,15 @@ def live_below(parameters: Parameters, largest_residue: int) -> bool:
 
 def _is_live(make: Callable[[], Parameters], premise: Premise, too_far: int) -> bool:
     parameters = make()
-    with assuming():
-        premise(parameters, too_far)
+    premise(parameters, too_far)
     return never_stuck(any_state(parameters), parameters)
 
 
 def _is_reached(premise: Premise, too_near: int) -> bool:
     """Beyond the threshold: the residue that makes the most expensive chunk wait stays below BATCH, and sticks."""
     parameters = _published()
-    with assuming():
-        premise(parameters, too_near)
-        needed = max(0, parameters.row_count - largest_cost(parameters) + 1)
+    premise(parameters, too_near)
+    needed = max(0, parameters.row_count - largest_cost(parameters) + 1)
     return needed < parameters.batch and gets_stuck(parameters, needed, max(parameters.sizes))
 
 
@@ -145,8 +145,7 @@ def _fits(parameters: Parameters, excess: int) -> None:
 
 def _never_fits(nearer: int) -> bool:
     parameters = _flushing()
-    with assuming():
-        assume(largest_cost(parameters) > parameters.row_count - nearer)
+    assume(largest_cost(parameters) > parameters.row_count - nearer)
     return gets_stuck(parameters, 0, max(parameters.sizes))
 
 
@@ -170,8 +169,7 @@ def _barrier_is_never_stuck(lost: int) -> bool:
 def _is_live_with_residue(too_far: int) -> bool:
     parameters = _published()
     residue = natural("largest_residue")
-    with assuming():
-        assume(largest_cost(parameters) <= parameters.row_count - residue + too_far)
+    assume(largest_cost(parameters) <= parameters.row_count - residue + too_far)
     return live_below(parameters, residue)
 
 
