@@ -1,43 +1,67 @@
-"""Write docs/cli.md: what every command says about itself.  A test compares the file with what this would write."""
+"""Write docs/cli.md, or the file that is named: what every command says about itself.
 
-from collections.abc import Iterator, Sequence
+A test compares docs/cli.md with what this would write.
+"""
+
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeAlias
 
-from typer.core import TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from permitflow.cli.application import app
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
+Command: TypeAlias = TyperCommand | TyperGroup
+
 
 def reference() -> str:
     """The whole document."""
-    group = get_command(app)
-    assert isinstance(group, TyperGroup)  # more than one command
     parts = [
         "# The command line",
         "Written by `make docs` from the commands' own help; `permitflow COMMAND --help` says the same.",
-        *_section("permitflow", group.help, group.params),
     ]
-    for name, command in group.commands.items():
-        parts += _section(f"permitflow {name}", command.help, command.params)
+    for name, command in commands():
+        parts += _section(name, command)
     return "\n\n".join(parts) + "\n"
 
 
-def _section(title: str, help_text: str | None, parameters: Sequence[object]) -> Iterator[str]:
-    yield f"## {title}"
-    # \b keeps click from re-wrapping a paragraph; a document needs no such hint.
-    yield f"```text\n{(help_text or '').replace(chr(8) + chr(10), '').strip()}\n```"
-    options = [parameter for parameter in parameters if isinstance(parameter, TyperOption)]
-    rows = [f"| `{_signature(option)}` | {option.help} |" for option in options if option.help]
-    yield "\n".join(["| Option | |", "|---|---|", *rows])
+def commands() -> Iterator[tuple[str, Command]]:
+    """Every command with its full name, groups before what is in them."""
+    command = get_command(app)
+    assert isinstance(command, TyperCommand | TyperGroup)  # Typer makes nothing else
+    yield from _with_subcommands("permitflow", command)
 
 
-def _signature(option: TyperOption) -> str:
-    names = ", ".join(option.opts)
-    return f"{names} {option.metavar}" if option.metavar else names
+def _with_subcommands(name: str, command: Command) -> Iterator[tuple[str, Command]]:
+    yield name, command
+    if isinstance(command, TyperGroup):
+        for child_name, child in command.commands.items():
+            assert isinstance(child, TyperCommand | TyperGroup)
+            yield from _with_subcommands(f"{name} {child_name}", child)
+
+
+def _section(name: str, command: Command) -> Iterator[str]:
+    yield f"## {name}"
+    # \b keeps the help from being wrapped again; a document needs no such hint.
+    yield f"```text\n{(command.help or '').replace(chr(8) + chr(10), '').strip()}\n```"
+    rows = [
+        f"| `{_signature(parameter)}` | {parameter.help} |"
+        for parameter in command.params
+        if isinstance(parameter, TyperArgument | TyperOption) and parameter.help
+    ]
+    if rows:
+        yield "\n".join(["| Option | |", "|---|---|", *rows])
+
+
+def _signature(parameter: TyperArgument | TyperOption) -> str:
+    names = "" if isinstance(parameter, TyperArgument) else ", ".join(parameter.opts)
+    return f"{names} {parameter.metavar or ''}".strip()
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(reference(), encoding="utf-8")
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCUMENT
+    target.write_text(reference(), encoding="utf-8")

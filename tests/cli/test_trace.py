@@ -247,3 +247,32 @@ def test_one_channel_of_several_is_chosen_by_name(tmp_path: Path, report: Report
     code, _, stderr = command("trace", "validate", str(tmp_path), "--channel", "order")
     assert code == 2
     assert "the trace has no channel 'order'; it has orders/" in stderr
+
+
+def test_the_command_reports_what_tlc_says(command: Command, tmp_path: Path) -> None:
+    lines = [
+        {"permitflow_trace": 1, "channel": "c", "end": "sender", "parameters": {"row_permits": 8, "permit_batch": 2}},
+        {"permitflow_trace": 1, "channel": "c", "end": "receiver", "parameters": {"row_permits": 8, "permit_batch": 2}},
+        {"channel": "c", "end": "sender", "sequence": 1, "action": "OfferChunk", "rows": 3, "permits": [3, 0, 0]},
+        {"channel": "c", "end": "sender", "sequence": 2, "action": "SendChunk", "rows": 3, "permits": [3, 0, 0]},
+        {"permitflow_trace_events": 2},
+    ]
+    path = tmp_path / "run.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    code, stdout, _ = command("trace", "validate", "--with-tlc", str(path))
+
+    assert code == 0
+    assert "c: TLC agrees: all 2 steps are steps of the specification" in stdout
+
+
+def test_without_java_the_command_says_so(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    path = tmp_path / "run.jsonl"
+    header = {"permitflow_trace": 1, "channel": "c", "end": "sender", "parameters": {"row_permits": 8}}
+    path.write_text(json.dumps(header) + "\n")
+
+    code, _, stderr = command("trace", "validate", "--with-tlc", str(path))
+
+    assert code == 2
+    assert "--with-tlc: JAVA_HOME is" in stderr

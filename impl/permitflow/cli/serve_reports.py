@@ -176,7 +176,7 @@ def _bar(part: int, whole: int) -> str:
 def _line(channel: Traffic) -> str:
     state = f"{channel.state} ({channel.reason})" if channel.reason else channel.state
     return (
-        f"{channel.channel} {state}: {channel.producers} producers, {channel.consumers} consumers, "
+        f"{channel.channel} {state}: producers {channel.producers}, consumers {channel.consumers}, "
         f"{channel.rows_in:,} rows in, {channel.rows_out:,} out, {channel.rows_per_second:,.0f} rows/s, "
         f"{channel.in_flight:,} of {channel.bound:,} in flight (peak {channel.peak_in_flight:,}), "
         f"waited inside {channel.waited_inside:.0%}, for consumer {channel.waited_for_consumer:.0%}"

@@ -1,0 +1,177 @@
+"""What the documents say is what the programs do: examples run, results are printed again, links lead somewhere.
+
+A ``console`` block holds commands after ``$`` and what they print; a ``text`` block right after a ``python`` block is
+what that program prints.  ``...`` stands for anything: times, ports.
+"""
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
+BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$(?:\s*^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
+# What the documents' programs dial; the tests have an exchange elsewhere.
+EXCHANGE = "127.0.0.1:50051"
+WIDTH = "120"
+
+
+class Example(NamedTuple):
+    """A program or a command, and what it prints."""
+
+    where: str
+    program: str
+    printed: str
+
+
+def blocks(kind: str) -> Iterator[tuple[str, str, str]]:
+    """The blocks of this kind: where, what stands in it, and the block of text after it."""
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        for block in BLOCK.finditer(text):
+            if block[1] == kind:
+                line = text.count("\n", 0, block.start()) + 1
+                yield f"{document.relative_to(REPOSITORY)}:{line}", block[2], block[3] or ""
+
+
+def commands() -> list[Example]:
+    """All commands of all console blocks."""
+    return [
+        Example(where, command, printed)
+        for where, text, _ in blocks("console")
+        for command, printed in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE)
+    ]
+
+
+def programs() -> list[Example]:
+    """All Python programs."""
+    return [Example(*block) for block in blocks("python")]
+
+
+def assert_prints(example: Example, stdout: str) -> None:
+    """Compare as doctest does, with ``...`` for anything and any amount of blanks."""
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    checker = doctest.OutputChecker()
+    if not checker.check_output(example.printed, stdout, flags):
+        difference = checker.output_difference(doctest.Example(example.program, example.printed), stdout, flags)
+        pytest.fail(f"{example.where} says otherwise:\n{difference}")
+
+
+def environment() -> dict[str, str]:
+    """That of a user who has activated .venv."""
+    return {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "COLUMNS": WIDTH,
+        "PYSPARK_PYTHON": sys.executable,
+    }
+
+
+@contextmanager
+def exchange() -> Iterator[str]:
+    """An exchange as the documents start it; its address."""
+    command = ["permitflow", "serve", "--stream", "orders:2", "--row-permits", "8192", "--address", "127.0.0.1:0"]
+    process = subprocess.Popen([*command, "--quiet"], stdout=subprocess.PIPE, text=True, env=environment())
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().removeprefix("listening at ").rstrip("\n")
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+@pytest.mark.parametrize("example", commands(), ids=lambda example: f"{example.where} {example.program}")
+def test_a_command_prints_what_the_document_says(example: Example) -> None:
+    done = subprocess.run(
+        example.program,
+        shell=True,
+        cwd=REPOSITORY,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert_prints(example, done.stdout)
+
+
+@pytest.mark.parametrize("example", programs(), ids=lambda example: example.where)
+def test_a_program_runs_and_prints_what_the_document_says(example: Example, tmp_path: Path) -> None:
+    with exchange() as address:
+        path = tmp_path / "example.py"
+        path.write_text(example.program.replace(EXCHANGE, address), encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-W", "error", str(path)],
+            cwd=tmp_path,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert_prints(example, done.stdout)
+
+
+def test_the_readme_has_examples_of_both_kinds() -> None:
+    assert any(example.where.startswith("README.md") for example in commands())
+    assert any(example.where.startswith("README.md") for example in programs())
+
+
+def test_a_document_that_says_otherwise_is_noticed() -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"here:1 says otherwise"):
+        assert_prints(Example("here:1", "permitflow check", "live up to chunks of 1,793\n"), "live up to 1,792\n")
+
+
+def test_the_reference_of_the_command_line_is_up_to_date(tmp_path: Path) -> None:
+    written = tmp_path / "cli.md"
+    subprocess.run([sys.executable, REPOSITORY / "tools/cli_reference.py", written], check=True, timeout=60)
+    assert written.read_text() == (REPOSITORY / "docs/cli.md").read_text(), "run `make docs`"
+
+
+def test_the_readme_names_every_command() -> None:
+    reference = (REPOSITORY / "docs/cli.md").read_text()
+    readme = (REPOSITORY / "README.md").read_text()
+    names = re.findall(r"^## (permitflow \w+)$", reference, re.MULTILINE)
+    assert len(names) >= 4
+    assert [name for name in names if name not in readme] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_files(document: Path) -> None:
+    targets = [target for target in LINK.findall(document.read_text()) if "://" not in target]
+    assert [target for target in targets if not (document.parent / target).exists()] == []
+
+
+def test_every_target_of_make_that_a_document_names_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        (document.name, target)
+        for document in DOCUMENTS
+        for target in re.findall(r"^ *make ([a-z-]+)|`make ([a-z-]+)`", document.read_text(), re.MULTILINE)
+        for target in target
+        if target
+    }
+    assert ("README.md", "demo") in named
+    assert {(name, target) for name, target in named if target not in targets} == set()
+
+
+def test_decisions_are_short_and_numbered() -> None:
+    decisions = sorted((REPOSITORY / "docs/decisions").glob("*.md"))
+    for number, path in enumerate(decisions, start=1):
+        lines = path.read_text().splitlines()
+        assert path.name.startswith(f"{number:04}-")
+        assert lines[0].startswith(f"# {number}. ")
+        assert len(lines) <= 60, path.name
