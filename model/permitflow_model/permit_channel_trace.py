@@ -20,6 +20,7 @@ which the receiver removes, and ``grants``, the other way round.  That is what `
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from permitflow_model.kernel.queue import Queue
 from permitflow_model.kernel.replay import Refused, Starved
@@ -100,6 +101,8 @@ class PermitChannelReplay:
         following = explain(world, event)
         if event.counters is not None:
             _compare_counters(event, following[0].state)
+        if self._keep_path:
+            return [_marked(after, world, event) for after in following]
         return following
 
     def broken(self, world: World) -> list[str]:
@@ -249,6 +252,12 @@ class PermitChannelReplay:
             return self._step(world, name)
         except Disabled:
             raise Refused(reason) from None
+
+
+def _marked(after: World, before: World, event: TraceEvent) -> World:
+    if after.path is None or after.path is before.path:
+        return after
+    return after._replace(path=replace(after.path, event=event))
 
 
 def _compare_counters(event: TraceEvent, after: State) -> None:

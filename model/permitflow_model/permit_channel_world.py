@@ -37,21 +37,36 @@ class TraceEvent(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Path:
-    """A step of the model, and those before it."""
+    """A step of the model, and those before it.
+
+    All paths are equal: worlds are the same if they are in the same state, whatever has led there.
+    """
 
     step: Step[State]
     before: "Path | None"
+    event: TraceEvent | None = None
+    """The event that this step explains, or completes the explanation of."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Path)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def links(self) -> "list[Path]":
+        """All links from the beginning, this one last."""
+        links: list[Path] = []
+        path: Path | None = self
+        while path is not None:
+            links.append(path)
+            path = path.before
+        return links[::-1]
 
     def steps(self) -> list[Step[State]]:
         """All steps from the beginning, this one last."""
-        steps: list[Step[State]] = []
-        path: Path | None = self
-        while path is not None:
-            steps.append(path.step)
-            path = path.before
-        return steps[::-1]
+        return [link.step for link in self.links()]
 
 
 class World(NamedTuple):

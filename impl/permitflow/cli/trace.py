@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from permitflow.cli.console import open_progress
-from permitflow.cli.outcomes import Json, print_json, stop
+from permitflow.cli.outcomes import Json, print_json, stop, unusable
 from permitflow.cli.trace_files import read_files, select_channels
 
 if TYPE_CHECKING:
+    from permitflow.testing.referee import Referee
     from permitflow.testing.verdicts import Verdict
     from permitflow.tracing import ChannelTrace
 
@@ -40,6 +41,9 @@ def validate(
     allow_truncated: Annotated[
         bool, typer.Option("--allow-truncated", help="Leave out a half-written last line and check what comes before.")
     ] = False,
+    with_tlc: Annotated[
+        bool, typer.Option("--with-tlc", help="Have TLC judge as well, by the specification's own text; needs Java.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Is what happened a behaviour of the specification?
@@ -52,18 +56,20 @@ def validate(
       permitflow trace validate run/                         all trace files of a folder
       permitflow trace validate producer.jsonl server.jsonl  the two ends of a channel
       permitflow trace validate run/ --channel orders/0      one channel of it
+      permitflow trace validate run/ --with-tlc              TLC as a referee
 
-    Exit code 0: all valid, as far as recorded. 1: not a behaviour. 2: not a usable trace.
+    Exit code 0: all valid, as far as recorded. 1: not a behaviour, or TLC judges otherwise. 2: not a usable trace.
     """
     from permitflow.cli.trace_report import print_report, report_as_json
 
     channels = select_channels(read_files(files, allow_truncated), channel or [])
     verdicts = _judged(channels)
-    holds = all(verdict.is_valid for verdict in verdicts)
+    referees = _ask_tlc(channels) if with_tlc else {}
+    holds = all(verdict.is_valid for verdict in verdicts) and all(referee.agrees for referee in referees.values())
     if as_json:
-        print_json(report_as_json(verdicts, holds=holds))
+        print_json(report_as_json(verdicts, referees, holds=holds))
     else:
-        print_report(verdicts)
+        print_report(verdicts, referees)
     stop(holds=holds)
 
 
@@ -78,3 +84,13 @@ def _judged(channels: "Sequence[ChannelTrace]") -> "list[Verdict]":
             verdicts.append(judge(channel))
             progress.advance(task)
     return verdicts
+
+
+def _ask_tlc(channels: "Sequence[ChannelTrace]") -> "dict[str, Referee]":
+    from permitflow.testing.referee import ask_tlc
+    from permitflow_model.tlc import TlcError, TlcNotFoundError
+
+    try:
+        return {channel.channel: ask_tlc(channel) for channel in channels}
+    except (TlcNotFoundError, TlcError, ValueError) as error:
+        unusable(f"--with-tlc: {error}")

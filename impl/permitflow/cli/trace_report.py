@@ -1,12 +1,13 @@
 """The report of ``permitflow trace validate``."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from rich.table import Table
 
 from permitflow.cli.console import open_console, open_table
 from permitflow.cli.run_table import Ledger, ledger_of
+from permitflow.testing.referee import Referee
 from permitflow.testing.verdicts import Verdict
 from permitflow.tracing.events import Event
 from permitflow_model.permit_channel import SYSTEM, State
@@ -17,7 +18,7 @@ _PLACES = ("permits", "in flight", "inbox", "unreturned", "grants", "sum")
 _ALL_ACTIONS = len(SYSTEM.actions)
 
 
-def print_report(verdicts: Sequence[Verdict]) -> None:
+def print_report(verdicts: Sequence[Verdict], referees: Mapping[str, Referee]) -> None:
     """Print what was found."""
     console = open_console()
     console.print(_overview(verdicts))
@@ -31,14 +32,17 @@ def print_report(verdicts: Sequence[Verdict]) -> None:
             console.print()
             for line in _objection(verdict):
                 console.print(line, soft_wrap=isinstance(line, str))
+    for channel, referee in referees.items():
+        console.print(f"{channel}: {referee.describe()}", soft_wrap=True)
     console.print(_summary(verdicts))
 
 
-def report_as_json(verdicts: Sequence[Verdict], *, holds: bool) -> dict[str, object]:
+def report_as_json(verdicts: Sequence[Verdict], referees: Mapping[str, Referee], *, holds: bool) -> dict[str, object]:
     """The same for programs."""
     return {
         "holds": holds,
         "channels": [_as_json(verdict) for verdict in verdicts],
+        "tlc": {channel: referee.as_json() for channel, referee in referees.items()},
     }
 
 

@@ -14,7 +14,7 @@ from permitflow_model.permit_channel_one_end import ReceiverAlone, SenderAlone
 from permitflow_model.permit_channel_trace import PermitChannelReplay
 from permitflow_model.permit_channel_world import World
 
-__all__ = ["UNLIMITED", "Verdict", "judge", "judge_all", "model_of"]
+__all__ = ["UNLIMITED", "Verdict", "judge", "judge_all", "largest_rows", "model_of"]
 
 UNLIMITED = 2**62
 """Chunks that may wait at once in a real run."""
@@ -54,8 +54,7 @@ def judge(channel: ChannelTrace, *, by_end: bool = False, keep_path: bool = Fals
     anyway where two processes recorded.  Of an end that was not recorded, the model plays the part.
     """
     logs = channel.logs_by_end if by_end else channel.logs
-    sizes = (_largest_rows(channel.parameters, logs),)
-    parameters = model_of(channel.parameters, sizes=sizes, waiters=UNLIMITED)
+    parameters = model_of(channel.parameters, sizes=(largest_rows(channel),), waiters=UNLIMITED)
     interpretation = _ONE_END.get(channel.ends, PermitChannelReplay)(parameters, keep_path=keep_path)
     watched = _Watched(interpretation)
     outcome = replay(watched, interpretation.start(), logs)
@@ -111,7 +110,8 @@ def _rows_of(action: str, logs: Sequence[Sequence[Event]]) -> int:
     return sum(event.rows for log in logs for event in log if event.action == action)
 
 
-def _largest_rows(agreed: ChannelParameters, logs: Sequence[Sequence[Event]]) -> int:
-    if agreed.oversize is Oversize.SPLIT:
-        return agreed.max_chunk_cost
-    return max((event.rows for log in logs for event in log), default=0)
+def largest_rows(channel: ChannelTrace) -> int:
+    """Rows of the largest chunk that the channel may have carried."""
+    if channel.parameters.oversize is Oversize.SPLIT:
+        return channel.parameters.max_chunk_cost
+    return max((event.rows for log in channel.logs for event in log), default=0)

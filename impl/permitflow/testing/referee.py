@@ -1,0 +1,105 @@
+"""TLC as a referee over recorded runs: does the specification's own text say the same as the model?"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from permitflow.testing.traces import UNLIMITED, judge, largest_rows, model_of
+from permitflow.tracing.reader import ChannelTrace
+from permitflow_model.permit_channel_world import Path as Explained
+from permitflow_model.permit_channel_world import TraceEvent
+from permitflow_model.tlc.trace import MOST_STEPS, Told, Walk, walk_trace
+
+__all__ = ["Referee", "ask_tlc"]
+
+
+@dataclass(frozen=True)
+class Referee:
+    """What TLC says, beside what the model says."""
+
+    walk: Walk
+    steps: int
+    """Steps of the specification that explain the run, in the model's opinion; TLC may have been given fewer."""
+
+    impossible: int
+    """Events that the model calls impossible after these steps."""
+
+    @property
+    def is_partial(self) -> bool:
+        """Was the run too long for TLC?"""
+        return self.walk.steps < self.steps
+
+    @property
+    def agrees(self) -> bool:
+        """Does TLC come as far as the model, and no further?"""
+        return self.walk.reached == self.walk.steps and not self.walk.goes_on
+
+    def describe(self) -> str:
+        """Agreement, or both opinions."""
+        walk = self.walk
+        took = f"{walk.seconds:.1f} s"
+        if walk.reached < walk.steps:
+            return (
+                f"TLC DISAGREES: step {walk.reached + 1:,} is no step of the specification, "
+                f"while the model explains {self.steps:,} ({took})"
+            )
+        if walk.goes_on:
+            return f"TLC DISAGREES: after {walk.steps:,} steps an event is possible that the model refuses ({took})"
+        which = f"the first {walk.steps:,} of {self.steps:,}" if self.is_partial else f"all {walk.steps:,}"
+        then = ", and nothing that was recorded can follow" if self.impossible and not self.is_partial else ""
+        return f"TLC agrees: {which} steps are steps of the specification{then} ({took})"
+
+    def as_json(self) -> dict[str, object]:
+        """For programs."""
+        return {
+            "agrees": self.agrees,
+            "steps": self.steps,
+            "given": self.walk.steps,
+            "reached": self.walk.reached,
+            "goes_on": self.walk.goes_on,
+            "seconds": round(self.walk.seconds, 3),
+        }
+
+
+def ask_tlc(channel: ChannelTrace, *, spec_directory: Path | None = None, most_steps: int = MOST_STEPS) -> Referee:
+    """Give TLC the steps by which the model explains the run, and the events that it finds impossible after them.
+
+    Of a run that is too long for TLC, it gets the beginning.
+
+    Raises:
+        ValueError: a number is too large for TLC.
+        TlcNotFoundError: Java or TLC is missing.
+        TlcError: TLC came to no verdict.
+    """
+    verdict = judge(channel, keep_path=True)
+    path = verdict.world.path
+    links = [] if path is None else path.links()
+    told = list(islice(_told(links), most_steps))
+    # What the model plays of an end that was not recorded could go on in many ways: TLC is not asked for all of them.
+    blocked = [_of_event(block.event) for block in verdict.replay.blocked if len(channel.ends) == 2]
+    parameters = model_of(channel.parameters, sizes=(largest_rows(channel),), waiters=UNLIMITED)
+    walk = walk_trace(
+        told, parameters, impossible=blocked if len(told) == len(links) else (), spec_directory=spec_directory
+    )
+    return Referee(walk, len(links), len(blocked))
+
+
+def _told(links: list[Explained]) -> Iterator[Told]:
+    before: set[str] = set()  # actions that explain the same event, earlier
+    for link in links:
+        step, event = link.step, link.event
+        if event is None:
+            yield Told(step.action, step.arguments[0] if step.arguments else 0)
+            before.add(step.action)
+            continue
+        if event.action == step.action and step.action not in before:
+            yield _of_event(event)
+        else:
+            # What the event tells of its permits is told of several steps together.
+            yield Told(step.action, step.arguments[0] if step.arguments else 0, None, event.counters)
+        before.clear()
+
+
+def _of_event(event: TraceEvent) -> Told:
+    return Told(event.action, event.rows, event.permits, event.counters)

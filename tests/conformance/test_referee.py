@@ -1,0 +1,170 @@
+"""TLC, with the specification's own text, judges recorded runs as the model does; where it does not, that is seen."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.testing.behaviours import random_behaviour
+from permitflow.testing.referee import Referee, ask_tlc
+from permitflow.testing.traces import judge, model_of
+from permitflow.tracing import ChannelTrace, Event
+from permitflow_model.tlc.trace import Told, module_text, walk_trace
+
+AGREED = ChannelParameters(row_permits=4, permit_batch=2, max_chunk_cost=3, barrier_permits=2, oversize=Oversize.WHOLE)
+
+
+def random_run(seed: int, events: int) -> ChannelTrace:
+    """All actions, chunks of all kinds, several barriers and chunks waiting; both ends in one log."""
+    parameters = model_of(AGREED, sizes=(0, 1, 3, 5), waiters=3)
+    log = tuple(random_behaviour(parameters, seed=seed, events=events))
+    return ChannelTrace("channel", AGREED, frozenset({"sender", "receiver"}), (log,))
+
+
+def apart(channel: ChannelTrace) -> ChannelTrace:
+    return replace(channel, logs=channel.logs_by_end)
+
+
+def with_event(channel: ChannelTrace, position: int, *events: Event) -> ChannelTrace:
+    (log,) = channel.logs
+    return replace(channel, logs=((*log[:position], *events, *log[position + 1 :]),))
+
+
+def test_a_long_run_is_a_behaviour_in_both_opinions() -> None:
+    channel = apart(random_run(seed=3, events=2000))
+    assert {event.action for log in channel.logs for event in log} == {
+        *("OfferChunk", "OfferBarrier", "OfferWatermark", "WithdrawChunk", "WithdrawBarrier"),
+        *("SendChunk", "SendBarrier", "SendWatermark", "Deliver", "Consume", "Flush", "AddPermits"),
+    }
+
+    referee = ask_tlc(channel)
+
+    assert referee.agrees
+    # Where a chunk may have been withdrawn from the middle, an event is several steps.
+    assert referee.walk.reached == referee.walk.steps == referee.steps >= 2000
+    assert f"TLC agrees: all {referee.steps:,} steps are steps of the specification (" in referee.describe()
+
+
+def test_permits_that_come_in_sums_barriers_that_queue_and_chunks_withdrawn_from_the_middle_are_several_steps() -> None:
+    told = [
+        *(("OfferChunk", 3, (3, 0, 0), (4, 2, 1)), ("OfferChunk", 1, (1, 0, 0), (4, 2, 1))),
+        *(("OfferChunk", 2, (2, 0, 0), (4, 2, 1)), ("WithdrawChunk", 1, (1, 0, 0), (4, 2, 1))),
+        *(("OfferBarrier", 0, (0, 1, 0), (4, 2, 1)), ("OfferBarrier", 0, (0, 1, 0), (4, 2, 1))),
+        *(("SendChunk", 3, (3, 0, 0), (1, 2, 1)), ("SendBarrier", 0, (0, 1, 0), (1, 1, 1))),
+        *(("SendBarrier", 0, (0, 1, 0), (1, 0, 1)), ("Deliver", 3, (3, 0, 0), (1, 3, 0))),
+        *(("Consume", 3, (3, 0, 0), (0, 0, 0)), ("Deliver", 0, (0, 1, 0), (1, 0, 0))),
+        *(("Consume", 0, (0, 1, 0), (0, 0, 0)), ("AddPermits", 0, (3, 1, 0), (4, 1, 1))),
+    ]
+    channel = random_run(seed=0, events=0)
+    log = tuple(event_of(number, *what) for number, what in enumerate(told))
+    channel = replace(channel, logs=(log,))
+    assert judge(channel).is_valid
+
+    referee = ask_tlc(channel)
+
+    assert referee.agrees
+    assert referee.steps > len(told)
+
+
+def event_of(
+    number: int, action: str, rows: int, permits: tuple[int, int, int], counters: tuple[int, int, int]
+) -> Event:
+    like = next(event for event in random_run(seed=1, events=60).logs[0] if event.action == action)
+    return like._replace(sequence=number, rows=rows, permits=type(like.permits)(*permits), counters=counters)
+
+
+def dropped(channel: ChannelTrace) -> ChannelTrace:
+    return with_event(channel, position_of("AddPermits", channel))
+
+
+def repeated(channel: ChannelTrace) -> ChannelTrace:
+    position = position_of("AddPermits", channel)
+    event = channel.logs[0][position]
+    return with_event(channel, position, event, event)
+
+
+def miscounted(channel: ChannelTrace) -> ChannelTrace:
+    position = position_of("Consume", channel)
+    event = channel.logs[0][position]
+    assert event.counters is not None
+    return with_event(channel, position, event._replace(counters=(event.counters[0] + 1, *event.counters[1:])))
+
+
+def misread(channel: ChannelTrace) -> ChannelTrace:
+    position = position_of("Deliver", channel)
+    event = channel.logs[0][position]
+    return with_event(channel, position, event._replace(rows=event.rows + 1, counters=None))
+
+
+def position_of(action: str, channel: ChannelTrace) -> int:
+    return [position for position, event in enumerate(channel.logs[0]) if event.action == action][5]
+
+
+@pytest.mark.parametrize("sabotage", [dropped, repeated, miscounted, misread], ids=lambda change: change.__name__)
+def test_both_stop_at_the_same_step_of_a_bad_run(sabotage: Callable[[ChannelTrace], ChannelTrace]) -> None:
+    channel = sabotage(random_run(seed=5, events=300))
+    verdict = judge(channel)
+    assert not verdict.is_valid
+
+    referee = ask_tlc(channel)
+
+    assert referee.agrees
+    assert referee.walk.reached == referee.steps >= verdict.replay.performed
+    assert verdict.left_over > 0
+    assert referee.impossible == 1
+    assert "and nothing that was recorded can follow" in referee.describe()
+
+
+@pytest.fixture
+def other_specification(spec_copy: Callable[[str, str], Path]) -> Path:
+    """A specification in which the receiver returns each chunk at once."""
+    return spec_copy("IF unreturned + m.cost >= Batch", "IF unreturned + m.cost >= 1")
+
+
+@pytest.fixture
+def spec_copy(repository: Path, tmp_path: Path) -> Callable[[str, str], Path]:
+    def copy(old: str, new: str) -> Path:
+        text = (repository / "spec/PermitChannel.tla").read_text()
+        assert text.count(old) == 1
+        (tmp_path / "PermitChannel.tla").write_text(text.replace(old, new))
+        return tmp_path
+
+    return copy
+
+
+def test_a_specification_that_says_something_else_disagrees(other_specification: Path) -> None:
+    channel = random_run(seed=3, events=400)
+    assert judge(channel).is_valid
+
+    referee = ask_tlc(channel, spec_directory=other_specification)
+
+    assert not referee.agrees
+    assert referee.walk.reached < 400
+    assert f"TLC DISAGREES: step {referee.walk.reached + 1} is no step of the specification" in referee.describe()
+    assert referee.as_json()["agrees"] is False
+
+
+def test_an_event_that_only_tlc_allows_is_a_disagreement() -> None:
+    parameters = model_of(AGREED)
+    offer = Told("OfferChunk", 3, (3, 0, 0))
+
+    walk = walk_trace([offer], parameters, impossible=[Told("SendChunk", 3, (3, 0, 0))])
+
+    assert (walk.reached, walk.goes_on) == (1, True)
+    referee = Referee(walk, steps=1, impossible=1)
+    assert not referee.agrees
+    assert "an event is possible that the model refuses" in referee.describe()
+
+
+def test_of_a_run_that_is_too_long_tlc_gets_the_beginning() -> None:
+    referee = ask_tlc(random_run(seed=3, events=100), most_steps=40)
+    assert referee.agrees
+    assert referee.is_partial
+    assert f"TLC agrees: the first 40 of {referee.steps} steps" in referee.describe()
+
+
+def test_numbers_beyond_those_of_tlc_are_refused() -> None:
+    with pytest.raises(ValueError, match="2147483648 is too large for TLC"):
+        module_text([Told("OfferChunk", 2**31)], [])
