@@ -54,8 +54,12 @@ class ParquetWriter:
         Raises:
             OSError: it cannot be created.
         """
-        self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by `abandon`
-        self._parquet = pq.ParquetWriter(self._file, SCHEMA, compression="zstd")
+        self._file = pa.OSFile(str(path), mode="wb")
+        try:
+            self._parquet = pq.ParquetWriter(self._file, SCHEMA, compression="zstd")
+        except BaseException:
+            self._file.close()
+            raise
         self._row_group_events = row_group_events
         self._headers: list[Header] = []
         self._events: list[Event] = []

@@ -1,0 +1,158 @@
+"""Traces in Parquet: the same content in columns, in row groups of bounded size; what is no trace is named."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from permitflow.errors import TraceUnreadableError, TraceWriteError
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.testing.behaviours import random_behaviour
+from permitflow.testing.traces import model_of
+from permitflow.tracing import Event, FileTrace, Header, read_trace
+from permitflow.tracing.json_lines import JsonLinesWriter
+from permitflow.tracing.parquet import SCHEMA, ParquetWriter, read_parquet
+
+AGREED = ChannelParameters(row_permits=8, permit_batch=2, barrier_permits=2)
+HEADERS = [Header("orders", "sender", AGREED), Header("orders", "receiver", AGREED)]
+
+
+def behaviour(events: int) -> list[Event]:
+    return list(random_behaviour(model_of(AGREED, sizes=(0, 1, 4)), seed=1, events=events, channel="orders"))
+
+
+def test_both_formats_hold_the_same(tmp_path: Path) -> None:
+    events = [event._replace(time_seconds=number / 4) for number, event in enumerate(behaviour(500))]
+    for writer in (JsonLinesWriter(tmp_path / "run.jsonl"), ParquetWriter(tmp_path / "run.parquet")):
+        writer.write([*HEADERS, *events])
+        writer.close()
+
+    from_json, from_parquet = read_trace(tmp_path / "run.jsonl"), read_trace(tmp_path / "run.parquet")
+
+    assert from_json == from_parquet
+    assert from_parquet.channels["orders"].logs == (tuple(events),)
+
+
+def test_the_columns_are_what_a_query_needs(tmp_path: Path) -> None:
+    events = behaviour(500)
+    writer = ParquetWriter(tmp_path / "run.parquet")
+    writer.write([*HEADERS, *events])
+    writer.close()
+
+    table = pq.read_table(tmp_path / "run.parquet")
+
+    assert table.schema.names == SCHEMA.names
+    consumed = table.filter(pc.equal(pc.cast(table["action"], pa.string()), "Consume"))
+    assert pc.sum(consumed["rows"]).as_py() == sum(event.rows for event in events if event.action == "Consume")
+    assert consumed["row_permits"].null_count == consumed.num_rows
+    assert consumed["unreturned_permits"].null_count == 0
+
+
+def test_row_groups_are_of_bounded_size(tmp_path: Path) -> None:
+    writer = ParquetWriter(tmp_path / "run.parquet", row_group_events=100)
+    events = behaviour(250)
+    writer.write([*HEADERS, *events[:30]])
+    writer.write(events[30:240])
+    writer.write(events[240:])
+    writer.close()
+
+    metadata = pq.read_metadata(tmp_path / "run.parquet")
+    assert [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)] == [100, 100, 50]
+    assert read_parquet(tmp_path / "run.parquet") == (HEADERS, events)
+
+
+def test_an_empty_recording_is_read_again(tmp_path: Path) -> None:
+    with FileTrace(tmp_path / "run.parquet") as trace:
+        trace.recorder("orders", "sender", AGREED)
+    assert read_trace(tmp_path / "run.parquet").channels["orders"].logs == ((),)
+
+
+def test_a_file_whose_writer_was_killed_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "run.parquet"
+    program = (
+        "import os, sys\n"
+        "from permitflow.protocol.messages import Permits\n"
+        "from permitflow.protocol.parameters import ChannelParameters\n"
+        "from permitflow.tracing import FileTrace\n"
+        "trace = FileTrace(sys.argv[1])\n"
+        "trace.recorder('orders', 'sender', ChannelParameters())('OfferChunk', 1, Permits(1))\n"
+        "trace.flush()\n"
+        "os._exit(1)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(path)], check=False).returncode == 1
+    with pytest.raises(TraceUnreadableError, match=r"no whole Parquet file \(was its writer killed"):
+        read_trace(path)
+
+
+def test_a_forked_child_does_not_write_into_its_parents_file(tmp_path: Path) -> None:
+    program = (
+        "import os, sys\n"
+        "from permitflow.protocol.messages import Permits\n"
+        "from permitflow.protocol.parameters import ChannelParameters\n"
+        "from permitflow.tracing import FileTrace\n"
+        "trace = FileTrace(sys.argv[1])\n"
+        "record = trace.recorder('orders', 'sender', ChannelParameters())\n"
+        "record('OfferChunk', 1, Permits(1))\n"
+        "if os.fork() == 0:\n"
+        "    record('OfferChunk', 2, Permits(2))\n"
+        "    sys.exit()\n"
+        "assert os.wait()[1] == 0\n"
+        "record('SendChunk', 1, Permits(1))\n"
+    )
+    path = tmp_path / "run.parquet"
+    run = subprocess.run([sys.executable, "-c", program, str(path)], check=False, capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
+    (log,) = read_trace(path).channels["orders"].logs
+    assert [(event.action, event.rows) for event in log] == [("OfferChunk", 1), ("SendChunk", 1)]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_stops_the_recording_and_not_the_channel(tmp_path: Path) -> None:
+    os.symlink("/dev/full", tmp_path / "run.parquet")
+    with pytest.raises(TraceWriteError, match="No space left"):
+        FileTrace(tmp_path / "run.parquet")
+
+
+def write(path: Path, table: pa.Table, metadata: dict[str, str]) -> None:
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+
+
+HEAD = '{"version": 1, "headers": [{"channel": "orders", "end": "sender", "parameters": {"row_permits": 8}}]}'
+
+
+@pytest.mark.parametrize(
+    ("change", "metadata", "complaint"),
+    [
+        ({}, {}, "it is not a permitflow trace"),
+        ({}, {"permitflow_trace": '{"version": 9, "headers": []}'}, "format version 9, known is 1"),
+        ({"action": None}, {"permitflow_trace": HEAD}, "the column 'action' is missing"),
+        ({"action": "Deliver"}, {"permitflow_trace": HEAD}, "the sender has no action 'Deliver'"),
+        ({"channel": "parts"}, {"permitflow_trace": HEAD}, r"no header opened the sender of channel 'parts' \(row 1\)"),
+    ],
+)
+def test_what_is_no_trace_is_named(
+    change: dict[str, str | None], metadata: dict[str, str], complaint: str, tmp_path: Path
+) -> None:
+    row: dict[str, object] = dict.fromkeys(SCHEMA.names, 1)
+    row |= {"channel": "orders", "end": "sender", "action": "OfferChunk", "time_seconds": 0.5, **change}
+    table = pa.table({name: [value] for name, value in row.items() if value is not None})
+    write(tmp_path / "run.parquet", table, metadata)
+
+    with pytest.raises(TraceUnreadableError, match=complaint):
+        read_trace(tmp_path / "run.parquet")
+
+
+def test_recording_into_json_lines_does_not_load_pyarrow(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from permitflow.tracing import FileTrace, read_trace\n"
+        "FileTrace(sys.argv[1]).close()\n"
+        "read_trace(sys.argv[1])\n"
+        "assert 'pyarrow' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "run.jsonl")], check=True)
