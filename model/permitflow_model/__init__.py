@@ -1,0 +1,1 @@
+"""Protocols as programs, one file per protocol, named as in ``spec/``: explored, replayed, proved, leading tests."""

@@ -43,6 +43,7 @@ class Session(Generic[T]):
     TABLE: dict[tuple[State, FrameType], State]
 
     def __init__(self, state: State, request: Get | Put | None, peer: str, record: RecorderFactory | None) -> None:
+        """Begin in this state; ``request`` is the dialer's first frame, if it is this end that dials."""
         self.state = state
         self.peer = peer
         """Who is at the other end, in words for an error."""
