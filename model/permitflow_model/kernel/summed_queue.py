@@ -1,6 +1,7 @@
 """The queue for long runs: each step costs the same however much is in it, and so does each sum over it."""
 
 from collections.abc import Callable, Iterator
+from operator import and_
 from typing import Generic, TypeVar, cast
 
 __all__ = ["SummedFifo"]
@@ -74,10 +75,17 @@ class SummedFifo(Generic[T]):
 
     def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
         """Does it hold for every item?"""
-        return all(
-            _fold(stack, holds, parameters, lambda item: holds(item, parameters), lambda x, y: x and y, True)
-            for stack in (self._front, self._back)
-        )
+        for stack in (self._front, self._back):
+            if stack is None:
+                continue
+            known = stack.sums.get(holds)
+            if known is not None and known[0] is parameters:
+                all_hold = cast("bool", known[1])
+            else:
+                all_hold = _fold(stack, holds, parameters, lambda item: holds(item, parameters), and_, True)
+            if not all_hold:
+                return False
+        return True
 
     def __iter__(self) -> Iterator[T]:
         """Oldest first."""
@@ -135,12 +143,18 @@ def _fold(
     nothing: V,
 ) -> V:
     """Sum a stack from its bottom, and remember each partial sum; ``owner`` tells sums under the same key apart."""
+    if stack is None:
+        return nothing
+    # Mostly the sum of the whole stack is known, or of all but its newest item.
+    known = stack.sums.get(key)
+    if known is not None and known[0] is owner:
+        return cast("V", known[1])  # only `measure` writes under its key
     unsummed: list[_Cell[T]] = []
     total = nothing
     while stack is not None:
         known = stack.sums.get(key)
         if known is not None and known[0] is owner:
-            total = cast("V", known[1])  # only `measure` writes under its key
+            total = cast("V", known[1])
             break
         unsummed.append(stack)
         stack = stack.below
