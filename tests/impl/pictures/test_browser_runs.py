@@ -248,11 +248,13 @@ def test_many_small_chunks_are_drawn_together(visit: Open) -> None:
     assert sum(boxes["wire"]) == 400
 
 
-@pytest.mark.parametrize("width", [320, 600, 760, 1000, 1920])
-def test_nothing_is_wider_than_the_window(visit: Open, live: Run, width: int) -> None:
-    opened = visit(page_of(live), fragment="step=9", width=width)
-    assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
-    assert opened.page.evaluate(TEXTS_OUTSIDE) == []
+@pytest.mark.parametrize("width", [320, 700, 920, 1000, 1920])
+def test_nothing_is_wider_than_the_window_and_no_text_covers_another(visit: Open, live: Run, width: int) -> None:
+    opened = visit(page_of(live), fragment="step=1", width=width)
+    for k in range(len(live.steps)):
+        assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+        assert (k, opened.page.evaluate(TEXTS_OUTSIDE)) == (k, [])
+        opened.press("ArrowRight")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -4,7 +4,7 @@ const LANE_HEIGHT = 42;
 
 function wideFrame(width) {
   const inside = 16;
-  const gap = 92;
+  const gap = width < 960 ? 76 : 92;
   const lane = (width - 4 * inside - 2 * gap) / 3;
   const above = 60;
   const below = 188;
@@ -38,7 +38,7 @@ function wideFrame(width) {
       { name: "Consume", actions: ["Consume"], from: [receiver + lane / 2, vertical[0]], to: [receiver + lane / 2, vertical[1]], label: [38, 4] },
       { name: "return", actions: ["Flush"], isReturn: true, from: [width - endWidth - 8, permits], to: [middle + lane + 8, permits], label: [0, -12] },
       { name: "AddPermits", actions: ["AddPermits"], from: [middle - 8, permits], to: [endWidth + 8, permits], label: [0, -12] },
-      { name: "SendChunk takes", actions: ["SendChunk"], from: [sender + lane / 2, vertical[1]], to: [sender + lane / 2, vertical[0]], label: [68, 4] },
+      { name: "takes permits", actions: ["SendChunk"], from: [sender + lane / 2, vertical[1]], to: [sender + lane / 2, vertical[0]], label: [52, 4] },
     ],
   };
 }

@@ -32,7 +32,8 @@ class Ledgers {
         const share = count / Math.max(total, 1);
         segment.classList.toggle("some", count > 0);
         segment.style.width = `${100 * share}%`;
-        segment.textContent = share * bar.clientWidth > number(count).length * 10 + 8 && name === "rows" ? number(count) : "";
+        const isLabelled = name === "rows" && share * bar.clientWidth > number(count).length * 10 + 8;
+        segment.replaceChildren(make("span", {}, isLabelled ? number(count) : ""));
       });
       rows.forEach((row) => {
         const place = row.dataset.place;
@@ -71,11 +72,17 @@ function changes(run, k) {
     return Object.keys(run.places)
       .filter((place) => before[place] !== after[place])
       .map((place) => {
-        const label = `${run.places[place]}${name === "rows" ? "" : ` (${name})`} ${number(before[place])} \u2192 ${number(after[place])}`;
-        return make("li", {}, make("span", { class: `swatch fill-${place}` }), label);
+        const label = `${run.places[place]}${name === "rows" ? "" : ` (${name})`}`;
+        return change(`fill-${place}`, label, before[place], after[place]);
       });
   });
+  const [before, after] = [k - 1, k].map((at) => run.messagesAt(at).waiting.length);
+  if (before !== after) items.unshift(change("fill-nothing", "waiting", before, after));
   return make("ul", { class: "changes" }, ...items);
+}
+
+function change(fill, label, before, after) {
+  return make("li", {}, make("span", { class: `swatch ${fill}` }), `${label} ${number(before)} \u2192 ${number(after)}`);
 }
 
 /** The operator as it stands in the specification; the next values of the variables that changed are marked. */

@@ -15,7 +15,7 @@ class Scene {
     this.width = Math.max(280, this.svg.clientWidth);
     this.svg.replaceChildren();
     this.elements.clear();
-    this.frame = this.width >= 720 ? wideFrame(this.width) : narrowFrame(this.width);
+    this.frame = this.width >= 820 ? wideFrame(this.width) : narrowFrame(this.width);
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.frame.height}`);
     this.svg.setAttribute("height", this.frame.height);
     for (const end of this.frame.ends) {
@@ -63,7 +63,7 @@ class Scene {
     this.#batchMark(counts.unreturned);
     for (const place of ["permits", "wire", "inbox", "unreturned", "grants"]) this.lanes[place].count.textContent = number(counts[place]);
     this.lanes.waiting.count.textContent = waitingChunks.length ? plural(waitingChunks.length, "chunk") : "none";
-    this.consumed.textContent = places.consumedRows ? `${plural(places.consumedRows, "row")} consumed so far` : "";
+    this.consumed.textContent = places.consumedRows ? `${inShort(places.consumedRows)} consumed` : "";
     this.#arrowsTaken(k);
     this.#leave(seen, isSmooth);
   }
@@ -222,8 +222,11 @@ class Scene {
   #mark(lane, x, text, isShort) {
     const group = draw(lane.marks, "g", { class: isShort ? "mark short" : "mark" });
     const isRight = x > lane.x + lane.width / 2;
+    const width = text.length * 7; // about; the text must not leave the lane
+    const start = Math.min(Math.max(lane.x - 4, isRight ? x - width : x), lane.x + lane.width - width);
     draw(group, "path", { d: `M${x} ${lane.y - 3}V${lane.y + lane.height + 7}` });
-    draw(group, "text", { x: isRight ? x + 1 : x - 1, y: lane.y + lane.height + 21, "text-anchor": isRight ? "end" : "start" }, text);
+    const at = { x: isRight ? start + width : start, "text-anchor": isRight ? "end" : "start" };
+    draw(group, "text", { ...at, y: lane.y + lane.height + 21 }, text);
   }
 
   #arrowsTaken(k) {
@@ -235,6 +238,9 @@ class Scene {
     }
   }
 }
+
+/** A number of rows, to be read at a glance. */
+const inShort = (rows) => (rows < 100_000 ? plural(rows, "row") : `${new Intl.NumberFormat("en-US", { notation: "compact" }).format(rows)} rows`);
 
 /** Neighbouring chunks too narrow to be told apart become one item, so that a lane never holds more than a few. */
 function gathered(items, least, length) {

@@ -1,0 +1,131 @@
+"""Take the pictures of docs/pictures again: ``permitflow explain`` makes the pages, a real browser shows them."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
+from permitflow.pictures.browser import Scheme, Visit, find_chromium, open_browser
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.tracing import FileTrace
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
+DEADLOCK = ("--row-count", "8", "--batch", "3", "--max-chunk", "7")
+TRACE = "run.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shot:
+    """A page, and how to look at it."""
+
+    name: str
+    explain: Sequence[str]
+    fragment: str = ""
+    scheme: Scheme = "light"
+    width: int = 1280
+    height: int = 900
+
+
+SHOTS = (
+    Shot(name="deadlock", explain=DEADLOCK, fragment="step=5", height=1120),
+    Shot(
+        name="live-dark",
+        explain=("--row-count", "2048", "--batch", "256", "--barriers"),
+        fragment="step=14",
+        scheme="dark",
+        height=860,
+    ),
+    Shot(name="recorded", explain=(TRACE,), height=1120),
+    Shot(name="narrow", explain=DEADLOCK, fragment="step=4", width=390, height=860),
+    Shot(
+        name="states",
+        explain=("--graph", "--row-count", "3", "--batch", "2", "--max-chunk", "3"),
+        width=1240,
+        height=780,
+    ),
+)
+DRAWINGS = {
+    "deadlock": DEADLOCK,
+    "states": ("--graph", "--row-count", "2", "--batch", "2", "--max-chunk", "2"),
+}
+
+
+def main() -> None:
+    """Make pages in a temporary folder, and look at them."""
+    chromium = find_chromium()
+    if chromium is None:
+        raise SystemExit("screenshots need Chromium, and there is none; `make setup` tries to install it")
+    FOLDER.mkdir(exist_ok=True)
+    for name, options in DRAWINGS.items():
+        explain(*options, "--svg", str(FOLDER / f"{name}.svg"))
+    with TemporaryDirectory() as folder:
+        record(Path(folder) / TRACE)
+        for shot in SHOTS:
+            explain(*shot.explain, "-o", f"{shot.name}.html", folder=folder)
+        with open_browser(chromium) as browser:
+            for shot in SHOTS:
+                take(shot, Path(folder), browser)
+
+
+def take(shot: Shot, folder: Path, browser: "Browser") -> None:
+    """Open the page in a window of its own and photograph it."""
+    visit = Visit(
+        browser,
+        folder / f"{shot.name}.html",
+        fragment=shot.fragment,
+        scheme=shot.scheme,
+        width=shot.width,
+        height=shot.height,
+    )
+    visit.page.screenshot(path=FOLDER / f"{shot.name}.png")
+    visit.close()
+    if visit.complaints:
+        raise SystemExit(f"{shot.name}: {'; '.join(visit.complaints)}")
+
+
+def explain(*arguments: str, folder: str | None = None) -> None:
+    """Run the command."""
+    subprocess.run([sys.executable, "-m", "permitflow.cli", "explain", *arguments], check=True, cwd=folder)
+
+
+def record(file: Path) -> None:
+    """Record a real run of a channel, and then, as a broken carrier would, let some permits come back twice."""
+
+    async def stream(trace: FileTrace) -> None:
+        ends: tuple[LocalSender[list[int]], LocalReceiver[list[int]]]
+        ends = open_channel(ChannelParameters(row_permits=64, permit_batch=8), name="orders/0", record=trace.recorder)
+        sender, receiver = ends
+
+        async def produce() -> None:
+            for number in range(40):
+                await sender.send([0] * (number * 7 % 20))
+                if number == 7:
+                    await sender.send_barrier()
+            await sender.end()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(produce())
+            async for _message in receiver:
+                pass
+
+    with FileTrace(file) as trace:
+        asyncio.run(stream(trace))
+    lines = file.read_text().splitlines(keepends=True)
+    returns = [number for number, line in enumerate(lines) if json.loads(line).get("action") == "AddPermits"]
+    event = json.loads(lines[returns[3]])
+    event["permits"][0] *= 2
+    lines[returns[3]] = json.dumps(event) + "\n"
+    file.write_text("".join(lines))
+
+
+if __name__ == "__main__":
+    main()
