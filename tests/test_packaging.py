@@ -46,12 +46,12 @@ def run_installed(installed: Path, program: str) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.parametrize(("package", "source"), PACKAGES.items())
-def test_the_wheel_holds_every_module_of_each_package(
+def test_the_wheel_holds_every_module_and_every_asset_of_each_package(
     wheel: zipfile.ZipFile, repository: Path, package: str, source: str
 ) -> None:
     expected = {
         f"{package}/{path.relative_to(repository / source).as_posix()}"
-        for pattern in ("*.py", "*.pyi")
+        for pattern in ("*.py", "*.pyi", "*.html", "*.css", "*.js")
         for path in (repository / source).rglob(pattern)
     }
     assert expected

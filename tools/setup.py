@@ -1,4 +1,4 @@
-"""Make a checkout ready to use: a virtual environment in .venv, and a Java for TLC and Spark.
+"""Make a checkout ready to use: a virtual environment in .venv, a Java for TLC and Spark, a browser for its tests.
 
 Runs on whatever ``python3`` there is, so its syntax is older than the rest of the project's.  Doing it again changes
 nothing and takes no time: a stamp remembers what was installed.
@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -33,6 +33,10 @@ JAVA_PACKAGES = {
     "dnf": ["java-17-openjdk-headless", "java-21-openjdk-headless", "java-latest-openjdk-headless"],
     "apk": ["openjdk17-jre-headless", "openjdk21-jre-headless"],
 }
+# Ubuntu's chromium-browser is of no use here: it wants snap, and brings nothing without it.
+CHROMIUM_PACKAGES = {"apt-get": ["chromium"], "dnf": ["chromium"], "apk": ["chromium"]}
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM_TRIED_FILE = VENV / "chromium_tried"
 JAVA_PLACES = (
     "/usr/lib/jvm/*",
     "/usr/java/*",
@@ -55,6 +59,7 @@ def main() -> None:
         STAMP.write_text(fingerprint)
         say(f"Python environment ready in .venv after {time.monotonic() - began:.0f} s")
     provide_java()
+    provide_chromium(fingerprint)
 
 
 def say(message: str) -> None:
@@ -188,21 +193,49 @@ def java_version(home: Path) -> int:
 
 def install_java() -> str:
     """Install the distribution's Java if that needs nobody's password; say what stood in the way otherwise."""
-    manager = next((name for name in JAVA_PACKAGES if shutil.which(name)), None)
+    return install(JAVA_PACKAGES, f"Java {OLDEST_JAVA} or newer")
+
+
+# Chromium.
+
+
+def provide_chromium(fingerprint: str) -> None:
+    """Find Chromium, else try to install it, once: without it, the tests that look at pages are skipped."""
+    if find_chromium() is not None or (
+        CHROMIUM_TRIED_FILE.is_file() and CHROMIUM_TRIED_FILE.read_text() == fingerprint
+    ):
+        return
+    obstacle = install(CHROMIUM_PACKAGES, "Chromium")
+    if find_chromium() is None:
+        CHROMIUM_TRIED_FILE.write_text(fingerprint)
+        say(f"there is no Chromium, and {obstacle}: the tests that look at pages in a browser will be skipped")
+
+
+def find_chromium() -> str | None:
+    """The path of a Chromium, or None."""
+    return next((path for path in map(shutil.which, CHROMIUM_NAMES) if path is not None), None)
+
+
+# The distribution.
+
+
+def install(packages: Mapping[str, Sequence[str]], what: str) -> str:
+    """Install the first package there is, if that needs nobody's password; say what stood in the way otherwise."""
+    manager = next((name for name in packages if shutil.which(name)), None)
     if manager is None:
-        return "this machine has none of the package managers " + ", ".join(JAVA_PACKAGES)
+        return "this machine has none of the package managers " + ", ".join(packages)
     as_root: Sequence[str] = ()
     if os.geteuid() != 0:
         as_root = ("sudo", "--non-interactive")
         if shutil.which("sudo") is None or not run([*as_root, "true"], quiet=True):
             return f"installing it with {manager} needs root"
-    say(f"Java {OLDEST_JAVA} or newer not found; installing it with {manager}")
+    say(f"{what} not found; installing it with {manager}")
     if manager == "apt-get":
         run([*as_root, "apt-get", "update", "--quiet"])
-    for package in JAVA_PACKAGES[manager]:
+    for package in packages[manager]:
         if run([*as_root, *install_command(manager), package]):
             return f"the package {package} brought none"
-    return f"{manager} could install none of {', '.join(JAVA_PACKAGES[manager])}"
+    return f"{manager} could install none of {', '.join(packages[manager])}"
 
 
 def install_command(manager: str) -> list[str]:

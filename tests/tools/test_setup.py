@@ -27,6 +27,7 @@ def setup(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "VENV_PYTHON": checkout / ".venv/bin/python",
         "STAMP": checkout / ".venv/setup.stamp",
         "JAVA_HOME_FILE": checkout / ".venv/java_home",
+        "CHROMIUM_TRIED_FILE": checkout / ".venv/chromium_tried",
         "JAVA_PLACES": (str(tmp_path / "jvm/*"),),
         "PIP_PAUSE_SECONDS": 0.0,
     }.items():
@@ -147,6 +148,44 @@ def test_nobody_is_asked_for_a_password(
         setup.provide_java()
     assert not (tmp_path / "called").exists()
     assert "installing it with apt-get needs root" in capsys.readouterr().err
+
+
+# Chromium.
+
+
+def test_chromium_is_installed_by_the_distribution(
+    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log"
+    programs = tmp_path / "programs"
+    script(programs / "env", 'exec /usr/bin/env "$@"')
+    script(programs / "apt-get", f'echo "$*" >> {log}', f"/bin/ln -sf /bin/true {programs}/chromium")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    setup.provide_chromium("now")
+    assert log.read_text().splitlines()[-1] == "install --yes --quiet --no-install-recommends chromium"
+    assert setup.find_chromium() == str(programs / "chromium")
+    before = log.read_text()
+    setup.provide_chromium("now")
+    assert log.read_text() == before
+
+
+def test_without_chromium_set_up_goes_on_and_says_what_is_skipped(
+    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    script(tmp_path / "programs/env", 'exec /usr/bin/env "$@"')
+    script(tmp_path / "programs/apt-get", f"echo called >> {log}", "exit 100")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    setup.provide_chromium("now")
+    assert (
+        "there is no Chromium, and apt-get could install none of chromium: "
+        "the tests that look at pages in a browser will be skipped"
+    ) in capsys.readouterr().out
+    calls = log.read_text()
+    setup.provide_chromium("now")
+    assert log.read_text() == calls  # once is enough
+    setup.provide_chromium("later")
+    assert log.read_text() != calls
 
 
 # Python.
