@@ -171,8 +171,9 @@ def test_the_whole_group_of_a_child_ends_with_it(
     monkeypatch.setattr(children, "GRACE_SECONDS", 0.2)
 
     async def leave_grandchild() -> psutil.Process:
-        stubborn = '(trap "" TERM; exec sleep 60) & echo "{\\"event\\": \\"started\\", \\"pid\\": $!}"; wait'
-        async with child_process("the child", ["sh", "-c", stubborn], log=tmp_path / "log") as child:
+        script = tmp_path / "stubborn"
+        script.write_text('trap "" TERM; echo "{\\"event\\": \\"started\\", \\"pid\\": $$}"; exec sleep 60')
+        async with child_process("the child", ["sh", "-c", f"sh {script} & wait"], log=tmp_path / "log") as child:
             return psutil.Process(int(str((await child.event("started"))["pid"])))
 
     grandchild = complete(leave_grandchild())
