@@ -15,7 +15,7 @@ __all__ = ["channels_of", "consume", "consumers", "produce", "producers"]
 Options = Mapping[str, str]
 """Options of ``format("permitflow")``."""
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 def produce(options: Options, channel: str, batches: Sequence[pa.RecordBatch]) -> None:

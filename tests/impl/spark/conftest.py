@@ -86,4 +86,4 @@ def exchange() -> Iterator[ServedExchange]:
 @pytest.fixture
 def options(exchange: ServedExchange) -> dict[str, str]:
     """Options of the data source for a stream of two channels that nobody has used."""
-    return {"address": exchange.address, "stream": exchange.stream(), "channels": "2", "timeout_seconds": "20"}
+    return {"address": exchange.address, "stream": exchange.stream(), "channels": "2", "timeout_seconds": "60"}
