@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from permitflow_proofs import Decision, Theorem
 
-__all__ = ["Numbers", "check_numbers", "ways_to_live"]
+__all__ = ["Numbers", "check_numbers", "require_room", "ways_to_live"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +49,7 @@ class Numbers:
 
 def check_numbers(numbers: Numbers, *, as_json: bool) -> None:
     """Decide, print the verdict and end the command."""
-    if numbers.max_cost < 1:
-        name, value = ("--batch", numbers.batch) if numbers.batch_up is None else ("--batch-up", numbers.batch_up)
-        unusable(
-            f"{name}: the published protocol clamps chunks to row count less batch, and {numbers.row_count} - {value} "
-            f"leaves no room for any; choose {name} below {numbers.row_count}"
-            + (", or give --max-chunk" if numbers.batch_up is None else "")
-        )
+    require_room(numbers)
     with requires_extra("proofs"):
         from permitflow_proofs import Undecided, decide
     try:
@@ -75,6 +69,17 @@ def check_numbers(numbers: Numbers, *, as_json: bool) -> None:
     else:
         _print(numbers, decision)
     stop(holds=decision.is_live)
+
+
+def require_room(numbers: Numbers) -> None:
+    """End the command if the batch leaves no room for any chunk."""
+    if numbers.max_cost < 1:
+        name, value = ("--batch", numbers.batch) if numbers.batch_up is None else ("--batch-up", numbers.batch_up)
+        unusable(
+            f"{name}: the published protocol clamps chunks to row count less batch, and {numbers.row_count} - {value} "
+            f"leaves no room for any; choose {name} below {numbers.row_count}"
+            + (", or give --max-chunk" if numbers.batch_up is None else "")
+        )
 
 
 def _print(numbers: Numbers, decision: "Decision") -> None:

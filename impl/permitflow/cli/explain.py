@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permitflow.cli.check_numbers import Numbers, ways_to_live
+from permitflow.cli.check_numbers import Numbers, require_room, ways_to_live
 from permitflow.cli.options import row_counts, whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, unusable
 from permitflow.cli.output import write_files
@@ -133,11 +133,7 @@ def _numbers(
         sizes=None if sizes is None else tuple(sorted(sizes)),
         flush_idle=flush_idle,
     )
-    if numbers.max_cost < 1:
-        unusable(
-            f"--batch: the published protocol clamps chunks to row count less batch, and {row_count} - {batch} leaves "
-            f"no room for any; choose --batch below {row_count}, or give --max-chunk"
-        )
+    require_room(numbers)
     return numbers
 
 

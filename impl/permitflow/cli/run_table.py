@@ -6,21 +6,12 @@ from dataclasses import asdict, dataclass
 from rich.table import Table
 
 from permitflow.cli.console import open_table
+from permitflow.pictures.actors import actor_of
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import State, carried_by, held_by
 
 __all__ = ["Ledger", "ledger_of", "run_as_json", "run_table"]
 
-# Whose move an action is; nobody decides on the network's.
-_WHO = {
-    "Offer": "producer",
-    "Withdraw": "producer",
-    "Send": "sender",
-    "AddPermits": "sender",
-    "Deliver": "network",
-    "Consume": "consumer",
-    "Flush": "receiver",
-}
 _FIRST_STEPS = 16
 _LAST_STEPS = 16
 _NUMBERS = ("step", "permits", "in flight", "inbox", "unreturned", "grants", "sum")
@@ -81,7 +72,9 @@ def run_table(start: State, steps: Sequence[Step[State]]) -> Table:
     left_out = range(_FIRST_STEPS, len(steps) - _LAST_STEPS)
     for number, step in enumerate(steps, start=1):
         if number - 1 not in left_out:
-            table.add_row(str(number), _action(step), _who(step.action), *_numbers(step.state), _waiting(step.state))
+            table.add_row(
+                str(number), _action(step), actor_of(step.action), *_numbers(step.state), _waiting(step.state)
+            )
         elif number - 1 == left_out.start:
             table.add_row("…", f"{len(left_out):,} more steps")
     return table
@@ -100,10 +93,6 @@ def run_as_json(start: State, steps: Sequence[Step[State]]) -> list[dict[str, ob
         }
         for action, arguments, state in states
     ]
-
-
-def _who(action: str) -> str:
-    return next(who for beginning, who in _WHO.items() if action.startswith(beginning))
 
 
 def _action(step: Step[State]) -> str:
