@@ -73,8 +73,10 @@ class Child:
 
     async def _failure(self, what: str) -> DemoError:
         await self._process.wait()
-        lines = self._log.read_text(errors="replace").splitlines()[-LOG_LINES_IN_ERROR:]
-        return DemoError(f"{self.name} {what}; the end of its log:\n" + "\n".join(lines))
+        lines = self._log.read_text(errors="replace").splitlines()
+        # Below it there may be a hundred lines of Java.
+        ours = next((f": {line}" for line in reversed(lines) if line.startswith("permitflow.errors.")), "")
+        return DemoError("\n".join([f"{self.name} {what}{ours}", "The end of its log:", *lines[-LOG_LINES_IN_ERROR:]]))
 
     def _signal(self, number: signal.Signals) -> None:
         # The child leads its own group, so that a JVM it started is reached as well.

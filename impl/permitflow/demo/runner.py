@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 from typing import Protocol
@@ -15,6 +16,7 @@ from permitflow.demo.measurements import hops_of, judged
 from permitflow.demo.report import DemoReport
 from permitflow.demo.settings import DemoSettings
 from permitflow.demo.tpch import cached_tables
+from permitflow.errors import DemoError
 
 __all__ = ["Progress", "run_demo"]
 
@@ -57,6 +59,7 @@ async def run_demo(settings: DemoSettings, progress: Progress) -> DemoReport:
     Raises:
         DemoError: a part cannot be run here, or a process failed.
     """
+    _require_packages()
     began = monotonic()
     clock = _Clock(progress)
     async with _work_dir(settings) as work_dir:
@@ -83,6 +86,13 @@ async def run_demo(settings: DemoSettings, progress: Progress) -> DemoReport:
         seconds=clock.seconds,
         total_seconds=monotonic() - began,
     )
+
+
+def _require_packages() -> None:
+    # Its processes would find out one after the other.
+    missing = [name for name in ("grpc", "pyarrow", "pyspark", "z3") if find_spec(name) is None]
+    if missing:
+        raise DemoError(f"{', '.join(missing)} cannot be imported: pip install 'permitflow[demo]'")
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ import os
 import shutil
 import sysconfig
 import tempfile
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from permitflow.demo.children import run_to_end
@@ -14,6 +14,7 @@ from permitflow.errors import DemoError
 __all__ = ["TABLES", "cached_tables", "default_cache_dir"]
 
 TABLES = ("lineitem", "orders")
+NOT_INSTALLED = "tpchgen-cli is not installed: pip install 'permitflow[demo]'"
 
 
 def default_cache_dir() -> Path:
@@ -30,8 +31,7 @@ async def cached_tables(scale: float, cache_dir: Path) -> tuple[Path, bool]:
     Raises:
         DemoError: the generator is missing or failed, or the cache cannot be written.
     """
-    # Another version of the generator may produce other rows.
-    finished = cache_dir / f"scale-{scale:g}-tpchgen-{version('tpchgen-cli')}"
+    finished = cache_dir / f"scale-{scale:g}-tpchgen-{_generator_version()}"
     if finished.is_dir():
         return finished, False
     partial = _new_folder(cache_dir)
@@ -41,6 +41,14 @@ async def cached_tables(scale: float, cache_dir: Path) -> tuple[Path, bool]:
     finally:
         await asyncio.to_thread(shutil.rmtree, partial, ignore_errors=True)
     return finished, True
+
+
+def _generator_version() -> str:
+    # Another version of the generator may produce other rows.
+    try:
+        return version("tpchgen-cli")
+    except PackageNotFoundError:
+        raise DemoError(NOT_INSTALLED) from None
 
 
 def _new_folder(cache_dir: Path) -> Path:
@@ -67,7 +75,7 @@ def _generator() -> str:
     beside_python = Path(sysconfig.get_path("scripts")) / "tpchgen-cli"
     found = str(beside_python) if beside_python.is_file() else shutil.which("tpchgen-cli")
     if found is None:
-        raise DemoError("tpchgen-cli is not installed: pip install 'permitflow[demo]'")
+        raise DemoError(NOT_INSTALLED)
     return found
 
 

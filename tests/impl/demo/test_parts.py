@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 import psutil
 import pytest
 
-from permitflow.demo import children, tpch
+from permitflow.demo import children, runner, tpch
 from permitflow.demo.children import child_process, run_to_end
+from permitflow.demo.console import SilentProgress
 from permitflow.demo.query12 import ShippingMode
 from permitflow.demo.report import DemoReport, Evidence, Hop, StreamNumbers, TraceVerdict
 from permitflow.demo.settings import DemoSettings
@@ -103,7 +104,7 @@ def test_tables_are_generated_once(complete: Complete[Any], tmp_path: Path, monk
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ('echo x > "$out/lineitem.parquet"; echo no space >&2; exit 3', "exit code 3; the end of its log:\nno space"),
+        ('echo x > "$out/lineitem.parquet"; echo no space >&2; exit 3', "exit code 3\nThe end of its log:\nno space"),
         ('echo x > "$out/lineitem.parquet"', "wrote no orders.parquet"),
     ],
     ids=["fails halfway", "forgets a table"],
@@ -147,8 +148,24 @@ def test_a_child_that_fails_shows_the_end_of_its_log(complete: Complete[Any], tm
     command = ["sh", "-c", 'echo \'{"event": "ready"}\'; echo what happened; echo why >&2; exit 7']
     with pytest.raises(DemoError) as caught:
         complete(run_to_end(command, what="the child", log=tmp_path / "log"))
-    assert str(caught.value).startswith("the child ended with exit code 7; the end of its log:\n")
+    assert str(caught.value).startswith("the child ended with exit code 7\nThe end of its log:\n")
     assert {"what happened", "why"} <= set(str(caught.value).splitlines())
+
+
+def test_our_own_error_comes_first_however_much_java_follows(complete: Complete[Any], tmp_path: Path) -> None:
+    java = "for i in $(seq 200); do echo at org.apache; done"
+    command = ["sh", "-c", f"echo permitflow.errors.UnknownChannelError: no such channel; {java}; exit 1"]
+    with pytest.raises(DemoError) as caught:
+        complete(run_to_end(command, what="the job", log=tmp_path / "log"))
+    first, *rest = str(caught.value).splitlines()
+    assert first == "the job ended with exit code 1: permitflow.errors.UnknownChannelError: no such channel"
+    assert len(rest) < 50
+
+
+def test_what_is_not_installed_is_named(complete: Complete[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "find_spec", lambda name: None if name in ("pyspark", "z3") else object())
+    with pytest.raises(DemoError, match=r"pyspark, z3 cannot be imported: pip install 'permitflow\[demo\]'"):
+        complete(runner.run_demo(DemoSettings(), SilentProgress()))
 
 
 def test_a_child_that_ends_too_early_is_noticed(complete: Complete[Any], tmp_path: Path) -> None:
