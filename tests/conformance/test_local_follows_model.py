@@ -43,8 +43,8 @@ class WatchedAndUnwatched(ChannelMachine):
 
     def teardown(self) -> None:
         super().teardown()
-        if hasattr(self, "made") and self.is_healthy:
-            self.runner.run(rehearse(self.kind, self.agreed, self.made))
+        if self.run is not None and self.run.is_healthy:
+            self.runner.run(rehearse(self.kind, self.run.agreed, self.run.made))
 
 
 def test_the_local_channel_follows_the_model_watched_or_not(run: asyncio.Runner) -> None:
