@@ -86,11 +86,11 @@ def explain(
     next, and which guard is false where it can not.
 
     \b
-      permitflow explain --row-count 8 --batch 3 --max-chunk 7          a shortest run into the deadlock
-      permitflow explain --row-count 2048 --batch 256 -o live.html      no deadlock: a window is filled and drained
-      permitflow explain --row-count 3 --batch 2 --max-chunk 3 --graph  all states
-      permitflow explain run/ --channel orders/0                        what was recorded, up to what is wrong
-      permitflow explain --row-count 8 --batch 3 --svg deadlock.svg     a drawing instead
+      permitflow explain --row-count 8 --batch 3 --max-chunk 7               a shortest run into the deadlock
+      permitflow explain --row-count 8 --batch 3 --max-chunk 7 --svg x.svg   the same as a drawing
+      permitflow explain --row-count 2048 --batch 256 -o live.html           a window is filled and drained
+      permitflow explain --row-count 3 --batch 2 --max-chunk 3 --graph       all states
+      permitflow explain run/ --channel orders/0                             a recording, up to what is wrong
 
     Exit code 0: written, whatever it shows. 2: unusable input.
     """
