@@ -54,6 +54,7 @@ from permitflow.transports.client_call import ClientCall
 from permitflow.transports.codec import decode_downstream, decode_upstream, encode_downstream, encode_upstream
 from permitflow.transports.connection import CLIENT_OPTIONS, GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE
 from permitflow.transports.grpc_aio import describe, get, put
+from permitflow.transports.status import heard
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -309,6 +310,31 @@ def test_a_peer_that_breaks_the_rules_hears_which(complete: Complete, deed: str)
 async def send_for_ever(sender: SendEnd[pa.RecordBatch], batch: pa.RecordBatch) -> None:
     while True:
         await sender.send(batch)
+
+
+@pytest.mark.parametrize("deed", ["more permits than held", "totals that do not add up"])
+def test_an_agreed_stream_is_broken_off_in_band_before_its_status(complete: Complete, deed: str) -> None:
+    """A status could cross what the peer is writing, and be lost."""
+    method, frames, code, kind, _ = MISDEEDS[deed]
+
+    async def test() -> None:
+        async with serving() as (_, address), dialling(address, method) as carrier:
+            await carrier.write(encoded(method, frames[0]))
+            await carrier.read()
+            for frame in frames[1:]:
+                await carrier.write(encoded(method, frame))
+            answer = await carrier.read() or b""
+            decode: Callable[[bytes], Sequence[Any]] = decode_upstream if method == GET_STREAM else decode_downstream
+            (failure,) = decode(answer)
+            assert type(heard(failure.error, who="")) is kind
+            assert carrier._status is None
+            await carrier.half_close()
+            with pytest.raises(kind):
+                await carrier.read()
+            assert carrier._status is not None
+            assert carrier._status.code is code
+
+    complete(test())
 
 
 def test_a_peer_that_does_not_heed_the_end_is_not_waited_for(complete: Complete) -> None:

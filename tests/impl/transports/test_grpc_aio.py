@@ -224,6 +224,23 @@ def test_an_idle_consumer_has_returned_all_permits(complete: Complete) -> None:
     complete(test())
 
 
+def test_a_consumer_that_never_waits_returns_permits_all_the_same(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
+            sender = exchange.channel("orders/0").sender
+            for n in range(8):
+                await sender.send(batch(n))
+            await until(lambda: receiver.statistics().inbox_rows == 8)
+            for _ in range(6):
+                await receiver.receive()
+            # The batch of four is on its way though two more messages were here all the time.
+            assert not receiver._session.owes
+            await sender.end()
+            assert numbers(await everything(receiver)) == [6, 7]
+
+    complete(test())
+
+
 def test_a_cancelled_send_has_sent_nothing(complete: Complete) -> None:
     async def test() -> list[int]:
         async with (
@@ -524,6 +541,21 @@ def test_a_block_that_fails_aborts_the_channel_and_says_why(complete: Complete) 
                 await fail_after_a_chunk(server.address)
             with pytest.raises(ChannelAbortedError, match="gave up: ZeroDivisionError"):
                 await everything(receiver)
+
+    complete(test())
+
+
+def test_an_abort_is_heeded_while_the_channel_is_full(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (exchange, server):
+            async with put(server.address, "orders/0", SCHEMA) as sender:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.1):
+                        await send_for_ever(sender)
+                sender.abort("tired")
+            await until(lambda: exchange.channel("orders/0").state is BridgeState.BROKEN)
+            with pytest.raises(ChannelAbortedError, match="gave up: tired"):
+                await read(server.address)
 
     complete(test())
 

@@ -1,0 +1,105 @@
+"""The peer's status is found, whichever way a write has crossed it.
+
+grpc.aio replaces the status of a call by one of its own when a write crosses the end: before the peer's status has
+arrived, or after.  The order cannot be forced from outside, so that a call is played here.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import grpc
+import pytest
+
+from permitflow.errors import PeerGoneError, PermitflowError, PermitOverrunError
+from permitflow.transports import client_call
+from permitflow.transports.client_call import ClientCall
+from permitflow.transports.status import Metadata, status_of
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+Status = tuple[grpc.StatusCode, str, Metadata]
+
+CROSSED: Status = (grpc.StatusCode.INTERNAL, "Internal error from Core", ())
+MEANT = PermitOverrunError(permit_class="rows", returned=5, outstanding=3)
+
+
+class PlayedCall:
+    """As much of a call as ClientCall sees: its status may be set again and again, and tells so each time."""
+
+    def __init__(self) -> None:
+        self.status: Status | None = None
+        self.is_cancelled = False
+        self._callbacks: list[Callable[[Any], None]] = []
+
+    def set(self, status: Status) -> None:
+        self.status = status
+        for callback in self._callbacks:
+            callback(self)
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        self._callbacks.append(callback)
+
+    def done(self) -> bool:
+        return self.status is not None
+
+    def cancel(self) -> bool:
+        self.is_cancelled = True
+        return True
+
+    async def write(self, message: bytes) -> None:
+        raise asyncio.InvalidStateError("RPC already finished.")
+
+    async def code(self) -> grpc.StatusCode:
+        assert self.status is not None
+        return self.status[0]
+
+    async def details(self) -> str:
+        assert self.status is not None
+        return self.status[1]
+
+    async def trailing_metadata(self) -> Metadata:
+        assert self.status is not None
+        return self.status[2]
+
+
+async def error_of_write(play: Callable[[PlayedCall], None]) -> tuple[PermitflowError, PlayedCall]:
+    call: Any = PlayedCall()
+    carrier = ClientCall(call, "the exchange at here:1")
+    play(call)
+    with pytest.raises(PermitflowError) as caught:
+        await carrier.write(b"permits")
+    return caught.value, call
+
+
+def test_a_status_that_came_before_the_crossing_counts(complete: Complete) -> None:
+    def play(call: PlayedCall) -> None:
+        call.set(status_of(MEANT))
+        call.set(CROSSED)
+
+    error, call = complete(error_of_write(play))
+    assert (type(error), error.facts) == (PermitOverrunError, MEANT.facts)
+    assert not call.is_cancelled
+
+
+def test_a_status_that_comes_after_the_crossing_is_waited_for(complete: Complete) -> None:
+    def play(call: PlayedCall) -> None:
+        call.set(CROSSED)
+        asyncio.get_running_loop().call_later(0.01, call.set, status_of(MEANT))
+
+    error, _ = complete(error_of_write(play))
+    assert type(error) is PermitOverrunError
+
+
+def test_a_status_that_never_comes_means_that_the_peer_is_gone(
+    complete: Complete, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_call, "_STATUS_SECONDS", 0.01)
+    error, call = complete(error_of_write(lambda call: call.set(CROSSED)))
+    assert type(error) is PeerGoneError
+    assert str(error).startswith("the exchange at here:1 is gone: the stream broke off")
+    assert call.is_cancelled
+
+
+def test_a_good_end_in_the_middle_of_a_write_means_that_the_peer_is_gone(complete: Complete) -> None:
+    error, _ = complete(error_of_write(lambda call: call.set((grpc.StatusCode.OK, "", ()))))
+    assert str(error) == "the exchange at here:1 is gone: it closed the stream before the end"
