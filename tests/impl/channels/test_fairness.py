@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context
 from typing import Any
 
 import pytest
@@ -91,6 +92,34 @@ def test_as_many_sends_are_woken_at_once_as_have_permits(complete: Complete, set
         while sender.statistics().waiting_sends:
             await receiver.receive()
         await asyncio.gather(*sends)
+
+    complete(test())
+
+
+@pytest.mark.parametrize(("rows", "woken"), [(1, 5), (2, 2), (3, 1), (6, 0)])
+def test_no_more_sends_are_woken_than_there_are_permits_for(
+    complete: Complete, settle: Settle, monkeypatch: pytest.MonkeyPatch, rows: int, woken: int
+) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        sender.send_nowait("first", 5)
+        sender.send_nowait("full", 3)
+        sends = [asyncio.ensure_future(sender.send("x" * rows)) for _ in range(100)]
+        await settle()
+        loop = asyncio.get_running_loop()
+        call_soon, scheduled = loop.call_soon, []
+
+        def counted(callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:
+            scheduled.append(callback)
+            return call_soon(callback, *args, context=context)
+
+        monkeypatch.setattr(loop, "call_soon", counted)
+        receiver.receive_nowait()
+        monkeypatch.undo()
+        assert len(scheduled) == woken
+        for send in sends:
+            send.cancel()
+        await asyncio.wait(sends)
 
     complete(test())
 
