@@ -70,6 +70,15 @@ def test_a_violated_temporal_property_is_named_where_that_is_certain(
     assert (found.states, found.depth) == (1206, 30)
 
 
+@pytest.mark.parametrize(("properties", "name"), [(["IsQueue"], "IsQueue"), (["IsQueue", "IsFair"], None)])
+def test_a_violated_formula_of_an_instance_is_named_if_it_is_the_only_one(
+    properties: list[str], name: str | None
+) -> None:
+    text = "Action property line 49, col 27 to line 49, col 49 of module BoundedQueue is violated."
+    output = message(2112, text, severity=1)
+    assert read_output(output, properties=properties).verdict == Verdict("property", name)
+
+
 def test_a_run_against_liveness_says_where_it_turns_back() -> None:
     violated = START + message(2116, "Temporal properties were violated.\n", 1) + TRACE
     assert read_output(violated + message(2218, "3: Stuttering", 4)).loop == 1

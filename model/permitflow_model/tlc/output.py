@@ -119,7 +119,7 @@ def _verdict(messages: list[_Message], properties: Sequence[str], output: str) -
     if problem.code == _INITIAL_PROPERTY:
         return Verdict("property", _second_word(problem.text))
     if problem.code == _ACTION_PROPERTY:
-        return Verdict("property", problem.text.split()[2])
+        return Verdict("property", _action_property(problem.text, properties))
     if problem.code == _TEMPORAL_PROPERTY:
         return Verdict("property", _named_property(problem.text, properties))
     if problem.code == _DEADLOCK:
@@ -129,6 +129,12 @@ def _verdict(messages: list[_Message], properties: Sequence[str], output: str) -
 
 def _second_word(text: str) -> str:
     return text.split()[1]
+
+
+def _action_property(text: str, properties: Sequence[str]) -> str | None:
+    name = text.split()[2]
+    # Of a formula in an instance of another module TLC gives the place instead of the name.
+    return name if name != "line" else _named_property("", properties)
 
 
 def _named_property(text: str, properties: Sequence[str]) -> str | None:

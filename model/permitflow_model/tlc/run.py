@@ -56,6 +56,8 @@ def run_tlc(
         (folder / "tmp").mkdir()
         command = [str(java), *_SHORT_RUN, f"-Djava.io.tmpdir={folder / 'tmp'}", "-cp", str(jar), "tlc2.TLC", "-tool"]
         command += ["-workers", str(workers), "-metadir", str(folder / "meta"), "-config", f"{module}.cfg"]
+        # Once, at the end: how far TLC has come at its earlier checks depends on the machine.
+        command += ["-lncheck", "final"]
         if dump_graph:
             command += ["-dump", "dot,actionlabels", "graph.dot"]
         start = time.monotonic()
