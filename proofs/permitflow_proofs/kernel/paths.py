@@ -15,22 +15,13 @@ import z3
 
 from permitflow_model.kernel.system import Disabled
 from permitflow_proofs.kernel.merging import Merge
-from permitflow_proofs.kernel.trail import Condition, Contradiction, Trail
+from permitflow_proofs.kernel.trail import Condition, Contradiction, Endless, Trail
 
-__all__ = ["Explorer", "Path", "TooManyPaths", "current_explorer"]
+__all__ = ["Explorer", "Path", "current_explorer"]
 
 R = TypeVar("R")
 
 _Reader = Callable[[z3.ModelRef, str], int | bool | str]
-
-
-class TooManyPaths(Exception):
-    """The function forks without end: some loop depends on a symbolic condition."""
-
-    def __init__(self, limit: int) -> None:
-        """Name the limit that was met."""
-        super().__init__(f"more than {limit:,} paths; a loop seems to depend on a symbolic condition")
-        self.limit = limit
 
 
 @dataclass(frozen=True)
@@ -86,10 +77,10 @@ class _Certain:
 class Explorer:
     """One exploration of one function."""
 
-    def __init__(self, *, max_paths: int = 20_000) -> None:
-        """Prepare an exploration of at most ``max_paths`` paths."""
+    def __init__(self, *, max_paths: int = 20_000, max_forks: int = 1_000) -> None:
+        """Prepare an exploration of at most so many paths, with at most so many forks on each."""
         self._max_paths = max_paths
-        self._trail = Trail()
+        self._trail = Trail(max_forks)
         self._names: dict[str, int] = {}
         self._readers: dict[str, _Reader] = {}
         self._merging: Merge | None = None
@@ -177,7 +168,7 @@ class Explorer:
         """All feasible paths of a function without arguments, which must be deterministic.
 
         Raises:
-            TooManyPaths: there are more than this explorer's limit.
+            Endless: there are more paths, or more forks on one, than this explorer's limit.
         """
         for _ in range(self._max_paths):
             path = self._walk(function)
@@ -188,7 +179,7 @@ class Explorer:
             # What was merged after the decision that is now taken otherwise belongs to another path.
             while self._merges and self._merges[-1].start >= len(self._trail):
                 self._merges.pop()
-        raise TooManyPaths(self._max_paths)
+        raise Endless(f"more than {self._max_paths:,} paths")
 
     def _walk(self, function: Callable[[], R]) -> Path[R] | None:
         self._trail.rewind()

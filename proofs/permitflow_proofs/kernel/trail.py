@@ -11,7 +11,7 @@ import z3
 
 from permitflow_proofs.kernel.formulas import negation
 
-__all__ = ["Condition", "Contradiction", "Trail"]
+__all__ = ["Condition", "Contradiction", "Endless", "Trail"]
 
 # Z3 counts its own steps, so that a slow machine gives the same answer as a fast one.
 _SOLVER_STEPS = 30_000_000
@@ -22,6 +22,14 @@ class Contradiction(BaseException):
 
     No ``Exception``, so that nothing in a model can swallow it.
     """
+
+
+class Endless(Exception):
+    """The function forks without end: some loop depends on a symbolic condition."""
+
+    def __init__(self, met: str) -> None:
+        """Say which limit was met."""
+        super().__init__(f"{met}; a loop seems to depend on a symbolic condition")
 
 
 class Condition(Protocol):
@@ -55,8 +63,8 @@ class _Step:
 class Trail:
     """Assumptions and decisions in the order in which the function asked for them."""
 
-    def __init__(self) -> None:
-        """Start with no conditions."""
+    def __init__(self, max_forks: int) -> None:
+        """Start with no conditions; allow at most so many forks on a path."""
         self.pruned: list[tuple[z3.BoolRef, ...]] = []
         """Conjunctions that the solver found impossible."""
 
@@ -70,6 +78,8 @@ class Trail:
         self._solver.set("rlimit", _SOLVER_STEPS)
         self._steps: list[_Step] = []
         self._at = 0
+        self._max_forks = max_forks
+        self._forks = 0
         self._known: dict[int, tuple[z3.BoolRef, bool]] = {}
 
     def rewind(self) -> None:
@@ -130,6 +140,7 @@ class Trail:
             for identity in step.known:
                 del self._known[identity]
             if step.has_level:
+                self._forks -= 1
                 self._solver.pop()
             if step.is_open and step.condition is not None:
                 self._push(negation(step.condition), step.other_witness, answer=False)
@@ -182,6 +193,9 @@ class Trail:
         is_open: bool = False,
         other_witness: z3.ModelRef | None = None,
     ) -> None:
+        self._forks += 1
+        if self._forks > self._max_forks:
+            raise Endless(f"more than {self._max_forks:,} forks on one path")
         self._solver.push()
         self._solver.add(term)
         self.witness = witness

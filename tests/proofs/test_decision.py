@@ -1,0 +1,184 @@
+"""The decision for given numbers: what the explorer finds, a shortest run, and at any size at once."""
+
+import time
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from permitflow_model.permit_channel import SYSTEM, Parameters, is_stuck
+from permitflow_proofs import Decision, catalogue, decide
+from permitflow_proofs.kernel.runs import shortest_run
+
+
+def steps_to_deadlock(parameters: Parameters) -> int | None:
+    """By exhaustive search: the fewest steps to a stuck state; None if there is none."""
+    run = shortest_run(SYSTEM, parameters, is_stuck)
+    return None if run is None else len(run.steps)
+
+
+def decided_steps(decision: Decision) -> int | None:
+    """Takes the steps of the run again, with the model, and counts them."""
+    assert decision.is_live is (decision.run is None)
+    if decision.run is None:
+        return None
+    run, state = decision.run, decision.run.start
+    assert state == SYSTEM.initial(run.parameters)
+    for step in run.steps:
+        assert not is_stuck(state, run.parameters)
+        state = SYSTEM.perform(step.action, state, run.parameters, *step.arguments)
+        assert state == step.state
+    assert is_stuck(state, run.parameters)
+    return len(run.steps)
+
+
+def all_costs() -> Iterator[tuple[int, int, int, bool]]:
+    for row_count in range(1, 5):
+        for batch in range(1, row_count + 2):
+            for max_cost in range(1, row_count + 2):
+                for flush_idle in (False, True):
+                    yield row_count, batch, max_cost, flush_idle
+
+
+@pytest.mark.parametrize(("row_count", "batch", "max_cost", "flush_idle"), list(all_costs()))
+def test_it_finds_what_the_explorer_finds(row_count: int, batch: int, max_cost: int, flush_idle: bool) -> None:
+    parameters = Parameters(
+        row_count=row_count,
+        batch=batch,
+        clamp=max_cost,
+        sizes=tuple(range(max_cost + 1)),
+        flush_idle=flush_idle,
+        # Barriers come and go meanwhile, and change nothing.
+        barrier_permits=1 if row_count < 4 else 0,
+    )
+    decision = decide(row_count, batch, max_cost, flush_idle=flush_idle)
+    assert decided_steps(decision) == steps_to_deadlock(parameters)
+    assert decision.is_live is (max_cost <= decision.safe_max_cost)
+
+
+def some_sizes() -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    for row_count in range(2, 6):
+        for batch in range(2, row_count + 1):
+            for count in (1, 2):
+                for sizes in combinations(range(row_count + 2), count):
+                    # Size 0 costs what size 1 does: only small channels try it.
+                    if min(sizes) > 0 or row_count < 4:
+                        yield row_count, batch, sizes
+
+
+def test_it_finds_what_the_explorer_finds_for_sets_of_sizes() -> None:
+    verdicts = set()
+    for row_count, batch, sizes in some_sizes():
+        parameters = Parameters(row_count=row_count, batch=batch, clamp=max(1, *sizes), sizes=sizes)
+        decision = decide(row_count, batch, sizes=sizes)
+        assert decided_steps(decision) == steps_to_deadlock(parameters), (row_count, batch, sizes)
+        verdicts.add((decision.is_live, max(sizes) > row_count - batch + 1))
+    # Some sets are live although their largest is beyond the threshold; none is stuck that is not.
+    assert verdicts == {(True, False), (True, True), (False, True)}
+
+
+def test_it_finds_what_the_explorer_finds_for_batches_that_differ() -> None:
+    for row_count in range(2, 5):
+        for batch_up in range(row_count):
+            for batch in range(1, row_count + 1):
+                clamp = row_count - batch_up
+                parameters = Parameters(
+                    row_count=row_count, batch=batch, clamp=clamp, sizes=tuple(range(1, row_count + 1))
+                )
+                decision = decide(row_count, batch, batch_up=batch_up)
+                assert decided_steps(decision) == steps_to_deadlock(parameters)
+                assert decision.is_live is (batch <= batch_up + 1)
+
+
+@pytest.mark.parametrize(
+    ("row_count", "batch", "max_cost", "is_live"),
+    [
+        (2048, 256, 1792, True),
+        (2048, 256, 1793, True),
+        (2048, 256, 1794, False),
+        (2048, 256, 2048, False),
+        (32768, 4096, 28672, True),
+        (32768, 4096, 28673, True),
+        (32768, 4096, 28674, False),
+    ],
+)
+def test_real_numbers_are_decided_at_once(row_count: int, batch: int, max_cost: int, is_live: bool) -> None:
+    before = time.process_time()
+    decision = decide(row_count, batch, max_cost)
+    assert time.process_time() - before < 1
+    assert decision.is_live is is_live
+    assert (decided_steps(decision) is None) is is_live
+
+
+def test_a_chunk_of_the_whole_window_is_stuck_behind_a_single_row() -> None:
+    run = decide(2048, 256, 2048).run
+    assert run is not None
+    assert [(step.action, *step.arguments) for step in run.steps] == [
+        ("OfferChunk", 1),
+        ("SendChunk",),
+        ("Deliver",),
+        ("Consume",),
+        ("OfferChunk", 2048),
+    ]
+
+
+def test_a_chunk_beyond_the_window_is_stuck_alone() -> None:
+    decision = decide(8, 3, 9, flush_idle=True)
+    assert decided_steps(decision) == 1
+    assert decision.theorems == ("flush-idle",)
+
+
+def test_a_long_pile_takes_time_in_proportion() -> None:
+    before = time.process_time()
+    decision = decide(32768, 32768, sizes=(1, 3))
+    assert decision.is_live is False
+    assert time.process_time() - before < 5
+    assert decided_steps(decision) == 4 * ((32768 - 3 + 1 + 2) // 3) + 1
+
+
+def test_the_theorems_behind_a_verdict_are_in_the_catalogue() -> None:
+    known = {theorem.id for theorem in catalogue()}
+    for decision in (
+        decide(8, 3, 4),
+        decide(8, 3, 7),
+        decide(8, 3, sizes=(2, 8)),
+        decide(8, 3, flush_idle=True),
+        decide(8, 3, batch_up=5),
+    ):
+        assert decision.theorems
+        assert set(decision.theorems) <= known
+
+
+def test_chunks_are_clamped_by_the_senders_own_batch() -> None:
+    assert decide(8, 6, batch_up=4, sizes=(1, 8)).max_cost == 4
+    assert decide(8, 6, 7, batch_up=4).max_cost == 4
+    assert decide(8, 6, 3, batch_up=4).max_cost == 3
+    assert decide(8, 6).max_cost == 2
+
+
+def test_it_says_what_would_be_live() -> None:
+    decision = decide(2048, 256, 2000)
+    assert decision.safe_max_cost == 1793
+    assert decide(2048, 256, decision.safe_max_cost).is_live
+    assert decide(2048, decision.safe_batch, 2000).is_live
+    assert not decide(2048, decision.safe_batch + 1, 2000).is_live
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"row_count": 0, "batch": 1}, "row_count must be at least 1, not 0"),
+        ({"row_count": 8, "batch": 0}, "batch must be at least 1, not 0"),
+        ({"row_count": 8, "batch": 1, "batch_up": -1}, "batch_up must not be negative, but is -1"),
+        ({"row_count": 8, "batch": 8}, "must be at least 1, not 0: row_count 8 less batch 8 leaves no room"),
+        ({"row_count": 8, "batch": 1, "batch_up": 9}, "must be at least 1, not -1: row_count 8 less batch 9"),
+        ({"row_count": 8, "batch": 1, "max_cost": 0}, "the most a chunk costs must be at least 1, not 0"),
+        ({"row_count": 8, "batch": 1, "sizes": ()}, r"sizes must be one or more numbers .*, not \[\]"),
+        ({"row_count": 8, "batch": 1, "sizes": (1, -2)}, r"not negative, not \[1, -2\]"),
+    ],
+    ids=["row_count", "batch", "batch_up", "no room", "no room up", "max_cost", "no sizes", "negative size"],
+)
+def test_unusable_numbers_are_refused_by_name(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        decide(**arguments)

@@ -1,0 +1,266 @@
+"""Exploring a function visits every feasible path, no other, and says under which conditions."""
+
+from functools import cache
+
+import pytest
+import z3
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from permitflow_model.kernel.system import require
+from permitflow_proofs.kernel.obligation import decide
+from permitflow_proofs.kernel.paths import Explorer, Path, current_explorer
+from permitflow_proofs.kernel.symbols import assume, assuming, integer, merged, natural, truth
+from permitflow_proofs.kernel.terms import integer_term
+from permitflow_proofs.kernel.trail import Endless
+
+
+def is_impossible(*terms: z3.BoolRef) -> bool:
+    solver = z3.Solver()
+    solver.add(*terms)
+    return bool(solver.check() == z3.unsat)
+
+
+def test_a_comparison_forks() -> None:
+    paths = list(Explorer().paths(lambda: "small" if integer("x") < 5 else "large"))
+    assert [path.result for path in paths] == ["small", "large"]
+    assert [int(path.values()["x"]) < 5 for path in paths] == [True, False]
+
+
+def test_both_sides_of_every_fork_are_visited_and_tell_themselves_apart() -> None:
+    def grade() -> int:
+        x = integer("x")
+        return sum(1 for limit in (1, 2, 3) if x >= limit)
+
+    paths = list(Explorer().paths(grade))
+    assert sorted(path.result or 0 for path in paths) == [0, 1, 2, 3]
+    for one in paths:
+        for other in paths:
+            both = is_impossible(*one.conditions, *other.conditions)
+            assert both is (one is not other)
+
+
+def test_a_side_that_cannot_be_taken_is_pruned_and_kept_as_impossible() -> None:
+    def nested() -> str:
+        x = integer("x")
+        if x > 5:
+            return "yes" if x > 3 else "never"
+        return "no"
+
+    explorer = Explorer()
+    assert [path.result for path in explorer.paths(nested)] == ["yes", "no"]
+    assert len(explorer.pruned) == 1
+    assert all(is_impossible(*conditions) for conditions in explorer.pruned)
+
+
+def tangle(a: int, b: int, c: int) -> int:
+    if a + 2 * b < c:
+        return min(a, b) - c
+    if a % 3 == 0 or not b > c:
+        return max(a // 3, b) * 3
+    return -a
+
+
+@cache
+def paths_through_the_tangle() -> list[Path[int]]:
+    return list(Explorer().paths(lambda: tangle(integer("x"), integer("y"), natural("z", 1))))
+
+
+@settings(max_examples=40)
+@given(st.integers(-20, 20), st.integers(-20, 20), st.integers(1, 9))
+def test_numbers_take_exactly_one_path_and_get_its_result(x: int, y: int, z: int) -> None:
+    point = [z3.Int("x") == x, z3.Int("y") == y, z3.Int("z") == z]
+    (path,) = [path for path in paths_through_the_tangle() if not is_impossible(*path.conditions, *point)]
+    result = integer_term(path.result)
+    assert is_impossible(*path.conditions, *point, result != tangle(x, y, z))
+
+
+def test_an_assumption_cuts_paths_off() -> None:
+    def assumed() -> bool:
+        x = integer("x")
+        assume(x > 3)
+        return x > 2
+
+    found = decide(assumed)
+    assert (found.outcome, found.reached) == ("proved", 1)
+
+
+def test_premises_that_cannot_be_met_prove_everything_and_say_nothing() -> None:
+    def vacuous() -> bool:
+        x = integer("x")
+        assume(x > 3)
+        assume(x < 3)
+        return x == 42
+
+    found = decide(vacuous)
+    assert (found.outcome, found.reached) == ("proved", 0)
+
+
+def test_an_action_that_is_never_enabled_is_vacuous_too() -> None:
+    def never() -> bool:
+        x = natural("x")
+        require(x < 0)
+        return False
+
+    found = decide(never)
+    assert (found.outcome, found.reached) == ("proved", 0)
+
+
+def test_what_is_refused_while_assuming_is_not_met() -> None:
+    def refuse(x: int) -> int:
+        if x < 1:
+            raise ValueError(x)
+        return x
+
+    def claim() -> bool:
+        with assuming(ValueError):
+            x = refuse(integer("x"))
+        return x >= 1
+
+    assert decide(claim).outcome == "proved"
+    with pytest.raises(ValueError, match=r"Integer\(x\)"):
+        decide(lambda: refuse(integer("x")) >= 1)
+
+
+def test_an_exception_on_a_possible_path_comes_out() -> None:
+    def stumble() -> bool:
+        if integer("x") == 7:
+            raise IndexError("seven")
+        return True
+
+    with pytest.raises(IndexError, match="seven"):
+        decide(stumble)
+
+
+def test_a_counterexample_gives_the_values() -> None:
+    def claim() -> bool:
+        x, is_odd = natural("x"), truth("is_odd")
+        return is_odd or x != 12
+
+    found = decide(claim)
+    assert found.outcome == "refuted"
+    assert found.counterexample is not None
+    assert dict(found.counterexample.values) == {"x": 12, "is_odd": False}
+
+
+def test_an_endless_loop_over_a_symbol_is_stopped() -> None:
+    def count_up() -> int:
+        x, n = natural("x"), 0
+        while n < x:
+            n += 1
+        return n
+
+    with pytest.raises(Endless, match="more than 30 forks on one path"):
+        list(Explorer(max_forks=30).paths(count_up))
+
+
+def test_too_many_paths_are_stopped() -> None:
+    def grade() -> int:
+        x = integer("x")
+        return sum(1 for limit in range(20) if x >= limit)
+
+    assert len(list(Explorer(max_paths=21).paths(grade))) == 21
+    with pytest.raises(Endless, match="more than 20 paths"):
+        list(Explorer(max_paths=20).paths(grade))
+
+
+def test_a_function_that_is_walked_again_asks_the_solver_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = []
+    check = z3.Solver.check
+
+    def counted(solver: z3.Solver) -> z3.CheckSatResult:
+        checks.append(solver)
+        return check(solver)
+
+    monkeypatch.setattr(z3.Solver, "check", counted)
+
+    def grade() -> int:
+        x = integer("x")
+        return sum(1 for limit in range(8) if x >= limit)
+
+    assert len(list(Explorer().paths(grade))) == 9
+    # Two sides for each of 36 questions, most answered by what is known; without memory there are over 300.
+    assert len(checks) <= 72
+
+
+def test_a_merged_condition_does_not_fork() -> None:
+    def between(x: int) -> bool:
+        return x > 3 and (x < 6 or x == 10)
+
+    def claim() -> bool:
+        x = integer("x")
+        assume(merged(lambda: between(x)))
+        assume(x > 5)
+        return x == 10
+
+    found = decide(claim)
+    assert (found.outcome, found.reached) == ("proved", 1)
+    assert decide(lambda: merged(lambda: between(integer("x")))).outcome == "refuted"
+
+
+@given(st.integers(-3, 12), st.booleans())
+def test_a_merged_condition_is_true_where_the_function_is(x: int, flag: bool) -> None:
+    def function(number: int, switch: bool) -> bool:
+        if switch:
+            return min(number, 4) == max(number, 4) - 2
+        return number % 3 == 1 or (number > 7 and number != 9)
+
+    def claim() -> bool:
+        number, switch = integer("number"), truth("switch")
+        condition = merged(lambda: number >= -3 and function(number, switch))
+        assume(number == x)
+        assume(switch == flag)
+        return condition == function(x, flag)
+
+    found = decide(claim)
+    assert (found.outcome, found.reached) == ("proved", 1)
+
+
+def test_what_a_merged_function_assumes_holds_in_its_case_only() -> None:
+    def claim() -> bool:
+        x, y = integer("x"), integer("y")
+
+        def condition() -> bool:
+            if x > 0:
+                assume(y == 1)
+            return True
+
+        assume(merged(condition))
+        return x <= 0 or y == 1
+
+    assert decide(claim).outcome == "proved"
+
+    def too_much() -> bool:
+        claim()
+        return integer("y") == 1
+
+    assert decide(too_much).outcome == "refuted"
+
+
+def test_merging_bears_impossible_answers_but_no_possible_error() -> None:
+    def word(x: int) -> str | None:
+        return "low" if x < 0 else "high" if x >= 0 else None
+
+    def long_word(x: int) -> bool:
+        found = word(x)
+        assert found is not None
+        return len(found) == 4
+
+    def claim() -> bool:
+        x = integer("x")
+        return merged(lambda: long_word(x)) == (x >= 0)
+
+    assert decide(claim).outcome == "proved"
+
+    def stumble(x: int) -> bool:
+        if x == 3:
+            raise IndexError("three")
+        return True
+
+    with pytest.raises(IndexError, match="three"):
+        decide(lambda: merged(lambda: stumble(integer("x"))))
+
+
+def test_symbols_live_inside_an_exploration_only() -> None:
+    with pytest.raises(RuntimeError, match="inside a function that an Explorer runs"):
+        current_explorer()

@@ -1,0 +1,182 @@
+"""The symbolic queue stands for every real queue: what it assumes excludes none, and no more is known of it."""
+
+from operator import add
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permitflow_model.kernel.queue import Fifo, Queue
+from permitflow_proofs.kernel.obligation import Finding, decide
+from permitflow_proofs.kernel.queue import Sums, SymbolicQueue
+from permitflow_proofs.kernel.queue_facts import queue_obligations
+from permitflow_proofs.kernel.symbols import assume, integer, natural
+
+
+def itself(item: int) -> int:
+    return item
+
+
+def doubled(item: int) -> int:
+    return 2 * item
+
+
+def is_natural(item: int, _context: None) -> bool:
+    return item >= 0
+
+
+def total(queue: Queue[int]) -> int:
+    return queue.sum_of(itself, add, 0)
+
+
+def sum_is_natural(numbers: Sums) -> int:
+    return numbers.sum_of(itself, add, 0)
+
+
+def any_numbers(name: str = "numbers") -> SymbolicQueue[int]:
+    """Any queue of natural numbers."""
+    numbers = SymbolicQueue.any_queue(name, integer, (sum_is_natural,))
+    assume(numbers.every(is_natural, None))
+    return numbers
+
+
+def assume_is(symbolic: SymbolicQueue[int], real: Fifo[int]) -> None:
+    """Look at both from the front, and assume that they look the same."""
+    assume(symbolic.size() == real.size())
+    for measure in (itself, doubled):
+        assume(symbolic.sum_of(measure, add, 0) == real.sum_of(measure, add, 0))
+    if not real.is_empty():
+        assume(symbolic.head() == real.head())
+        assume_is(symbolic.without_head(), real.without_head())
+
+
+NUMBERS = st.lists(st.integers(0, 5), max_size=5).map(Fifo)
+
+
+def proved(found: Finding) -> bool:
+    return found.outcome == "proved" and found.reached > 0
+
+
+@given(NUMBERS, st.lists(st.one_of(st.integers(0, 5), st.none()), max_size=6))
+def test_every_real_queue_fits_and_behaves_the_same(real: Fifo[int], operations: list[int | None]) -> None:
+    """A number is pushed, None takes the head: afterwards both know the same."""
+
+    def claim() -> bool:
+        symbolic, model = any_numbers(), real
+        assume_is(symbolic, real)
+        for operation in operations:
+            if operation is not None:
+                symbolic, model = symbolic.push(operation), model.push(operation)
+            elif not model.is_empty():
+                if symbolic.is_empty() or symbolic.head() != model.head():
+                    return False
+                symbolic, model = symbolic.without_head(), model.without_head()
+        return (
+            symbolic.size() == model.size()
+            and total(symbolic) == total(model)
+            and symbolic.is_empty() == model.is_empty()
+        )
+
+    assert proved(decide(claim))
+
+
+@given(NUMBERS.filter(bool))
+def test_the_newest_item_can_be_taken_too(real: Fifo[int]) -> None:
+    def claim() -> bool:
+        numbers = any_numbers()
+        assume(numbers.size() == real.size())
+        assume(total(numbers) == total(real))
+        assume(numbers.last() == real.last())
+        rest = numbers.without_last()
+        return rest.size() == real.size() - 1 and total(rest) == total(real.without_last())
+
+    assert proved(decide(claim))
+    pushed = decide(lambda: any_numbers().push(7).last() == 7 and any_numbers().push(7).without_last().size() >= 0)
+    assert proved(pushed)
+
+
+def test_one_item_alone_is_the_whole_sum() -> None:
+    def claim(size: int) -> bool:
+        numbers = any_numbers()
+        assume(numbers.size() == size)
+        return numbers.head() == total(numbers)
+
+    assert proved(decide(lambda: claim(1)))
+    assert decide(lambda: claim(2)).outcome == "refuted"
+
+
+def test_an_item_is_not_more_than_the_sum_only_because_of_the_law() -> None:
+    def claim(law: bool) -> bool:
+        numbers = SymbolicQueue.any_queue("numbers", integer, (sum_is_natural,) if law else ())
+        assume(numbers.size() > 0)
+        return numbers.head() <= total(numbers)
+
+    assert proved(decide(lambda: claim(law=True)))
+    assert decide(lambda: claim(law=False)).outcome == "refuted"
+
+
+def test_what_holds_for_every_item_holds_for_the_one_that_is_taken_and_for_the_rest() -> None:
+    def claim(known: bool) -> bool:
+        numbers = SymbolicQueue.any_queue("numbers", integer)
+        if known:
+            assume(numbers.every(is_natural, None))
+        assume(numbers.size() > 1)
+        rest = numbers.without_head()
+        return is_natural(numbers.head(), None) and rest.every(is_natural, None) and rest.head() >= 0
+
+    assert proved(decide(lambda: claim(known=True)))
+    assert decide(lambda: claim(known=False)).outcome == "refuted"
+
+
+def test_a_pushed_item_must_have_what_every_item_is_said_to_have() -> None:
+    assert proved(decide(lambda: any_numbers().push(natural("x")).every(is_natural, None)))
+    assert decide(lambda: any_numbers().push(integer("x")).every(is_natural, None)).outcome == "refuted"
+
+
+def test_the_empty_queue_has_everything_and_sums_up_to_nothing() -> None:
+    def claim() -> bool:
+        numbers = SymbolicQueue.any_queue("numbers", integer)
+        assume(numbers.is_empty())
+        return numbers.every(is_natural, None) and total(numbers) == 0
+
+    assert proved(decide(claim))
+
+
+def test_the_order_of_unknown_items_is_forgotten() -> None:
+    def claim() -> bool:
+        numbers = any_numbers()
+        assume(numbers.size() == 2)
+        return numbers.head() <= numbers.without_head().head()
+
+    assert decide(claim).outcome == "refuted"
+
+
+def test_the_head_of_an_empty_queue_is_an_error_as_it_is_in_the_model() -> None:
+    with pytest.raises(IndexError):
+        Fifo[int]().head()
+    with pytest.raises(IndexError):
+        decide(lambda: any_numbers().head() >= 0)
+    with pytest.raises(IndexError, match="numbers is empty"):
+        decide(lambda: any_numbers().last() >= 0)
+
+
+def test_taking_from_an_empty_queue_leaves_it_empty_as_it_does_in_the_model() -> None:
+    def claim() -> bool:
+        numbers = any_numbers()
+        assume(numbers.is_empty())
+        return numbers.without_head().is_empty() and numbers.without_last().is_empty()
+
+    assert proved(decide(claim))
+    assert Fifo[int]().without_head() == Fifo[int]().without_last() == Fifo()
+
+
+def test_unknown_items_cannot_be_listed() -> None:
+    with pytest.raises(TypeError, match="the items of numbers cannot be listed; ask sum_of or every"):
+        decide(lambda: any_numbers() is not None and list(any_numbers()) == [])
+
+
+def test_each_assumption_is_proved_of_arrays() -> None:
+    names = [obligation.name for obligation in queue_obligations()]
+    assert len(set(names)) == len(names) == 8
+    for obligation in queue_obligations():
+        assert obligation.examine().outcome == "proved"

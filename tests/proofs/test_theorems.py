@@ -1,0 +1,73 @@
+"""Every theorem comes out as the catalogue says, none says nothing, and every twin fails."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from permitflow_model.permit_channel import SYSTEM
+from permitflow_proofs import Verdict, catalogue
+from permitflow_proofs.document import theorems_document
+from permitflow_proofs.kernel.specification import UnknownOperator, operator_line
+
+NAMES = [theorem.id for theorem in catalogue()]
+REFUTED = {"2014-sign", "2014-stored"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_comes_out_as_expected_and_could_have_failed(name: str, verdict_on: Callable[[str], Verdict]) -> None:
+    verdict = verdict_on(name)
+    assert verdict.problems() == []
+    assert verdict.is_as_expected
+    assert verdict.outcome == ("refuted" if name in REFUTED else "proved")
+    assert verdict.obligations == verdict.twins_refuted >= 1
+
+
+def test_names_are_unique() -> None:
+    assert len(set(NAMES)) == len(NAMES)
+
+
+def test_every_action_keeps_every_clause_of_the_invariant() -> None:
+    kept = [f"kept by {action.name}" for action in SYSTEM.actions]
+    for theorem in catalogue():
+        if theorem.id in ("conservation", "type-ok", "residue-below-batch", "sizes-offered", "no-empty-grant"):
+            assert [obligation.name for obligation in theorem.obligations] == ["holds initially", *kept]
+
+
+@pytest.mark.parametrize("name", sorted(REFUTED))
+def test_a_false_statement_is_refuted_by_a_run_of_the_model(name: str, verdict_on: Callable[[str], Verdict]) -> None:
+    counterexample = verdict_on(name).counterexample
+    assert counterexample is not None
+    run = counterexample.run
+    assert run is not None
+    state = run.start
+    for step in run.steps:
+        state = SYSTEM.perform(step.action, state, run.parameters, *step.arguments)
+        assert state == step.state
+    assert [step.action for step in run.steps] == ["OfferChunk", "SendChunk", "Deliver"][: len(run.steps)]
+    assert SYSTEM.broken_invariants(state, run.parameters) == []
+    assert all(name in str(counterexample) for name in ("row_count=", "permits.rows="))
+
+
+def test_a_theorem_points_at_the_definition_it_is_about(repository: Path) -> None:
+    for theorem in catalogue():
+        file, line = theorem.reference.split(":")
+        text = (repository / "spec" / file).read_text(encoding="utf-8").splitlines()[int(line) - 1]
+        assert re.match(rf"{theorem.operator}(\(.*\))? *==", text)
+
+
+def test_a_renamed_definition_is_noticed() -> None:
+    with pytest.raises(UnknownOperator, match="does not define Conservatism"):
+        operator_line("PermitChannel", "Conservatism")
+
+
+def _without_times(document: str) -> str:
+    return re.sub(r"\| (< [\d.]+ s|longer) \|$", "|", document, flags=re.MULTILINE)
+
+
+def test_the_document_is_up_to_date(repository: Path, verdict_on: Callable[[str], Verdict]) -> None:
+    kept = (repository / "THEOREMS.md").read_text(encoding="utf-8")
+    made = theorems_document(verdict_on(name) for name in NAMES)
+    assert _without_times(kept) == _without_times(made), "run `make theorems`"
+    assert _without_times(kept).count("|\n") == kept.count("|\n") == len(NAMES) + 2
