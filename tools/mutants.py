@@ -1,0 +1,190 @@
+"""Mistakes made on purpose in a copy of the implementation: each must be noticed by the tests that are named for it.
+
+    python tools/mutants.py                     all of tests/mutants/implementation_mutants.toml
+    python tools/mutants.py --only "grant on arrival" --jobs 1
+
+Each mutant replaces one piece of text, which must occur exactly once.  Exit code 0: all were noticed; 1: one
+survived; 2: the list cannot be used, or the tests fail without any mistake.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+LIST = CHECKOUT / "tests/mutants/implementation_mutants.toml"
+COPIED = ("impl", "model", "tests", "pyproject.toml")
+IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".hypothesis")
+
+# Far beyond what the tests of one mutant take; a mutant that hangs is noticed by the first of these.
+TEST_TIMEOUT_SECONDS = 40
+TIMEOUT_SECONDS = 120
+TESTS_FAILED = 1
+JOBS = min(2, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A mistake, and who should notice it."""
+
+    name: str
+    file: str
+    """Relative to the checkout."""
+    old: str
+    new: str
+    why: str
+    """Why it is a real bug: what would go wrong."""
+    killed_by: tuple[str, ...]
+    """Arguments for pytest."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a mutant."""
+
+    mutant: Mutant
+    killer: str
+    """The first test that failed, "time-out", or nothing."""
+    seconds: float
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Try the mutants and print what noticed them."""
+    options = _parser().parse_args(arguments)
+    mutants = read_mutants(options.list)
+    chosen = [mutant for mutant in mutants if not options.only or mutant.name in options.only]
+    if unknown := set(options.only) - {mutant.name for mutant in mutants}:
+        _refuse(f"no mutant is called {sorted(unknown)[0]!r}")
+    for mutant in chosen:
+        mutated(mutant)
+    started = time.monotonic()
+    _check_unmutated({killer for mutant in chosen for killer in mutant.killed_by})
+    width = max(len(mutant.name) for mutant in chosen)
+    survivors: list[Mutant] = []
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for outcome in pool.map(try_mutant, chosen):
+            print(
+                f"{outcome.mutant.name:<{width}}  {outcome.seconds:5.1f} s  {outcome.killer or 'SURVIVED'}", flush=True
+            )
+            if not outcome.killer:
+                survivors.append(outcome.mutant)
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} noticed, {time.monotonic() - started:.0f} s")
+    for mutant in survivors:
+        print(f"\n{mutant.name} ({mutant.file}) survived {' '.join(mutant.killed_by)}\n  {mutant.why}")
+    return 1 if survivors else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", type=Path, default=LIST, help="the list of mutants (TOML)")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="try this one; may be repeated")
+    parser.add_argument("--jobs", type=int, default=JOBS, help="how many to try at once")
+    return parser
+
+
+def read_mutants(path: Path) -> list[Mutant]:
+    """Read the list; refuse one that cannot be used."""
+    try:
+        entries = tomllib.loads(path.read_text())["mutant"]
+        mutants = [Mutant(**{**entry, "killed_by": tuple(entry["killed_by"])}) for entry in entries]
+    except (OSError, KeyError, TypeError, tomllib.TOMLDecodeError) as error:
+        _refuse(f"{path} is not a list of mutants: {error}")
+    names = [mutant.name for mutant in mutants]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        _refuse(f"two mutants are called {twice[0]!r}")
+    return mutants
+
+
+def mutated(mutant: Mutant) -> str:
+    """The text of the mutant's file with the mistake in it."""
+    text = (CHECKOUT / mutant.file).read_text()
+    found = text.count(mutant.old)
+    if found != 1:
+        _refuse(f"mutant {mutant.name!r}: its old text occurs {found} times in {mutant.file}, must be once")
+    return text.replace(mutant.old, mutant.new)
+
+
+def try_mutant(mutant: Mutant) -> Outcome:
+    """Run the tests that should notice the mistake, in a copy that has it."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        copy = _copied(Path(folder))
+        (copy / mutant.file).write_text(mutated(mutant))
+        code, output = _run_tests(copy, mutant.killed_by)
+    if code not in (0, TESTS_FAILED, None):
+        _refuse(f"mutant {mutant.name!r}: pytest ended with {code}:\n{output[-2000:]}")
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+    return Outcome(mutant, failed.group(1) if failed else "" if code == 0 else "time-out", time.monotonic() - started)
+
+
+def _check_unmutated(killers: Iterable[str]) -> None:
+    # A test that fails anyway would kill every mutant.
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        copy = _copied(Path(folder))
+        where = "import permitflow; print(permitflow.__file__)"
+        found = subprocess.run(
+            [sys.executable, "-c", where], env=_environment(copy), capture_output=True, text=True, check=True
+        )
+        if not found.stdout.startswith(str(copy)):
+            _refuse(f"the copy would not be tested, but {found.stdout.strip()}")
+        code, output = _run_tests(copy, sorted(killers))
+    if code != 0:
+        _refuse(f"without any mistake the tests end with {code or 'a time-out'}:\n{output[-2000:]}")
+
+
+def _copied(folder: Path) -> Path:
+    for name in COPIED:
+        source = CHECKOUT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=IGNORED)
+        else:
+            shutil.copy(source, folder / name)
+    return folder.resolve()
+
+
+def _environment(copy: Path) -> dict[str, str]:
+    # Before the editable install, which points to the checkout.
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(str(copy / root) for root in ("impl", "model"))}
+
+
+def _run_tests(copy: Path, tests: Sequence[str]) -> tuple[int | None, str]:
+    """Pytest's exit code and output; None after a time-out."""
+    options = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile=unshrunk"]
+    options.append(f"--timeout={TEST_TIMEOUT_SECONDS}")
+    with subprocess.Popen(
+        [sys.executable, "-m", "pytest", *options, *tests],
+        cwd=copy,
+        env=_environment(copy),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as pytest:
+        try:
+            output, _ = pytest.communicate(timeout=TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            # With whatever it has started.
+            os.killpg(pytest.pid, signal.SIGKILL)
+            return None, ""
+    return pytest.returncode, output
+
+
+def _refuse(reason: str) -> NoReturn:
+    print(reason, file=sys.stderr)
+    raise SystemExit(2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
