@@ -26,6 +26,9 @@ from permitflow.transports.remote_sender import RemoteSender
 
 SCHEMA = pa.schema([("serial", pa.int64())])
 
+# Of the profile's runs: each opens two connections, and waits for idle consumers.
+RUNS_OF_A_HUNDRED = 40
+
 
 class Exchanged:
     """Channels of one exchange, which listens on a real socket."""
@@ -76,4 +79,7 @@ def exchanged(run: asyncio.Runner) -> Iterator[Exchanged]:
 def test_a_channel_of_an_exchange_follows_the_model(run: asyncio.Runner, exchanged: Exchanged) -> None:
     machine = machine_for(exchanged, run)
 
-    run_state_machine_as_test(machine, settings=settings(max_examples=40, stateful_step_count=40))
+    run_state_machine_as_test(
+        machine,
+        settings=settings(max_examples=RUNS_OF_A_HUNDRED * settings().max_examples // 100, stateful_step_count=40),
+    )
