@@ -99,8 +99,14 @@ class BridgeChannel:
         return self._state is BridgeState.OPEN
 
     async def schema(self) -> pa.Schema:
-        """The schema of the chunks, as soon as it is known."""
+        """The schema of the chunks, as soon as it is known.
+
+        Raises:
+            ChannelAbortedError: it will never be: the channel was removed.
+        """
         await self._schema_known.wait()
+        if self._schema is None:
+            raise self.refusal()
         return self._schema
 
     # Producers.
@@ -178,6 +184,7 @@ class BridgeChannel:
         if self._state not in (BridgeState.SPENT, BridgeState.BROKEN):
             self._state = BridgeState.BROKEN
             self._reason = reason
+            self._schema_known.set()
 
     # Streams.
 

@@ -172,6 +172,8 @@ async def _running(end: E, who: str, timeout_seconds: float) -> AsyncIterator[E]
         try:
             async with asyncio.timeout(timeout_seconds):
                 await end.agreed()
+        except PeerTimeoutError:
+            raise
         except TimeoutError:
             reason = f"no agreement within {timeout_seconds:g} s; has a producer announced the channel's schema?"
             raise PeerTimeoutError(who=who, reason=reason) from None

@@ -138,7 +138,8 @@ class RemoteEnd(ABC, Generic[S]):
 
         Says whether that is possible; else there is no agreement yet, or the stream is over.
         """
-        if not self._is_breaking_off and self._is_acceptor and self._batches is not None and self._failure is None:
+        is_agreed = self._is_acceptor and self._batches is not None
+        if is_agreed and self._failure is None and self._over_at is None:
             self._is_breaking_off = True
             self._fail(error)
             self._session.fail(told(error))

@@ -26,10 +26,6 @@ from permitflow.transports.remote_end import RemoteEnd
 
 __all__ = ["RemoteReceiver"]
 
-# A consumer that has nothing to do for this long is idle: the residue below a batch goes back.  At once would undo
-# the batching, for a consumer that keeps up is idle after every chunk.  No sender waits for a residue.
-IDLE_SECONDS = 0.005
-
 
 class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
     """The end from which record batches come; see ``ReceiveEnd`` for what each method promises."""
@@ -41,7 +37,6 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
     ) -> None:
         """Use ``get``, or the exchange."""
         super().__init__(session, carrier, schema=schema)
-        self._idle_timer: asyncio.TimerHandle | None = None
         # Held while a task waits for a message: those behind it wait in the order in which they came.
         self._turn = asyncio.Lock()
         self._held = 0
@@ -73,6 +68,9 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         return Data(Message(message.kind, payload, message.rows, message.cost))
 
     def _trains(self) -> Sequence[bytes]:
+        # Whether the consumer is idle shows when the writer has its turn: not after each chunk of a train.
+        if self._batches is not None:
+            self._session.flush()
         return encode_downstream(self._session.take_frames())
 
     def _has_written_all(self) -> bool:
@@ -139,15 +137,8 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         self._after_consuming()
 
     def _after_consuming(self) -> None:
-        if self._session.owes or self._session.end is not None:
+        if self._session.owes or self._core.is_empty:
             self._wake_writer.set()
-        if self._core.is_idle and self._idle_timer is None:
-            self._idle_timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._flush)
-
-    def _flush(self) -> None:
-        self._idle_timer = None
-        self._session.flush()
-        self._wake_writer.set()
 
     async def _until_takeable(self) -> None:
         # A consumer that never waits would keep the writer from returning permits until the inbox is empty.
@@ -219,8 +210,6 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
 
     def close(self) -> None:
         """Release this end: what was not consumed is dropped, and the sender learns that its receiver is gone."""
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
         super().close()
         if self._batches is not None:
             self._core.drop()
