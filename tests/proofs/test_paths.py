@@ -217,7 +217,7 @@ def test_a_merged_condition_is_true_where_the_function_is(x: int, flag: bool) ->
 
 
 def test_what_a_merged_function_assumes_holds_in_its_case_only() -> None:
-    def claim() -> bool:
+    def assumed_if_positive() -> tuple[int, int]:
         x, y = integer("x"), integer("y")
 
         def condition() -> bool:
@@ -226,15 +226,18 @@ def test_what_a_merged_function_assumes_holds_in_its_case_only() -> None:
             return True
 
         assume(merged(condition))
+        return x, y
+
+    def in_its_case() -> bool:
+        x, y = assumed_if_positive()
         return x <= 0 or y == 1
 
-    assert decide(claim).outcome == "proved"
+    def everywhere() -> bool:
+        _, y = assumed_if_positive()
+        return y == 1
 
-    def too_much() -> bool:
-        claim()
-        return integer("y") == 1
-
-    assert decide(too_much).outcome == "refuted"
+    assert decide(in_its_case).outcome == "proved"
+    assert decide(everywhere).outcome == "refuted"
 
 
 def test_merging_bears_impossible_answers_but_no_possible_error() -> None:

@@ -128,6 +128,11 @@ def test_what_holds_for_every_item_holds_for_the_one_that_is_taken_and_for_the_r
     assert decide(lambda: claim(known=False)).outcome == "refuted"
 
 
+def test_nothing_is_known_of_every_item_unless_it_is_assumed() -> None:
+    numbers = decide(lambda: SymbolicQueue.any_queue("numbers", integer).every(is_natural, None))
+    assert numbers.outcome == "refuted"
+
+
 def test_a_pushed_item_must_have_what_every_item_is_said_to_have() -> None:
     assert proved(decide(lambda: any_numbers().push(natural("x")).every(is_natural, None)))
     assert decide(lambda: any_numbers().push(integer("x")).every(is_natural, None)).outcome == "refuted"

@@ -79,6 +79,15 @@ def test_what_the_solver_cannot_tell_is_unknown_and_not_proved(monkeypatch: pyte
     assert (verdict.outcome, verdict.is_as_expected) == ("unknown", False)
 
 
+def test_premises_that_the_solver_cannot_meet_do_not_count_as_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    def beyond() -> bool:
+        assume(not hard())
+        return True
+
+    monkeypatch.setattr("permitflow_proofs.kernel.trail._SOLVER_STEPS", 20_000)
+    assert prove(theorem(obligation(beyond, false))).problems() == ["it: says nothing, its premises cannot be met"]
+
+
 def over(numbers: Sequence[int], limit: int) -> ExhaustiveObligation[int]:
     return ExhaustiveObligation(
         "all small", lambda: numbers, lambda n: n < limit, lambda n: n < limit - 1, "smaller", lambda n: {"n": n}
