@@ -1,11 +1,22 @@
 """All theorems, in the order in which they build on each other."""
 
 from permitflow_proofs.kernel.theorem import Theorem
-from permitflow_proofs.permit_channel import bounds, cost_sets, grants, inductive, progress, response, statements, stuck
+from permitflow_proofs.permit_channel import (
+    bounds,
+    cost_sets,
+    grants,
+    idle,
+    inductive,
+    oversize,
+    progress,
+    response,
+    statements,
+    stuck,
+)
 
 __all__ = ["catalogue"]
 
-_TOPICS = (inductive, bounds, stuck, cost_sets, progress, response, grants, statements)
+_TOPICS = (inductive, bounds, oversize, stuck, cost_sets, idle, progress, response, grants, statements)
 
 
 def catalogue() -> tuple[Theorem, ...]:

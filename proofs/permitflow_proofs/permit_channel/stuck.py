@@ -8,22 +8,18 @@ from collections.abc import Callable
 from functools import partial
 
 from permitflow_model.permit_channel import (
-    SYSTEM,
     Parameters,
-    State,
     cost_of,
-    is_protocol_enabled,
     is_stuck,
     never_stuck,
-    total,
 )
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.symbols import assume, merged, natural
 from permitflow_proofs.kernel.theorem import Theorem
-from permitflow_proofs.permit_channel.arbitrary import CHANNEL, any_parameters, any_state, channel
+from permitflow_proofs.permit_channel.arbitrary import any_parameters, any_state
 from permitflow_proofs.permit_channel.piling import gets_stuck, piling
 
-__all__ = ["largest_cost", "live_below", "theorems"]
+__all__ = ["Premise", "is_live", "largest_cost", "live_below", "published", "theorems"]
 
 Premise = Callable[[Parameters, int], None]
 """Assumes something about parameters; the number is 0, or by how much the twin oversteps."""
@@ -36,12 +32,9 @@ def largest_cost(parameters: Parameters) -> int:
     return cost
 
 
-def _published() -> Parameters:
+def published() -> Parameters:
+    """Any parameters of the published protocol."""
     return any_parameters(flush_idle=False)
-
-
-def _flushing() -> Parameters:
-    return any_parameters(flush_idle=True)
 
 
 def live_below(parameters: Parameters, largest_residue: int) -> bool:
@@ -51,7 +44,8 @@ def live_below(parameters: Parameters, largest_residue: int) -> bool:
     return never_stuck(state, parameters)
 
 
-def _is_live(make: Callable[[], Parameters], premise: Premise, too_far: int) -> bool:
+def is_live(make: Callable[[], Parameters], premise: Premise, too_far: int) -> bool:
+    """The premise leaves nobody stuck, in any state."""
     parameters = make()
     premise(parameters, too_far)
     return never_stuck(any_state(parameters), parameters)
@@ -59,7 +53,7 @@ def _is_live(make: Callable[[], Parameters], premise: Premise, too_far: int) -> 
 
 def _is_reached(premise: Premise, too_near: int) -> bool:
     """Beyond the threshold: the residue that makes the most expensive chunk wait stays below BATCH, and sticks."""
-    parameters = _published()
+    parameters = published()
     premise(parameters, too_near)
     needed = max(0, parameters.row_count - largest_cost(parameters) + 1)
     return needed < parameters.batch and gets_stuck(parameters, needed, max(parameters.sizes))
@@ -68,9 +62,9 @@ def _is_reached(premise: Premise, too_near: int) -> bool:
 def _both_directions(if_live: Premise, if_stuck: Premise) -> tuple[SymbolicObligation, ...]:
     return (
         SymbolicObligation(
-            "if", partial(_is_live, _published, if_live, 0), partial(_is_live, _published, if_live, 1), "by one more"
+            "if", partial(is_live, published, if_live, 0), partial(is_live, published, if_live, 1), "by one more"
         ),
-        *piling(_published),
+        *piling(published),
         SymbolicObligation(
             "only if: beyond, the most expensive chunk is stuck behind a pile of others",
             partial(_is_reached, if_stuck, 0),
@@ -136,23 +130,6 @@ def _batches_differ(parameters: Parameters, nearer: int) -> None:
     assume(max(parameters.sizes) >= parameters.clamp)
 
 
-# The idle flush.
-
-
-def _fits(parameters: Parameters, excess: int) -> None:
-    assume(largest_cost(parameters) <= parameters.row_count + excess)
-
-
-def _never_fits(nearer: int) -> bool:
-    parameters = _flushing()
-    assume(largest_cost(parameters) > parameters.row_count - nearer)
-    return gets_stuck(parameters, 0, max(parameters.sizes))
-
-
-def _whole_also_without_flush(state: State, parameters: Parameters) -> bool:
-    return is_protocol_enabled(state, parameters) or state.permits == total(parameters)
-
-
 # Barriers.
 
 
@@ -167,7 +144,7 @@ def _barrier_is_never_stuck(lost: int) -> bool:
 
 
 def _is_live_with_residue(too_far: int) -> bool:
-    parameters = _published()
+    parameters = published()
     residue = natural("largest_residue")
     assume(largest_cost(parameters) <= parameters.row_count - residue + too_far)
     return live_below(parameters, residue)
@@ -183,8 +160,8 @@ def _thresholds() -> tuple[Theorem, ...]:
             obligations=(
                 SymbolicObligation(
                     "in every state",
-                    partial(_is_live, _published, _costs_at_most_clamp, 0),
-                    partial(_is_live, _published, _costs_at_most_clamp, 1),
+                    partial(is_live, published, _costs_at_most_clamp, 0),
+                    partial(is_live, published, _costs_at_most_clamp, 1),
                     "ROW_COUNT - BATCH + 2",
                 ),
             ),
@@ -259,46 +236,6 @@ def theorems() -> tuple[Theorem, ...]:
                     lambda: _barrier_is_never_stuck(0),
                     lambda: _barrier_is_never_stuck(1),
                     "a barrier permit has been lost",
-                ),
-            ),
-        ),
-        Theorem(
-            id="flush-idle",
-            statement=(
-                "If an idle receiver returns its residue: live if and only if no chunk costs more than ROW_COUNT, "
-                "whatever the batches."
-            ),
-            module="PermitChannel",
-            operator="Flush",
-            obligations=(
-                SymbolicObligation(
-                    "if",
-                    partial(_is_live, _flushing, _fits, 0),
-                    partial(_is_live, _flushing, _fits, 1),
-                    "chunks of ROW_COUNT + 1",
-                ),
-                SymbolicObligation(
-                    "only if: a larger chunk is stuck as soon as it is offered",
-                    lambda: _never_fits(0),
-                    lambda: _never_fits(1),
-                    "chunks of ROW_COUNT",
-                ),
-            ),
-        ),
-        Theorem(
-            id="whole-when-idle",
-            statement="With the idle flush, a channel in which nothing can move holds all its permits again.",
-            module="PermitChannel",
-            operator="WholeWhenIdle",
-            obligations=(
-                CHANNEL.holds_whenever_invariant(
-                    "in every state", SYSTEM.invariants["WholeWhenIdle"], _whole_also_without_flush, "without the flush"
-                ),
-                channel(flush_idle=True).holds_whenever_invariant(
-                    "with the flush on",
-                    _whole_also_without_flush,
-                    lambda state, _parameters: state.unreturned == 0,
-                    "also while something moves",
                 ),
             ),
         ),

@@ -1,0 +1,266 @@
+"""Rows, not permits: what the channel holds when chunks above the clamp are admitted whole, or split."""
+
+from collections.abc import Callable
+from operator import add
+
+from permitflow_model.permit_channel import (
+    SYSTEM,
+    Message,
+    Parameters,
+    State,
+    held_by,
+    row_bound_of,
+    rows_in,
+    rows_of,
+)
+from permitflow_proofs.kernel.obligation import SymbolicObligation
+from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
+from permitflow_proofs.kernel.queue_facts import law_obligations
+from permitflow_proofs.kernel.runs import take
+from permitflow_proofs.kernel.symbols import assume, natural
+from permitflow_proofs.kernel.theorem import Theorem
+from permitflow_proofs.permit_channel.arbitrary import (
+    any_message,
+    any_parameters,
+    any_state,
+    lawful_message,
+    permits_in,
+)
+
+__all__ = ["theorems"]
+
+
+def _in_channel_rows(state: State) -> int:
+    return rows_in(state.wire) + rows_in(state.inbox)
+
+
+# An oversize chunk is admitted whole for the clamp.  Its excess is counted per chunk, so that the number of oversize
+# chunks, which the permits limit, gives the bound.
+
+
+def _largest_excess(parameters: Parameters) -> int:
+    return max(0, max(parameters.sizes) - parameters.clamp)
+
+
+def _oversize_measure(parameters: Parameters) -> Callable[[Message], int]:
+    def is_oversize(message: Message) -> int:
+        return 1 if message.rows > parameters.clamp else 0
+
+    return is_oversize
+
+
+def _oversize_laws(parameters: Parameters, is_oversize: Callable[[Message], int]) -> dict[str, Law]:
+    def oversize(messages: Sums) -> int:
+        return messages.sum_of(is_oversize, add, 0)
+
+    def rows(messages: Sums) -> int:
+        return messages.sum_of(rows_of, add, 0)
+
+    excess = _largest_excess(parameters)
+    return {
+        "permits beyond a clamp for each oversize chunk": lambda messages: (
+            permits_in(messages).rows - oversize(messages) * parameters.clamp
+        ),
+        "permits and excess beyond the rows": lambda messages: (
+            permits_in(messages).rows + oversize(messages) * excess - rows(messages)
+        ),
+    }
+
+
+def _rows_add_up(wrong: int) -> bool:
+    """The rows in the channel exceed its permits by one excess for each oversize chunk, and those hold a clamp each."""
+    parameters = any_parameters()
+    is_oversize = _oversize_measure(parameters)
+    state = any_state(parameters, message_laws=tuple(_oversize_laws(parameters, is_oversize).values()))
+    number = state.wire.sum_of(is_oversize, add, 0) + state.inbox.sum_of(is_oversize, add, 0)
+    permits = held_by(state.wire).rows + held_by(state.inbox).rows
+    return (
+        permits <= parameters.row_count - wrong
+        and number * parameters.clamp <= permits
+        and _in_channel_rows(state) <= permits + number * _largest_excess(parameters)
+    )
+
+
+def _number_is_limited(slack: int) -> bool:
+    """From number * clamp <= ROW_COUNT to number <= floor(ROW_COUNT / clamp); products as the solver cannot find."""
+    row_count, clamp, number = natural("row_count"), natural("clamp", 1), natural("oversize_chunks")
+    assume(number * clamp <= row_count)
+    if number > row_count // clamp - slack:
+        assume(_product_is_natural(number - row_count // clamp - 1 + slack, clamp))
+        return False
+    return True
+
+
+def _product_is_natural(left: int, right: int) -> bool:
+    return left * right >= 0
+
+
+def _naturals_multiply(least: int) -> bool:
+    return _product_is_natural(natural("left", least), natural("right"))
+
+
+def _bound_follows(wrong: int) -> bool:
+    row_count, clamp, largest = natural("row_count"), natural("clamp", 1), natural("largest_rows")
+    permits, number, rows = natural("permits"), natural("oversize_chunks"), natural("rows")
+    excess = max(0, largest - clamp)
+    assume(permits <= row_count)
+    assume(number <= row_count // clamp)
+    assume(rows <= permits + number * excess)
+    assume(_product_is_natural(row_count // clamp - number, excess))
+    return rows <= row_bound_of(row_count, clamp, largest) - wrong
+
+
+def _split_bound(*, largest_may_exceed: int, slack: int) -> bool:
+    parameters = any_parameters()
+    assume(max(parameters.sizes) <= parameters.clamp + largest_may_exceed)
+    laws = _oversize_laws(parameters, _oversize_measure(parameters))
+    state = any_state(parameters, message_laws=tuple(laws.values()))
+    return _in_channel_rows(state) <= parameters.row_count - slack
+
+
+def _oversize_law_obligations() -> tuple[SymbolicObligation, ...]:
+    names = ("permits beyond a clamp for each oversize chunk", "permits and excess beyond the rows")
+    # A message must be lawful for the parameters that the law speaks of, so both come from one maker.
+    made: dict[str, Parameters] = {}
+
+    def law(name: str) -> Law:
+        made["parameters"] = any_parameters()
+        return _oversize_laws(made["parameters"], _oversize_measure(made["parameters"]))[name]
+
+    return tuple(
+        obligation
+        for name in names
+        for obligation in law_obligations(
+            name,
+            lambda name=name: law(name),  # type: ignore[misc]  # binds the loop's value
+            lambda: lawful_message(made["parameters"]),
+            lambda: any_message("message"),
+        )
+    )
+
+
+# The bound is reached: fill the wire with oversize chunks, then with one chunk of the permits that are left.
+
+
+def _filled(parameters: Parameters, permits: int, rows: int) -> State:
+    """The wire holds chunks of so many rows for so many permits, nothing else is anywhere."""
+    wire = SymbolicQueue.any_queue("wire", any_message)
+    start = SYSTEM.initial(parameters)
+    state = start._replace(wire=wire, permits=start.permits._replace(rows=parameters.row_count - permits))
+    assume(rows_in(wire) == rows)
+    assume(held_by(wire).rows == permits)
+    return state
+
+
+def _one_more(*, wrong: int) -> bool:
+    parameters = any_parameters()
+    largest = max(parameters.sizes)
+    assume(largest > parameters.clamp)
+    permits, rows = natural("permits_held"), natural("rows_held")
+    assume(permits + parameters.clamp <= parameters.row_count)
+    before = _filled(parameters, permits, rows)
+    after = take(SYSTEM, parameters, before, [("OfferChunk", (largest,)), ("SendChunk", ())])
+    if after is None:
+        return False
+    return (
+        after.permits.rows == parameters.row_count - permits - parameters.clamp
+        and rows_in(after.wire) == rows + largest + wrong
+        and after.waiting.is_empty()
+    )
+
+
+def _topped_up(*, wrong: int) -> bool:
+    parameters = any_parameters()
+    largest, clamp = max(parameters.sizes), parameters.clamp
+    assume(largest > clamp)
+    full = parameters.row_count // clamp
+    before = _filled(parameters, full * clamp, full * largest)
+    left = parameters.row_count - full * clamp
+    after: State | None = before
+    if left > 0:
+        after = take(SYSTEM, parameters, before, [("OfferChunk", (left,)), ("SendChunk", ())])
+    if after is None:
+        return False
+    return rows_in(after.wire) == row_bound_of(parameters.row_count, clamp, largest) + wrong
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """Rows."""
+    return (
+        Theorem(
+            id="row-bound",
+            statement=(
+                "With oversize chunks (S rows) admitted whole for the clamp C, the channel holds at most "
+                "R + floor(R / C) * (S - C) rows."
+            ),
+            module="PermitChannel",
+            operator="RowBound",
+            obligations=(
+                *_oversize_law_obligations(),
+                SymbolicObligation(
+                    "each oversize chunk holds a clamp of permits and adds one excess",
+                    lambda: _rows_add_up(0),
+                    lambda: _rows_add_up(1),
+                    "fewer permits than ROW_COUNT",
+                ),
+                SymbolicObligation(
+                    "so there are at most floor(R / C) of them",
+                    lambda: _number_is_limited(0),
+                    lambda: _number_is_limited(1),
+                    "one fewer",
+                ),
+                SymbolicObligation(
+                    "a product of natural numbers is natural",
+                    lambda: _naturals_multiply(0),
+                    lambda: _naturals_multiply(-1),
+                    "a factor may be -1",
+                ),
+                SymbolicObligation(
+                    "and the bound follows",
+                    lambda: _bound_follows(0),
+                    lambda: _bound_follows(1),
+                    "one row fewer",
+                ),
+            ),
+        ),
+        Theorem(
+            id="row-bound-exact",
+            statement="The bound for oversize chunks is reached, whatever R, C and S > C: no smaller one would do.",
+            module="PermitChannel",
+            operator="MostRows",
+            obligations=(
+                SymbolicObligation(
+                    "one more oversize chunk fits while a clamp of permits is left",
+                    lambda: _one_more(wrong=0),
+                    lambda: _one_more(wrong=1),
+                    "the wire gains a row more than the chunk has",
+                ),
+                SymbolicObligation(
+                    "with floor(R / C) of them and one chunk for the rest, the bound is reached",
+                    lambda: _topped_up(wrong=0),
+                    lambda: _topped_up(wrong=1),
+                    "a bound one row higher is reached",
+                ),
+            ),
+        ),
+        Theorem(
+            id="row-bound-split",
+            statement="If no chunk exceeds the clamp (larger ones split), the channel holds ROW_COUNT rows at most.",
+            module="PermitChannel",
+            operator="RowBound",
+            obligations=(
+                SymbolicObligation(
+                    "follows from the invariant",
+                    lambda: _split_bound(largest_may_exceed=0, slack=0),
+                    lambda: _split_bound(largest_may_exceed=1, slack=0),
+                    "a chunk may exceed the clamp by one row",
+                ),
+                SymbolicObligation(
+                    "for each clamp",
+                    lambda: _split_bound(largest_may_exceed=-1, slack=0),
+                    lambda: _split_bound(largest_may_exceed=0, slack=1),
+                    "one row fewer",
+                ),
+            ),
+        ),
+    )
