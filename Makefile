@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants bench bench-smoke soak clean
+.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants bench bench-smoke soak trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -54,6 +54,9 @@ bench-smoke: setup  ## do the benchmarks still run? seconds
 
 soak: setup  ## ten million rows through gRPC, then memory under a consumer that is a hundred times slower
 	@$(BIN)/python benchmarks/soak_grpc.py --rows 10000000 --slow-seconds 60
+
+trace-evidence: setup  ## two processes, 100,000 chunks: recorded, judged by model and TLC; sabotage is found (minutes)
+	@$(WITH_JAVA) $(BIN)/python benchmarks/record_two_processes.py --with-tlc
 
 pictures: setup  ## take the screenshots in docs/pictures again
 	@$(BIN)/python tools/screenshots.py

@@ -12,6 +12,9 @@ from permitflow_model.permit_channel_world import World
 
 __all__ = ["Peaks", "Verdict", "event_in_words", "world_in_words"]
 
+_SHOWN = 8
+"""Messages of a queue that are shown."""
+
 
 @dataclass(kw_only=True)
 class Peaks:
@@ -140,13 +143,19 @@ def world_in_words(world: World) -> str:
     """Where everything is; what is empty is left out."""
     state = world.state
     parts = {
-        "waiting": [message.rows for message in state.waiting],
+        "waiting": _first([str(message.rows) for message in state.waiting]),
         "barriers waiting": int(state.barrier_waiting) + world.barriers_in_hand,
         "watermark pending after": None if state.watermark_pending < 0 else state.watermark_pending,
         "permits": tuple(state.permits),
-        "on the wire": [(message.kind, message.rows) for message in state.wire],
-        "inbox": [(message.kind, message.rows) for message in state.inbox],
+        "on the wire": _first([str((message.kind, message.rows)) for message in state.wire]),
+        "inbox": _first([str((message.kind, message.rows)) for message in state.inbox]),
         "unreturned": state.unreturned,
-        "permits on their way back": [tuple(grant) for grant in state.grants],
+        "permits on their way back": _first([str(tuple(grant)) for grant in state.grants]),
     }
-    return ", ".join(f"{name} {value}" for name, value in parts.items() if value not in (0, None, []))
+    return ", ".join(f"{name} {value}" for name, value in parts.items() if value not in (0, None, ""))
+
+
+def _first(items: list[str]) -> str:
+    """As many as one can look at."""
+    more = f", and {len(items) - _SHOWN:,} more" if len(items) > _SHOWN else ""
+    return f"[{', '.join(items[:_SHOWN])}{more}]" if items else ""

@@ -151,7 +151,9 @@ def _complaint(messages: list[_Message], output: str) -> str:
         for line in _MESSAGE.sub("", output).splitlines()
         if line.strip() and not line.startswith(("Parsing file", "Semantic processing"))
     ]
-    return "TLC: " + re.sub(r"@!@!@(START|END)MSG.*\n?", "", "\n".join([*errors, *parser]))
+    # Of an exception in TLC itself, its name is enough: the rest is a thousand lines of TLC's own places.
+    lines = [line for line in "\n".join([*errors, *parser]).splitlines() if not line.startswith("\tat ")]
+    return "TLC: " + re.sub(r"@!@!@(START|END)MSG.*\n?", "", "\n".join(lines))
 
 
 def _trace(messages: list[_Message]) -> tuple[tuple[TraceStep, ...], int | None]:

@@ -15,8 +15,9 @@ from permitflow_model.tlc.output import TlcError, TlcResult, read_output
 
 __all__ = ["run_tlc"]
 
-# Nearly all of our runs are over within a second or two, most of it the start of Java.
-_SHORT_RUN = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+# Nearly all of our runs are over within a second or two, most of it the start of Java.  The stack is for recursive
+# operators over thousands of messages, as recorded runs have them.
+_JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss64m")
 
 
 def run_tlc(
@@ -54,8 +55,8 @@ def run_tlc(
         (folder / f"{module}.cfg").write_text(config, encoding="utf-8")
         # TLC unpacks its standard modules into java.io.tmpdir: parallel runs must not share it.
         (folder / "tmp").mkdir()
-        command = [str(java), *_SHORT_RUN, f"-Djava.io.tmpdir={folder / 'tmp'}", "-cp", str(jar), "tlc2.TLC", "-tool"]
-        command += ["-workers", str(workers), "-metadir", str(folder / "meta"), "-config", f"{module}.cfg"]
+        command = [str(java), *_JAVA_OPTIONS, f"-Djava.io.tmpdir={folder / 'tmp'}", "-cp", str(jar), "tlc2.TLC"]
+        command += ["-tool", "-workers", str(workers), "-metadir", str(folder / "meta"), "-config", f"{module}.cfg"]
         # Once, at the end: how far TLC has come at its earlier checks depends on the machine.
         command += ["-lncheck", "final"]
         if dump_graph:

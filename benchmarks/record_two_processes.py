@@ -1,0 +1,195 @@
+"""A real run of two processes over gRPC, recorded at all ends and judged; then runs of sabotaged receivers.
+
+    python benchmarks/record_two_processes.py --chunks 100000 --keep DIRECTORY
+    python benchmarks/record_two_processes.py --chunks 100000 --with-tlc
+    python benchmarks/record_two_processes.py --sabotage lost
+
+One process is an exchange; the other one feeds it and reads from it: three streams, each recorded at both ends.  No
+clock is common to the recordings.  Each sabotaged run must be refused at the step at which it went wrong.
+Exit code 1: the real run is not a behaviour of the specification, or sabotage was not found where it is.
+"""
+
+import argparse
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from permitflow.errors import PermitflowError
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import RecorderFactory
+from permitflow.testing.referee import ask_tlc
+from permitflow.testing.sabotage import RETURN, SABOTAGES
+from permitflow.testing.traces import Verdict, judge, judge_all
+from permitflow.tracing import ChannelTrace, FileTrace, read_trace
+from permitflow.transports.grpc_aio import get, put
+
+CHANNEL, PUT = "orders", "orders#put1"
+SCHEMA = pa.schema([("serial", pa.int64())])
+
+# Sizes of chunks such that no two sums of neighbours are equal (the marks 2pk + k² mod p of Erdős and Turán): a
+# return of permits can be told from every other, and wrong ones are found at once rather than soon.
+PRIME = 307
+SABOTAGED_CHUNKS = 300
+SMALL_PRIME = 31
+
+AGREED = ChannelParameters(row_permits=10_000, permit_batch=1_250)
+# The consumer begins when two windows are full; from then on permits are what everybody waits for.
+CHUNKS_IN_TWO_WINDOWS = 2 * AGREED.row_permits // (2 * PRIME)
+
+
+def sizes(count: int, prime: int) -> Iterator[int]:
+    """Rows of the chunks."""
+    for number in range(count):
+        position = number % prime
+        yield 2 * prime + (position + 1) ** 2 % prime - position**2 % prime
+
+
+async def exchange(trace: FileTrace) -> None:
+    """Serve until standard input is closed."""
+    registry = Exchange(record=trace.recorder)
+    registry.add_channel(CHANNEL, AGREED, SCHEMA)
+    async with ExchangeServer(registry) as server:
+        print(server.address, flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+async def feed_and_read(address: str, chunk_sizes: Sequence[int], record: RecorderFactory) -> int:
+    """Send all chunks through the exchange, and count the rows that come out."""
+    rows = pa.record_batch({"serial": range(max(chunk_sizes))}, schema=SCHEMA)
+    is_full = asyncio.Event()
+
+    async def produce() -> None:
+        async with put(address, CHANNEL, SCHEMA, record=record) as sender:
+            for number, size in enumerate(chunk_sizes, start=1):
+                await sender.send(rows.slice(0, size))
+                if number == min(CHUNKS_IN_TWO_WINDOWS, len(chunk_sizes)):
+                    is_full.set()
+            await sender.end()
+
+    async with get(address, CHANNEL, record=record) as receiver, asyncio.TaskGroup() as group:
+        group.create_task(produce())
+        await is_full.wait()
+        return sum([message.rows async for message in receiver])
+
+
+def record_run(folder: Path, chunk_sizes: Sequence[int], sabotage: str | None) -> str:
+    """Let two processes run and write their traces into the folder; say how it ended."""
+    command = [sys.executable, __file__, "--serve", str(folder / "exchange.jsonl")]
+    command += ["--sabotage", sabotage] if sabotage else []
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert server.stdin is not None
+    assert server.stdout is not None
+    try:
+        address = server.stdout.readline().strip()
+        with FileTrace(folder / "clients.jsonl") as trace:
+            try:
+                rows = asyncio.run(feed_and_read(address, chunk_sizes, trace.recorder))
+                ended = f"{rows:,} rows in {len(chunk_sizes):,} chunks came through"
+            except* PermitflowError as errors:
+                ended = f"an end of the stream noticed: {errors.exceptions[0]}"
+        return ended
+    finally:
+        server.stdin.close()
+        server.stdout.close()
+        server.wait(timeout=60)
+
+
+def run_honestly(folder: Path, chunks: int, with_tlc: bool) -> bool:
+    """Record, judge, report."""
+    started = time.monotonic()
+    print(f"real run: {record_run(folder, list(sizes(chunks, SMALL_PRIME)), None)}, {seconds_since(started)}")
+    started = time.monotonic()
+    trace = read_trace(folder)
+    print(f"  traces read, {seconds_since(started)}")
+    started = time.monotonic()
+    verdicts = judge_all(trace)
+    events = sum(verdict.actions.total() for verdict in verdicts)
+    took = time.monotonic() - started
+    for verdict in verdicts:
+        peaks = verdict.peaks
+        print(f"  {verdict.describe()}")
+        print(f"    at most {peaks.row_permits_in_use:,} of {peaks.row_permits:,} row permits in use")
+    print(f"  {events:,} events judged in {took:.1f} s: {60 * events / took:,.0f} a minute")
+    holds = trace.is_complete and all(verdict.is_valid and verdict.is_at_rest for verdict in verdicts)
+    if with_tlc:
+        referee = ask_tlc(trace.channels[PUT])
+        print(f"  {PUT}: {referee.describe()}")
+        holds = holds and referee.agrees
+    return holds
+
+
+def run_sabotaged(folder: Path, sabotage: str) -> bool:
+    """Record, judge, and look whether the objection is to the right step."""
+    ended = record_run(folder, list(sizes(SABOTAGED_CHUNKS, PRIME)), sabotage)
+    print(f"permits {sabotage}: {ended}")
+    channel = read_trace(folder).channels[PUT]
+    verdict = judge(channel)
+    print(f"  {verdict.describe()}".replace("\n", "\n  "))
+    is_found = not verdict.is_valid and is_right_step(channel, verdict, sabotage)
+    print(f"  {'refused at the right step' if is_found else 'NOT FOUND WHERE IT IS'}")
+    return is_found
+
+
+def is_right_step(channel: ChannelTrace, verdict: Verdict, sabotage: str) -> bool:
+    """Is the first objection to what went wrong?"""
+    event = verdict.replay.blocked[0].event
+    if sabotage == "on-receipt":
+        # The first chunk's permits left before it was consumed: the next count of the receiver shows it.
+        return (event.end, event.sequence) == ("receiver", 2)
+    returns = [told for log in channel.logs for told in log if told.action == "AddPermits"]
+    # What comes twice is wrong the second time; what is lost is missed at the next return.
+    return event == returns[RETURN if sabotage == "twice" else RETURN - 1]
+
+
+def seconds_since(started: float) -> str:
+    """For a report."""
+    return f"{time.monotonic() - started:.1f} s"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what was asked for."""
+    options = parser().parse_args(arguments)
+    if options.serve is not None:
+        if options.sabotage:
+            SABOTAGES[options.sabotage]()
+        with FileTrace(options.serve) as trace:
+            asyncio.run(exchange(trace))
+        return 0
+    with tempfile.TemporaryDirectory(prefix="permitflow-") as name:
+        base = Path(name) if options.keep is None else options.keep
+        results = []
+        if options.sabotage is None:
+            results.append(run_honestly(new_folder(base, "real"), options.chunks, options.with_tlc))
+        for sabotage in SABOTAGES if options.sabotage is None else [options.sabotage]:
+            results.append(run_sabotaged(new_folder(base, sabotage), sabotage))
+    return 0 if all(results) else 1
+
+
+def new_folder(base: Path, name: str) -> Path:
+    """A folder for the traces of one run."""
+    folder = base / name
+    folder.mkdir(parents=True)
+    return folder
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--chunks", type=int, default=100_000, help="of the real run")
+    options.add_argument("--keep", type=Path, metavar="DIRECTORY", help="keep the traces in this new folder")
+    options.add_argument("--with-tlc", action="store_true", help="TLC judges the real run as well")
+    options.add_argument("--sabotage", choices=SABOTAGES, help="only this run")
+    options.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

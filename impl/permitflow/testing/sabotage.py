@@ -1,0 +1,70 @@
+"""Receivers that return permits wrongly, each in a way that its own books do not show.
+
+They take the place of the real ones for the rest of the process: sabotage only a process that is made for it.
+"""
+
+from collections.abc import Callable
+from itertools import count
+
+from permitflow.protocol.downstream import DownstreamSession
+from permitflow.protocol.frames import AddPermits, DownstreamFrame
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.receiver import PermitReceiver
+
+__all__ = ["RETURN", "SABOTAGES", "lose", "return_on_receipt", "return_twice"]
+
+RETURN = 20
+"""Which return of permits is sabotaged; before it, everything goes well."""
+
+
+def return_twice() -> None:
+    """One return of permits is written twice."""
+    _change_return(lambda frame: [frame, frame])
+
+
+def lose() -> None:
+    """One return of permits is never written."""
+    _change_return(lambda _frame: [])
+
+
+def return_on_receipt() -> None:
+    """Permits are returned when a chunk arrives, not when the application has consumed it."""
+    session = DownstreamSession[object]
+    deliver_message, deliver, consume = session._deliver, PermitReceiver.deliver, PermitReceiver._consume
+
+    def deliver_and_return(self: PermitReceiver[object], message: Message[object]) -> None:
+        deliver(self, message)
+        if message.kind is Kind.CHUNK:
+            self._due_rows += message.cost
+
+    def only_consume(self: PermitReceiver[object], payload: object | Message[object], cost: int) -> Message[object]:
+        before = self._unreturned, self._due_rows
+        message = consume(self, payload, cost)
+        self._unreturned, self._due_rows = before
+        return message
+
+    def give_back_at_once(self: DownstreamSession[object], message: Message[object]) -> None:
+        deliver_message(self, message)
+        self._give_back(self.receiver.take_due())
+
+    setattr(PermitReceiver, "deliver", deliver_and_return)  # noqa: B010 - a method of a class is not assigned to lightly
+    setattr(PermitReceiver, "_consume", only_consume)  # noqa: B010
+    setattr(DownstreamSession, "_deliver", give_back_at_once)  # noqa: B010
+
+
+def _change_return(change: Callable[[AddPermits], list[DownstreamFrame]]) -> None:
+    write_all = DownstreamSession[object].take_frames
+    returns = count(1)
+
+    def take_frames(self: DownstreamSession[object]) -> list[DownstreamFrame]:
+        frames: list[DownstreamFrame] = []
+        for frame in write_all(self):
+            is_sabotaged = isinstance(frame, AddPermits) and next(returns) == RETURN
+            frames += change(frame) if is_sabotaged and isinstance(frame, AddPermits) else [frame]
+        return frames
+
+    setattr(DownstreamSession, "take_frames", take_frames)  # noqa: B010
+
+
+SABOTAGES = {"twice": return_twice, "lost": lose, "on-receipt": return_on_receipt}
+"""By the names that a command line uses."""
