@@ -52,7 +52,7 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.client_call import ClientCall
 from permitflow.transports.codec import decode_downstream, decode_upstream, encode_downstream, encode_upstream
-from permitflow.transports.connection import CLIENT_OPTIONS, GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE
+from permitflow.transports.connection import CLIENT_OPTIONS, GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
 from permitflow.transports.grpc_aio import describe, get, put
 from permitflow.transports.status import heard
 
@@ -323,10 +323,11 @@ def test_an_agreed_stream_is_broken_off_in_band_before_its_status(complete: Comp
             await carrier.read()
             for frame in frames[1:]:
                 await carrier.write(encoded(method, frame))
-            answer = await carrier.read() or b""
             decode: Callable[[bytes], Sequence[Any]] = decode_upstream if method == GET_STREAM else decode_downstream
-            (failure,) = decode(answer)
-            assert type(heard(failure.error, who="")) is kind
+            frames_read: list[Any] = []
+            while not any(isinstance(frame, Failure) for frame in frames_read):
+                frames_read += decode(await carrier.read() or b"")
+            assert type(heard(frames_read[-1].error, who="")) is kind
             assert carrier._status is None
             await carrier.half_close()
             with pytest.raises(kind):
@@ -417,13 +418,13 @@ Script = Callable[[ServerCall], Coroutine[Any, Any, None]]
 
 
 @asynccontextmanager
-async def lying(script: Script) -> AsyncIterator[str]:
+async def lying(script: Script, options: Options = SERVER_OPTIONS) -> AsyncIterator[str]:
     """A server that follows a script of its own."""
 
     async def act(_: object, context: Any) -> None:
         await script(ServerCall(context, "the client"))
 
-    server = grpc.aio.server(options=SERVER_OPTIONS)
+    server = grpc.aio.server(options=options)
     handlers: dict[str, Any] = {name: grpc.stream_stream_rpc_method_handler(act) for name in ("GetStream", "PutStream")}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -537,6 +538,29 @@ def test_a_producer_notices_that_its_permits_never_came_back(complete: Complete)
             await sender.send(BATCH)
             with pytest.raises(LedgerError, match="unreturned rows permits: 3 here, 0 at the peer"):
                 await sender.end()
+
+    complete(test())
+
+
+def test_a_carrier_that_takes_less_than_a_chunk_says_so(complete: Complete) -> None:
+    """An exchange behind gRPC's default limit of 4 MiB for a message: an error, not a wait."""
+    wide = pa.record_batch({"t": ["x" * 1024] * 5_000})
+    unlimited = Agreement(1, StatedParameters.of(ChannelParameters()), BatchCodec(wide.schema).schema_bytes)
+
+    async def script(carrier: ServerCall) -> None:
+        await carrier.read()
+        await carrier.write(encoded(GET_STREAM, unlimited))
+        while await carrier.read() is not None:
+            pass
+
+    async def write(address: str) -> None:
+        async with put(address, "orders/0", wide.schema) as sender:
+            await send_for_ever(sender, wide)
+
+    async def test() -> None:
+        async with lying(script, options=()) as address:
+            with pytest.raises(TransportError, match=r"message larger than max .* RESOURCE_EXHAUSTED"):
+                await write(address)
 
     complete(test())
 
