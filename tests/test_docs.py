@@ -149,6 +149,16 @@ def test_the_readme_names_every_command() -> None:
     assert [name for name in names if name not in readme] == []
 
 
+def test_what_the_readme_shows_of_the_demo_is_in_the_demos_own_words() -> None:
+    """The demo itself takes a minute, and is run elsewhere."""
+    shown = re.search(r"^Answer of query 12.*?^Everything.*?$", (REPOSITORY / "README.md").read_text(), re.M | re.S)
+    assert shown is not None
+    words = (REPOSITORY / "impl/permitflow/demo/console.py").read_text()
+    for phrase in ("Answer of query 12 at scale ", "equal to the direct one", "Everything is as it should be, in "):
+        assert phrase in shown[0]
+        assert phrase in words
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_to_files(document: Path) -> None:
     targets = [target for target in LINK.findall(document.read_text()) if "://" not in target]
