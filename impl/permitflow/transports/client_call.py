@@ -33,6 +33,7 @@ class ClientCall:
     def __init__(self, call: "grpc.aio.StreamStreamCall[bytes, bytes]", who: str) -> None:
         """``who`` is at the other end, in words for an error."""
         self._call = call
+        self._messages = aiter(call)
         self._who = who
         self._status: _Status | None = None
         self._status_came = asyncio.Event()
@@ -41,13 +42,16 @@ class ClientCall:
     async def read(self) -> bytes | None:
         """The next message; None once the peer has closed the call in good order."""
         try:
-            message = await self._call.read()
+            # Unlike call.read(), this goes on after a crossing write: what has arrived is handed out, and the peer's
+            # status comes, for which it would else wait.
+            return await anext(self._messages)
+        except StopAsyncIteration:
+            return None
         except (grpc.RpcError, asyncio.InvalidStateError) as error:
             raise await self._over(error) from error
         except asyncio.CancelledError as error:
             self._refuse_foreign_cancellation(error)
             raise
-        return message if isinstance(message, bytes) else None
 
     async def write(self, message: bytes) -> None:
         """Hand a message over; waits while gRPC is full."""
@@ -63,6 +67,19 @@ class ClientCall:
         """Say that nothing more will be written."""
         await self._call.done_writing()
 
+    async def settle(self) -> None:
+        """Let go of a call that is over.
+
+        After a crossing write grpc.aio takes the call for done, and a cancellation does nothing; but gRPC keeps it
+        until its messages have been read.
+        """
+        if not self._call.done() or self._status is not None:
+            return
+        with contextlib.suppress(TimeoutError, PermitflowError):
+            async with asyncio.timeout(_STATUS_SECONDS):
+                while await self.read() is not None:
+                    pass
+
     def _refuse_foreign_cancellation(self, error: asyncio.CancelledError) -> None:
         """grpc.aio raises CancelledError when the call was cancelled, though nobody has cancelled the task."""
         task = asyncio.current_task()
@@ -77,8 +94,7 @@ class ClientCall:
             async with asyncio.timeout(_STATUS_SECONDS):
                 await self._status_came.wait()
         if self._status is None:
-            # It is held up by messages that grpc.aio does not hand out any more.
-            self._call.cancel()
+            # It is held up by messages that nobody reads.
             return PeerGoneError(who=self._who, reason="the stream broke off while something was being written")
         if self._status.code is grpc.StatusCode.OK:
             return PeerGoneError(who=self._who, reason="it closed the stream before the end")

@@ -161,7 +161,11 @@ async def _calling(address: str, method: str, who: str, timeout_seconds: float) 
         except TimeoutError:
             reason = f"no connection within {timeout_seconds:g} s; is an exchange running there (permitflow serve)?"
             raise PeerTimeoutError(who=who, reason=reason) from None
-        yield ClientCall(channel.stream_stream(method)(), who)
+        call = ClientCall(channel.stream_stream(method)(), who)
+        try:
+            yield call
+        finally:
+            await call.settle()
 
 
 @asynccontextmanager

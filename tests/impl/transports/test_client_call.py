@@ -5,7 +5,7 @@ arrived, or after.  The order cannot be forced from outside, so that a call is p
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import grpc
@@ -28,7 +28,6 @@ class PlayedCall:
 
     def __init__(self) -> None:
         self.status: Status | None = None
-        self.is_cancelled = False
         self._callbacks: list[Callable[[Any], None]] = []
 
     def set(self, status: Status) -> None:
@@ -42,9 +41,11 @@ class PlayedCall:
     def done(self) -> bool:
         return self.status is not None
 
-    def cancel(self) -> bool:
-        self.is_cancelled = True
-        return True
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        raise StopAsyncIteration
 
     async def write(self, message: bytes) -> None:
         raise asyncio.InvalidStateError("RPC already finished.")
@@ -62,13 +63,13 @@ class PlayedCall:
         return self.status[2]
 
 
-async def error_of_write(play: Callable[[PlayedCall], None]) -> tuple[PermitflowError, PlayedCall]:
+async def error_of_write(play: Callable[[PlayedCall], None]) -> PermitflowError:
     call: Any = PlayedCall()
     carrier = ClientCall(call, "the exchange at here:1")
     play(call)
     with pytest.raises(PermitflowError) as caught:
         await carrier.write(b"permits")
-    return caught.value, call
+    return caught.value
 
 
 def test_a_status_that_came_before_the_crossing_counts(complete: Complete) -> None:
@@ -76,9 +77,8 @@ def test_a_status_that_came_before_the_crossing_counts(complete: Complete) -> No
         call.set(status_of(MEANT))
         call.set(CROSSED)
 
-    error, call = complete(error_of_write(play))
+    error = complete(error_of_write(play))
     assert (type(error), error.facts) == (PermitOverrunError, MEANT.facts)
-    assert not call.is_cancelled
 
 
 def test_a_status_that_comes_after_the_crossing_is_waited_for(complete: Complete) -> None:
@@ -86,7 +86,7 @@ def test_a_status_that_comes_after_the_crossing_is_waited_for(complete: Complete
         call.set(CROSSED)
         asyncio.get_running_loop().call_later(0.01, call.set, status_of(MEANT))
 
-    error, _ = complete(error_of_write(play))
+    error = complete(error_of_write(play))
     assert type(error) is PermitOverrunError
 
 
@@ -94,12 +94,11 @@ def test_a_status_that_never_comes_means_that_the_peer_is_gone(
     complete: Complete, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_call, "_STATUS_SECONDS", 0.01)
-    error, call = complete(error_of_write(lambda call: call.set(CROSSED)))
+    error = complete(error_of_write(lambda call: call.set(CROSSED)))
     assert type(error) is PeerGoneError
     assert str(error).startswith("the exchange at here:1 is gone: the stream broke off")
-    assert call.is_cancelled
 
 
 def test_a_good_end_in_the_middle_of_a_write_means_that_the_peer_is_gone(complete: Complete) -> None:
-    error, _ = complete(error_of_write(lambda call: call.set((grpc.StatusCode.OK, "", ()))))
+    error = complete(error_of_write(lambda call: call.set((grpc.StatusCode.OK, "", ()))))
     assert str(error) == "the exchange at here:1 is gone: it closed the stream before the end"
