@@ -1,11 +1,15 @@
 """What tests of all rooms share."""
 
 import asyncio
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
+
+# A shell that starts the tests in the background lets them, and all they start, ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("default", deadline=None, derandomize=True)
 # `--hypothesis-profile=ci`: ten times as long, and different in every run.
