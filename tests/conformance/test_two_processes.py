@@ -44,4 +44,5 @@ def test_the_command_shows_what_a_sabotaged_run_did(sabotage: str, repository: P
     assert "orders#put1: not a behaviour of the specification" in run.stdout
     culprit = "Deliver (617 rows" if sabotage == "on-receipt" else "AddPermits (permits: "
     assert culprit in run.stdout
-    assert "is impossible: " in run.stdout
+    # Whether returned permits contradict the books, or were returned by nobody, depends on how far the ends had come.
+    assert "is impossible: " in run.stdout or "has no cause: " in run.stdout
