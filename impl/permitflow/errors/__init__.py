@@ -1,0 +1,89 @@
+"""Every deliberate exception.  The type says whose fault it is, the attributes hold the facts.
+
+``ProtocolError``: somebody broke the rules, and the stream is dead.  ``HandshakeError``: the two ends could not
+agree, and no stream began.  ``ChannelError``: nobody's fault.  ``TransportError``: the carrier failed.
+``TraceError``: a recording cannot be written or used; the channel that was recorded is not concerned.
+"""
+
+from permitflow.errors.base import PermitflowError, restored
+from permitflow.errors.channel import (
+    ChannelAbortedError,
+    ChannelClosedError,
+    ChannelError,
+    EndOfStream,
+    PeerGoneError,
+    PeerTimeoutError,
+    TransportError,
+    WouldBlock,
+)
+from permitflow.errors.handshake import (
+    ChannelBusyError,
+    ChannelSpentError,
+    HandshakeError,
+    ParameterMismatchError,
+    SchemaMismatchError,
+    UnknownChannelError,
+    VersionMismatchError,
+)
+from permitflow.errors.jobs import DemoError, SparkSetupError, TaskRetryError
+from permitflow.errors.parameters import ChunkTooLargeError, InvalidOptionError, InvalidParametersError
+from permitflow.errors.protocol import (
+    LedgerError,
+    LocalProtocolError,
+    MispricedError,
+    OverspendError,
+    PermitOverrunError,
+    ProtocolError,
+    RemoteProtocolError,
+    UndecodableDataError,
+    UnexpectedFrameError,
+    UnsplittableChunkError,
+)
+from permitflow.errors.trace import (
+    TraceError,
+    TraceMismatchError,
+    TraceTruncatedError,
+    TraceUnreadableError,
+    TraceWriteError,
+)
+
+__all__ = [
+    "ChannelAbortedError",
+    "ChannelBusyError",
+    "ChannelClosedError",
+    "ChannelError",
+    "ChannelSpentError",
+    "ChunkTooLargeError",
+    "DemoError",
+    "EndOfStream",
+    "HandshakeError",
+    "InvalidOptionError",
+    "InvalidParametersError",
+    "LedgerError",
+    "LocalProtocolError",
+    "MispricedError",
+    "OverspendError",
+    "ParameterMismatchError",
+    "PeerGoneError",
+    "PeerTimeoutError",
+    "PermitOverrunError",
+    "PermitflowError",
+    "ProtocolError",
+    "RemoteProtocolError",
+    "SchemaMismatchError",
+    "SparkSetupError",
+    "TaskRetryError",
+    "TraceError",
+    "TraceMismatchError",
+    "TraceTruncatedError",
+    "TraceUnreadableError",
+    "TraceWriteError",
+    "TransportError",
+    "UndecodableDataError",
+    "UnexpectedFrameError",
+    "UnknownChannelError",
+    "UnsplittableChunkError",
+    "VersionMismatchError",
+    "WouldBlock",
+    "restored",
+]

@@ -1,0 +1,90 @@
+"""Nobody's fault: a channel or its carrier is over, or not ready."""
+
+from typing import Self
+
+from permitflow.errors.base import PermitflowError
+
+__all__ = [
+    "ChannelAbortedError",
+    "ChannelClosedError",
+    "ChannelError",
+    "EndOfStream",
+    "PeerGoneError",
+    "PeerTimeoutError",
+    "TransportError",
+    "WouldBlock",
+]
+
+
+class ChannelError(PermitflowError):
+    """The channel cannot do that now; nobody broke a rule."""
+
+
+class WouldBlock(ChannelError):
+    """Not now: there are no permits, or there is no message."""
+
+    def __init__(self, message: str = "the operation would have to wait") -> None:
+        """Say what would have to be waited for."""
+        super().__init__(message)
+
+
+class EndOfStream(ChannelError):
+    """The sender has ended the stream and everything has been consumed."""
+
+    def __init__(self) -> None:
+        """Carries no facts."""
+        super().__init__("the stream has ended")
+
+
+class ChannelClosedError(ChannelError):
+    """This end was closed; ``undelivered`` hands a message that was waiting back."""
+
+    undelivered: object
+
+    def __init__(self, *, end: str, undelivered: object = None) -> None:
+        """``end``: which end was closed, "sender" or "receiver"."""
+        super().__init__(f"the {end} is closed", end=end, undelivered=undelivered)
+
+
+class PeerGoneError(ChannelError):
+    """The other end was closed or lost; ``undelivered`` hands a message that was waiting back."""
+
+    who: str
+    reason: str
+    undelivered: object
+
+    def __init__(self, *, who: str, reason: str, undelivered: object = None) -> None:
+        """``who`` is gone, as in "the receiver of channel 'orders/0' at localhost:5000"."""
+        super().__init__(f"{who} is gone: {reason}", who=who, reason=reason, undelivered=undelivered)
+
+
+class PeerTimeoutError(PeerGoneError, TimeoutError):
+    """The other end did not answer within the time that was allowed."""
+
+    def __init__(self, *, who: str, reason: str, undelivered: object = None) -> None:
+        """``who`` was asked; the reason says how long, and what for."""
+        PermitflowError.__init__(
+            self, f"{who} does not answer: {reason}", who=who, reason=reason, undelivered=undelivered
+        )
+
+
+class ChannelAbortedError(ChannelError):
+    """The sender gave up: the stream is incomplete and must not be used as if it were whole."""
+
+    channel: str
+    reason: str
+
+    def __init__(self, *, channel: str, reason: str) -> None:
+        """The reason is the sender's."""
+        super().__init__(f"channel {channel!r} was aborted by its sender: {reason}", channel=channel, reason=reason)
+
+
+class TransportError(PermitflowError):
+    """The carrier failed; ``__cause__`` is the carrier's own exception."""
+
+    @classmethod
+    def of(cls, *, what: str, cause: BaseException) -> Self:
+        """Say what was being done when the carrier failed."""
+        error = cls(f"{what}: {cause}", what=what)
+        error.__cause__ = cause
+        return error

@@ -1,0 +1,37 @@
+"""A Spark job, or the demonstration, cannot go on."""
+
+from permitflow.errors.base import PermitflowError
+
+__all__ = ["DemoError", "SparkSetupError", "TaskRetryError"]
+
+
+class SparkSetupError(PermitflowError):
+    """Spark's workers cannot use this package."""
+
+    python: str
+    hint: str
+
+    def __init__(self, *, python: str, hint: str) -> None:
+        """``python`` is the interpreter that the workers run; the hint is something to do."""
+        message = f"Spark's workers run {python}, which cannot import permitflow: {hint}"
+        super().__init__(message, python=python, hint=hint)
+
+
+class TaskRetryError(PermitflowError):
+    """Spark started a task again whose first attempt may have sent rows."""
+
+    partition: int
+    attempt: int
+
+    def __init__(self, *, partition: int, attempt: int) -> None:
+        """Attempts count from 0."""
+        super().__init__(
+            f"partition {partition} is written for the second time (attempt {attempt}): rows of the first attempt may "
+            "have been consumed already and would come twice; run the whole job again, and without speculation",
+            partition=partition,
+            attempt=attempt,
+        )
+
+
+class DemoError(PermitflowError):
+    """The demo cannot be run on this machine, or one of its processes failed."""
