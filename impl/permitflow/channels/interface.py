@@ -3,9 +3,11 @@
 ``*_nowait`` decides at once or raises ``WouldBlock``; the asynchronous form waits.  Messages arrive in the order in
 which they were sent, each once.  Cancelling an asynchronous call leaves nothing half done: a cancelled ``send`` has
 sent nothing (one exception: a chunk that is being split and whose first slice has left, see there), a cancelled
-``receive`` has received nothing.
+``receive`` has received nothing.  The forms for many are worth their name where chunks are small: they do the same as
+so many calls, for less.
 """
 
+from collections import deque
 from collections.abc import AsyncIterator
 from typing import Protocol, TypeVar
 
@@ -16,10 +18,9 @@ from permitflow.protocol.parameters import ChannelParameters
 __all__ = ["ReceiveEnd", "SendEnd"]
 
 T = TypeVar("T")
-T_contra = TypeVar("T_contra", contravariant=True)
 
 
-class SendEnd(Protocol[T_contra]):
+class SendEnd(Protocol[T]):
     """The end into which messages go."""
 
     @property
@@ -32,7 +33,7 @@ class SendEnd(Protocol[T_contra]):
         """What both ends agreed on."""
         ...
 
-    def send_nowait(self, chunk: T_contra, rows: int | None = None) -> None:
+    def send_nowait(self, chunk: T, rows: int | None = None) -> None:
         """Send a chunk now, all of it or nothing.
 
         Args:
@@ -49,7 +50,7 @@ class SendEnd(Protocol[T_contra]):
         """
         ...
 
-    async def send(self, chunk: T_contra, rows: int | None = None) -> None:
+    async def send(self, chunk: T, rows: int | None = None) -> None:
         """Send a chunk; wait until its permits are here.  Waiting chunks leave in the order of their calls.
 
         A chunk above ``max_chunk_cost`` leaves in slices.  Cancelled before the first slice has left, nothing was
@@ -59,6 +60,27 @@ class SendEnd(Protocol[T_contra]):
             ChannelClosedError: this end was closed, or the stream was ended; ``undelivered`` is what did not leave.
             PeerGoneError: the receiver is gone, also while waiting; ``undelivered`` is what did not leave.
             InvalidParametersError: ``rows`` is not a whole number of at least 0, or it contradicts the chunk.
+
+        Spec: OfferChunk, SendChunk, WithdrawChunk.
+        """
+        ...
+
+    async def send_many(self, chunks: deque[T]) -> None:
+        """Send all chunks of a queue, from the left, each as ``send`` would, until the queue is empty.
+
+        Each is taken out of the queue when it leaves.  So however the call ends, what is in the queue has not been
+        sent, and all that is no longer in it has: cancelled or refused, it can be called again with the same queue.
+        Of a chunk that leaves in slices, once the first has left: cancelled, the rest follows by itself, and the
+        chunk is no longer in the queue; refused, its rest is in the queue in its place.
+
+        Chunks of other tasks that wait may come in between.  While the call lasts the queue may be appended to;
+        nothing else may be done to it.
+
+        Raises:
+            ChannelClosedError: this end was closed, or the stream was ended; ``undelivered`` is the queue.
+            PeerGoneError: the receiver is gone, also while waiting; ``undelivered`` is the queue.
+            InvalidParametersError: the leftmost chunk does not know its rows.
+            UnsplittableChunkError: the leftmost chunk is too large and cannot be sliced.
 
         Spec: OfferChunk, SendChunk, WithdrawChunk.
         """
@@ -175,11 +197,16 @@ class ReceiveEnd(Protocol[T]):
         """
         ...
 
-    async def receive_many(self, max_messages: int) -> list[Message[T]]:
+    async def receive_many(self, max_messages: int | None = None) -> list[Message[T]]:
         """Receive what is here, at least one message and at most ``max_messages``; wait only for the first.
 
+        What belongs to tasks that have waited for it stays theirs.  Cancelled, it has received nothing.
+
+        Args:
+            max_messages: None for all that are here; the permits bound them.
+
         Raises:
-            InvalidParametersError: ``max_messages`` is below 1.
+            InvalidParametersError: ``max_messages`` is not a whole number of at least 1.
             EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError, LocalProtocolError:
                 as for ``receive_nowait``.
 
@@ -203,11 +230,27 @@ class ReceiveEnd(Protocol[T]):
         """
         ...
 
-    def consume(self) -> None:
-        """Say that the application is done with the oldest message it took: its permits return.
+    async def take_many(self, max_messages: int | None = None) -> list[Message[T]]:
+        """Hand over what is here and was not taken yet, at least one message; wait only for the first.
+
+        Args:
+            max_messages: None for all that are here; the permits bound them.
 
         Raises:
-            LocalProtocolError: no message is held.
+            InvalidParametersError: ``max_messages`` is not a whole number of at least 1.
+            EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError: as for ``receive_nowait``.
+        """
+        ...
+
+    def consume(self, messages: int = 1) -> None:
+        """Say that the application is done with the oldest messages it took: their permits return.
+
+        Args:
+            messages: how many; all of them or, where it raises, none.
+
+        Raises:
+            InvalidParametersError: ``messages`` is not a whole number of at least 1.
+            LocalProtocolError: so many messages are not held.
             ChannelClosedError: this end was closed.
             ChannelAbortedError: the sender gave the stream up meanwhile.
 

@@ -2,12 +2,14 @@
 
 from typing import Generic, Self, TypeVar
 
+from permitflow.channels.counts import require_count
 from permitflow.channels.local_channel import LocalChannel, Sending
 from permitflow.channels.statistics import ChannelStatistics
-from permitflow.errors import EndOfStream, InvalidParametersError
+from permitflow.errors import EndOfStream
 from permitflow.protocol.direct import return_directly
 from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.trains import consume_many, receive_many, take_many
 
 __all__ = ["LocalReceiver"]
 
@@ -56,21 +58,26 @@ class LocalReceiver(Generic[T]):
         await self._channel.until_takeable()
         return self._receive_now()
 
-    async def receive_many(self, max_messages: int) -> list[Message[T]]:
+    async def receive_many(self, max_messages: int | None = None) -> list[Message[T]]:
         """Receive what is here, at least one message and at most ``max_messages``."""
-        if max_messages < 1:
-            raise InvalidParametersError(name="max_messages", value=max_messages, rule="must be at least 1")
-        core, line = self._core, self._line
-        if line.spare <= 0:
-            await self._channel.until_takeable()
-        messages: list[Message[T]] = []
-        for _ in range(min(max_messages, line.spare)):
-            if (message := core.try_receive()) is not None:
-                messages.append(message)
-            if core.has_returns:
-                self._channel.return_permits()
+        count = await self._until_some(max_messages)
+        messages = receive_many(self._core, count)
+        if self._core.has_returns:
+            self._channel.return_permits()
         self._channel.tell_if_over()
         return messages
+
+    async def _until_some(self, max_messages: int | None) -> int:
+        """Wait for the first message that may be taken; how many may be, then."""
+        if max_messages is not None:
+            require_count(max_messages, name="max_messages")
+        line = self._line
+        if line.spare > 0:
+            spare = line.spare
+        else:
+            await self._channel.until_takeable()
+            spare = line.spare
+        return spare if max_messages is None else min(spare, max_messages)
 
     def _receive_now(self) -> Message[T]:
         message = self._core.try_receive()
@@ -98,12 +105,19 @@ class LocalReceiver(Generic[T]):
         self._channel.tell_if_over()
         return message
 
-    def consume(self) -> None:
-        """Say that the application is done with the oldest message it took: its permits return."""
+    async def take_many(self, max_messages: int | None = None) -> list[Message[T]]:
+        """Hand over what is here and was not taken yet, at least one message."""
+        messages = take_many(self._core, await self._until_some(max_messages))
+        self._channel.tell_if_over()
+        return messages
+
+    def consume(self, messages: int = 1) -> None:
+        """Say that the application is done with the oldest messages it took: their permits return."""
+        require_count(messages, name="messages")
         channel = self._channel
         if channel.is_receiver_closed or channel.sending is Sending.ABORTED:
             raise channel.ending()
-        permits = self._core.consume()
+        permits = consume_many(self._core, messages)
         if permits is not None:
             self._peer.add_permits(permits)
         channel.return_permits()

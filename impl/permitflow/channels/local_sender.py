@@ -1,5 +1,6 @@
 """The sending end of a local channel."""
 
+from collections import deque
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
@@ -70,8 +71,30 @@ class LocalSender(Generic[T]):
         if not parked.is_over:
             await self._channel.leave(self._channel.chunks, parked)
         if parked.is_refused:
-            sent_rows = sum(offered.message.rows for offered in parked.offered[: parked.sent])
-            raise self._channel.refusal(tail(chunk, sent_rows))
+            raise self._channel.refusal(tail(chunk, parked.sent_rows))
+
+    async def send_many(self, chunks: deque[T]) -> None:
+        """Send all chunks of a queue, from the left, until it is empty."""
+        channel = self._channel
+        while chunks:
+            if not channel.accepts:
+                raise channel.refusal(chunks)
+            chunk = chunks[0]
+            rows = rows_of(chunk)
+            if self._try_send(chunk, rows):
+                chunks.popleft()
+                continue
+            parked = self._stand_in_line(chunk, rows)
+            try:
+                if not parked.is_over:
+                    await channel.leave(channel.chunks, parked)
+            finally:
+                if parked.sent:
+                    chunks.popleft()
+            if parked.is_refused:
+                if sent_rows := parked.sent_rows:
+                    chunks.appendleft(tail(chunk, sent_rows))
+                raise channel.refusal(chunks)
 
     def _stand_in_line(self, chunk: T, rows: int) -> ParkedSend[T]:
         """Offer a chunk that could not leave directly; let the first of its slices go if they may."""

@@ -67,6 +67,11 @@ class ParkedSend(Generic[T]):
         """Has the task been woken since it went to sleep?"""
         self.future: asyncio.Future[None] | None = None
 
+    @property
+    def sent_rows(self) -> int:
+        """Rows of what has left."""
+        return sum(offered.message.rows for offered in self.offered[: self.sent])
+
     def sleep(self) -> asyncio.Future[None]:
         """What to await until somebody wakes this send."""
         self.is_awake = False

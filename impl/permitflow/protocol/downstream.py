@@ -20,6 +20,7 @@ from permitflow.protocol.messages import NO_PERMITS, Kind, Message, Permits
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.recording import RecorderFactory
+from permitflow.protocol.trains import consume_many
 
 __all__ = ["DOWNSTREAM", "DownstreamSession"]
 
@@ -128,9 +129,9 @@ class DownstreamSession(Session[T]):
             raise EndOfStream
         return self.receiver.take()
 
-    def consume(self) -> None:
-        """Note that the application has consumed the oldest message it took; see ``PermitReceiver.consume``."""
-        self._give_back(self.receiver.consume())
+    def consume(self, messages: int = 1) -> None:
+        """Note that the application has consumed the oldest messages it took; see ``PermitReceiver.consume``."""
+        self._give_back(consume_many(self.receiver, messages))
 
     def receive_message(self) -> Message[T] | None:
         """Take the next message and consume it at once; None if nothing is here.

@@ -1,9 +1,9 @@
 """What travels through a channel, and the permits it holds while it is there."""
 
 from enum import StrEnum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar, cast
 
-__all__ = ["NO_PERMITS", "Kind", "Message", "Offered", "Permits", "PlainChunk", "plain_chunk"]
+__all__ = ["NO_PERMITS", "Kind", "Message", "Offered", "Permits", "PlainChunk", "message_of", "plain_chunk"]
 
 T = TypeVar("T")
 
@@ -89,6 +89,11 @@ def plain_chunk(payload: T, rows: int) -> Message[T]:
     message.payload = payload
     message.rows = message.cost = rows
     return message
+
+
+def message_of(payload: T | Message[T], cost: int) -> Message[T]:
+    """The message of an entry of the inbox: a cost of 0 says that the payload is a whole message."""
+    return plain_chunk(cast("T", payload), cost) if cost else cast("Message[T]", payload)
 
 
 class Offered(Generic[T]):

@@ -6,10 +6,10 @@ its permits.
 """
 
 from collections import deque
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
 from permitflow.errors import LocalProtocolError, OverspendError, WouldBlock
-from permitflow.protocol.messages import Kind, Message, Permits, PlainChunk, plain_chunk
+from permitflow.protocol.messages import Kind, Message, Permits, PlainChunk, message_of
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import Counters, Recorder
 
@@ -85,7 +85,7 @@ class PermitReceiver(Generic[T]):
     @property
     def inbox(self) -> tuple[Message[T], ...]:
         """What has arrived and was not consumed, oldest first; what the application has taken is at the front."""
-        return tuple(map(_message, self._payloads, self._costs))
+        return tuple(map(message_of, self._payloads, self._costs))
 
     @property
     def inbox_rows(self) -> int:
@@ -175,7 +175,7 @@ class PermitReceiver(Generic[T]):
         """
         if self._taken >= len(self._costs):
             raise WouldBlock("no message is here")
-        message = _message(self._payloads[self._taken], self._costs[self._taken])
+        message = message_of(self._payloads[self._taken], self._costs[self._taken])
         self._taken += 1
         return message
 
@@ -239,7 +239,7 @@ class PermitReceiver(Generic[T]):
 
     def _consume(self, payload: T | Message[T], cost: int) -> Message[T]:
         """Consume any message that has just been taken out of the inbox, and tell the recorder."""
-        message = _message(payload, cost)
+        message = message_of(payload, cost)
         if message.kind is _CHUNK:
             self._consume_chunk(message)
         elif message.kind is Kind.BARRIER:
@@ -294,7 +294,3 @@ class PermitReceiver(Generic[T]):
         self._taken = 0
         self._costs.clear()
         self._payloads.clear()  # last, because freeing payloads may run anybody's code
-
-
-def _message(payload: T | Message[T], cost: int) -> Message[T]:
-    return plain_chunk(cast("T", payload), cost) if cost else cast("Message[T]", payload)

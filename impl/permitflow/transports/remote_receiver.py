@@ -6,12 +6,12 @@ from typing import Self
 
 import pyarrow as pa
 
+from permitflow.channels.counts import require_count
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
     EndOfStream,
-    InvalidParametersError,
     LocalProtocolError,
     PermitflowError,
     WouldBlock,
@@ -90,16 +90,18 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         await self._until_takeable()
         return self._receive_now()
 
-    async def receive_many(self, max_messages: int) -> list[Message[pa.RecordBatch]]:
+    async def receive_many(self, max_messages: int | None = None) -> list[Message[pa.RecordBatch]]:
         """Receive what is here, at least one message and at most ``max_messages``."""
-        if max_messages < 1:
-            raise InvalidParametersError(name="max_messages", value=max_messages, rule="must be at least 1")
         self._require_none_held()
+        return [self._receive_now() for _ in range(await self._until_some(max_messages))]
+
+    async def _until_some(self, max_messages: int | None) -> int:
+        """Wait for the first message that may be taken; how many may be, then."""
+        if max_messages is not None:
+            require_count(max_messages, name="max_messages")
         await self._until_takeable()
-        messages: list[Message[pa.RecordBatch]] = []
-        while len(messages) < max_messages and self._core.has_untaken:
-            messages.append(self._receive_now())
-        return messages
+        here = self._core.untaken
+        return here if max_messages is None else min(here, max_messages)
 
     def _receive_now(self) -> Message[pa.RecordBatch]:
         message = self._session.receive_message()
@@ -126,14 +128,19 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         if self._held:
             raise LocalProtocolError(f"{self._held} messages were taken and not consumed: consume them first")
 
-    def consume(self) -> None:
-        """Say that the application is done with the oldest message it took: its permits return."""
+    async def take_many(self, max_messages: int | None = None) -> list[Message[pa.RecordBatch]]:
+        """Hand over what is here and was not taken yet, at least one message."""
+        return [self._take_now() for _ in range(await self._until_some(max_messages))]
+
+    def consume(self, messages: int = 1) -> None:
+        """Say that the application is done with the oldest messages it took: their permits return."""
+        require_count(messages, name="messages")
         if self._is_cut_off:
             ending = self._ending()
             assert ending is not None, "an aborted or closed stream has ended"
             raise ending
-        self._session.consume()
-        self._held -= 1
+        self._session.consume(messages)
+        self._held -= messages
         self._after_consuming()
 
     def _after_consuming(self) -> None:

@@ -1,6 +1,7 @@
 """The sending end of a remote stream, for asyncio."""
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -8,7 +9,7 @@ import pyarrow as pa
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import ParkedSend, SendLine, Stopwatch
 from permitflow.chunks import slices, tail
-from permitflow.errors import ChannelClosedError, InvalidParametersError, PermitflowError, WouldBlock
+from permitflow.errors import ChannelClosedError, InvalidParametersError, PeerGoneError, PermitflowError, WouldBlock
 from permitflow.protocol.frames import Agreement, Data, Failure, UpstreamFrame
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import Oversize
@@ -115,8 +116,33 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
             parked = ParkedSend([self._session.offer_chunk(piece, piece.num_rows) for piece in pieces])
             await self._leave(self._chunks, parked)
             if parked.is_refused:
-                sent_rows = sum(piece.num_rows for piece in pieces[: parked.sent])
-                raise self._refusal(tail(chunk, sent_rows)) from None
+                raise self._refusal(tail(chunk, parked.sent_rows)) from None
+
+    async def send_many(self, chunks: deque[pa.RecordBatch]) -> None:
+        """Send all chunks of a queue, from the left, until it is empty."""
+        while chunks:
+            if self._posted_rows >= self.parameters.permit_batch:
+                await asyncio.sleep(0)
+            try:
+                self.send_nowait(chunks[0])
+                chunks.popleft()
+            except WouldBlock:
+                await self._send_leftmost(chunks)
+            except (ChannelClosedError, PeerGoneError) as error:
+                raise self._refusal(chunks) from error.__cause__
+
+    async def _send_leftmost(self, chunks: deque[pa.RecordBatch]) -> None:
+        chunk = chunks[0]
+        parked = ParkedSend([self._session.offer_chunk(piece, piece.num_rows) for piece in self._pieces(chunk, None)])
+        try:
+            await self._leave(self._chunks, parked)
+        finally:
+            if parked.sent:
+                chunks.popleft()
+        if parked.is_refused:
+            if parked.sent_rows:
+                chunks.appendleft(tail(chunk, parked.sent_rows))
+            raise self._refusal(chunks)
 
     def _pieces(self, chunk: pa.RecordBatch, rows: int | None) -> list[pa.RecordBatch]:
         self._codec.require(chunk)
