@@ -29,6 +29,7 @@ from permitflow_model.permit_channel_state import (
 __all__ = [
     "NOTHING",
     "NO_WATERMARK",
+    "OUT_OF_ORDER",
     "SYSTEM",
     "Message",
     "Parameters",
@@ -37,6 +38,7 @@ __all__ = [
     "carried",
     "carried_by",
     "cost_of",
+    "due_after",
     "held",
     "held_by",
     "in_channel",
@@ -52,6 +54,9 @@ __all__ = [
     "sum_permits",
     "total",
 ]
+
+OUT_OF_ORDER = -1
+"""No message has this number: after one that is out of order, none is due."""
 
 
 def sum_permits(parts: Iterable[Permits]) -> Permits:
@@ -180,14 +185,18 @@ def never_stuck(state: State, parameters: Parameters) -> bool:
     return not is_stuck(state, parameters)
 
 
+def due_after(due: int, message: Message, parameters: Parameters) -> int:
+    """The number that is due after a message, or ``OUT_OF_ORDER`` if the message was not the one that was due."""
+    if message.id != due:
+        return OUT_OF_ORDER
+    return successor(due, parameters) if message.kind == "chunk" else due
+
+
 def exactly_once_in_order(state: State, parameters: Parameters) -> bool:
     """Chunks leave in the order in which they came, each once; barriers and watermarks keep their place."""
     due = state.consumed
-    for message in (*in_channel(state), *state.waiting):
-        if message.id != due:
-            return False
-        if message.kind == "chunk":
-            due = successor(due, parameters)
+    for queue in (state.inbox, state.wire, state.waiting):
+        due = queue.fold(due_after, due, parameters)
     return due == state.offered
 
 

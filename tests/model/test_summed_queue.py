@@ -10,6 +10,14 @@ from permitflow_model.kernel.summed_queue import SummedFifo
 OPERATIONS = st.lists(st.one_of(st.integers(0, 9), st.sampled_from(["head", "last", "sum", "every"])), max_size=60)
 
 
+def text_of(item: int) -> str:
+    return str(item)
+
+
+def as_digits(number: int, item: int, base: int) -> int:
+    return number * base + item
+
+
 def is_below(item: int, bound: int) -> bool:
     return item < bound
 
@@ -23,7 +31,14 @@ def sums(queue: Queue[int]) -> tuple[object, ...]:
     def double(item: int) -> int:
         return 2 * item
 
-    return queue.sum_of(abs, int.__add__, 0), queue.sum_of(double, int.__add__, 0), queue.every(is_below, 9)
+    # Texts and digits tell in which order the items are.
+    in_order = queue.sum_of(text_of, str.__add__, ""), queue.fold(as_digits, 0, 10)
+    return (
+        *in_order,
+        queue.sum_of(abs, int.__add__, 0),
+        queue.sum_of(double, int.__add__, 0),
+        queue.every(is_below, 9),
+    )
 
 
 @given(OPERATIONS)

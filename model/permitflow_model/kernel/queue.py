@@ -43,10 +43,14 @@ class Queue(Protocol[T]):
         ...
 
     def sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
-        """The measures of all items together; ``nothing`` for an empty queue.
+        """The measures of all items together, oldest first; ``nothing`` for an empty queue.
 
-        ``plus`` must be associative and commutative: a symbolic queue has forgotten the order.
+        ``plus`` must be associative, and adding ``nothing`` must change nothing.
         """
+        ...
+
+    def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
+        """Where the items lead, oldest first: each leads on from where the one before it has led."""
         ...
 
     def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
@@ -95,6 +99,16 @@ class Fifo(tuple[T, ...]):
         """The measures of all items together."""
         return reduce(plus, map(measure, self), nothing)
 
+    def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
+        """Where the items lead, oldest first."""
+        for item in self:
+            start = follow(start, item, parameters)
+        return start
+
     def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
         """Does it hold for every item?"""
         return all(holds(item, parameters) for item in self)
+
+    def join(self, behind: "Fifo[T]") -> "Fifo[T]":
+        """The items of both queues, those of the other one behind."""
+        return Fifo((*self, *behind))

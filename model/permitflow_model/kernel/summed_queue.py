@@ -69,9 +69,17 @@ class SummedFifo(Generic[T]):
         return SummedFifo(queue._front, _top(queue._back).below, queue._size - 1)
 
     def sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
-        """The measures of all items together."""
+        """The measures of all items together, oldest first."""
         back = _fold(self._back, measure, None, measure, plus, nothing)
-        return plus(_fold(self._front, measure, None, measure, plus, nothing), back)
+        # On the front stack the newest item is at the bottom.
+        front = _fold(self._front, measure, None, measure, lambda newer, older: plus(older, newer), nothing)
+        return plus(front, back)
+
+    def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
+        """Where the items lead, oldest first; takes time in proportion to their number."""
+        for item in self:
+            start = follow(start, item, parameters)
+        return start
 
     def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
         """Does it hold for every item?"""
