@@ -1,0 +1,64 @@
+"""``PermitChannelRefinement.tla``: how a permit channel is a bounded queue of chunks.
+
+What waits at the sender waits to go in; what is on the wire or in the inbox is in the queue, barriers and watermarks
+left out.  Each step of the channel is one step of the queue, or cannot be seen.
+"""
+
+from permitflow_model import bounded_queue
+from permitflow_model.bounded_queue import Chunk
+from permitflow_model.kernel.queue import Fifo, Queue
+from permitflow_model.permit_channel import Message, Parameters, State, cost_of
+
+__all__ = ["NO_CHUNKS", "as_chunks", "chunks_in", "queue_in", "queue_move", "queue_parameters"]
+
+NO_CHUNKS: Fifo[Chunk] = Fifo()
+
+
+def as_chunks(message: Message) -> Fifo[Chunk]:
+    """A chunk as it is seen from outside; nothing for a barrier or a watermark."""
+    return Fifo((Chunk(message.id, message.cost),)) if message.kind == "chunk" else Fifo()
+
+
+def _joined(ahead: Fifo[Chunk], behind: Fifo[Chunk]) -> Fifo[Chunk]:
+    return ahead.join(behind)
+
+
+def chunks_in(messages: Queue[Message], nothing: Fifo[Chunk] = NO_CHUNKS) -> Fifo[Chunk]:
+    """The chunks among some messages, oldest first.
+
+    ``nothing`` is an empty queue of the kind that is wanted; proofs bring their own.
+    """
+    return messages.sum_of(as_chunks, _joined, nothing)
+
+
+def queue_in(state: State, nothing: Fifo[Chunk] = NO_CHUNKS) -> bounded_queue.State:
+    """The queue that a user of the channel sees."""
+    return bounded_queue.State(
+        asked=chunks_in(state.waiting, nothing),
+        queue=chunks_in(state.inbox, nothing).join(chunks_in(state.wire, nothing)),
+    )
+
+
+def queue_parameters(parameters: Parameters) -> bounded_queue.Parameters:
+    """The bound of the queue is ROW_COUNT; less would not do."""
+    return bounded_queue.Parameters(
+        bound=parameters.row_count, max_cost=parameters.clamp, ids=parameters.tags, line=parameters.waiters
+    )
+
+
+def queue_move(
+    action: str, before: State, parameters: Parameters, *arguments: int
+) -> tuple[str, tuple[int, ...]] | None:
+    """The queue's action that a step of the channel is, with its arguments; None for a step that cannot be seen."""
+    match action:
+        case "OfferChunk":
+            (rows,) = arguments
+            return "Ask", (before.offered, cost_of(rows, parameters))
+        case "WithdrawChunk":
+            return "GiveUp", ()
+        case "SendChunk":
+            return "Put", ()
+        case "Consume" if before.inbox.head().kind == "chunk":
+            return "Get", ()
+        case _:
+            return None
