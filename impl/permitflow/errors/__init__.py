@@ -87,3 +87,7 @@ __all__ = [
     "WouldBlock",
     "restored",
 ]
+
+# Their names in tracebacks, logs and pickles are those by which users import them, whichever module they live in.
+for _name in __all__:
+    globals()[_name].__module__ = __name__
