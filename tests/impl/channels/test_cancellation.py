@@ -5,6 +5,7 @@ after that callback: at every point at which it can be suspended, and between an
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context
 from dataclasses import dataclass, field
@@ -71,6 +72,17 @@ class Run:
         for name, rows in chunks.items():
             await self._noted(name, self.sender.send(name, rows))
 
+    async def send_many(self, *chunks: str) -> None:
+        self.sequences.append(list(chunks))
+        queue = deque(chunks)
+        try:
+            await self.sender.send_many(queue)
+        except asyncio.CancelledError:
+            self.interrupted += queue
+            raise
+        finally:
+            self.sent += chunks[: len(chunks) - len(queue)]
+
     async def barrier(self, name: str) -> None:
         await self._noted(name, self.sender.send_barrier(name))
 
@@ -103,9 +115,18 @@ class Run:
             await asyncio.sleep(0)
             self.consume()
 
-    def consume(self) -> None:
-        self.receiver.consume()
-        self.held -= 1
+    async def take_many(self, count: int) -> None:
+        while count > 0:
+            messages = await self.receiver.take_many(count)
+            self.received += [message.payload for message in messages]
+            self.held += len(messages)
+            await asyncio.sleep(0)
+            self.consume(len(messages))
+            count -= len(messages)
+
+    def consume(self, messages: int = 1) -> None:
+        self.receiver.consume(messages)
+        self.held -= messages
 
     def drain(self) -> list[Message[str]]:
         """Receive everything that is here."""
@@ -146,12 +167,18 @@ def taken_and_consumed_later(run: Run) -> None:
     run.start_receiver(receiver=run.take(3))
 
 
+def queues_of_chunks(run: Run) -> None:
+    run.start(a=run.send_many("aaa", "b", "cc", "d"), e=run.send_many("ee", "f", "ggg"), h=run.send(h=2))
+    run.start_receiver(receiver=run.take_many(8))
+
+
 VICTIMS: list[tuple[Scenario, str]] = [
     *((three_senders_one_receiver, victim) for victim in ("a", "d", "f", "receiver")),
     *((three_receivers_one_sender, victim) for victim in ("r1", "r2", "r3", "sender")),
     *((chunks_and_barriers, victim) for victim in ("a", "d", "e", "f", "receiver")),
     *((many_wait_for_one_return_of_permits, victim) for victim in ("c", "d", "g", "receiver")),
     *((taken_and_consumed_later, victim) for victim in ("a", "c", "receiver")),
+    *((queues_of_chunks, victim) for victim in ("a", "e", "h", "receiver")),
 ]
 
 

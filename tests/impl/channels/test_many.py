@@ -1,0 +1,280 @@
+"""Many messages in one call do what so many calls do, and say precisely how far they came."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import pytest
+
+from permitflow import (
+    ChannelAbortedError,
+    ChannelClosedError,
+    ChannelParameters,
+    EndOfStream,
+    InvalidParametersError,
+    LocalProtocolError,
+    LocalReceiver,
+    LocalSender,
+    Oversize,
+    PeerGoneError,
+    UnsplittableChunkError,
+    WouldBlock,
+    open_channel,
+)
+
+Complete = Callable[[Coroutine[Any, Any, None]], None]
+Settle = Callable[[], Awaitable[None]]
+Ends = tuple[LocalSender[str], LocalReceiver[str]]
+
+
+def channel(row_permits: int = 4, permit_batch: int = 1, max_chunk_cost: int = 3) -> Ends:
+    parameters = ChannelParameters(
+        row_permits=row_permits, permit_batch=permit_batch, max_chunk_cost=max_chunk_cost, barrier_permits=2
+    )
+    return open_channel(parameters)
+
+
+def received(receiver: LocalReceiver[str]) -> list[str]:
+    found: list[str] = []
+    while True:
+        try:
+            found.append(receiver.receive_nowait().payload)
+        except (WouldBlock, EndOfStream):
+            return found
+
+
+def test_chunks_leave_from_the_left_until_the_queue_is_empty(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        queue = deque(["aaa", "b", "cc", "", "dd"])
+        sending = asyncio.ensure_future(sender.send_many(queue))
+        await settle()
+        assert list(queue) == ["cc", "", "dd"], "the window is full"
+        assert [message.payload for message in await receiver.receive_many()] == ["aaa", "b"]
+        await settle()
+        assert list(queue) == ["dd"]
+        queue.append("e")
+        assert [message.payload for message in await receiver.receive_many()] == ["cc", ""]
+        await sending
+        assert not queue
+        assert received(receiver) == ["dd", "e"]
+        assert sender.statistics().row_permits_here == 4
+
+    complete(test())
+
+
+def test_nothing_is_to_be_sent(complete: Complete) -> None:
+    async def test() -> None:
+        sender, _ = channel()
+        await sender.send_many(deque())
+        assert sender.statistics().sent_chunks == 0
+
+    complete(test())
+
+
+def test_other_tasks_have_their_turn_in_between(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        many = asyncio.ensure_future(sender.send_many(deque(["aaa", "bbb", "ccc"])))
+        single = asyncio.ensure_future(sender.send("xxx"))
+        found: list[str] = []
+        while len(found) < 4:
+            found.append((await receiver.receive()).payload)
+        assert found == ["aaa", "bbb", "xxx", "ccc"]
+        await asyncio.gather(many, single)
+
+    complete(test())
+
+
+def test_cancelled_the_queue_holds_what_has_not_left(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        queue = deque(["aaa", "bb", "c"])
+        sending = asyncio.ensure_future(sender.send_many(queue))
+        await settle()
+        sending.cancel()
+        await asyncio.wait([sending])
+        assert sending.cancelled()
+        assert list(queue) == ["bb", "c"]
+        assert received(receiver) == ["aaa"]
+
+        await sender.send_many(queue)
+        assert received(receiver) == ["bb", "c"]
+
+    complete(test())
+
+
+def test_cancelled_within_a_chunk_its_rest_follows_by_itself(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        queue = deque(["abcdefgh", "ij"])
+        sending = asyncio.ensure_future(sender.send_many(queue))
+        await settle()
+        sending.cancel()
+        await asyncio.wait([sending])
+        assert list(queue) == ["ij"]
+        assert received(receiver) == ["abc", "def", "gh"]
+
+    complete(test())
+
+
+@pytest.mark.parametrize("is_peer", [False, True], ids=["closed here", "receiver closed"])
+def test_refused_the_queue_holds_what_has_not_left(complete: Complete, settle: Settle, is_peer: bool) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        queue = deque(["abcdefgh", "ij"])
+        sending = asyncio.ensure_future(sender.send_many(queue))
+        await settle()
+        (receiver if is_peer else sender).close()
+        error = PeerGoneError if is_peer else ChannelClosedError
+        for refused in (sending, sender.send_many(queue)):
+            with pytest.raises(error) as caught:
+                await refused
+            assert list(queue) == ["defgh", "ij"]
+            assert caught.value.facts["undelivered"] is queue
+
+    complete(test())
+
+
+def test_a_chunk_that_cannot_be_sent_stops_the_queue_before_it(complete: Complete) -> None:
+    class Endless:
+        def __len__(self) -> int:
+            raise TypeError("endless")
+
+    async def test() -> None:
+        ends: tuple[LocalSender[object], LocalReceiver[object]] = open_channel(
+            ChannelParameters(row_permits=4, max_chunk_cost=3)
+        )
+        sender, receiver = ends
+        for wrong, error in ((Endless(), InvalidParametersError), ({1, 2, 3, 4}, UnsplittableChunkError)):
+            queue: deque[object] = deque(["a", wrong, "b"])
+            with pytest.raises(error):
+                await sender.send_many(queue)
+            assert list(queue) == [wrong, "b"]
+            assert receiver.receive_nowait().payload == "a"
+        with pytest.raises(WouldBlock):
+            receiver.receive_nowait()
+
+    complete(test())
+
+
+def test_chunks_above_the_clamp_travel_whole_where_that_was_agreed(complete: Complete) -> None:
+    async def test() -> None:
+        ends: Ends = open_channel(ChannelParameters(row_permits=4, max_chunk_cost=3, oversize=Oversize.WHOLE))
+        sender, receiver = ends
+        queue = deque(["abcdefgh", "i"])
+        await sender.send_many(queue)
+        assert received(receiver) == ["abcdefgh", "i"]
+        assert sender.statistics().row_permits_here == 4
+
+    complete(test())
+
+
+def test_taken_messages_keep_their_permits_until_they_are_consumed(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel(row_permits=8, permit_batch=3)
+        for chunk in ("a", "bb", "c", "dd", "e"):
+            sender.send_nowait(chunk)
+        assert [message.payload for message in await receiver.take_many(3)] == ["a", "bb", "c"]
+        sender.send_barrier_nowait("epoch")
+        assert [message.payload for message in await receiver.take_many()] == ["dd", "e", "epoch"]
+        with pytest.raises(WouldBlock):
+            receiver.take_nowait()
+        assert sender.statistics().row_permits_here == 1
+
+        receiver.consume(3)
+        after = sender.statistics()
+        assert (after.row_permits_here, after.unreturned_permits, after.consumed_chunks) == (4, 1, 3)
+        receiver.consume()
+        assert sender.statistics().row_permits_here == 7
+        receiver.consume(2)
+        assert sender.statistics().row_permits_here == 8
+        sender.send_barrier_nowait()
+        sender.send_barrier_nowait()
+
+    complete(test())
+
+
+def test_more_than_are_held_cannot_be_consumed(complete: Complete) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        sender.send_nowait("a")
+        sender.send_nowait("b")
+        await receiver.take_many()
+        with pytest.raises(LocalProtocolError, match="2 messages were taken, not the 3 that are said to be consumed"):
+            receiver.consume(3)
+        assert sender.statistics().inbox_rows == 2
+        receiver.consume(2)
+        with pytest.raises(LocalProtocolError, match="nothing was taken"):
+            receiver.consume(1)
+
+    complete(test())
+
+
+@pytest.mark.parametrize("count", [0, -1, True, 1.5, "3"])
+def test_a_number_of_messages_is_a_positive_whole_number(complete: Complete, count: Any) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        sender.send_nowait("x")
+        for many in (receiver.receive_many, receiver.take_many):
+            with pytest.raises(InvalidParametersError, match="max_messages must be at least 1, and a whole number"):
+                await many(count)
+        assert receiver.take_nowait().payload == "x"
+        with pytest.raises(InvalidParametersError, match="messages must be at least 1, and a whole number"):
+            receiver.consume(count)
+        receiver.consume()
+
+    complete(test())
+
+
+@pytest.mark.parametrize("way", ["receive_many", "take_many"])
+def test_a_receiver_of_many_waits_for_the_first_and_then_takes_what_is_here(
+    complete: Complete, settle: Settle, way: str
+) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        waiting = asyncio.ensure_future(getattr(receiver, way)())
+        await settle()
+        assert not waiting.done()
+        sender.send_nowait("a")
+        sender.send_nowait("b")
+        sender.send_nowait("c")
+        assert [message.payload for message in await waiting] == ["a", "b", "c"]
+
+    complete(test())
+
+
+@pytest.mark.parametrize("way", ["receive_many", "take_many"])
+def test_a_receiver_of_many_that_was_woken_and_then_cancelled_passes_its_message_on(
+    complete: Complete, settle: Settle, way: str
+) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        first, second = (asyncio.ensure_future(getattr(receiver, way)()) for _ in range(2))
+        await settle()
+        sender.send_nowait("a")  # wakes the first
+        first.cancel()  # before it runs
+        await settle()
+        assert first.cancelled()
+        assert [message.payload for message in await second] == ["a"]
+
+    complete(test())
+
+
+@pytest.mark.parametrize("way", ["receive_many", "take_many"])
+def test_a_receiver_of_many_learns_how_the_stream_ended(complete: Complete, settle: Settle, way: str) -> None:
+    async def test() -> None:
+        for how, error in enumerate((EndOfStream, ChannelAbortedError, PeerGoneError, ChannelClosedError)):
+            sender, receiver = channel()
+            waiting = [asyncio.ensure_future(getattr(receiver, way)(3)) for _ in range(2)]
+            await settle()
+            (sender.end_nowait, partial(sender.abort, "broken"), sender.close, receiver.close)[how]()
+            await settle()
+            for task in waiting:
+                assert isinstance(task.exception(), error)
+            with pytest.raises(error):
+                await getattr(receiver, way)()
+
+    complete(test())

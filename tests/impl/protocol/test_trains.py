@@ -1,0 +1,193 @@
+"""A train of messages leaves the same books, and the same record, as its messages one by one."""
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permitflow.errors import LocalProtocolError, OverspendError
+from permitflow.protocol.messages import Message, Permits
+from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.receiver import PermitReceiver
+from permitflow.protocol.sender import PermitSender
+from permitflow.protocol.trains import consume_many, deliver_many, offer_and_send_many, receive_many, take_many
+
+
+class Event(NamedTuple):
+    """What a recorder hears, counters included."""
+
+    action: str
+    rows: int
+    permits: Permits
+    counters: tuple[int, int, int] | None
+
+
+class Pair:
+    """Both ends; many messages one by one."""
+
+    def __init__(self, parameters: ChannelParameters, *, is_recorded: bool) -> None:
+        self.events: list[Event] = []
+        record = (lambda *event: self.events.append(Event(*event))) if is_recorded else None
+        self.sender: PermitSender[int] = PermitSender(parameters, record=record)
+        self.receiver: PermitReceiver[int] = PermitReceiver(parameters, record=record)
+
+    def send(self, rows: list[int]) -> int:
+        sent: list[Message[int]] = []
+        for serial, cost in enumerate(rows):
+            if not 0 < cost <= min(self.sender.permits.rows, self.sender.parameters.max_chunk_cost):
+                break
+            self.sender.offer_chunk(serial, cost)
+            sent.append(self.sender.send_chunk())
+        for message in sent:
+            self.receiver.deliver(message)
+        return len(sent)
+
+    def mark(self) -> None:
+        self.sender.offer_watermark(-1)
+        self.sender.offer_barrier(-2)
+        for message in self.sender.take_sendable():
+            self.receiver.deliver(message)
+
+    def take(self, most: int) -> list[Message[int]]:
+        return [self.receiver.take() for _ in range(min(most, self.receiver.untaken))]
+
+    def consume(self, count: int) -> Permits:
+        due = [self.receiver.consume() for _ in range(min(count, len(self.receiver.inbox) - self.receiver.untaken))]
+        return total(*due)
+
+    def receive(self, most: int) -> list[Message[int]]:
+        messages: list[Message[int]] = []
+        while len(messages) < most and (message := self.receiver.try_receive()) is not None:
+            messages.append(message)
+        self.give_back(self.receiver.take_due())
+        return messages
+
+    def give_back(self, permits: Permits) -> None:
+        self.sender.add_permits(total(permits, self.receiver.flush()))
+
+    def books(self) -> tuple[object, ...]:
+        sender, receiver = self.sender, self.receiver
+        return (
+            sender.permits,
+            sender.least_row_permits,
+            sender.sent_chunks,
+            sender.sent_rows,
+            receiver.granted,
+            receiver.unreturned,
+            receiver.inbox,
+            receiver.untaken,
+            receiver.inbox_rows,
+            receiver.peak_inbox_rows,
+            receiver.consumed_chunks,
+            receiver.consumed_rows,
+            receiver.has_returns,
+        )
+
+
+class PairOfTrains(Pair):
+    """The same in trains."""
+
+    def send(self, rows: list[int]) -> int:
+        payloads = list(range(len(rows)))
+        count = offer_and_send_many(self.sender, payloads, rows)
+        deliver_many(self.receiver, payloads[:count], rows[:count])
+        return count
+
+    def take(self, most: int) -> list[Message[int]]:
+        return take_many(self.receiver, most)
+
+    def consume(self, count: int) -> Permits:
+        return total(consume_many(self.receiver, min(count, len(self.receiver.inbox) - self.receiver.untaken)))
+
+    def receive(self, most: int) -> list[Message[int]]:
+        messages = receive_many(self.receiver, most)
+        self.give_back(self.receiver.take_due())
+        return messages
+
+
+def total(*permits: Permits | None) -> Permits:
+    """All of them together."""
+    some = [increment for increment in permits if increment is not None]
+    return Permits(*map(sum, zip(*some, strict=True))) if some else Permits()
+
+
+moves = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.lists(st.integers(0, 4), max_size=6)),
+        st.tuples(st.just("send"), st.lists(st.integers(1, 2), max_size=6)),
+        st.just(("mark",)),
+        st.tuples(st.just("receive"), st.integers(1, 5)),
+        st.tuples(st.just("take"), st.integers(1, 5)),
+        st.tuples(st.just("consume"), st.integers(0, 5)),
+    ),
+    max_size=30,
+)
+
+
+@pytest.mark.parametrize("is_recorded", [False, True], ids=["unrecorded", "recorded"])
+@given(moves=moves, window=st.tuples(st.integers(3, 12), st.integers(1, 4)))
+def test_a_train_leaves_the_books_as_its_messages_one_by_one(
+    is_recorded: bool, moves: list[tuple[str, object]], window: tuple[int, int]
+) -> None:
+    parameters = ChannelParameters(
+        row_permits=window[0], permit_batch=min(window[1], window[0] - 1), barrier_permits=40, oversize=Oversize.WHOLE
+    )
+    one_by_one = Pair(parameters, is_recorded=is_recorded)
+    trains = PairOfTrains(parameters, is_recorded=is_recorded)
+    for name, *arguments in moves:
+        if name == "receive" and one_by_one.receiver.untaken < len(one_by_one.receiver.inbox):
+            continue  # the two ways to receive are not mixed
+        returned = [getattr(pair, name)(*arguments) for pair in (one_by_one, trains)]
+        assert returned[0] == returned[1], name
+        if name == "consume":
+            one_by_one.give_back(returned[0])
+            trains.give_back(returned[1])
+        assert one_by_one.books() == trains.books(), name
+    assert one_by_one.events == trains.events
+    assert is_recorded or not trains.events
+
+
+def test_chunks_of_a_train_leave_while_their_permits_last() -> None:
+    sender: PermitSender[str] = PermitSender(ChannelParameters(row_permits=10, permit_batch=2))
+
+    assert offer_and_send_many(sender, ["a", "b", "c", "d"], [4, 5, 2, 1]) == 2
+    assert (sender.permits.rows, sender.sent_chunks, sender.sent_rows) == (1, 2, 9)
+    assert not sender.has_waiting
+    assert offer_and_send_many(sender, ["d"], [1]) == 1
+    assert offer_and_send_many(sender, ["c"], [2]) == 0
+
+
+def test_a_train_does_not_overtake_a_chunk_that_waits() -> None:
+    sender: PermitSender[str] = PermitSender(ChannelParameters(row_permits=10, permit_batch=2))
+    sender.offer_chunk("waits", 8)
+
+    assert offer_and_send_many(sender, ["small"], [1]) == 0
+
+
+@pytest.mark.parametrize("rows", [0, -1, 9])
+def test_unusual_chunks_do_not_leave_in_a_train(rows: int) -> None:
+    sender: PermitSender[str] = PermitSender(ChannelParameters(row_permits=10, permit_batch=2))
+
+    assert offer_and_send_many(sender, ["a", "unusual", "b"], [1, rows, 1]) == 1
+
+
+@pytest.mark.parametrize("rows", [[4, 7], [3, 0], [12, -2]])
+def test_a_train_without_permits_is_refused_as_a_whole(rows: list[int]) -> None:
+    receiver: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=10, permit_batch=2))
+
+    with pytest.raises(OverspendError):
+        deliver_many(receiver, ["a", "b"], rows)
+    assert receiver.is_empty
+    assert receiver.granted.rows == 10
+
+
+def test_no_more_is_consumed_than_was_taken() -> None:
+    receiver: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=10, permit_batch=2))
+    deliver_many(receiver, ["a", "b", "c"], [1, 1, 1])
+    take_many(receiver, 2)
+
+    with pytest.raises(LocalProtocolError):
+        consume_many(receiver, 3)
+    assert receiver.inbox_rows == 3
+    assert consume_many(receiver, 2) == Permits(rows=2)
