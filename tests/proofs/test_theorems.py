@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from permitflow_model.permit_channel import SYSTEM
+from permitflow_model.specification import UnknownOperator, operator_line
 from permitflow_proofs import Verdict, catalogue
 from permitflow_proofs.document import theorems_document
-from permitflow_proofs.kernel.specification import UnknownOperator, operator_line
 
 NAMES = [theorem.id for theorem in catalogue()]
 REFUTED = {"2014-sign", "2014-stored"}

@@ -3,8 +3,8 @@
 import time
 from dataclasses import dataclass
 
+from permitflow_model.specification import reference
 from permitflow_proofs.kernel.obligation import Counterexample, Examination, Obligation, Outcome
-from permitflow_proofs.kernel.specification import reference
 
 __all__ = ["ALL_PARAMETERS", "Theorem", "Verdict", "prove"]
 

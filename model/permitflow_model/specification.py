@@ -1,4 +1,4 @@
-"""Where the specification says what a theorem is about: found in the text by the operator's name."""
+"""Where the specification says something: found in the text by the operator's name."""
 
 import re
 from functools import cache
@@ -9,7 +9,7 @@ __all__ = ["UnknownOperator", "operator_line", "reference"]
 
 
 class UnknownOperator(LookupError):
-    """A theorem names an operator that the specification does not define."""
+    """Somebody names an operator that the specification does not define."""
 
     def __init__(self, module: str, operator: str) -> None:
         """Name both."""
