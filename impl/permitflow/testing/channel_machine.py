@@ -13,8 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.testing.application import ChannelUnderTest, running
 from permitflow.testing.channel_run import ChannelRun
+from permitflow.testing.drawing import drawn_from
 from permitflow.testing.machine import channel_parameters
-from permitflow.testing.moves import Move, drawn_from
+from permitflow.testing.moves import Move
 
 __all__ = ["ChannelMachine", "machine_for"]
 

@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing.moves import Move, PairAdapter, compare, drawn_from, is_rule, moves_of, step
+from permitflow.testing.drawing import drawn_from
+from permitflow.testing.moves import Move, PairAdapter, compare, is_rule, moves_of, step
 from permitflow.testing.traces import judge, model_of
 from permitflow.tracing.memory import MemoryTrace
 from permitflow_model.permit_channel import SYSTEM, State

@@ -1,10 +1,8 @@
 """Moves of the specification's behaviours, as they are drawn, printed and asked of an implementation."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol
-
-from hypothesis import strategies as st
 
 from permitflow.errors import ProtocolError, WouldBlock
 from permitflow_model.kernel.system import Disabled
@@ -18,7 +16,6 @@ __all__ = [
     "PairAdapter",
     "attempt",
     "compare",
-    "drawn_from",
     "is_rule",
     "moves_of",
     "step",
@@ -117,14 +114,6 @@ def is_rule(move: Move) -> bool:
     The model offers no more than its bounds allow, so that its states can be counted; an implementation has none.
     """
     return not move.action.startswith("Offer")
-
-
-def drawn_from(moves: Iterable[Move]) -> st.SearchStrategy[Move]:
-    """Draw an action, then its arguments: the many sizes of a chunk must not crowd the other actions out."""
-    by_action: dict[str, list[Move]] = {}
-    for move in moves:
-        by_action.setdefault(move.action, []).append(move)
-    return st.sampled_from(list(by_action.values())).flatmap(st.sampled_from)
 
 
 def attempt(adapter: PairAdapter, move: Move) -> None:
