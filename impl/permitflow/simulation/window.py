@@ -1,0 +1,160 @@
+"""How many row permits keep the pipe full: found by simulation, and by a formula that says why."""
+
+import math
+from dataclasses import dataclass, replace
+
+from permitflow.errors import InvalidParametersError
+from permitflow.simulation.run import Progress, run_length, simulate
+from permitflow.simulation.setting import Setting
+
+__all__ = ["Window", "enough_rows", "exact_rows", "smallest_window", "with_row_count"]
+
+# Times are sums of floats; a pipe that is full to nine digits is full.
+_ROUNDING = 1e-9
+# A channel that starves does so in each window.
+_WINDOWS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """The smallest window that keeps the pipe full, and what it is made of; all in rows."""
+
+    smallest: int
+    """Found by bisection over simulated runs."""
+
+    full_share: float
+    """What counts as full: this share of what a generous window carries."""
+
+    bandwidth_delay_product: float
+    exact: int | None
+    """What the formula for equal chunks says; None if it does not apply."""
+
+    enough: int | None
+    """Enough whatever the sizes of chunks are, as long as rates are steady; None if chunks have no largest size."""
+
+
+def exact_rows(setting: Setting) -> int | None:
+    """The smallest ROW_COUNT with which equal chunks at steady rates never wait for permits.
+
+    ``g + c * ceil(rate * loop / c - 1)``, where ``g`` is the batch rounded up to whole chunks, because permits return
+    by whole chunks, and ``loop`` is the round-trip time and the times that link and consumer take for a chunk: the
+    time from the departure of a chunk until its permits could be back.  One chunk less, because the next chunk may
+    leave when the first one's permits are back.  Where an idle receiver returns what it holds, and the consumer is
+    not what is slow, it catches up with every chunk: then ``g`` is one chunk.  Where the clamp follows from window and
+    batch, it must leave room for the chunk.
+
+    None if chunks differ, are split, or nothing is slow.
+    """
+    cost, rate = setting.constant_cost, setting.bottleneck_rate
+    if cost is None or rate == math.inf:
+        return None
+    loop_seconds = setting.rtt_seconds + cost / setting.link_rate + cost / setting.consumer_rate
+    chunks_in_loop = math.ceil(rate * loop_seconds / cost - 1 - _ROUNDING)
+    catches_up = setting.flush_idle and setting.consumer_rate > rate
+    batch = 1 if catches_up else setting.receiver.permit_batch
+    rows = cost * math.ceil(batch / cost) + cost * max(chunks_in_loop, 0)
+    return rows if setting.upstream.max_chunk_cost else max(rows, setting.sender.permit_batch + cost)
+
+
+def enough_rows(setting: Setting) -> int | None:
+    """A ROW_COUNT that keeps the pipe full for chunks of any sizes up to the largest.
+
+    ``rate * rtt + batch + 2 * largest``, and once more the largest if the link takes time.  Of the permits that are
+    not at the sender, at most ``batch - 1`` are kept by the receiver, those of one chunk belong to what is being
+    consumed, and ``rate * rtt`` are under way; the chunk that waits needs at most the largest cost.
+    """
+    possible = setting.chunks.possible
+    if possible is None or setting.bottleneck_rate == math.inf:
+        return None
+    largest = max(possible)
+    chunks = 2 if math.isinf(setting.link_rate) else 3
+    return math.ceil(setting.bandwidth_delay_product) + setting.receiver.permit_batch + chunks * largest
+
+
+def smallest_window(
+    setting: Setting, *, seed: int = 0, full_share: float = 1.0, on_progress: Progress | None = None
+) -> Window | None:
+    """Bisect for the smallest ROW_COUNT, the same at both ends, that keeps the pipe full.
+
+    None if nothing limits the flow but the window: then no pipe is ever full.
+
+    Raises:
+        InvalidParametersError: nothing in the setting takes any time.
+    """
+    if setting.bottleneck_rate == math.inf:
+        return None
+    search = _Search(setting, seed, full_share, on_progress)
+    # The formula's answer first: if it is right, two runs show it.
+    if (guess := exact_rows(setting)) is not None and setting.upstream.permit_batch is not None:
+        search.try_out(guess)
+        search.try_out(guess - 1)
+    while not search.is_over:
+        search.try_out((search.too_small + search.large_enough) // 2)
+    found = with_row_count(setting, search.large_enough)
+    return Window(
+        smallest=search.large_enough,
+        full_share=full_share,
+        bandwidth_delay_product=setting.bandwidth_delay_product,
+        exact=exact_rows(found),
+        enough=enough_rows(found),
+    )
+
+
+def with_row_count(setting: Setting, row_count: int) -> Setting:
+    """The same with another window, the same at both ends."""
+    return replace(
+        setting,
+        upstream=setting.upstream._replace(row_permits=row_count),
+        downstream=setting.downstream._replace(row_permits=None),
+    )
+
+
+class _Search:
+    """What is known to be too small, and what to be large enough."""
+
+    def __init__(self, setting: Setting, seed: int, full_share: float, on_progress: Progress | None) -> None:
+        self._setting = setting
+        self._seed = seed
+        self._on_progress = on_progress
+        self._runs = 0
+        # No permit is back before a round trip is over: a window below this cannot carry what is asked for.
+        self.too_small = max(0, math.ceil(full_share * setting.bandwidth_delay_product * (1 - _ROUNDING)) - 1)
+        self.large_enough = _generous(setting)
+        self._length = run_length(with_row_count(setting, self.large_enough), least_windows=_WINDOWS)
+        self._goal = full_share * self._throughput(self.large_enough) * (1 - _ROUNDING)
+
+    @property
+    def is_over(self) -> bool:
+        return self.large_enough - self.too_small <= 1
+
+    def try_out(self, row_count: int) -> None:
+        if not self.too_small < row_count < self.large_enough:
+            return
+        if self._throughput(row_count) >= self._goal:
+            self.large_enough = row_count
+        else:
+            self.too_small = row_count
+
+    def _throughput(self, row_count: int) -> float:
+        """0 for what gets stuck, or leaves no room for any chunk."""
+        try:
+            setting = with_row_count(self._setting, row_count)
+        except InvalidParametersError:
+            return 0.0
+        figures = simulate(setting, seed=self._seed, length=self._length, on_progress=self._report).figures
+        self._runs += 1
+        return 0.0 if figures is None else figures.throughput
+
+    def _report(self, share: float) -> None:
+        if self._on_progress is None:
+            return
+        ahead = math.log2(max(2, self.large_enough - self.too_small))
+        self._on_progress((self._runs + share) / (self._runs + 1 + ahead))
+
+
+def _generous(setting: Setting) -> int:
+    """Certainly enough: twice what is enough for the largest chunk, or for one that is rarely exceeded."""
+    possible = setting.chunks.possible
+    largest = 20 * math.ceil(setting.chunks.mean) if possible is None else max(possible)
+    room = (setting.upstream.max_chunk_cost or 0) + (setting.receiver.permit_batch)
+    return 2 * (math.ceil(setting.bandwidth_delay_product) + 3 * largest + room)
