@@ -55,8 +55,9 @@ bench-smoke: setup  ## do the benchmarks still run? seconds
 soak: setup  ## ten million rows through gRPC, then memory under a consumer that is a hundred times slower
 	@$(BIN)/python benchmarks/soak_grpc.py --rows 10000000 --slow-seconds 60
 
-trace-evidence: setup  ## two processes, 100,000 chunks: recorded, judged by model and TLC; sabotage is found (minutes)
+trace-evidence: setup  ## two processes, then two Spark jobs: recorded, judged by model and TLC; sabotage is found (minutes)
 	@$(WITH_JAVA) $(BIN)/python benchmarks/record_two_processes.py --with-tlc
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.record_spark
 
 pictures: setup  ## take the screenshots in docs/pictures again
 	@$(BIN)/python tools/screenshots.py

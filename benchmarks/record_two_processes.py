@@ -26,7 +26,7 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.referee import ask_tlc
-from permitflow.testing.sabotage import RETURN, SABOTAGES
+from permitflow.testing.sabotage import SABOTAGES, first_wrong_event
 from permitflow.testing.traces import Verdict, judge, judge_all
 from permitflow.tracing import ChannelTrace, FileTrace, read_trace
 from permitflow.transports.grpc_aio import get, put
@@ -141,12 +141,7 @@ def run_sabotaged(folder: Path, sabotage: str) -> bool:
 def is_right_step(channel: ChannelTrace, verdict: Verdict, sabotage: str) -> bool:
     """Is the first objection to what went wrong?"""
     event = verdict.replay.blocked[0].event
-    if sabotage == "on-receipt":
-        # The first chunk's permits left before it was consumed: the next count of the receiver shows it.
-        return (event.end, event.sequence) == ("receiver", 2)
-    returns = [told for log in channel.logs for told in log if told.action == "AddPermits"]
-    # What comes twice is wrong the second time; what is lost is missed at the next return.
-    return event == returns[RETURN if sabotage == "twice" else RETURN - 1]
+    return (event.end, event.sequence) == first_wrong_event(channel, sabotage)
 
 
 def seconds_since(started: float) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,11 +14,14 @@ FAST_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
 
 
 @contextmanager
-def local_session(name: str, *, master: str, work_dir: Path) -> Iterator[SparkSession]:
+def local_session(
+    name: str, *, master: str, work_dir: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
     """A session in this process; everything it writes goes below ``work_dir``.
 
     Args:
         master: as Spark takes it: ``local[2]`` is two task slots, ``local[2, 3]`` makes three attempts for each task.
+        settings: more of Spark's own, by their full names.
     """
     # Spark would start the first python3 of the path instead.
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -36,6 +39,8 @@ def local_session(name: str, *, master: str, work_dir: Path) -> Iterator[SparkSe
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
     )
+    for key, value in (settings or {}).items():
+        builder = builder.config(key, value)
     spark = builder.getOrCreate()
     try:
         yield spark

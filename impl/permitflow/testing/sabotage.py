@@ -1,17 +1,20 @@
 """Receivers that return permits wrongly, each in a way that its own books do not show.
 
-They take the place of the real ones for the rest of the process: sabotage only a process that is made for it.
+They take the place of the real ones in the whole process, for good or, with ``sabotaged``, for a while.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 
 from permitflow.protocol.downstream import DownstreamSession
 from permitflow.protocol.frames import AddPermits, DownstreamFrame
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.receiver import PermitReceiver
+from permitflow.protocol.recording import End
+from permitflow.tracing import ChannelTrace
 
-__all__ = ["RETURN", "SABOTAGES", "lose", "return_on_receipt", "return_twice"]
+__all__ = ["RETURN", "SABOTAGES", "first_wrong_event", "lose", "return_on_receipt", "return_twice", "sabotaged"]
 
 RETURN = 20
 """Which return of permits is sabotaged; before it, everything goes well."""
@@ -68,3 +71,31 @@ def _change_return(change: Callable[[AddPermits], list[DownstreamFrame]]) -> Non
 
 SABOTAGES = {"twice": return_twice, "lost": lose, "on-receipt": return_on_receipt}
 """By the names that a command line uses."""
+
+
+@contextmanager
+def sabotaged(name: str) -> Iterator[None]:
+    """Let all receivers of this process return permits wrongly until the end of the block."""
+    classes = (PermitReceiver, DownstreamSession)
+    before = [dict(vars(kind)) for kind in classes]
+    SABOTAGES[name]()
+    try:
+        yield
+    finally:
+        for kind, members in zip(classes, before, strict=True):
+            for member, value in members.items():
+                if vars(kind)[member] is not value:
+                    setattr(kind, member, value)
+
+
+def first_wrong_event(channel: ChannelTrace, sabotage: str) -> tuple[End, int]:
+    """At which end, and as which event of it, the recorded run of a sabotaged receiver leaves the specification.
+
+    Sizes of chunks must be such that no wrong return of permits looks like the right one.
+    """
+    if sabotage == "on-receipt":
+        # The first chunk's permits left before it was consumed: the next count of the receiver shows it.
+        return "receiver", 2
+    returns = [event for log in channel.logs for event in log if event.action == "AddPermits"]
+    # What comes twice is wrong the second time; what is lost is missed at the next return.
+    return "sender", returns[RETURN if sabotage == "twice" else RETURN - 1].sequence

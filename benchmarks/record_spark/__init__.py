@@ -1,0 +1,1 @@
+"""Two Spark jobs, recorded at all ends and judged."""

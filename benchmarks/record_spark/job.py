@@ -1,0 +1,127 @@
+"""A Spark application that goes through some runs: ``python -m benchmarks.record_spark.job send|receive RUNS``."""
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from benchmarks.record_spark.runs import BATCH_ROWS, REAL_CHANNELS, STREAM, Run, from_json
+from permitflow.demo.events import report
+from permitflow.demo.spark_session import local_session
+from permitflow.spark.options import ReadOptions
+from permitflow.spark.source import ChannelPartition, ExchangeReader, PermitflowDataSource
+from permitflow.testing.sabotage import sabotaged
+
+TIMEOUT_SECONDS = 60
+
+SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS)}
+
+
+class SabotagedReader(ExchangeReader):
+    """Returns the permits of the last channel wrongly."""
+
+    def __init__(self, options: ReadOptions, schema: StructType, sabotage: str) -> None:
+        """``sabotage`` is a name in ``SABOTAGES``."""
+        super().__init__(options, schema)
+        self._sabotage = sabotage
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """As its base class; in the worker of the last channel the receiver is replaced first."""
+        assert isinstance(partition, ChannelPartition)  # Spark hands back what partitions() made
+        if partition.channel != self._options.channels[-1]:
+            yield from super().read(partition)
+            return
+        # Spark uses the worker again for other tasks.
+        with sabotaged(self._sabotage):
+            yield from super().read(partition)
+
+
+class SabotagedSource(PermitflowDataSource):
+    """``format("sabotaged")``: one more option, ``sabotage``."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        """Take the option away before anybody finds it unknown."""
+        self._sabotage = options.pop("sabotage")
+        super().__init__(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """The word for ``format()``."""
+        return "sabotaged"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """See ``SabotagedReader``."""
+        return SabotagedReader(ReadOptions.parse(self.options), schema, self._sabotage)
+
+
+def send(spark: SparkSession, run: Run) -> None:
+    """Job 1: every task's rows, numbered from 1."""
+    serials = f"explode(sequence(1, {run.rows} + {run.more_rows} * id))"
+    frame = spark.range(0, run.tasks, 1, run.tasks).selectExpr("id AS task", f"{serials} AS serial")
+    writer = frame.write.format("permitflow").mode("append").options(**options_of(run))
+    writer.option("chunk_rows", str(run.chunk_rows)).save()
+
+
+def receive(spark: SparkSession, run: Run) -> None:
+    """Job 2: did every row come once?  A channel is read once, so this is one question."""
+    reader = spark.read.format("sabotaged" if run.sabotage else "permitflow").options(**options_of(run))
+    if run.sabotage:
+        reader = reader.option("sabotage", run.sabotage)
+    reader.load().createOrReplaceTempView("numbers")
+    question = "SELECT task, count(*), sum(serial), count(DISTINCT serial) FROM numbers GROUP BY task ORDER BY task"
+    found = [list(row) for row in spark.sql(question).collect()]
+    if found != run.expected():
+        raise AssertionError(f"what came out is not what went in: {found}")
+
+
+def options_of(run: Run) -> dict[str, str]:
+    """Of ``format("permitflow")``."""
+    return {
+        "address": run.address,
+        "stream": STREAM,
+        "channels": str(run.channels),
+        "timeout_seconds": str(TIMEOUT_SECONDS),
+        "trace_dir": run.folder,
+    }
+
+
+def send_and_receive(spark: SparkSession, run: Run) -> None:
+    """Both jobs, one after the other: the windows hold everything, and the exchange sends it before permits return."""
+    send(spark, run)
+    receive(spark, run)
+
+
+JOBS: dict[str, Callable[[SparkSession, Run], None]] = {"send": send, "receive": receive}
+
+
+def first_error_of_ours(text: str) -> str:
+    """The line that counts in a hundred lines of Spark's."""
+    return next((line for line in text.splitlines() if line.startswith("permitflow.errors.")), text[:500])
+
+
+def main(job: str, runs: Sequence[Run]) -> None:
+    """Go through all runs in one session, and report how each ended."""
+    slots = f"local[{REAL_CHANNELS}]"
+    with (
+        tempfile.TemporaryDirectory(prefix="permitflow-spark-") as work_dir,
+        local_session(f"permitflow: {job}", master=slots, work_dir=Path(work_dir), settings=SETTINGS) as spark,
+    ):
+        spark.dataSource.register(SabotagedSource)
+        for run in runs:
+            started = time.monotonic()
+            failure = ""
+            try:
+                (send_and_receive if run.sabotage else JOBS[job])(spark, run)
+            except Exception as error:
+                failure = first_error_of_ours(str(error))
+            report("done", run.name, failure=failure, seconds=time.monotonic() - started)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], from_json(sys.argv[2]))
