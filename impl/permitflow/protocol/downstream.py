@@ -14,6 +14,7 @@ from permitflow.protocol.frames import (
     Frame,
     Get,
     Put,
+    SameHostAnswer,
 )
 from permitflow.protocol.lifecycle import FrameType, Session, State
 from permitflow.protocol.messages import NO_PERMITS, Kind, Message, Permits
@@ -66,14 +67,16 @@ class DownstreamSession(Session[T]):
         """How the upstream ended the stream, once it has."""
         return self._end
 
-    def accept(self, own: ChannelParameters, *, schema: bytes, stream: str = "") -> Agreement:
+    def accept(
+        self, own: ChannelParameters, *, schema: bytes, stream: str = "", same_host: SameHostAnswer | None = None
+    ) -> Agreement:
         """Agree with the upstream that dialled; the agreement is the next frame to write.
 
         Raises:
             HandshakeError: version or parameters cannot be reconciled.
             InvalidParametersError: the dialer's wishes cannot work at all.
         """
-        agreement = self._accept(own, schema, stream)
+        agreement = self._accept(own, schema, stream, same_host)
         self._outgoing.append(agreement)
         return agreement
 

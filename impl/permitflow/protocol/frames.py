@@ -23,6 +23,8 @@ __all__ = [
     "Frame",
     "Get",
     "Put",
+    "SameHostAnswer",
+    "SameHostOffer",
     "StatedParameters",
     "UpstreamFrame",
     "frame_name",
@@ -81,6 +83,22 @@ class Address(NamedTuple):
         return f"actor {up_actor} of fragment {up_fragment} to actor {down_actor} of fragment {down_fragment}"
 
 
+class SameHostOffer(NamedTuple):
+    """A dialer offers to share memory, if the acceptor runs on its host."""
+
+    socket: str
+    """The name at which the memory can be fetched."""
+
+
+class SameHostAnswer(NamedTuple):
+    """What the acceptor says to that."""
+
+    proof: bytes
+    """That it has read the memory; empty: the stream stays where it is."""
+    refusal: str = ""
+    """Why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Get:
     """First frame of a downstream that dials."""
@@ -92,6 +110,7 @@ class Get:
     """The serialised schema that it expects; None: whatever the channel has."""
     probe: bool = False
     """Only the agreement is wanted; the stream will be empty, and the channel keeps its data."""
+    same_host: SameHostOffer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +122,7 @@ class Put:
     wanted: StatedParameters = NOTHING_STATED
     schema: bytes | None = None
     """The serialised schema of the chunks that will come."""
+    same_host: SameHostOffer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +134,8 @@ class Agreement:
     schema: bytes
     stream: str = ""
     """The acceptor's name for this stream; both ends use it in statistics and traces."""
+    same_host: SameHostAnswer | None = None
+    """None: there was no offer, or the acceptor does not know of such things."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ upstream that clamps by one configuration and a downstream that batches by anoth
 """
 
 from permitflow.errors import InvalidParametersError, ParameterMismatchError, VersionMismatchError
-from permitflow.protocol.frames import NOTHING_STATED, Agreement, Get, Put, StatedParameters
+from permitflow.protocol.frames import NOTHING_STATED, Agreement, Get, Put, SameHostAnswer, StatedParameters
 from permitflow.protocol.parameters import ChannelParameters
 
 __all__ = ["PROTOCOL_VERSION", "accept", "agree", "require_version", "verify"]
@@ -47,7 +47,14 @@ def _completed(wanted: StatedParameters, own: ChannelParameters) -> StatedParame
     return ours._replace(**{name: value for name, value in wanted._asdict().items() if value is not None})
 
 
-def accept(request: Get | Put, *, own: ChannelParameters, schema: bytes, stream: str = "") -> Agreement:
+def accept(
+    request: Get | Put,
+    *,
+    own: ChannelParameters,
+    schema: bytes,
+    stream: str = "",
+    same_host: SameHostAnswer | None = None,
+) -> Agreement:
     """Answer a peer that dialled.
 
     Raises:
@@ -57,7 +64,7 @@ def accept(request: Get | Put, *, own: ChannelParameters, schema: bytes, stream:
     """
     require_version(request.protocol_version)
     agreed = agree(own, request.wanted)
-    return Agreement(PROTOCOL_VERSION, StatedParameters.of(agreed), schema, stream)
+    return Agreement(PROTOCOL_VERSION, StatedParameters.of(agreed), schema, stream, same_host)
 
 
 def verify(agreement: Agreement, *, wanted: StatedParameters) -> ChannelParameters:

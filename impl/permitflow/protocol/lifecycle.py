@@ -5,7 +5,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from permitflow.errors import LocalProtocolError, PeerGoneError, UnexpectedFrameError
 from permitflow.protocol import handshake
-from permitflow.protocol.frames import Agreement, Failure, Frame, Get, Put, frame_name
+from permitflow.protocol.frames import Agreement, Failure, Frame, Get, Put, SameHostAnswer, frame_name
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import Recorder, RecorderFactory
 
@@ -80,9 +80,11 @@ class Session(Generic[T]):
             raise LocalProtocolError(f"there is no agreement yet: {self.state}")
         return self._parameters
 
-    def _accept(self, own: ChannelParameters, schema: bytes, stream: str) -> Agreement:
+    def _accept(
+        self, own: ChannelParameters, schema: bytes, stream: str, same_host: SameHostAnswer | None
+    ) -> Agreement:
         self._require(State.DECIDING, "accept")
-        agreement = handshake.accept(self.request, own=own, schema=schema, stream=stream)
+        agreement = handshake.accept(self.request, own=own, schema=schema, stream=stream, same_host=same_host)
         self._agree(agreement, agreement.parameters.checked())
         self.state = State.OPEN
         return agreement

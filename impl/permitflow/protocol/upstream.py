@@ -3,7 +3,19 @@
 from typing import TypeVar
 
 from permitflow.errors import LedgerError, LocalProtocolError
-from permitflow.protocol.frames import Abort, AddPermits, Agreement, Data, End, Failure, Frame, Get, Put, UpstreamFrame
+from permitflow.protocol.frames import (
+    Abort,
+    AddPermits,
+    Agreement,
+    Data,
+    End,
+    Failure,
+    Frame,
+    Get,
+    Put,
+    SameHostAnswer,
+    UpstreamFrame,
+)
 from permitflow.protocol.lifecycle import FrameType, Session, State
 from permitflow.protocol.messages import NO_PERMITS, Kind, Message, Permits
 from permitflow.protocol.parameters import ChannelParameters
@@ -48,14 +60,16 @@ class UpstreamSession(Session[T]):
             raise LocalProtocolError(f"there is no agreement yet: {self.state}")
         return self._sender
 
-    def accept(self, own: ChannelParameters, *, schema: bytes, stream: str = "") -> Agreement:
+    def accept(
+        self, own: ChannelParameters, *, schema: bytes, stream: str = "", same_host: SameHostAnswer | None = None
+    ) -> Agreement:
         """Agree with the downstream that dialled; the agreement is the next frame to write.
 
         Raises:
             HandshakeError: version or parameters cannot be reconciled.
             InvalidParametersError: the dialer's wishes cannot work at all.
         """
-        agreement = self._accept(own, schema, stream)
+        agreement = self._accept(own, schema, stream, same_host)
         self._outgoing.append(agreement)
         return agreement
 

@@ -14,6 +14,8 @@ from permitflow.protocol.frames import (
     Failure,
     Get,
     Put,
+    SameHostAnswer,
+    SameHostOffer,
     StatedParameters,
     UpstreamFrame,
 )
@@ -52,17 +54,29 @@ def _schema(message: pb.Get | pb.Put) -> bytes | None:
     return message.schema if message.HasField("schema") else None
 
 
+def _offer(message: pb.Get | pb.Put) -> SameHostOffer | None:
+    return SameHostOffer(message.same_host.socket) if message.HasField("same_host") else None
+
+
+def _answer(message: pb.Agreement) -> SameHostAnswer | None:
+    if not message.HasField("same_host"):
+        return None
+    return SameHostAnswer(message.same_host.proof, message.same_host.refusal)
+
+
 def _read_get(message: pb.Get) -> Get:
-    wanted = _parameters(message.wanted)
-    return Get(message.protocol_version, _address(message), wanted, _schema(message), message.probe)
+    wanted, offer = _parameters(message.wanted), _offer(message)
+    return Get(message.protocol_version, _address(message), wanted, _schema(message), message.probe, offer)
 
 
 def _read_put(message: pb.Put) -> Put:
-    return Put(message.protocol_version, _address(message), _parameters(message.wanted), _schema(message))
+    wanted, offer = _parameters(message.wanted), _offer(message)
+    return Put(message.protocol_version, _address(message), wanted, _schema(message), offer)
 
 
 def _read_agreement(message: pb.Agreement) -> Agreement:
-    return Agreement(message.protocol_version, _parameters(message.parameters), message.schema, message.stream)
+    parameters, answer = _parameters(message.parameters), _answer(message)
+    return Agreement(message.protocol_version, parameters, message.schema, message.stream, answer)
 
 
 def _read_data(message: pb.Data) -> Data[Payload]:

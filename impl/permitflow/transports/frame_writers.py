@@ -24,6 +24,8 @@ def _write_dialling(into: pb.Get | pb.Put, frame: Get | Put) -> None:
     _write_parameters(into.wanted, frame.wanted)
     if frame.schema is not None:
         into.schema = frame.schema
+    if frame.same_host is not None:
+        into.same_host.socket = frame.same_host.socket
 
 
 def _write_parameters(into: pb.Parameters, stated: StatedParameters) -> None:
@@ -54,6 +56,9 @@ def _write_agreement(into: pb.UpstreamFrame | pb.DownstreamFrame, frame: Agreeme
     _write_parameters(into.agreement.parameters, frame.parameters)
     into.agreement.schema = frame.schema
     into.agreement.stream = frame.stream
+    if frame.same_host is not None:
+        into.agreement.same_host.proof = frame.same_host.proof
+        into.agreement.same_host.refusal = frame.same_host.refusal
 
 
 def _write_data(into: pb.UpstreamFrame, frame: Data[Payload]) -> None:

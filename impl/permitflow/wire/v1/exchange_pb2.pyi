@@ -71,7 +71,7 @@ class Parameters(_message.Message):
     def __init__(self, row_permits: _Optional[int] = ..., permit_batch: _Optional[int] = ..., max_chunk_cost: _Optional[int] = ..., barrier_permits: _Optional[int] = ..., oversize: _Optional[_Union[Oversize, str]] = ...) -> None: ...
 
 class Get(_message.Message):
-    __slots__ = ("protocol_version", "channel", "up_actor_id", "up_fragment_id", "down_actor_id", "down_fragment_id", "wanted", "schema", "probe")
+    __slots__ = ("protocol_version", "channel", "up_actor_id", "up_fragment_id", "down_actor_id", "down_fragment_id", "wanted", "schema", "probe", "same_host")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     UP_ACTOR_ID_FIELD_NUMBER: _ClassVar[int]
@@ -81,6 +81,7 @@ class Get(_message.Message):
     WANTED_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
+    SAME_HOST_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     channel: str
     up_actor_id: int
@@ -90,10 +91,11 @@ class Get(_message.Message):
     wanted: Parameters
     schema: bytes
     probe: bool
-    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., up_actor_id: _Optional[int] = ..., up_fragment_id: _Optional[int] = ..., down_actor_id: _Optional[int] = ..., down_fragment_id: _Optional[int] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., probe: bool = ...) -> None: ...
+    same_host: SameHostOffer
+    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., up_actor_id: _Optional[int] = ..., up_fragment_id: _Optional[int] = ..., down_actor_id: _Optional[int] = ..., down_fragment_id: _Optional[int] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ...) -> None: ...
 
 class Put(_message.Message):
-    __slots__ = ("protocol_version", "channel", "up_actor_id", "up_fragment_id", "down_actor_id", "down_fragment_id", "wanted", "schema")
+    __slots__ = ("protocol_version", "channel", "up_actor_id", "up_fragment_id", "down_actor_id", "down_fragment_id", "wanted", "schema", "same_host")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     UP_ACTOR_ID_FIELD_NUMBER: _ClassVar[int]
@@ -102,6 +104,7 @@ class Put(_message.Message):
     DOWN_FRAGMENT_ID_FIELD_NUMBER: _ClassVar[int]
     WANTED_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    SAME_HOST_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     channel: str
     up_actor_id: int
@@ -110,19 +113,36 @@ class Put(_message.Message):
     down_fragment_id: int
     wanted: Parameters
     schema: bytes
-    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., up_actor_id: _Optional[int] = ..., up_fragment_id: _Optional[int] = ..., down_actor_id: _Optional[int] = ..., down_fragment_id: _Optional[int] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ...) -> None: ...
+    same_host: SameHostOffer
+    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., up_actor_id: _Optional[int] = ..., up_fragment_id: _Optional[int] = ..., down_actor_id: _Optional[int] = ..., down_fragment_id: _Optional[int] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ...) -> None: ...
 
 class Agreement(_message.Message):
-    __slots__ = ("protocol_version", "parameters", "schema", "stream")
+    __slots__ = ("protocol_version", "parameters", "schema", "stream", "same_host")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
+    SAME_HOST_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     parameters: Parameters
     schema: bytes
     stream: str
-    def __init__(self, protocol_version: _Optional[int] = ..., parameters: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., stream: _Optional[str] = ...) -> None: ...
+    same_host: SameHostAnswer
+    def __init__(self, protocol_version: _Optional[int] = ..., parameters: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., stream: _Optional[str] = ..., same_host: _Optional[_Union[SameHostAnswer, _Mapping]] = ...) -> None: ...
+
+class SameHostOffer(_message.Message):
+    __slots__ = ("socket",)
+    SOCKET_FIELD_NUMBER: _ClassVar[int]
+    socket: str
+    def __init__(self, socket: _Optional[str] = ...) -> None: ...
+
+class SameHostAnswer(_message.Message):
+    __slots__ = ("proof", "refusal")
+    PROOF_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    proof: bytes
+    refusal: str
+    def __init__(self, proof: _Optional[bytes] = ..., refusal: _Optional[str] = ...) -> None: ...
 
 class Permits(_message.Message):
     __slots__ = ("rows", "barriers", "watermarks")
