@@ -1,0 +1,124 @@
+"""The link between two processes of one host, for asyncio."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Sequence
+
+from permitflow.transports.shared_memory.message_socket import SPACE_SECONDS, MessageSocket
+from permitflow.transports.shared_memory.ring import Part, RingReader, RingWriter
+
+__all__ = ["AsyncioLink"]
+
+# A peer may write faster than this end reads; the kernel keeps the rest, and then the peer waits.
+_MOST_AHEAD = 64
+
+
+class AsyncioLink(MessageSocket):
+    """Messages in both directions, in order; large ones through the ring.  One task reads, one writes."""
+
+    def __init__(self, connection: socket.socket, ring: RingWriter | RingReader, *, most_bytes: int) -> None:
+        """See ``MessageSocket``; to be made in the event loop that will use it."""
+        super().__init__(connection, ring, most_bytes=most_bytes)
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = connection.fileno()
+        self._came: asyncio.Future[None] | None = None
+        self._failure: Exception | None = None
+        self._is_watching = False
+        self._watch()
+
+    # Reading.
+
+    async def read(self) -> bytes | memoryview | None:
+        """The next message; None once the peer has shut its half, or is gone.
+
+        Raises:
+            UndecodableDataError: the peer sends what is no message, or a wrong note.
+        """
+        while not self._inbox:
+            if self._failure is not None:
+                raise self._failure
+            if self._has_ended:
+                return None
+            self._watch()
+            self._came = self._loop.create_future()
+            try:
+                await self._came
+            finally:
+                self._came = None
+        return self._inbox.popleft()
+
+    def _watch(self) -> None:
+        if not self._is_watching and not self._has_ended:
+            self._is_watching = True
+            self._loop.add_reader(self._descriptor, self._on_readable)
+
+    def _unwatch(self) -> None:
+        if self._is_watching:
+            self._is_watching = False
+            self._loop.remove_reader(self._descriptor)
+
+    def _on_readable(self) -> None:
+        self._catching(self._receive_now)
+        if self._has_ended or len(self._inbox) >= _MOST_AHEAD:
+            self._unwatch()
+
+    def drain(self) -> None:
+        """Receive everything that is here, and expect no more: the stream is over."""
+        self._catching(super().drain)
+        self._unwatch()
+
+    def _catching(self, receive: Callable[[], object]) -> None:
+        try:
+            receive()
+        except Exception as error:
+            self._failure, self._has_ended = error, True
+        if self._came is not None and not self._came.done() and (self._inbox or self._has_ended):
+            self._came.set_result(None)
+
+    # Writing.
+
+    async def write(self, parts: Sequence[Part]) -> None:
+        """Hand a message over; waits while the socket is full, and for a moment while the ring is.
+
+        Raises:
+            OSError: the peer is gone.
+            UndecodableDataError: the peer has returned space that it did not have.
+        """
+        size = sum(map(len, parts))
+        pieces: Sequence[Part] | None = self._placed(parts, size) or await self._placed_soon(parts, size)
+        pieces = pieces or self._inline(parts, size)
+        while pieces := self._send_now(pieces):
+            await self._ready(self._loop.add_writer, self._loop.remove_writer, self._descriptor)
+
+    async def _placed_soon(self, parts: Sequence[Part], size: int) -> list[bytes] | None:
+        if self._writer is None or not self._is_worth_waiting(size):
+            return None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SPACE_SECONDS):
+                while True:
+                    await self._ready(self._loop.add_reader, self._loop.remove_reader, self._writer.counter)
+                    if (note := self._placed(parts, size)) is not None:
+                        return note
+        return None
+
+    async def _ready(self, watch: Callable[..., object], unwatch: Callable[[int], object], descriptor: int) -> None:
+        ready = self._loop.create_future()
+        watch(descriptor, _set, ready)
+        try:
+            await ready
+        finally:
+            unwatch(descriptor)
+
+    # The end.
+
+    def close(self) -> None:
+        """Release everything but the memory that is being looked at.  Closing twice is harmless."""
+        self._unwatch()
+        super().close()
+        self._catching(lambda: None)
+
+
+def _set(ready: "asyncio.Future[None]") -> None:
+    if not ready.done():
+        ready.set_result(None)

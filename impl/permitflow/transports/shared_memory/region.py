@@ -1,0 +1,127 @@
+"""The memory of a ring: an anonymous, sealed file that both ends map.
+
+It has no name, so that nothing is left of it when both processes are gone, however they end.  Its size is sealed:
+a peer that could shorten it could crash whoever reads it.  The reader maps it without the right to write.
+"""
+
+import contextlib
+import fcntl
+import mmap
+import os
+import secrets
+import struct
+import sys
+
+from permitflow.errors import UndecodableDataError
+
+__all__ = ["NONCE_BYTES", "RING_BYTES", "Region", "create_region", "open_region", "why_impossible"]
+
+RING_BYTES = 8 << 20
+"""Stays in the cache of a processor core, and holds a window of a few large chunks."""
+
+NONCE_BYTES = 32
+
+# Before the ring, one page: the format, the size and the nonce.
+_HEADER = struct.Struct("<8sQ32s")
+_HEADER_BYTES = 4096
+_MAGIC = b"pfring01"
+
+# Linux 5.1; the fcntl module of Python 3.11 does not name it.  Mappings that exist may write, new ones may not.
+_F_SEAL_FUTURE_WRITE = 0x10
+
+_LEAST_BYTES = 64 << 10
+_MOST_BYTES = 1 << 30
+
+
+def why_impossible() -> str:
+    """Why this system cannot share memory this way; empty if it can."""
+    for name in ("memfd_create", "eventfd"):
+        if not hasattr(os, name):
+            return f"this system has no {name}"
+    return ""
+
+
+class Region:
+    """One end's mapping.  It lasts as long as anybody refers to it or to a view of it; nobody has to close it."""
+
+    def __init__(self, descriptor: int, capacity_bytes: int, nonce: bytes, *, writable: bool) -> None:
+        """Map an open file; the descriptor stays the caller's.
+
+        Raises:
+            OSError: it cannot be mapped: memory is limited, or writing is not allowed.
+        """
+        access = mmap.PROT_READ | mmap.PROT_WRITE if writable else mmap.PROT_READ
+        size = _HEADER_BYTES + capacity_bytes
+        # Before Python 3.13 a mapping keeps a duplicate of the descriptor.
+        if sys.version_info >= (3, 13):
+            self._map = mmap.mmap(descriptor, size, prot=access, trackfd=False)
+        else:
+            self._map = mmap.mmap(descriptor, size, prot=access)
+        self.capacity_bytes = capacity_bytes
+        self.nonce = nonce
+        self.ring = memoryview(self._map)[_HEADER_BYTES:]
+
+
+def create_region(capacity_bytes: int, *, writable: bool) -> tuple[Region, int]:
+    """Make a region, with a new nonce in it; and the descriptor by which the peer maps it.
+
+    Args:
+        capacity_bytes: of the ring.
+        writable: is this end the one that writes?  Then nobody else can.
+
+    Raises:
+        OSError: the system refuses: limits, no such call.
+    """
+    descriptor = os.memfd_create("permitflow-ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.fchmod(descriptor, 0o600)
+        os.ftruncate(descriptor, _HEADER_BYTES + capacity_bytes)
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        os.pwrite(descriptor, _HEADER.pack(_MAGIC, capacity_bytes, nonce), 0)
+        region = Region(descriptor, capacity_bytes, nonce, writable=writable)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        if writable:
+            _keep_for_this_end(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return region, descriptor
+
+
+def open_region(descriptor: int, *, writable: bool) -> Region:
+    """Map the region of a peer; the descriptor stays the caller's.
+
+    Raises:
+        UndecodableDataError: it is no region, or could be shortened.
+        OSError: it cannot be mapped.
+    """
+    size = os.fstat(descriptor).st_size
+    if not _LEAST_BYTES <= size - _HEADER_BYTES <= _MOST_BYTES:
+        raise _refused(f"it has {size} bytes")
+    if not _seals(descriptor) & fcntl.F_SEAL_SHRINK:
+        raise _refused("it could be shortened while it is read")
+    magic, capacity_bytes, nonce = _HEADER.unpack(os.pread(descriptor, _HEADER.size, 0))
+    if magic != _MAGIC or capacity_bytes != size - _HEADER_BYTES:
+        raise _refused(f"it begins with {magic!r} and says that it has {capacity_bytes} bytes")
+    region = Region(descriptor, capacity_bytes, nonce, writable=writable)
+    if writable:
+        _keep_for_this_end(descriptor)
+    return region
+
+
+def _keep_for_this_end(descriptor: int) -> None:
+    """Let nobody map it for writing from now on."""
+    # Older systems do not know this seal.  It guards against defects, not against enemies of the same user.
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _F_SEAL_FUTURE_WRITE | fcntl.F_SEAL_SEAL)
+
+
+def _seals(descriptor: int) -> int:
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
+    except OSError as error:
+        raise _refused(f"it is no anonymous file ({error.strerror})") from error
+
+
+def _refused(reason: str) -> UndecodableDataError:
+    return UndecodableDataError(what="the shared memory that the peer offers", reason=reason)
