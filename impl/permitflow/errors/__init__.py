@@ -21,12 +21,18 @@ from permitflow.errors.handshake import (
     ChannelSpentError,
     HandshakeError,
     ParameterMismatchError,
+    SameHostError,
     SchemaMismatchError,
     UnknownChannelError,
     VersionMismatchError,
 )
 from permitflow.errors.jobs import DemoError, SparkSetupError, TaskRetryError
-from permitflow.errors.parameters import ChunkTooLargeError, InvalidOptionError, InvalidParametersError
+from permitflow.errors.parameters import (
+    ChunkTooLargeError,
+    InvalidOptionError,
+    InvalidParametersError,
+    ParametersFileError,
+)
 from permitflow.errors.protocol import (
     LedgerError,
     LocalProtocolError,
@@ -64,12 +70,14 @@ __all__ = [
     "MispricedError",
     "OverspendError",
     "ParameterMismatchError",
+    "ParametersFileError",
     "PeerGoneError",
     "PeerTimeoutError",
     "PermitOverrunError",
     "PermitflowError",
     "ProtocolError",
     "RemoteProtocolError",
+    "SameHostError",
     "SchemaMismatchError",
     "SparkSetupError",
     "TaskRetryError",

@@ -2,7 +2,7 @@
 
 from permitflow.errors.base import PermitflowError
 
-__all__ = ["ChunkTooLargeError", "InvalidOptionError", "InvalidParametersError"]
+__all__ = ["ChunkTooLargeError", "InvalidOptionError", "InvalidParametersError", "ParametersFileError"]
 
 
 class InvalidParametersError(PermitflowError, ValueError):
@@ -45,3 +45,16 @@ class ChunkTooLargeError(PermitflowError, ValueError):
             size_bytes=size_bytes,
             limit_bytes=limit_bytes,
         )
+
+
+class ParametersFileError(PermitflowError, ValueError):
+    """A file that describes a channel cannot be read, or something in it cannot be meant."""
+
+    file: str
+    line: int
+    key: str
+
+    def __init__(self, *, file: str, line: int, key: str, reason: str) -> None:
+        """``line`` counts from 1, 0 if it is not known; ``key`` is empty if the file as a whole is wrong."""
+        where = f"{file}, line {line}" if line else file
+        super().__init__(f"{where}: {f'{key} ' if key else ''}{reason}", file=file, line=line, key=key, reason=reason)

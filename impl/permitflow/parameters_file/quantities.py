@@ -1,0 +1,112 @@
+"""Durations, rates and ranges as people write them: ``40ms``, ``1_000_000``, ``256..65536:x2``."""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+__all__ = ["duration", "duration_text", "rate", "values", "whole"]
+
+Number = TypeVar("Number", int, float)
+
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+_DURATION = re.compile(r"(\d[\d_]*\.?\d*)\s*([a-zµ]+)")
+_RANGE = re.compile(r"(.+)\.\.(.+?)(?::\s*([x+])\s*(.+))?")
+_MOST_VALUES = 1_000
+
+
+def duration(text: object) -> float:
+    """Seconds of a duration with its unit, as in ``40ms``; 0 needs none.
+
+    Raises:
+        ValueError: says what would be right.
+    """
+    if text in (0, "0"):
+        return 0.0
+    found = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
+    if found is None or found[2] not in _SECONDS:
+        raise ValueError(f'must be a duration with its unit, as in "40ms" ({", ".join(_SECONDS)}), not {text!r}')
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def duration_text(seconds: float) -> str:
+    """A duration for people, to three digits."""
+    if not math.isfinite(seconds) or seconds == 0:
+        return "0 s" if seconds == 0 else "never"
+    unit = next((unit for unit in ("s", "ms", "µs") if abs(seconds) >= _SECONDS[unit]), "ns")
+    amount = seconds / _SECONDS[unit]
+    return f"{amount:,.0f} {unit}" if amount >= 100 else f"{amount:.3g} {unit}"
+
+
+def rate(given: object) -> float:
+    """Rows a second; ``"unlimited"`` is infinite.
+
+    Raises:
+        ValueError: says what would be right.
+    """
+    if given == "unlimited":
+        return math.inf
+    try:
+        rows = float(given.replace(",", "")) if isinstance(given, str) else given
+    except ValueError:
+        rows = None
+    if isinstance(rows, bool) or not isinstance(rows, int | float) or not 0 < rows < math.inf:
+        raise ValueError(f'must be rows a second, as in 1_000_000, or "unlimited", not {given!r}')
+    return float(rows)
+
+
+def whole(given: object) -> int:
+    """A whole number of at least 1; 8_192 and 8,192 are understood in a text.
+
+    Raises:
+        ValueError: says what would be right.
+    """
+    try:
+        count = int(given.replace(",", "")) if isinstance(given, str) else given
+    except ValueError:
+        count = None
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise ValueError(f"must be a whole number of at least 1, not {given!r}")
+    return count
+
+
+def values(given: object, read: Callable[[object], Number]) -> tuple[Number, ...]:
+    """A list, ``1,16,256``, or a range, ``256..65536:x2`` or ``1..10:+3``; ``read`` understands one of them.
+
+    Raises:
+        ValueError: says what would be right.
+    """
+    if isinstance(given, list):
+        found = tuple(map(read, given))
+    elif isinstance(given, str) and (between := _RANGE.fullmatch(given.strip())):
+        found = tuple(_range(read(between[1]), read(between[2]), between[3], between[4], read))
+    elif isinstance(given, str):
+        found = tuple(read(part.strip()) for part in given.split(",") if part.strip())
+    else:
+        found = (read(given),)
+    if not found:
+        raise ValueError(f'must name values, as in "1,16,256" or "256..65536:x2", not {given!r}')
+    return found
+
+
+def _range(
+    first: Number, last: Number, sign: str | None, step: str | None, read: Callable[[object], Number]
+) -> Iterator[Number]:
+    if sign is None or step is None:
+        raise ValueError(f'needs a step: "{first}..{last}:x2" doubles, "{first}..{last}:+100" adds')
+    if last < first:
+        raise ValueError(f"must not end at {last}, which is below {first}")
+    try:
+        factor = float(step)
+    except ValueError:
+        factor = 0.0
+    if sign == "x" and factor <= 1:
+        raise ValueError(f'must be multiplied by more than 1, as in ":x2", not {step!r}')
+    summand = read(step) if sign == "+" else first
+    exact, count = float(first), 0
+    while exact <= last * (1 + 1e-9):
+        count += 1
+        if count > _MOST_VALUES:
+            raise ValueError(f"has more than {_MOST_VALUES:,} values")
+        yield type(first)(round(exact) if isinstance(first, int) else exact)
+        exact = exact + summand if sign == "+" else exact * factor

@@ -1,0 +1,169 @@
+"""A TOML file as sections that are read key by key; a complaint names the key, the value, the line and what to write.
+
+``permitflow_model.toml_table`` reads the manifest of the specification; its values are TLA+ values, and whoever edits
+it knows the keys.  Here people describe channels of their own: lines, units and the nearest known key matter.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from permitflow.errors import ParametersFileError
+
+__all__ = ["Document", "Section"]
+
+T = TypeVar("T")
+
+# What the same thing is called elsewhere: in this package's own code and in RisingWave's configuration.
+_OTHER_NAMES = {
+    "row_permits": "row_count",
+    "buf": "row_count",
+    "window": "row_count",
+    "exchange_initial_permits": "row_count",
+    "permit_batch": "batch",
+    "exchange_batched_permits": "batch",
+    "max_chunk_cost": "max_chunk",
+    "clamp": "max_chunk",
+    "exchange_concurrent_barriers": "barrier_permits",
+    "sender": "upstream",
+    "receiver": "downstream",
+    "link": "network",
+    "size": "rows",
+    "delay": "one_way",
+    "latency": "one_way",
+}
+_TABLE = re.compile(r"\s*\[\s*([\w.\"']+)\s*\]")
+
+
+class Document:
+    """A file, and where in it what is written."""
+
+    def __init__(self, path: Path, known: Collection[str]) -> None:
+        """Read it; ``known`` are the sections that there may be.
+
+        Raises:
+            ParametersFileError: it cannot be read, is no TOML, or has an unknown section.
+        """
+        self.path = path
+        try:
+            self._text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            self.refuse("", f"cannot be read: {error.strerror or error}")
+        except UnicodeDecodeError as error:
+            self.refuse("", f"cannot be read: it is no UTF-8 text (byte {error.start})")
+        try:
+            self._content: Mapping[str, object] = tomllib.loads(self._text)
+        except tomllib.TOMLDecodeError as error:
+            self.refuse("", f"is not valid TOML: {error}")
+        for name in self._content:
+            if name not in known:
+                self.refuse("", f"[{name}] is unknown; {nearest(name, known)}", line=self.line_of(name))
+
+    def section(self, name: str, known: Collection[str]) -> "Section":
+        """A section, empty if it is not there.
+
+        Raises:
+            ParametersFileError: it is no table, or has an unknown key.
+        """
+        content = self._content.get(name, {})
+        if not isinstance(content, dict):
+            self.refuse(name, f"must be a section, [{name}], not {content!r}", line=self.line_of(name))
+        return Section(self, name, content, known)
+
+    def has(self, name: str) -> bool:
+        """Is there such a section?"""
+        return name in self._content
+
+    def refuse(self, key: str, reason: str, *, line: int = 0) -> NoReturn:
+        """Say what is wrong.
+
+        Raises:
+            ParametersFileError: always.
+        """
+        raise ParametersFileError(file=str(self.path), line=line, key=key, reason=reason)
+
+    def line_of(self, section: str, key: str = "") -> int:
+        """The line where a section begins or a key stands; 0 where TOML's other ways of writing hide it."""
+        at, line_of_section = "", 0
+        for number, line in enumerate(self._text.splitlines(), start=1):
+            if table := _TABLE.match(line):
+                at = table[1].strip("\"'")
+                line_of_section = number if at == section else line_of_section
+            name = re.match(r"\s*([\w.\"']+)\s*=", line)
+            written = "" if name is None else ".".join(part for part in (at, name[1].strip("\"'")) if part)
+            if key and written == f"{section}.{key}":
+                return number
+            if not key and written.partition(".")[0] == section and not line_of_section:
+                line_of_section = number
+        return line_of_section
+
+
+class Section:
+    """One table; every key must be known."""
+
+    def __init__(self, document: Document, name: str, content: Mapping[str, object], known: Collection[str]) -> None:
+        """Check the keys.
+
+        Raises:
+            ParametersFileError: one is unknown.
+        """
+        self.document = document
+        self.name = name
+        self._content = content
+        for key in content:
+            if key not in known:
+                self.refuse(key, f"is unknown; {nearest(key, known)}")
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._content
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._content)
+
+    def get(self, key: str) -> object:
+        """The value as TOML has it; None if it is not there."""
+        return self._content.get(key)
+
+    def read(self, key: str, reader: Callable[[object], T]) -> T | None:
+        """The value, as ``reader`` understands it; None if it is not there.
+
+        Raises:
+            ParametersFileError: the reader raises a ``ValueError``; its text follows the key.
+        """
+        if key not in self._content:
+            return None
+        try:
+            return reader(self._content[key])
+        except ValueError as error:
+            self.refuse(key, str(error))
+
+    def required(self, key: str, reader: Callable[[object], T], *, example: str) -> T:
+        """The same for a value that must be there.
+
+        Raises:
+            ParametersFileError: it is missing, or not what it should be.
+        """
+        value = self.read(key, reader)
+        if value is None:
+            self.refuse(key, f"is missing; write {example} below [{self.name}]")
+        return value
+
+    def refuse(self, key: str, reason: str) -> NoReturn:
+        """Say what is wrong with a key.
+
+        Raises:
+            ParametersFileError: always.
+        """
+        self.document.refuse(f"{self.name}.{key}", reason, line=self.document.line_of(self.name, key))
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """What may have been meant."""
+    meant = _OTHER_NAMES.get(name.lower())
+    close = [meant] if meant in known else get_close_matches(name, known, n=1)
+    if close:
+        return f"did you mean {close[0]}?"
+    return f"known are {', '.join(known)}"
