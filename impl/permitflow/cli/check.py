@@ -1,9 +1,11 @@
-"""``permitflow check``: the models of the specification, or the user's own numbers."""
+"""``permitflow check``: the models of the specification, or the user's own numbers, in options or a file."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from permitflow.cli.check_file import check_file
 from permitflow.cli.check_models import Engine, check_models
 from permitflow.cli.check_numbers import Numbers, check_numbers
 from permitflow.cli.options import row_counts, whole_number
@@ -13,6 +15,9 @@ __all__ = ["check"]
 
 
 def check(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="A channel described in TOML; see docs/parameters.md.")
+    ] = None,
     row_count: Annotated[
         int | None,
         typer.Option(parser=whole_number(least=1), metavar="ROWS", help="Row permits of the channel (ROW_COUNT, Buf)."),
@@ -69,7 +74,13 @@ def check(
       permitflow check --row-count 8 --batch 6 --batch-up 4              two nodes, configured differently
       permitflow check --row-count 2048 --batch 256 --sizes 1024,2048    if only these sizes occur
 
-    Without numbers, check all models of the specification (spec/manifest.toml): each must come out as it records,
+    With a file, answer for the two ends that it describes, which may disagree, and say what a handshake would make
+    of them.
+
+    \b
+      permitflow check orders.toml
+
+    Without either, check all models of the specification (spec/manifest.toml): each must come out as it records,
     the ones with a seeded fault included.
 
     \b
@@ -88,6 +99,11 @@ def check(
         "--flush-idle": flush_idle or None,
     }
     given = [name for name, value in numbers.items() if value is not None]
+    if file is not None:
+        given += [name for name, value in (("--engine", engine), ("--model", model)) if value]
+        if given:
+            unusable(f"{given[0]} and a file do not go together: leave one of them away")
+        check_file(file, as_json=as_json)
     if not given:
         check_models(engine, model or [], as_json=as_json)
     if engine is not None or model:

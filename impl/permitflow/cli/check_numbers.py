@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from permitflow_proofs import Decision, Theorem
 
-__all__ = ["Numbers", "check_numbers", "require_room", "ways_to_live"]
+__all__ = ["Numbers", "check_numbers", "print_run", "require_room", "theorems_of", "ways_to_live"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +90,8 @@ def _print(numbers: Numbers, decision: "Decision") -> None:
         console.print(f"proved, for runs of any length: {decision.explanation}", soft_wrap=True)
     else:
         console.print(decision.explanation, soft_wrap=True)
-        _print_run(console, decision)
-    for theorem in _theorems(decision):
+        print_run(console, decision)
+    for theorem in theorems_of(decision):
         console.print(f"theorem {theorem.id} ({theorem.reference}): {theorem.statement}", soft_wrap=True)
     console.print(_advice(numbers, decision), soft_wrap=True)
 
@@ -107,7 +107,8 @@ def _question(numbers: Numbers, decision: "Decision") -> str:
     return f"row count {numbers.row_count:,}, {batches}, {chunks} ({protocol})"
 
 
-def _print_run(console: "Console", decision: "Decision") -> None:
+def print_run(console: "Console", decision: "Decision") -> None:
+    """Print the run into a deadlock."""
     from permitflow.cli.run_table import run_table
 
     assert decision.run is not None  # there is one for each deadlock
@@ -115,7 +116,8 @@ def _print_run(console: "Console", decision: "Decision") -> None:
     console.print(run_table(decision.run.start, decision.run.steps))
 
 
-def _theorems(decision: "Decision") -> "list[Theorem]":
+def theorems_of(decision: "Decision") -> "list[Theorem]":
+    """The theorems behind a verdict."""
     from permitflow_proofs import catalogue
 
     return [theorem for theorem in catalogue() if theorem.id in decision.theorems]
