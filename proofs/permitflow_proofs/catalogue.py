@@ -7,8 +7,10 @@ from permitflow_proofs.permit_channel import (
     grants,
     idle,
     inductive,
+    ordering,
     oversize,
     progress,
+    refinement,
     response,
     statements,
     stuck,
@@ -16,7 +18,20 @@ from permitflow_proofs.permit_channel import (
 
 __all__ = ["catalogue"]
 
-_TOPICS = (inductive, bounds, oversize, stuck, cost_sets, idle, progress, response, grants, statements)
+_TOPICS = (
+    inductive,
+    bounds,
+    ordering,
+    refinement,
+    oversize,
+    stuck,
+    cost_sets,
+    idle,
+    progress,
+    response,
+    grants,
+    statements,
+)
 
 
 def catalogue() -> tuple[Theorem, ...]:

@@ -8,7 +8,7 @@ from permitflow_proofs.kernel.export import Script, export
 from permitflow_proofs.kernel.obligation import decide
 from permitflow_proofs.kernel.symbols import assume, integer, natural
 
-NAMES = ["queue-sums", "row-bound", "threshold"]
+NAMES = ["queue-sums", "row-bound", "threshold", "bounded-queue", "exactly-once-in-order"]
 
 
 def scripts_of(name: str) -> list[Script]:

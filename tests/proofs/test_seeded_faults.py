@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 import pytest
 
 from permitflow_model.kernel.system import require
-from permitflow_model.permit_channel import SYSTEM, Parameters, Permits, State, held, plus
+from permitflow_model.permit_channel import SYSTEM, Message, Parameters, Permits, State, held, plus
 from permitflow_model.permit_channel_state import successor
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import decide
 from permitflow_proofs.permit_channel.arbitrary import CHANNEL, INVARIANT
+from permitflow_proofs.permit_channel.ordering import NUMBERED
+from permitflow_proofs.permit_channel.refinement import SEEN, implements
 
 Perform = Callable[[State, Parameters], State]
 
@@ -95,6 +97,40 @@ def withdraws_the_watermark_wrongly(state: State, parameters: Parameters) -> Sta
     return after._replace(watermark_pending=state.watermark_pending)
 
 
+def delivers_the_newest_first(state: State, parameters: Parameters) -> State:
+    require(not state.wire.is_empty())
+    return state._replace(inbox=state.inbox.push(state.wire.last()), wire=state.wire.without_last())
+
+
+def delivers_and_keeps(state: State, parameters: Parameters) -> State:
+    return original("Deliver")(state, parameters)._replace(wire=state.wire)
+
+
+def delivers_to_nobody(state: State, parameters: Parameters) -> State:
+    return original("Deliver")(state, parameters)._replace(inbox=state.inbox)
+
+
+def sends_the_newest_first(state: State, parameters: Parameters) -> State:
+    after = original("SendChunk")(state, parameters)
+    return after._replace(wire=state.wire.push(state.waiting.last()), waiting=state.waiting.without_last())
+
+
+def consumes_a_chunk_behind_a_barrier(state: State, parameters: Parameters) -> State:
+    """The barrier is put back at the end."""
+    after = original("Consume")(state, parameters)
+    require(state.inbox.head().kind != "chunk")
+    return state._replace(inbox=after.inbox.push(state.inbox.head()))
+
+
+def sends_the_barrier_behind_what_waits(state: State, parameters: Parameters) -> State:
+    after = original("SendBarrier")(state, parameters)
+    return after._replace(wire=state.wire.push(Message("barrier", state.offered, 0, 1)))
+
+
+def withdraws_and_goes_on_counting(state: State, parameters: Parameters) -> State:
+    return original("WithdrawChunk")(state, parameters)._replace(offered=state.offered)
+
+
 @dataclass(frozen=True)
 class Fault:
     """A faulty action, and the clause that it breaks."""
@@ -123,13 +159,13 @@ FAULTS = [
 ]
 
 
-def with_fault(fault: Fault | None) -> Subject[State, Parameters]:
+def with_fault(fault: Fault | None, subject: Subject[State, Parameters] = CHANNEL) -> Subject[State, Parameters]:
     """The channel with one action replaced."""
     actions = tuple(
         replace(action, perform=fault.perform) if fault is not None and action.name == fault.action else action
         for action in SYSTEM.actions
     )
-    return replace(CHANNEL, system=replace(SYSTEM, actions=actions))
+    return replace(subject, system=replace(SYSTEM, actions=actions))
 
 
 def refuted_clauses(subject: Subject[State, Parameters], action: str) -> set[str]:
@@ -149,3 +185,43 @@ def test_a_faulty_action_breaks_the_clause_that_is_about_it(fault: Fault) -> Non
 @pytest.mark.parametrize("action", sorted({fault.action for fault in FAULTS}))
 def test_the_same_action_without_the_fault_breaks_none(action: str) -> None:
     assert refuted_clauses(with_fault(None), action) == set()
+
+
+# Faults that the ledger does not see: the data itself.
+
+SEEN_FAULTS = [
+    Fault("Deliver", delivers_the_newest_first, "the queue"),
+    Fault("Deliver", delivers_and_keeps, "the queue"),
+    Fault("Deliver", delivers_to_nobody, "the queue"),
+    Fault("SendChunk", sends_the_newest_first, "the queue"),
+    Fault("SendChunk", sends_without_asking, "the queue"),
+    Fault("Consume", consumes_a_chunk_behind_a_barrier, "the order"),
+    Fault("SendBarrier", sends_the_barrier_behind_what_waits, "the order"),
+    Fault("WithdrawChunk", withdraws_and_goes_on_counting, "the order"),
+]
+
+
+def breaks_queue(fault: Fault | None, action: str) -> bool:
+    return decide(lambda: implements(with_fault(fault, SEEN), action)).outcome == "refuted"
+
+
+def breaks_order(fault: Fault | None, action: str) -> bool:
+    clause = SYSTEM.invariants["ExactlyOnceInOrder"]
+    (kept,) = [
+        obligation
+        for obligation in with_fault(fault, NUMBERED).induction(clause, lambda state, _parameters: state, "no fault")
+        if obligation.name == f"kept by {action}"
+    ]
+    return decide(kept.claim).outcome == "refuted"
+
+
+@pytest.mark.parametrize("fault", SEEN_FAULTS, ids=lambda fault: fault.perform.__name__)
+def test_a_faulty_action_is_seen_by_the_user_of_the_queue_or_breaks_the_order(fault: Fault) -> None:
+    broken = {"the queue": breaks_queue(fault, fault.action), "the order": breaks_order(fault, fault.action)}
+    assert broken[fault.breaks]
+
+
+@pytest.mark.parametrize("action", sorted({fault.action for fault in SEEN_FAULTS}))
+def test_the_same_action_without_the_fault_is_not_and_does_not(action: str) -> None:
+    assert not breaks_queue(None, action)
+    assert not breaks_order(None, action)

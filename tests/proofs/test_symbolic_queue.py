@@ -21,6 +21,14 @@ def doubled(item: int) -> int:
     return 2 * item
 
 
+def as_digits(number: int, item: int, base: int) -> int:
+    return base * number + item
+
+
+def stays_below(last: int, item: int, _context: None) -> int:
+    return item if last <= item else -1
+
+
 def is_natural(item: int, _context: None) -> bool:
     return item >= 0
 
@@ -43,6 +51,7 @@ def any_numbers(name: str = "numbers") -> SymbolicQueue[int]:
 def assume_is(symbolic: SymbolicQueue[int], real: Fifo[int]) -> None:
     """Look at both from the front, and assume that they look the same."""
     assume(symbolic.size() == real.size())
+    assume(symbolic.fold(as_digits, 0, 10) == real.fold(as_digits, 0, 10))
     for measure in (itself, doubled):
         assume(symbolic.sum_of(measure, add, 0) == real.sum_of(measure, add, 0))
     if not real.is_empty():
@@ -74,6 +83,7 @@ def test_every_real_queue_fits_and_behaves_the_same(real: Fifo[int], operations:
         return (
             symbolic.size() == model.size()
             and total(symbolic) == total(model)
+            and symbolic.fold(as_digits, 0, 10) == model.fold(as_digits, 0, 10)
             and symbolic.is_empty() == model.is_empty()
         )
 
@@ -147,6 +157,43 @@ def test_the_empty_queue_has_everything_and_sums_up_to_nothing() -> None:
     assert proved(decide(claim))
 
 
+def test_a_fold_goes_through_the_items_in_their_order_from_either_end() -> None:
+    def claim(first: int, second: int) -> bool:
+        numbers = any_numbers()
+        assume(numbers.size() == 2)
+        way = numbers.push(5).fold(as_digits, 1, 10)
+        digits = [numbers.head(), numbers.without_head().head()]
+        last = [numbers.without_last().last(), numbers.last()]
+        return way == 1005 + 100 * digits[first] + 10 * last[second]
+
+    assert proved(decide(lambda: claim(0, 1)))
+    assert decide(lambda: claim(1, 0)).outcome == "refuted"
+
+
+def test_equal_starts_lead_to_equal_ends_and_nothing_else_is_known() -> None:
+    def claim(*, start: bool, queue: bool, base: bool) -> bool:
+        one, other = any_numbers(), any_numbers("others")
+        first, second = natural("first"), natural("second")
+        if start:
+            assume(first == second)
+        return one.fold(as_digits, first, 10) == (one if queue else other).fold(as_digits, second, 10 if base else 2)
+
+    assert proved(decide(lambda: claim(start=True, queue=True, base=True)))
+    assert decide(lambda: claim(start=False, queue=True, base=True)).outcome == "refuted"
+    assert decide(lambda: claim(start=True, queue=False, base=True)).outcome == "refuted"
+    assert decide(lambda: claim(start=True, queue=True, base=False)).outcome == "refuted"
+
+
+def test_a_dead_end_is_known_only_where_it_is_given() -> None:
+    def claim(known: bool) -> bool:
+        ends = {stays_below: -1} if known else {}
+        numbers = SymbolicQueue.any_queue("numbers", integer, dead_ends=ends)
+        return numbers.fold(stays_below, -1, None) == -1
+
+    assert proved(decide(lambda: claim(known=True)))
+    assert decide(lambda: claim(known=False)).outcome == "refuted"
+
+
 def test_the_order_of_unknown_items_is_forgotten() -> None:
     def claim() -> bool:
         numbers = any_numbers()
@@ -182,6 +229,6 @@ def test_unknown_items_cannot_be_listed() -> None:
 
 def test_each_assumption_is_proved_of_arrays() -> None:
     names = [obligation.name for obligation in queue_obligations()]
-    assert len(set(names)) == len(names) == 8
+    assert len(set(names)) == len(names) == 14
     for obligation in queue_obligations():
         assert obligation.examine().outcome == "proved"

@@ -14,12 +14,16 @@ from permitflow_model.permit_channel import (
     Permits,
     State,
     carried_by,
+    due_after,
     held_by,
     rows_in,
 )
+from permitflow_model.permit_channel_refinement import queue_in
 from permitflow_proofs.kernel.obligation import decide
-from permitflow_proofs.kernel.symbols import assume
+from permitflow_proofs.kernel.symbols import assume, equal
 from permitflow_proofs.permit_channel.arbitrary import CHANNEL, INVARIANT, any_state
+from permitflow_proofs.permit_channel.ordering import DEAD_ENDS
+from permitflow_proofs.permit_channel.refinement import SEEN_LAWS, seen
 
 PARAMETERS = st.builds(
     Parameters,
@@ -51,7 +55,7 @@ def reachable(draw: st.DrawFn) -> tuple[Parameters, State]:
 
 
 def numbers_of(state: State) -> tuple[int, ...]:
-    """Everything that a symbolic state knows."""
+    """All numbers that a symbolic state knows."""
     messages = [(queue.size(), *held_by(queue), rows_in(queue)) for queue in (state.waiting, state.wire, state.inbox)]
     return (
         state.offered,
@@ -65,14 +69,25 @@ def numbers_of(state: State) -> tuple[int, ...]:
     )
 
 
+def due_in(state: State, parameters: Parameters) -> list[int]:
+    """The number that is due after each of the queues."""
+    due = [state.consumed]
+    for queue in (state.inbox, state.wire, state.waiting):
+        due.append(queue.fold(due_after, due[-1], parameters))
+    return due
+
+
 def assume_same_ends(symbolic: Queue[Message], real: Queue[Message]) -> None:
     if not real.is_empty():
         assume(symbolic.head() == real.head())
         assume(symbolic.last() == real.last())
 
 
-def assume_is(symbolic: State, real: State) -> None:
+def assume_is(symbolic: State, real: State, parameters: Parameters) -> None:
     """Of all states, only those that look like this one."""
+    for ours, theirs in zip(due_in(symbolic, parameters), due_in(real, parameters), strict=True):
+        assume(ours == theirs)
+    assume(equal(seen(symbolic), queue_in(real)))
     for ours, theirs in zip(numbers_of(symbolic), numbers_of(real), strict=True):
         assume(ours == theirs)
     assume(symbolic.barrier_waiting == real.barrier_waiting)
@@ -86,8 +101,8 @@ def step_from(
     parameters: Parameters, state: State, action: str, arguments: tuple[int, ...], expected: State | None
 ) -> Callable[[], bool]:
     def claim() -> bool:
-        before = any_state(parameters)
-        assume_is(before, state)
+        before = any_state(parameters, message_laws=tuple(SEEN_LAWS.values()), dead_ends=DEAD_ENDS)
+        assume_is(before, state, parameters)
         try:
             after = SYSTEM.perform(action, before, parameters, *arguments)
         except Disabled:
@@ -95,6 +110,8 @@ def step_from(
         return (
             expected is not None
             and numbers_of(after) == numbers_of(expected)
+            and due_in(after, parameters) == due_in(expected, parameters)
+            and seen(after) == queue_in(expected)
             and after.barrier_waiting == expected.barrier_waiting
         )
 

@@ -44,8 +44,12 @@ class Subject(Generic[S, P]):
         Raises:
             Disabled: the action's guard is false.
         """
+        return self.system.perform(action, state, parameters, *self.arguments_of(action, parameters))
+
+    def arguments_of(self, action: str, parameters: P) -> tuple[int, ...]:
+        """Any arguments that an action may be performed with."""
         make = self.any_arguments.get(action)
-        return self.system.perform(action, state, parameters, *(make(parameters) if make else ()))
+        return make(parameters) if make else ()
 
     def induction(
         self,

@@ -1,17 +1,18 @@
-"""A queue of which only the number and the sums of the items are known.
+"""A queue of which only the number and the sums of the items are known, and where they lead.
 
 It has the interface of the model's queue, and behaves like every real queue at once: taking an item gives a fresh
-one, of which is assumed what holds for any queue (``kernel/queue_facts.py`` proves these very assumptions from
-prefix sums over arrays).  The order of the unknown items is forgotten; pushed items are remembered.
+one, of which is assumed what holds for any queue (``kernel/queue_facts.py`` proves these very assumptions of arrays).
+Of the order of the unknown items it knows what sums and folds tell; pushed items are remembered.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial, reduce
-from typing import Any, Generic, NoReturn, Protocol, TypeVar, cast
+from types import MappingProxyType
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, Protocol, TypeVar, cast
 
 from permitflow_proofs.kernel.symbols import any_like, assume, equal, implies, integer, merged, truth
 
-__all__ = ["Law", "Single", "Sums", "SymbolicQueue", "parted", "sized"]
+__all__ = ["DeadEnds", "Law", "Single", "Sums", "SymbolicQueue", "followed", "parted", "sized"]
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -32,6 +33,11 @@ class Sums(Protocol):
 
 Law = Callable[[Sums], int]
 """A number that is never negative: not for one item, not for none, and adding keeps it so."""
+
+DeadEnds = Mapping[Callable[..., Any], Any]
+"""Of functions to fold with: a value from which no item leads to another one."""
+
+End = Literal["head", "last"]
 
 
 class Single(Generic[T]):
@@ -55,23 +61,41 @@ def sized(size: int, value: V, nothing: V) -> bool:
     return implies(equal(size, 0), equal(value, nothing))
 
 
-def parted(whole: V, taken: V, rest: V, plus: Callable[[V, V], V]) -> bool:
-    """What is assumed of a sum when one item is taken away."""
-    return equal(plus(rest, taken), whole)
+def parted(whole: V, ahead: V, behind: V, plus: Callable[[V, V], V]) -> bool:
+    """What is assumed of a sum when an item is taken away from one end."""
+    return equal(plus(ahead, behind), whole)
+
+
+def followed(whole: V, rest: V) -> bool:
+    """What is assumed of a fold when its first step, or its last one, is taken by itself."""
+    return equal(whole, rest)
+
+
+class _Fold(NamedTuple):
+    """Where the unknown items lead."""
+
+    follow: Callable[[Any, Any, Any], Any]
+    parameters: Any
+    start: Any
+    value: Any
 
 
 class _Unknown(Generic[T]):
     """The items that nobody has looked at."""
 
-    def __init__(self, name: str, any_item: Callable[[str], T], laws: tuple[Law, ...], size: int) -> None:
+    def __init__(
+        self, name: str, any_item: Callable[[str], T], laws: tuple[Law, ...], dead_ends: DeadEnds, size: int
+    ) -> None:
         self.name = name
         self.items = size
         self._any_item = any_item
         self._laws = laws
+        self._dead_ends = dead_ends
         self._sums: dict[Callable[[T], Any], Any] = {}
+        self._folds: list[_Fold] = []
         self._every: dict[tuple[Callable[[T, Any], bool], int], tuple[Any, bool]] = {}
-        self._parts: dict[str, tuple[T, _Unknown[T]]] = {}
-        self._whole: tuple[_Unknown[T], T] | None = None
+        self._parts: dict[End, tuple[T, _Unknown[T]]] = {}
+        self._whole: tuple[_Unknown[T], End, T] | None = None
 
     def obey(self) -> None:
         """Assume the laws."""
@@ -87,10 +111,36 @@ class _Unknown(Generic[T]):
             self._sums[measure] = value
             assume(sized(self.items, value, nothing))
             if self._whole is not None:
-                whole, taken = self._whole
+                whole, end, taken = self._whole
                 total = whole.sum_of(measure, plus, nothing)
-                assume(merged(lambda: parted(total, measure(taken), value, plus)))
+                assume(merged(partial(_is_parted, total, end, measure, taken, value, plus, nothing)))
         return cast(V, self._sums[measure])
+
+    def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
+        value = any_like(start, f"{self.name}.{follow.__name__}")
+        assume(sized(self.items, value, start))
+        if follow in self._dead_ends:
+            assume(implies(equal(start, self._dead_ends[follow]), equal(value, start)))
+        # From the same start they lead to the same value.
+        for fold in self._folds:
+            if fold.follow is follow and fold.parameters is parameters:
+                assume(implies(equal(fold.start, start), equal(fold.value, value)))
+        self._folds.append(_Fold(follow, parameters, start, value))
+        for end in self._parts:
+            self._relate(self._folds[-1], end)
+        return value
+
+    def _relate(self, fold: _Fold, end: End) -> None:
+        """Say the same of a fold, with the item at this end by itself."""
+        follow, parameters, start, value = fold
+        item, rest = self._parts[end]
+        if end == "head":
+            first = any_like(start, f"{self.name}.{follow.__name__}.first")
+            assume(merged(lambda: equal(first, follow(start, item, parameters))))
+            assume(followed(value, rest.fold(follow, first, parameters)))
+        else:
+            before = rest.fold(follow, start, parameters)
+            assume(merged(lambda: followed(value, follow(before, item, parameters))))
 
     def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
         key = (holds, id(parameters))
@@ -102,18 +152,29 @@ class _Unknown(Generic[T]):
                 assume(implies(self._whole[0].every(holds, parameters), answer))
         return self._every[key][1]
 
-    def part(self, end: str) -> "tuple[T, _Unknown[T]]":
+    def part(self, end: End) -> "tuple[T, _Unknown[T]]":
         """An item at one end and the others; there must be one."""
         if end not in self._parts:
             item = self._any_item(f"{self.name}.{end}")
-            rest = _Unknown(f"{self.name}.without_{end}", self._any_item, self._laws, self.items - 1)
-            rest._whole = (self, item)
+            name = f"{self.name}.without_{end}"
+            rest = _Unknown(name, self._any_item, self._laws, self._dead_ends, self.items - 1)
+            rest._whole = (self, end, item)
             self._parts[end] = (item, rest)
             for (holds, _), (parameters, answer) in self._every.items():
                 if answer:
                     assume(merged(partial(holds, item, parameters)))
             rest.obey()
+            for fold in tuple(self._folds):
+                self._relate(fold, end)
         return self._parts[end]
+
+
+def _is_parted(
+    whole: V, end: End, measure: Callable[[T], V], taken: T, rest: V, plus: Callable[[V, V], V], nothing: V
+) -> bool:
+    if end == "head":
+        return parted(whole, plus(nothing, measure(taken)), rest, plus)
+    return parted(whole, rest, measure(taken), plus)
 
 
 class SymbolicQueue(Generic[T]):
@@ -127,11 +188,21 @@ class SymbolicQueue(Generic[T]):
         self._pushed = pushed
 
     @classmethod
-    def any_queue(cls, name: str, any_item: Callable[[str], T], laws: tuple[Law, ...] = ()) -> "SymbolicQueue[T]":
-        """Any queue of such items; whoever gives laws owes a proof of them (``queue_facts.law_obligations``)."""
+    def any_queue(
+        cls,
+        name: str,
+        any_item: Callable[[str], T],
+        laws: tuple[Law, ...] = (),
+        dead_ends: DeadEnds = MappingProxyType({}),
+    ) -> "SymbolicQueue[T]":
+        """Any queue of such items.
+
+        Whoever gives laws or dead ends owes a proof of them (``law_obligations`` and ``dead_end_obligations`` in
+        ``kernel/queue_laws.py``).
+        """
         size = integer(f"{name}.size")
         assume(size >= 0)
-        unknown = _Unknown(name, any_item, laws, size)
+        unknown = _Unknown(name, any_item, laws, dead_ends, size)
         unknown.obey()
         return cls(unknown)
 
@@ -183,8 +254,15 @@ class SymbolicQueue(Generic[T]):
         return SymbolicQueue(self._unknown.part("last")[1])
 
     def sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
-        """The measures of all items together."""
+        """The measures of all items together, oldest first."""
         return reduce(plus, map(measure, self._pushed), self._unknown.sum_of(measure, plus, nothing))
+
+    def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
+        """Where the items lead, oldest first."""
+        value = self._unknown.fold(follow, start, parameters)
+        for item in self._pushed:
+            value = follow(value, item, parameters)
+        return value
 
     def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
         """Does it hold for every item?"""

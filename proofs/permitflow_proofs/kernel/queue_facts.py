@@ -1,97 +1,148 @@
-"""Why the symbolic queue may assume what it assumes: prefix sums over an array of items.
+"""Why the symbolic queue may assume what it assumes: it holds for every array of items.
 
-Item ``i`` measures ``item(i)``; ``before(i)`` is the sum of the items before ``i``.  Every queue of ``n`` items is
-such an array, and its sum is ``before(n)``.  The claims below are stated with the very functions whose results
-``kernel/queue.py`` assumes.
+Item ``i`` measures ``item(i)``; ``sum(low, high)`` adds up the items from ``low`` up to, but not including, ``high``,
+oldest first.  Every queue of ``n`` items is such an array, and its sum is ``sum(0, n)``.  Nothing is known of ``plus``
+but that it is associative, and that adding ``nothing`` changes nothing.  The claims below are stated with the very
+functions whose results ``kernel/queue.py`` assumes.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
 
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.queue import Law, Single, Sums, parted, sized
-from permitflow_proofs.kernel.symbols import (
-    any_like,
-    assume,
-    assuming,
-    function,
-    implies,
-    integer,
-    natural,
-    predicate,
-)
+from permitflow_proofs.kernel.queue import followed, parted, sized
+from permitflow_proofs.kernel.symbols import assume, function, implies, integer, natural, operation, predicate
 
-__all__ = ["law_obligations", "queue_obligations"]
-
-T = TypeVar("T")
-V = TypeVar("V")
-
-
-def _plus(left: int, right: int) -> int:
-    return left + right
+__all__ = ["queue_obligations"]
 
 
 class _Array:
-    """A queue of ``n`` items with its prefix sums, of which the needed equations are assumed."""
+    """Items and their sums, of which the needed equations are assumed."""
 
     def __init__(self) -> None:
-        self.n = natural("n")
         self.item = function("item")
-        self.before = function("before")
-        assume(self.before(0) == 0)
+        self.sum = operation("sum")
+        self.plus = operation("plus")
+        self.nothing = integer("nothing")
 
-    def add_up(self, index: int) -> None:
-        """Assume the equation of one item."""
-        assume(self.before(index + 1) == self.before(index) + self.item(index))
+    def start(self, low: int) -> None:
+        """Assume the sum over no items."""
+        assume(self.sum(low, low) == self.nothing)
+
+    def add_up(self, low: int, high: int) -> None:
+        """Assume the equation of one item more."""
+        assume(self.sum(low, high + 1) == self.plus(self.sum(low, high), self.item(high)))
+
+    def head(self) -> int:
+        """The sum over the first item."""
+        return self.plus(self.nothing, self.item(0))
 
 
 def _empty(wrong: int = 0) -> bool:
     array = _Array()
-    return sized(array.n, array.before(array.n) + wrong, 0)
-
-
-def _head(wrong: int = 0) -> bool:
-    array = _Array()
-    assume(array.n > 0)
-    array.add_up(0)
-    rest = array.before(array.n) - array.before(1) + wrong
-    return parted(array.before(array.n), array.item(0), rest, _plus) and sized(array.n - 1, rest, 0)
-
-
-def _last(wrong: int = 0) -> bool:
-    array = _Array()
-    assume(array.n > 0)
-    array.add_up(array.n - 1)
-    rest = array.before(array.n - 1) + wrong
-    return parted(array.before(array.n), array.item(array.n - 1), rest, _plus) and sized(array.n - 1, rest, 0)
+    low, size = natural("low"), natural("size")
+    array.start(low)
+    return sized(size, array.sum(low, low + size) + wrong, array.nothing)
 
 
 def _pushed(wrong: int = 0) -> bool:
     array = _Array()
-    array.add_up(array.n)
-    return array.before(array.n + 1) == _plus(array.before(array.n), array.item(array.n)) + wrong
+    n = natural("n")
+    array.add_up(0, n)
+    return array.sum(0, n + 1) == array.plus(array.sum(0, n), array.item(n)) + wrong
+
+
+def _last(wrong: int = 0) -> bool:
+    array = _Array()
+    n = natural("n", 1)
+    array.add_up(0, n - 1)
+    return parted(array.sum(0, n), array.sum(0, n - 1) + wrong, array.item(n - 1), array.plus)
+
+
+def _head_alone(wrong: int = 0) -> bool:
+    """By induction over the number of items: one item."""
+    array = _Array()
+    array.start(0)
+    array.start(1)
+    array.add_up(0, 0)
+    assume(array.plus(array.head(), array.nothing) == array.head())
+    return parted(array.sum(0, 1), array.head(), array.sum(1, 1) + wrong, array.plus)
+
+
+def _head(wrong: int = 0) -> bool:
+    """One item more."""
+    array = _Array()
+    n = natural("n", 1)
+    rest, newest, plus = array.sum(1, n), array.item(n), array.plus
+    array.add_up(0, n)
+    array.add_up(1, n)
+    assume(plus(plus(array.head(), rest), newest) == plus(array.head(), plus(rest, newest)))
+    assume(parted(array.sum(0, n), array.head(), rest, plus))
+    return parted(array.sum(0, n + 1), array.head(), array.sum(1, n + 1) + wrong, plus)
 
 
 def _lawful(*, start: bool, closed: bool = True) -> bool:
     """Every segment obeys a law: by induction over its end."""
     array = _Array()
     is_lawful = predicate("is_lawful")
-    low, high = natural("low"), natural("high")
-    assume(is_lawful(0))
+    low = natural("low")
+    assume(is_lawful(array.nothing))
     if start:
-        return is_lawful(array.before(low) - array.before(low) + (0 if closed else 1))
+        array.start(low)
+        return is_lawful(array.sum(low, low) + (0 if closed else 1))
+    high = natural("high")
     assume(low <= high)
-    assume(high < array.n)
-    array.add_up(high)
-    segment = array.before(high) - array.before(low)
-    assume(is_lawful(array.item(high)))
+    array.add_up(low, high)
+    segment, newest = array.sum(low, high), array.item(high)
+    assume(is_lawful(newest))
     if closed:
-        assume(
-            implies(
-                bool(is_lawful(segment)) and bool(is_lawful(array.item(high))), is_lawful(segment + array.item(high))
-            )
-        )
-    return implies(is_lawful(segment), is_lawful(array.before(high + 1) - array.before(low)))
+        assume(implies(bool(is_lawful(segment)) and bool(is_lawful(newest)), is_lawful(array.plus(segment, newest))))
+    return implies(is_lawful(segment), is_lawful(array.sum(low, high + 1)))
+
+
+class _Way:
+    """Where the items of an array lead: all of them from a start, and all but the first from where that one leads."""
+
+    def __init__(self) -> None:
+        self.follow = operation("follow")
+        self.whole, self.rest = function("whole"), function("rest")
+        self.start = integer("start")
+        assume(self.whole(0) == self.start)
+        assume(self.rest(1) == self.follow(self.start, 0))
+
+    def go_on(self, end: int) -> None:
+        """Assume the equations of one item more."""
+        assume(self.whole(end + 1) == self.follow(self.whole(end), end))
+        assume(self.rest(end + 1) == self.follow(self.rest(end), end))
+
+
+def _way_of_the_head(*, start: bool, wrong: int = 0) -> bool:
+    """By induction over the end."""
+    way = _Way()
+    if start:
+        assume(way.whole(1) == way.follow(way.whole(0), 0))
+        return followed(way.whole(1), way.rest(1) + wrong)
+    end = natural("end", 1)
+    way.go_on(end)
+    assume(followed(way.whole(end), way.rest(end)))
+    return followed(way.whole(end + 1), way.rest(end + 1) + wrong)
+
+
+def _way_of_the_last(wrong: int = 0) -> bool:
+    way = _Way()
+    end = natural("end", 1)
+    way.go_on(end - 1)
+    return followed(way.whole(end), way.follow(way.whole(end - 1), end - 1) + wrong)
+
+
+def _dead_end(*, start: bool, wrong: int = 0) -> bool:
+    way = _Way()
+    if start:
+        return sized(0, way.whole(0) + wrong, way.start)
+    end = natural("end")
+    way.go_on(end)
+    assume(way.follow(way.start, end) == way.start)
+    assume(way.whole(end) == way.start)
+    return way.whole(end + 1) == way.start + wrong
 
 
 def _every(*, start: bool, forgets: bool = False) -> bool:
@@ -110,22 +161,31 @@ def _every(*, start: bool, forgets: bool = False) -> bool:
     return implies(whole(end + 1), bool(holds(0)) and bool(rest(end + 1)) and bool(holds(end)) and bool(whole(end)))
 
 
+def _shifted(name: str, claim: Callable[..., bool]) -> SymbolicObligation:
+    return SymbolicObligation(name, claim, lambda: claim(wrong=1), "the result is one too large")
+
+
+def _by_induction(name: str, claim: Callable[..., bool], parts: tuple[str, str]) -> tuple[SymbolicObligation, ...]:
+    return tuple(
+        _shifted(f"{name}: {part}", lambda wrong=0, start=start: claim(start=start, wrong=wrong))
+        for part, start in zip(parts, (True, False), strict=True)
+    )
+
+
 def queue_obligations() -> tuple[SymbolicObligation, ...]:
-    """What ``SymbolicQueue`` assumes about sums holds for each real queue."""
-
-    def shifted(name: str, claim: Callable[..., bool]) -> SymbolicObligation:
-        return SymbolicObligation(name, claim, lambda: claim(wrong=1), "the sum is one too large")
-
+    """What ``SymbolicQueue`` assumes about sums and folds holds for each real queue."""
+    from_one, from_none = ("one item", "one more item"), ("no items", "one more item")
     return (
-        shifted("an empty queue sums up to nothing", _empty),
-        shifted("taking the head leaves the rest of the sum", _head),
-        shifted("taking the last leaves the rest of the sum", _last),
-        shifted("pushing adds the item's measure", _pushed),
+        _shifted("an empty queue sums up to nothing", _empty),
+        _shifted("taking the head leaves the rest of the sum: one item", _head_alone),
+        _shifted("taking the head leaves the rest of the sum: one more item", _head),
+        _shifted("taking the last leaves the rest of the sum", _last),
+        _shifted("pushing adds the item's measure", _pushed),
         SymbolicObligation(
             "a law holds for no items",
             lambda: _lawful(start=True),
             lambda: _lawful(start=True, closed=False),
-            "the sum over no items is one",
+            "the sum over no items is another one",
         ),
         SymbolicObligation(
             "a law that holds for one more item holds for the longer segment",
@@ -133,6 +193,9 @@ def queue_obligations() -> tuple[SymbolicObligation, ...]:
             lambda: _lawful(start=False, closed=False),
             "the law is not kept by adding",
         ),
+        *_by_induction("following the head, then the rest, is following all", _way_of_the_head, from_one),
+        _shifted("following all but the last, then the last, is following all", _way_of_the_last),
+        *_by_induction("from a dead end no queue leads elsewhere", _dead_end, from_none),
         *(
             SymbolicObligation(
                 f"what holds for every item holds for head, last and rest: {part}",
@@ -141,92 +204,5 @@ def queue_obligations() -> tuple[SymbolicObligation, ...]:
                 "one item is not looked at",
             )
             for part, start in (("one item", True), ("one more item", False))
-        ),
-    )
-
-
-class _Nothing:
-    """The sums over no items."""
-
-    def size(self) -> int:
-        return 0
-
-    def sum_of(self, measure: Callable[[Any], V], plus: Callable[[V, V], V], nothing: V) -> V:
-        return nothing
-
-
-class _Some:
-    """The sums over some items, whatever they are."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._size = integer(f"{name}.size")
-        self._sums: dict[Callable[[Any], Any], Any] = {}
-
-    def size(self) -> int:
-        return self._size
-
-    def sum_of(self, measure: Callable[[Any], V], plus: Callable[[V, V], V], nothing: V) -> V:
-        if measure not in self._sums:
-            self._sums[measure] = any_like(nothing, f"{self._name}.{measure.__name__}")
-        value: V = self._sums[measure]
-        return value
-
-
-class _Both:
-    """The sums over two lots of items together."""
-
-    def __init__(self, left: Sums, right: Sums) -> None:
-        self._left = left
-        self._right = right
-
-    def size(self) -> int:
-        return self._left.size() + self._right.size()
-
-    def sum_of(self, measure: Callable[[Any], V], plus: Callable[[V, V], V], nothing: V) -> V:
-        return plus(self._left.sum_of(measure, plus, nothing), self._right.sum_of(measure, plus, nothing))
-
-
-def _never_negative(law: Law, sums: Sums) -> bool:
-    return law(sums) >= 0
-
-
-def _exactly_one(law: Law, sums: Sums) -> bool:
-    return law(sums) == 1
-
-
-def _kept_by_adding(law: Law, holds: Callable[[Law, Sums], bool]) -> bool:
-    left, right = _Some("left"), _Some("right")
-    with assuming():
-        assume(holds(law, left))
-        assume(holds(law, right))
-    return holds(law, _Both(left, right))
-
-
-def law_obligations(
-    name: str, law: Callable[[], Law], lawful_item: Callable[[], Any], any_item: Callable[[], Any]
-) -> tuple[SymbolicObligation, ...]:
-    """A queue of lawful items may assume this law for its sums.
-
-    ``law`` makes it, with its symbols; ``any_item`` makes items that are not known to be lawful.
-    """
-    return (
-        SymbolicObligation(
-            f"{name}: for no items",
-            lambda: _never_negative(law(), _Nothing()),
-            lambda: _exactly_one(law(), _Nothing()),
-            "exactly one instead of never negative",
-        ),
-        SymbolicObligation(
-            f"{name}: kept by adding",
-            lambda: _kept_by_adding(law(), _never_negative),
-            lambda: _kept_by_adding(law(), _exactly_one),
-            "exactly one instead of never negative",
-        ),
-        SymbolicObligation(
-            f"{name}: for each item",
-            lambda: _never_negative(law(), Single(lawful_item())),
-            lambda: _never_negative(law(), Single(any_item())),
-            "the item is not known to be in its range",
         ),
     )

@@ -3,6 +3,7 @@
 The functions are typed as what the symbols stand for, so that models and proofs stay plain typed Python.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar, cast
@@ -14,6 +15,7 @@ from permitflow_proofs.kernel.paths import current_explorer
 from permitflow_proofs.kernel.terms import Choice, Integer, Truth, integer_term, truth_term
 
 __all__ = [
+    "Shape",
     "any_like",
     "assume",
     "assuming",
@@ -24,12 +26,25 @@ __all__ = [
     "integer",
     "merged",
     "natural",
+    "operation",
     "predicate",
     "truth",
 ]
 
 V = TypeVar("V")
 C = TypeVar("C", bound=str)
+
+
+class Shape(ABC):
+    """A symbolic value that is no integer, and no tuple of them."""
+
+    @abstractmethod
+    def another(self, name: str) -> "Shape":
+        """Any value of the same shape."""
+
+    @abstractmethod
+    def equation(self, other: object) -> z3.BoolRef:
+        """That the two are equal."""
 
 
 def integer(name: str) -> int:
@@ -78,6 +93,12 @@ def function(name: str) -> Callable[[int], int]:
     return lambda argument: cast(int, Integer(lambda: symbol(integer_term(argument))))
 
 
+def operation(name: str) -> Callable[[int, int], int]:
+    """Any function from two integers to integers; the same name is the same function."""
+    symbol = z3.Function(name, z3.IntSort(), z3.IntSort(), z3.IntSort())
+    return lambda left, right: cast(int, Integer(lambda: symbol(integer_term(left), integer_term(right))))
+
+
 def predicate(name: str) -> Callable[[int], bool]:
     """Any set of integers; the same name is the same set."""
     symbol = z3.Function(name, z3.IntSort(), z3.BoolSort())
@@ -85,11 +106,13 @@ def predicate(name: str) -> Callable[[int], bool]:
 
 
 def any_like(pattern: V, name: str) -> V:
-    """Any integer, or any tuple of integers of the same shape.
+    """Any integer, any tuple of integers, or any other value, of the same shape.
 
     Raises:
         TypeError: the pattern is made of something else.
     """
+    if isinstance(pattern, Shape):
+        return cast(V, pattern.another(name))
     if isinstance(pattern, int | Integer):
         return cast(V, integer(name))
     if isinstance(pattern, tuple):
@@ -101,11 +124,13 @@ def any_like(pattern: V, name: str) -> V:
 
 
 def equal(left: object, right: object) -> bool:
-    """Are two integers, or two tuples of them, equal?  Does not fork."""
+    """Are two integers, two tuples of them, or two values of a shape equal?  Does not fork."""
     return cast(bool, Truth(lambda: _equation(left, right)))
 
 
 def _equation(left: object, right: object) -> z3.BoolRef:
+    if isinstance(left, Shape):
+        return left.equation(right)
     if isinstance(left, tuple) and isinstance(right, tuple):
         return conjunction([_equation(a, b) for a, b in zip(left, right, strict=True)])
     return integer_term(left) == integer_term(right)

@@ -1,6 +1,7 @@
 """Any parameters, any message, any state of the permit channel, and the invariant that a state satisfies."""
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import cast
 
 from permitflow_model.permit_channel import (
@@ -20,7 +21,7 @@ from permitflow_model.permit_channel import (
     total,
 )
 from permitflow_proofs.kernel.induction import Clause, Subject
-from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
+from permitflow_proofs.kernel.queue import DeadEnds, Law, Sums, SymbolicQueue
 from permitflow_proofs.kernel.symbols import any_like, assume, assuming, choice, integer, merged, natural, truth
 
 __all__ = [
@@ -200,18 +201,23 @@ def any_state(
     parameters: Parameters,
     invariant: Mapping[str, Clause[State, Parameters]] = INVARIANT,
     message_laws: tuple[Law, ...] = (),
+    dead_ends: DeadEnds = MappingProxyType({}),
 ) -> State:
-    """Any state that satisfies the invariant; further laws may be assumed of the messages' sums."""
+    """Any state that satisfies the invariant; of its messages, more laws and dead ends may be assumed."""
     laws = (*MESSAGE_LAWS.values(), *message_laws)
+
+    def any_messages(name: str) -> SymbolicQueue[Message]:
+        return SymbolicQueue.any_queue(name, any_message, laws, dead_ends)
+
     state = State(
         offered=integer("offered"),
         consumed=integer("consumed"),
-        waiting=SymbolicQueue.any_queue("waiting", any_message, laws),
+        waiting=any_messages("waiting"),
         barrier_waiting=truth("barrier_waiting"),
         watermark_pending=integer("watermark_pending"),
         permits=any_permits("permits"),
-        wire=SymbolicQueue.any_queue("wire", any_message, laws),
-        inbox=SymbolicQueue.any_queue("inbox", any_message, laws),
+        wire=any_messages("wire"),
+        inbox=any_messages("inbox"),
         unreturned=integer("unreturned"),
         grants=SymbolicQueue.any_queue("grants", any_permits, tuple(GRANT_LAWS.values())),
     )

@@ -10,7 +10,8 @@ from permitflow_model.permit_channel import NOTHING, Message, Parameters, Permit
 from permitflow_proofs.kernel.induction import Clause
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import Law
-from permitflow_proofs.kernel.queue_facts import law_obligations, queue_obligations
+from permitflow_proofs.kernel.queue_facts import queue_obligations
+from permitflow_proofs.kernel.queue_laws import law_obligations
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import (
     CHANNEL,
@@ -79,7 +80,7 @@ def _laws() -> tuple[Theorem, ...]:
             id="queue-sums",
             statement=(
                 "What the proofs assume of a queue when an item is pushed or taken holds for every queue, "
-                "by induction over prefix sums."
+                "by induction over its length."
             ),
             module="PermitChannel",
             operator="SumHeld",

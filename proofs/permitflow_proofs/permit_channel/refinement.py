@@ -1,0 +1,181 @@
+"""A permit channel is a bounded queue of chunks, whatever its parameters.
+
+The model's own steps are taken in any state, and compared with the steps of the model's own queue on what a user sees
+of that state: chunks one after another, as sequences of any length.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import cast
+
+from permitflow_model.bounded_queue import SYSTEM as QUEUE
+from permitflow_model.bounded_queue import Chunk, total
+from permitflow_model.bounded_queue import State as QueueState
+from permitflow_model.kernel.queue import Queue
+from permitflow_model.permit_channel import SYSTEM, Message, Parameters, State
+from permitflow_model.permit_channel_refinement import chunks_in, queue_in, queue_move, queue_parameters
+from permitflow_proofs.kernel.induction import Subject
+from permitflow_proofs.kernel.obligation import SymbolicObligation
+from permitflow_proofs.kernel.queue import Law, Sums
+from permitflow_proofs.kernel.queue_laws import law_obligations
+from permitflow_proofs.kernel.runs import take
+from permitflow_proofs.kernel.sequence import no_items
+from permitflow_proofs.kernel.theorem import Theorem
+from permitflow_proofs.permit_channel.arbitrary import any_message, any_parameters, any_rows, any_state, permits_in
+
+__all__ = ["SEEN", "SEEN_LAWS", "implements", "seen", "theorems"]
+
+_Mistake = Callable[[State, State], State]
+
+_NOTHING = no_items(Chunk(0, 0))
+
+
+def seen(state: State) -> QueueState:
+    """What a user sees of a state, as sequences of chunks."""
+    return queue_in(state, _NOTHING)
+
+
+def _chunks(messages: Sums) -> Queue[Chunk]:
+    return chunks_in(cast("Queue[Message]", messages), _NOTHING)
+
+
+SEEN_LAWS: Mapping[str, Law] = {
+    "messages that are no chunks": lambda messages: messages.size() - _chunks(messages).size(),
+    "permits held beyond the costs of the chunks": lambda messages: (
+        permits_in(messages).rows - total(_chunks(messages))
+    ),
+}
+
+SEEN = Subject(
+    SYSTEM,
+    any_parameters,
+    partial(any_state, message_laws=tuple(SEEN_LAWS.values())),
+    {"OfferChunk": any_rows},
+)
+"""The channel, with what a user sees of it."""
+
+
+def implements(
+    subject: Subject[State, Parameters], action: str, mistake: _Mistake | None = None, *, too_small: int = 0
+) -> bool:
+    """Is this action one step of the queue, or not to be seen?"""
+    parameters = subject.any_parameters()
+    before = subject.any_state(parameters)
+    arguments = subject.arguments_of(action, parameters)
+    after = subject.system.perform(action, before, parameters, *arguments)
+    if mistake is not None:
+        after = mistake(before, after)
+    move = queue_move(action, before, parameters, *arguments)
+    queue = queue_parameters(parameters)
+    expected = take(QUEUE, replace(queue, bound=queue.bound - too_small), seen(before), [move] if move else [])
+    return expected is not None and seen(after) == expected
+
+
+def _starts_as_queue(mistake: _Mistake | None = None) -> bool:
+    parameters = any_parameters()
+    start = SYSTEM.initial(parameters)
+    return seen(mistake(start, start) if mistake else start) == QUEUE.initial(queue_parameters(parameters))
+
+
+def _within_bound(state: State, parameters: Parameters) -> bool:
+    return QUEUE.invariants["NeverAboveBound"](seen(state), queue_parameters(parameters))
+
+
+def _below_bound(state: State, parameters: Parameters) -> bool:
+    return total(seen(state).queue) < parameters.row_count
+
+
+def _a_chunk_from_nowhere(_before: State, after: State) -> State:
+    return after._replace(wire=after.wire.push(Message("chunk", 0, 1, 1)))
+
+
+def _offered_and_lost(before: State, after: State) -> State:
+    return after._replace(waiting=before.waiting)
+
+
+def _the_oldest_withdrawn(before: State, after: State) -> State:
+    return after._replace(waiting=before.waiting.without_head())
+
+
+def _sent_twice(before: State, after: State) -> State:
+    return after._replace(wire=after.wire.push(before.waiting.head()))
+
+
+def _overtaking(before: State, after: State) -> State:
+    return after._replace(wire=before.wire.without_last(), inbox=before.inbox.push(before.wire.last()))
+
+
+def _the_newest_consumed(before: State, after: State) -> State:
+    return after._replace(inbox=before.inbox.without_last())
+
+
+_MISTAKES: Mapping[str, tuple[_Mistake, str]] = {
+    "OfferChunk": (_offered_and_lost, "the chunk is lost"),
+    "WithdrawChunk": (_the_oldest_withdrawn, "the oldest chunk is withdrawn"),
+    "SendChunk": (_sent_twice, "the chunk is sent twice"),
+    "Deliver": (_overtaking, "the newest message arrives first"),
+    "Consume": (_the_newest_consumed, "the newest message is consumed"),
+}
+_ANY_MISTAKE = (_a_chunk_from_nowhere, "a chunk appears on the wire")
+
+
+def _steps() -> tuple[SymbolicObligation, ...]:
+    obligations = []
+    for action in SYSTEM.actions:
+        mistake, in_words = _MISTAKES.get(action.name, _ANY_MISTAKE)
+        obligations.append(
+            SymbolicObligation(
+                action.name,
+                partial(implements, SEEN, action.name),
+                partial(implements, SEEN, action.name, mistake),
+                in_words,
+            )
+        )
+    return tuple(obligations)
+
+
+def _laws() -> tuple[SymbolicObligation, ...]:
+    obligations: list[SymbolicObligation] = []
+    for name, law in SEEN_LAWS.items():
+        obligations += law_obligations(name, partial(_itself, law), lambda: any_message("message"))
+    return tuple(obligations)
+
+
+def _itself(law: Law) -> Law:
+    return law
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """What a user sees."""
+    return (
+        Theorem(
+            id="bounded-queue",
+            statement=(
+                "A permit channel is a first-in, first-out queue of chunks that cost ROW_COUNT together at most: "
+                "SendChunk puts the oldest waiting chunk in, Consume gets the oldest one out, OfferChunk and "
+                "WithdrawChunk change who waits, and no other step can be seen."
+            ),
+            module="PermitChannelRefinement",
+            operator="IsQueue",
+            obligations=(
+                SymbolicObligation(
+                    "starts as an empty queue",
+                    _starts_as_queue,
+                    partial(_starts_as_queue, _a_chunk_from_nowhere),
+                    _ANY_MISTAKE[1],
+                ),
+                *_steps(),
+                SymbolicObligation(
+                    "the bound is ROW_COUNT: SendChunk",
+                    partial(implements, SEEN, "SendChunk"),
+                    partial(implements, SEEN, "SendChunk", too_small=1),
+                    "the queue's bound is one less",
+                ),
+                SEEN.holds_whenever_invariant(
+                    "the queue is never above its bound", _within_bound, _below_bound, "below"
+                ),
+                *_laws(),
+            ),
+        ),
+    )

@@ -1,0 +1,141 @@
+"""The symbolic sequence stands for every real queue, and nothing of it is forgotten."""
+
+from collections.abc import Callable
+from operator import add
+from typing import NamedTuple, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permitflow_model.kernel.queue import Fifo, Queue
+from permitflow_proofs.kernel.obligation import Finding, decide
+from permitflow_proofs.kernel.sequence import no_items
+from permitflow_proofs.kernel.symbols import any_like, assume, equal, integer, truth
+
+
+class Item(NamedTuple):
+    name: int
+    weight: int
+
+
+NONE = no_items(Item(0, 0))
+
+ITEMS = st.builds(Item, st.integers(0, 2), st.integers(0, 5))
+QUEUES = st.lists(ITEMS, max_size=4).map(Fifo)
+OPERATIONS = st.lists(st.one_of(ITEMS, st.sampled_from(["head", "last"])), max_size=6)
+
+
+def weight(item: Item) -> int:
+    return item.weight
+
+
+def any_sequence(name: str = "items") -> Fifo[Item]:
+    return any_like(NONE, name)
+
+
+def proved(claim: Callable[[], bool]) -> bool:
+    found = decide(claim)
+    return found.outcome == "proved" and found.reached > 0
+
+
+def refuted(claim: Callable[[], bool]) -> Finding:
+    found = decide(claim)
+    assert found.outcome == "refuted"
+    return found
+
+
+def after(operations: list[Item | str], queue: Queue[Item]) -> Queue[Item]:
+    """Items are pushed; words take the item at that end."""
+    for operation in operations:
+        match operation:
+            case "head":
+                queue = queue.without_head()
+            case "last":
+                queue = queue.without_last()
+            case _:
+                queue = queue.push(cast(Item, operation))
+    return queue
+
+
+@given(QUEUES, OPERATIONS)
+def test_every_real_queue_is_one_of_them_and_behaves_the_same(real: Fifo[Item], operations: list[Item | str]) -> None:
+    def claim() -> bool:
+        symbolic = any_sequence()
+        assume(equal(symbolic, real))
+        ours, theirs = after(operations, symbolic), after(operations, real)
+        if theirs.is_empty():
+            return ours.is_empty() and ours == theirs
+        return (
+            ours == theirs
+            and not ours.is_empty()
+            and ours.size() == theirs.size()
+            and (ours.head(), ours.last()) == (theirs.head(), theirs.last())
+        )
+
+    assert proved(claim)
+
+
+@given(QUEUES, QUEUES)
+def test_only_the_same_items_in_the_same_order_are_equal(one: Fifo[Item], other: Fifo[Item]) -> None:
+    assert proved(lambda: (NONE.join(one) == NONE.join(other)) == (one == other))
+    assert proved(lambda: (NONE.join(one) != other) == (one != other))
+    assert proved(lambda: NONE.join(one).join(NONE.join(other)) == one.join(other))
+
+
+def test_order_is_known() -> None:
+    def swapped() -> bool:
+        first, second = Item(integer("a"), 1), Item(integer("b"), 1)
+        return any_sequence().push(first).push(second) == any_sequence().push(second).push(first)
+
+    refuted(swapped)
+    assert proved(lambda: any_sequence().push(Item(1, 1)).last() == Item(1, 1))
+
+
+def test_what_is_taken_from_one_end_was_there_and_the_rest_still_is() -> None:
+    def claim() -> bool:
+        items = any_sequence()
+        assume(items.size() > 1)
+        from_the_front = NONE.push(items.head()).join(items.without_head())
+        from_the_back = items.without_last().push(items.last())
+        return from_the_front == items and from_the_back == items
+
+    assert proved(claim)
+
+
+def test_equal_sequences_have_equal_sums_and_known_items_count() -> None:
+    def claim(pushed: int, counted: int) -> bool:
+        one, other = any_sequence(), any_sequence("others")
+        assume(equal(one, other))
+        total = one.push(Item(0, pushed)).sum_of(weight, add, 0)
+        return total == other.sum_of(weight, add, 0) + counted
+
+    assert proved(lambda: claim(3, 3))
+    refuted(lambda: claim(3, 2))
+    refuted(lambda: any_sequence().sum_of(weight, add, 0) == any_sequence("others").sum_of(weight, add, 0))
+
+
+def test_a_counterexample_shows_the_items() -> None:
+    def claim() -> bool:
+        items = any_sequence()
+        assume(truth("is_long"))
+        assume(items.size() == 2)
+        return items.head() == items.last()
+
+    found = refuted(claim)
+    assert found.counterexample is not None
+    assert str(found.counterexample.values["items"]).count("Item(") == 2
+
+
+def test_an_empty_one_has_no_ends_and_stays_empty() -> None:
+    for ask in (NONE.head, NONE.last):
+        with pytest.raises(IndexError, match="is empty"):
+            decide(lambda ask=ask: ask() == Item(0, 0))  # type: ignore[misc]  # binds the loop's value
+    assert proved(lambda: NONE.without_head().is_empty() and NONE.without_last().is_empty())
+
+
+def test_it_is_compared_with_queues_only() -> None:
+    with pytest.raises(TypeError, match="expected a sequence of items, not 'items'"):
+        decide(lambda: equal(any_sequence(), "items"))
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(NONE)
