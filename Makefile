@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants bench bench-smoke soak trace-evidence clean
+.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants bench-setup bench bench-docs bench-smoke soak trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -44,12 +44,17 @@ proto: setup  ## regenerate the protobuf modules
 docs: setup  ## regenerate docs/cli.md from the commands' own help
 	@$(BIN)/python tools/cli_reference.py
 
-bench: setup  ## the local channel against asyncio.Queue, and gRPC at full speed
-	@$(BIN)/python benchmarks/local_channel.py
-	@$(BIN)/python benchmarks/soak_grpc.py --slow-seconds 5
+bench-setup: setup
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev,bench]"
+
+bench: bench-setup  ## ours against others, targets and verdicts: five to seven minutes; into build/bench
+	@$(BIN)/python -m benchmarks run
+
+bench-docs: setup  ## paste what make bench has measured into docs/performance.md
+	@$(BIN)/python -m benchmarks update-docs
 
 bench-smoke: setup  ## do the benchmarks still run? seconds
-	@$(BIN)/python benchmarks/local_channel.py --messages 2000 --rounds 3
+	@$(BIN)/python -m benchmarks run --smoke --folder build/bench-smoke
 	@$(BIN)/python benchmarks/soak_grpc.py --rows 500000 --slow-seconds 5
 
 soak: setup  ## ten million rows through gRPC, then memory under a consumer that is a hundred times slower

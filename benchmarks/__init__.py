@@ -1,0 +1,1 @@
+"""Benchmarks: ``python -m benchmarks --help``; what they have shown is in docs/performance.md."""

@@ -1,0 +1,95 @@
+"""The command: ``python -m benchmarks run``, then ``python -m benchmarks show`` or ``update-docs``."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+
+from benchmarks.documents import update_document
+from benchmarks.measuring import PARTS, measure
+from benchmarks.pairs import CHECKOUT
+from benchmarks.peers.registry import find_ways
+from benchmarks.plots import draw_all
+from benchmarks.results import RESULTS_FILE, Results
+from benchmarks.settings import FULL, SMOKE
+from benchmarks.tables import TABLES
+
+DEFAULT_FOLDER = CHECKOUT / "build" / "bench"
+DOCUMENT = CHECKOUT / "docs" / "performance.md"
+
+application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+Folder = Annotated[Path, typer.Option(help="Where results are.", file_okay=False)]
+# Progress goes to standard error, tables to standard output.
+progress, output = Console(stderr=True), Console()
+
+
+@application.command()
+def run(
+    part: Annotated[list[str] | None, typer.Option(help=f"Only this part, of {', '.join(PARTS)}; repeatable.")] = None,
+    ways: Annotated[str, typer.Option(help="Only ways with this in their name.")] = "",
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each measurement.")] = FULL.rounds,
+    seed: Annotated[int, typer.Option(help="Of the order of measurements.")] = FULL.seed,
+    smoke: Annotated[bool, typer.Option(help="Does it still run? Seconds; nothing is judged.")] = False,
+    folder: Folder = DEFAULT_FOLDER,
+) -> None:
+    """Measure; write results.json, tables and plots into the folder; print tables and verdicts.
+
+    Parts that are not measured keep their former results.  Exit code 1: something failed while it was measured; a
+    promise that is not kept is no failure.
+    """
+    chosen = part or list(PARTS)
+    if unknown := set(chosen) - set(PARTS):
+        raise typer.BadParameter(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    if not any(ways in name for name in find_ways()[0]):
+        raise typer.BadParameter(f"no way has {ways!r} in its name; there are {', '.join(find_ways()[0])}")
+    settings = replace(SMOKE if smoke else FULL, seed=seed, ways=ways)
+    if not smoke:
+        settings = replace(settings, rounds=rounds)
+    began = time.monotonic()
+    results = measure(chosen, settings, progress)
+    if (folder / RESULTS_FILE).exists():
+        results.parts = Results.read(folder).parts | results.parts
+    tell(results, folder)
+    output.print(f"measured in {time.monotonic() - began:.0f} s; see {folder}")
+    if results.failures:
+        output.print(f"{len(results.failures)} jobs failed", style="red")
+        raise typer.Exit(1)
+
+
+@application.command()
+def show(folder: Folder = DEFAULT_FOLDER) -> None:
+    """Write and print tables and plots of earlier results."""
+    tell(measured(folder), folder)
+
+
+@application.command(name="update-docs")
+def update_docs(folder: Folder = DEFAULT_FOLDER) -> None:
+    """Paste the results into docs/performance.md, and the plots into docs/pictures."""
+    for changed in update_document(DOCUMENT, measured(folder)):
+        output.print(f"wrote {changed.relative_to(CHECKOUT)}")
+
+
+def measured(folder: Path) -> Results:
+    """Earlier results."""
+    try:
+        return Results.read(folder)
+    except FileNotFoundError:
+        raise typer.BadParameter(f"nothing was measured in {folder} yet: run make bench") from None
+
+
+def tell(results: Results, folder: Path) -> None:
+    """Write everything that can be made of results, and print the tables."""
+    results.write(folder)
+    text = "\n\n".join(f"## {name}\n\n{made(results)}" for name, made in TABLES.items())
+    (folder / "tables.md").write_text(text + "\n")
+    output.print(Markdown(text))
+    for path in draw_all(results, folder):
+        progress.print(f"drew {path.name}")
+
+
+if __name__ == "__main__":
+    application()

@@ -1,0 +1,122 @@
+"""All ways with their processes, which stay alive between jobs; and how many chunks each needs for a job."""
+
+import random
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import TypeVar
+
+from rich.console import Console
+
+from benchmarks.jobs import Job
+from benchmarks.pairs import Pair, PairFailedError, Sample
+from benchmarks.payloads import Payload
+from benchmarks.peers.registry import find_ways
+from benchmarks.peers.way import Way
+from benchmarks.settings import Settings
+
+__all__ = ["Field", "open_field"]
+
+FIRST_CHUNKS = 64
+GROWTH = 8
+LEAST_CHUNKS = 32
+MOST_CHUNKS = 2_000_000
+DEFAULT_BATCH_SHARE = 8
+# For peers with permits by hand: window and batch as shares of ROW_COUNT.
+WINDOW_SHARES = (2, 1)
+BATCH_SHARES = (2, 4, 8, 16)
+WINDOWS_IN_A_JOB = 2
+
+T = TypeVar("T")
+
+
+class Field:
+    """Those who compete."""
+
+    def __init__(self, pairs: Sequence[Pair], settings: Settings, console: Console) -> None:
+        """Use ``open_field``."""
+        self.settings = settings
+        self.console = console
+        self.failures: list[str] = []
+        self._pairs = {pair.way.name: pair for pair in pairs}
+        self._random = random.Random(settings.seed)
+
+    @property
+    def ways(self) -> list[Way]:
+        """In the order of tables."""
+        return [pair.way for pair in self._pairs.values()]
+
+    def shuffled(self, items: Iterable[T]) -> list[T]:
+        """In another order each time, the same in each run."""
+        mixed = list(items)
+        self._random.shuffle(mixed)
+        return mixed
+
+    async def run(self, way: Way, job: Job) -> Sample | None:
+        """Let a way do a job; None if it cannot, which is noted."""
+        try:
+            return await self._pairs[way.name].run(job)
+        except PairFailedError as failure:
+            self.failures.append(str(failure))
+            self.console.print(f"FAILED {failure}", style="red")
+            return None
+
+    async def calibrated(self, way: Way, payload: Payload) -> Job | None:
+        """A job for this way that takes about as long as the settings say, with its best batch and window."""
+        first = Job(
+            payload=payload.name,
+            chunks=FIRST_CHUNKS,
+            row_permits=payload.row_permits,
+            permit_batch=payload.row_permits // DEFAULT_BATCH_SHARE,
+        )
+        rate = await self._rate(way, first)
+        if rate is None:
+            return None
+        short = replace(first, chunks=max(LEAST_CHUNKS, int(rate * self.settings.job_seconds / 3)))
+        best = await self._best(way, short) if way.is_tuned and not self.settings.is_smoke else short
+        return replace(best, chunks=self._chunks_for(payload, rate))
+
+    def _chunks_for(self, payload: Payload, rate: float) -> int:
+        fills_window = WINDOWS_IN_A_JOB * payload.row_permits // payload.rows
+        affordable = min(fills_window, rate * self.settings.longest_job_seconds)
+        return min(MOST_CHUNKS, max(LEAST_CHUNKS, int(max(rate * self.settings.job_seconds, affordable))))
+
+    async def _rate(self, way: Way, job: Job) -> float | None:
+        while True:
+            sample = await self.run(way, job)
+            if sample is None:
+                return None
+            rate = sample.chunks_per_second
+            if job.chunks >= min(MOST_CHUNKS, rate * self.settings.job_seconds / 4):
+                return rate
+            job = replace(job, chunks=job.chunks * GROWTH)
+
+    async def _best(self, way: Way, job: Job) -> Job:
+        tried: list[tuple[float, Job]] = []
+        for candidate in _grid(job):
+            sample = await self.run(way, candidate)
+            if sample is not None:
+                tried.append((sample.chunks_per_second, candidate))
+        return max(tried, key=lambda item: item[0])[1] if tried else job
+
+
+def _grid(job: Job) -> Iterator[Job]:
+    for window_share in WINDOW_SHARES:
+        row_permits = job.row_permits // window_share
+        for batch_share in BATCH_SHARES:
+            yield replace(job, row_permits=row_permits, permit_batch=row_permits // batch_share)
+
+
+@asynccontextmanager
+async def open_field(settings: Settings, console: Console) -> AsyncIterator[Field]:
+    """All ways whose libraries are here."""
+    found, skipped = find_ways()
+    for module, reason in skipped.items():
+        console.print(f"skipped {module}: {reason}")
+    async with AsyncExitStack() as stack:
+        pairs = [
+            await stack.enter_async_context(Pair(module, way))
+            for module, way in found.values()
+            if settings.ways in way.name
+        ]
+        yield Field(pairs, settings, console)

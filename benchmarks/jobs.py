@@ -1,0 +1,156 @@
+"""One measured run: what the producer sends, and what the consumer makes of it."""
+
+import asyncio
+import statistics
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from benchmarks.payloads import PAYLOADS, Payload, sum_of_columns, sum_of_ends
+
+__all__ = ["Job", "Outcome", "Tally"]
+
+# A producer that has more to send hands over so many chunks at once, if it can hand over several.
+BURST_CHUNKS = 64
+# The clock starts after this share of the chunks: connecting and filling the window are not what is measured.
+WARM_UP_SHARE = 0.1
+TOUCHES: dict[str, Callable[[pa.RecordBatch], int]] = {"ends": sum_of_ends, "columns": sum_of_columns}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What both processes are told."""
+
+    payload: str
+    """One of ``PAYLOADS``."""
+    chunks: int
+    row_permits: int
+    permit_batch: int
+    """Permits return in batches of so many rows."""
+    touch: str = "ends"
+    """What the consumer reads: ``ends`` of a column, or all ``columns``."""
+    pause_seconds: float = 0.0
+    """Between bursts; 0: as fast as it can."""
+    burst_chunks: int = BURST_CHUNKS
+    number: int = 0
+    """Makes names unique."""
+
+    @property
+    def shape(self) -> Payload:
+        """The payload itself."""
+        return PAYLOADS[self.payload]
+
+    @property
+    def is_paced(self) -> bool:
+        """Is the time on the way measured, rather than throughput?"""
+        return self.pause_seconds > 0
+
+    @property
+    def max_rows_at_once(self) -> int:
+        """The most rows of a train: a quarter of the window."""
+        return max(self.shape.rows, self.row_permits // 4)
+
+    def with_touch(self, touch: str) -> "Job":
+        """The same for a consumer that reads otherwise."""
+        return replace(self, touch=touch)
+
+    def bursts(self) -> Iterator[list[pa.RecordBatch]]:
+        """All chunks in lists, with pauses if the job is paced."""
+        for burst in self._bursts():
+            yield self._stamped(burst)
+            if self.is_paced:
+                time.sleep(self.pause_seconds)
+
+    async def bursts_async(self) -> AsyncIterator[list[pa.RecordBatch]]:
+        """The same for an event loop."""
+        for burst in self._bursts():
+            yield self._stamped(burst)
+            if self.is_paced:
+                await asyncio.sleep(self.pause_seconds)
+
+    def feed(self) -> Iterator[pa.RecordBatch]:
+        """All chunks, one after the other, with pauses if the job is paced."""
+        for burst in self.bursts():
+            yield from burst
+
+    def _bursts(self) -> Iterator[list[pa.RecordBatch]]:
+        chunks = self.shape.chunks(self.chunks)
+        while burst := list(islice(chunks, self.burst_chunks)):
+            yield burst
+
+    def _stamped(self, burst: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        if not self.is_paced:
+            return burst
+        return [self.shape.stamped(chunk, time.monotonic_ns()) for chunk in burst]
+
+    def checksum(self) -> int:
+        """What the consumer must come to, if every chunk arrives."""
+        sums = [TOUCHES[self.touch](chunk) for chunk in self.shape.distinct()]
+        rounds, rest = divmod(self.chunks, len(sums))
+        return rounds * sum(sums) + sum(sums[:rest])
+
+    def facts(self) -> dict[str, Any]:
+        """For the other process."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a consumer has seen."""
+
+    chunks: int
+    """After warming up, while the clock ran."""
+    seconds: float
+    latencies_ns: tuple[int, int]
+    """Median and 99th percentile; zeros if the job was not paced."""
+
+    @property
+    def chunks_per_second(self) -> float:
+        """Throughput."""
+        return self.chunks / self.seconds
+
+
+class Tally:
+    """Counts and reads chunks as they come; the same for all."""
+
+    def __init__(self, job: Job) -> None:
+        """The clock starts by itself."""
+        self._job = job
+        self._touch = TOUCHES[job.touch]
+        self._warm_up_chunks = max(1, int(job.chunks * WARM_UP_SHARE))
+        self._count = 0
+        self._sum = 0
+        self._latencies_ns: list[int] = []
+        self._began = self._ended = 0.0
+        self.take: Callable[[pa.RecordBatch], None] = self._take_stamped if job.is_paced else self._take
+        """What a consumer does with each chunk."""
+
+    def _take(self, chunk: pa.RecordBatch) -> None:
+        self._sum += self._touch(chunk)
+        self._count += 1
+        if self._count == self._warm_up_chunks:
+            self._began = time.perf_counter()
+        elif self._count == self._job.chunks:
+            self._ended = time.perf_counter()
+
+    def _take_stamped(self, chunk: pa.RecordBatch) -> None:
+        self._latencies_ns.append(time.monotonic_ns() - chunk.column(0)[0].as_py())
+        self._count += 1
+
+    def outcome(self) -> Outcome:
+        """Judge what has come.
+
+        Raises:
+            AssertionError: chunks are missing, or their content is not what was sent.
+        """
+        assert self._count == self._job.chunks, f"{self._count} of {self._job.chunks} chunks came"
+        if self._job.is_paced:
+            latencies = sorted(self._latencies_ns[self._warm_up_chunks :])
+            percentiles = statistics.quantiles(latencies, n=100)
+            return Outcome(len(latencies), 0.0, (int(percentiles[49]), int(percentiles[98])))
+        assert self._sum == self._job.checksum(), "the content of the chunks is not what was sent"
+        return Outcome(self._count - self._warm_up_chunks, self._ended - self._began, (0, 0))

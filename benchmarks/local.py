@@ -1,0 +1,28 @@
+"""The channel inside a process, as ``benchmarks/local_channel.py`` measures it."""
+
+from dataclasses import dataclass
+
+from benchmarks import local_channel
+from benchmarks.records import Record
+from benchmarks.series import Series
+
+__all__ = ["LocalRate", "measure_local"]
+
+MESSAGES = 20_000
+SMOKE_MESSAGES = 1_000
+
+
+@dataclass(frozen=True)
+class LocalRate(Record):
+    """Of one candidate with chunks of one size."""
+
+    candidate: str
+    chunk_rows: int
+    million_messages_per_second: Series
+
+
+def measure_local(rounds: int, *, is_smoke: bool) -> list[LocalRate]:
+    """All candidates at all sizes, in shuffled rounds."""
+    messages = SMOKE_MESSAGES if is_smoke else MESSAGES
+    found = local_channel.measure(rounds=rounds, messages=messages)
+    return [LocalRate(name, rows, Series.of([median])) for (name, rows), median in found.items()]

@@ -1,0 +1,57 @@
+"""The parts of a run, one after the other."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+
+from rich.console import Console
+
+from benchmarks.field import Field, open_field
+from benchmarks.latency import measure_latency
+from benchmarks.limits import measure_limits
+from benchmarks.local import measure_local
+from benchmarks.machine import describe_machine
+from benchmarks.records import Record
+from benchmarks.results import Results
+from benchmarks.settings import Settings
+from benchmarks.stream_ends import measure_stream_ends
+from benchmarks.throughput import measure_throughput
+from benchmarks.with_and_without import measure_permit_cost
+
+__all__ = ["PARTS", "measure"]
+
+Alone = Callable[[Settings], Sequence[Record]]
+Among = Callable[[Field], Awaitable[Sequence[Record]]]
+
+# Parts that start processes of their own, or none.
+ALONE: dict[str, Alone] = {
+    "limits": lambda settings: measure_limits(settings.rounds, is_smoke=settings.is_smoke),
+    "local": lambda settings: measure_local(settings.rounds, is_smoke=settings.is_smoke),
+}
+# Parts in which the ways compete.
+AMONG_WAYS: dict[str, Among] = {
+    "throughput": measure_throughput,
+    "permits": measure_permit_cost,
+    "latency": measure_latency,
+    "ends": measure_stream_ends,
+}
+PARTS = (*ALONE, *AMONG_WAYS)
+
+
+def measure(parts: Sequence[str], settings: Settings, console: Console) -> Results:
+    """Measure these parts."""
+    results = Results(machine=describe_machine(), settings=asdict(settings))
+    for part in (part for part in parts if part in ALONE):
+        console.print(f"{part} …")
+        results.put(part, ALONE[part](settings))
+    among = [part for part in parts if part in AMONG_WAYS]
+    if among:
+        asyncio.run(_compete(among, results, settings, console))
+    return results
+
+
+async def _compete(parts: Sequence[str], results: Results, settings: Settings, console: Console) -> None:
+    async with open_field(settings, console) as field:
+        for part in parts:
+            results.put(part, await AMONG_WAYS[part](field))
+        results.failures = field.failures

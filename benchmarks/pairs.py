@@ -1,0 +1,151 @@
+"""The parent of a producer and a consumer: starts them, tells them jobs, hears what they have seen."""
+
+import asyncio
+import json
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from benchmarks.jobs import Job
+from benchmarks.peers.way import Way
+
+__all__ = ["Pair", "PairFailedError", "Sample"]
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+# Guards against hangs; measures nothing.
+ANSWER_SECONDS = 60.0
+# An answer is one line.
+LINE_BYTES = 1 << 20
+
+
+class PairFailedError(Exception):
+    """A process of a way has ended, or has not answered in time."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One job's figures."""
+
+    chunks_per_second: float
+    """0 if the job was paced."""
+    cpu_seconds_per_gigabyte: float
+    """Of both processes, for all chunks."""
+    peak_memory_bytes: int
+    """Resident memory, of both processes together."""
+    latencies_ns: tuple[int, int]
+    """Median and 99th percentile; zeros if the job was not paced."""
+
+
+class Pair:
+    """Two processes that serve one way, until closed; started when they are first needed."""
+
+    def __init__(self, module: str, way: Way) -> None:
+        """Starts nothing yet."""
+        self.way = way
+        self._module = module
+        self._processes: list[asyncio.subprocess.Process] = []
+        self._jobs = 0
+
+    async def __aenter__(self) -> Self:
+        """Nothing to do."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End both processes."""
+        await self.close()
+
+    async def run(self, job: Job) -> Sample:
+        """Let both do a job.
+
+        Raises:
+            PairFailedError: they cannot; both have been ended, and the next job starts new ones.
+        """
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await self._run(job)
+        except TimeoutError:
+            await self.close()
+            raise PairFailedError(f"{self.way.name}: no answer within {ANSWER_SECONDS:g} s ({job})") from None
+        except (OSError, EOFError, json.JSONDecodeError) as error:
+            await self.close()
+            raise PairFailedError(f"{self.way.name}: {error} ({job})") from error
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _run(self, job: Job) -> Sample:
+        if not self._processes:
+            await self._start()
+        producer, consumer = self._processes
+        self._jobs += 1
+        facts = job.facts() | {"number": self._jobs}
+        await _tell(producer, facts)
+        await _hear(producer)
+        await _tell(consumer, facts)
+        outcome, production = await _hear_both(consumer, producer)
+        gigabytes = job.chunks * job.shape.chunk_bytes / 1e9
+        return Sample(
+            chunks_per_second=outcome["chunks"] / outcome["seconds"] if outcome["seconds"] else 0.0,
+            cpu_seconds_per_gigabyte=(outcome["cpu_seconds"] + production["cpu_seconds"]) / gigabytes,
+            peak_memory_bytes=outcome["peak_memory_bytes"] + production["peak_memory_bytes"],
+            latencies_ns=tuple(outcome["latencies_ns"]),
+        )
+
+    async def _start(self) -> None:
+        producer = await self._spawn("producer")
+        address = (await _hear(producer))["address"]
+        await _hear(await self._spawn("consumer", address))
+
+    async def _spawn(self, role: str, *more: str) -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "benchmarks.worker", role, self._module, self.way.name, *more),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            cwd=CHECKOUT,
+            limit=LINE_BYTES,
+        )
+        self._processes.append(process)
+        return process
+
+    async def close(self) -> None:
+        """End both processes."""
+        processes, self._processes = self._processes, []
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.close()
+        for process in processes:
+            try:
+                async with asyncio.timeout(2.0):
+                    await process.wait()
+            except TimeoutError:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+
+
+async def _tell(process: asyncio.subprocess.Process, facts: dict[str, Any]) -> None:
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(facts).encode() + b"\n")
+    await process.stdin.drain()
+
+
+async def _hear(process: asyncio.subprocess.Process) -> dict[str, Any]:
+    assert process.stdout is not None
+    line = await process.stdout.readline()
+    if not line:
+        raise EOFError("a process has ended; its reason stands above")
+    told: dict[str, Any] = json.loads(line)
+    return told
+
+
+async def _hear_both(
+    first: asyncio.subprocess.Process, second: asyncio.subprocess.Process
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    try:
+        async with asyncio.TaskGroup() as group:
+            answers = (group.create_task(_hear(first)), group.create_task(_hear(second)))
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return answers[0].result(), answers[1].result()

@@ -1,0 +1,98 @@
+"""What is moved: chunks of several sizes, and the window that each of them gets."""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import cycle, islice
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["PAYLOADS", "Payload"]
+
+ROW_COUNT = 32_768
+# A window of a few chunks runs in lock-step: what is measured would be the round trip.
+CHUNKS_IN_WINDOW = 8
+# Different chunks one after the other, so that no cache holds just the one; few, so that they are made in no time.
+DISTINCT_CHUNKS = 8
+WIDE_ROW_BYTES = 500
+_INT64_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Payload:
+    """Chunks of one shape."""
+
+    name: str
+    rows: int
+    """Rows of a chunk."""
+    is_wide: bool = False
+    """Rows of 500 bytes in place of three int64 columns."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of each chunk; the first column is an int64."""
+        if self.is_wide:
+            return pa.schema([("serial", pa.int64()), ("content", pa.binary())])
+        return pa.schema([("serial", pa.int64()), ("double", pa.int64()), ("square", pa.int64())])
+
+    @property
+    def row_permits(self) -> int:
+        """The window: ROW_COUNT, and at least eight chunks."""
+        return max(ROW_COUNT, CHUNKS_IN_WINDOW * self.rows)
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of data in a chunk."""
+        return self.rows * (WIDE_ROW_BYTES if self.is_wide else 3 * _INT64_BYTES)
+
+    def distinct(self) -> list[pa.RecordBatch]:
+        """The chunks that are sent again and again."""
+        return [self._chunk(number * self.rows) for number in range(DISTINCT_CHUNKS)]
+
+    def chunks(self, count: int) -> Iterator[pa.RecordBatch]:
+        """So many chunks."""
+        return islice(cycle(self.distinct()), count)
+
+    def _chunk(self, first: int) -> pa.RecordBatch:
+        numbers = range(first, first + self.rows)
+        if self.is_wide:
+            content = [bytes([number % 256]) * (WIDE_ROW_BYTES - _INT64_BYTES) for number in numbers]
+            return pa.record_batch([pa.array(numbers, pa.int64()), pa.array(content, pa.binary())], schema=self.schema)
+        columns = (numbers, [2 * n for n in numbers], [n * n % 1_000_003 for n in numbers])
+        return pa.record_batch([pa.array(column, pa.int64()) for column in columns], schema=self.schema)
+
+    def stamped(self, chunk: pa.RecordBatch, time_ns: int) -> pa.RecordBatch:
+        """The chunk with a time in place of its first serial."""
+        content = struct.pack("q", time_ns) + bytes(_INT64_BYTES * (self.rows - 1))
+        serials = pa.Array.from_buffers(pa.int64(), self.rows, [None, pa.py_buffer(content)])
+        return pa.RecordBatch.from_arrays([serials, *chunk.columns[1:]], schema=chunk.schema)
+
+
+def sum_of_ends(chunk: pa.RecordBatch) -> int:
+    """The least that a consumer does with a chunk: look at the first and at the last value of a column."""
+    serials = chunk.column(0)
+    ends: int = serials[0].as_py() + serials[-1].as_py()
+    return ends
+
+
+def sum_of_columns(chunk: pa.RecordBatch) -> int:
+    """A consumer that reads everything: the sum of all integers, and the length of all content."""
+    total = 0
+    for column in chunk.columns:
+        numbers = column if pa.types.is_integer(column.type) else pc.binary_length(column)
+        total += pc.sum(numbers).as_py()
+    return total
+
+
+PAYLOADS = {
+    payload.name: payload
+    for payload in (
+        Payload("1", 1),
+        Payload("64", 64),
+        Payload("1,024", 1_024),
+        Payload("4,096", 4_096),
+        Payload("65,536", 65_536),
+        Payload("wide", 1_024, is_wide=True),
+    )
+}

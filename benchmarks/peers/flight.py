@@ -1,0 +1,196 @@
+"""Arrow Flight: ``DoGet``, which knows no permits, and ``DoExchange`` with permits by hand.
+
+The third way adds our own idea to Flight, so that nobody can say the peer was weak: small chunks are concatenated, and
+the consumer slices them again.
+"""
+
+import struct
+import threading
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyarrow import flight
+
+from benchmarks.jobs import Job, Tally
+from benchmarks.peers.way import Consumer, Group, Producer, Way
+
+__all__ = ["WAYS"]
+
+# Above this size concatenating costs more than a message of its own.
+TRAIN_CHUNK_BYTES = 8 << 10
+# What grpcio and Flight carry well in one message.
+TRAIN_BYTES = 512 << 10
+END = b"end"
+
+Exchange = Callable[[Job, "_Permits", flight.MetadataRecordBatchWriter], None]
+
+
+class _Server(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no annotations
+    """Serves the current job."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        super().__init__("grpc://127.0.0.1:0")
+        self._exchange = exchange
+        self.job: Job
+        self.is_done = threading.Event()
+
+    def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
+        """Without permits."""
+        return flight.GeneratorStream(self.job.shape.schema, self._feed())
+
+    def _feed(self) -> Iterator[pa.RecordBatch]:
+        yield from self.job.feed()
+        self.is_done.set()
+
+    def do_exchange(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.MetadataRecordBatchWriter,
+    ) -> None:
+        """With permits, which the consumer returns as metadata."""
+        writer.begin(self.job.shape.schema)
+        permits = _Permits(self.job.row_permits, reader)
+        self._exchange(self.job, permits, writer)
+        # Permits that cross the return of this method would cost the consumer chunks: it must know the end first.
+        writer.write_metadata(END)
+        permits.drain()
+        self.is_done.set()
+
+
+class _Permits:
+    """Reads returned permits when they are needed; until then gRPC keeps them."""
+
+    def __init__(self, rows: int, reader: flight.MetadataRecordBatchReader) -> None:
+        self.rows = rows
+        self._reader = reader
+
+    def take(self, rows: int) -> None:
+        while self.rows < rows:
+            (returned,) = struct.unpack("q", self._reader.read_chunk().app_metadata)
+            self.rows += returned
+        self.rows -= rows
+
+    def drain(self) -> None:
+        for _ in self._reader:
+            pass
+
+
+def exchange_chunks(job: Job, permits: _Permits, writer: flight.MetadataRecordBatchWriter) -> None:
+    """One message for each chunk."""
+    for chunk in job.feed():
+        permits.take(chunk.num_rows)
+        writer.write_batch(chunk)
+
+
+def exchange_trains(job: Job, permits: _Permits, writer: flight.MetadataRecordBatchWriter) -> None:
+    """Small chunks together, with the rows of each as metadata."""
+    for burst in job.bursts():
+        for train in _trains(job, burst):
+            rows = [chunk.num_rows for chunk in train]
+            permits.take(sum(rows))
+            joined = train[0] if len(train) == 1 else _joined(train)
+            writer.write_with_metadata(joined, struct.pack(f"{len(rows)}q", *rows))
+
+
+def _trains(job: Job, burst: list[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    length = 1
+    if job.shape.chunk_bytes < TRAIN_CHUNK_BYTES:
+        length = max(1, min(job.max_rows_at_once // job.shape.rows, TRAIN_BYTES // job.shape.chunk_bytes))
+    for first in range(0, len(burst), length):
+        yield burst[first : first + length]
+
+
+def _joined(train: list[pa.RecordBatch]) -> pa.RecordBatch:
+    (joined,) = pa.Table.from_batches(train).combine_chunks().to_batches()
+    return joined
+
+
+class FlightProducer(Producer):
+    """A Flight server, whose threads do the work."""
+
+    def __init__(self, exchange: Exchange = exchange_chunks) -> None:
+        """``exchange`` says how chunks become messages."""
+        self._server = _Server(exchange)
+        self.address = f"grpc://127.0.0.1:{self._server.port}"
+
+    def prepare(self, job: Job) -> None:
+        """Know the job before the consumer asks."""
+        self._server.job = job
+        self._server.is_done.clear()
+
+    def produce(self, job: Job) -> None:
+        """The server's thread does it."""
+        self._server.is_done.wait()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+
+
+class GetConsumer(Consumer):
+    """``DoGet``."""
+
+    def __init__(self, address: str) -> None:
+        """Connects."""
+        self._client = flight.connect(address)
+
+    def consume(self, job: Job, tally: Tally) -> None:
+        """Read a stream."""
+        for item in self._client.do_get(flight.Ticket(b"")):
+            tally.take(item.data)
+
+
+class ExchangeConsumer(GetConsumer):
+    """``DoExchange``: returns permits in batches."""
+
+    def consume(self, job: Job, tally: Tally) -> None:
+        """Read a stream."""
+        writer, reader = self._client.do_exchange(flight.FlightDescriptor.for_command(b""))
+        unreturned = 0
+        with writer:
+            for item in reader:
+                if item.data is None:
+                    writer.done_writing()
+                    continue
+                self._take(item, tally)
+                unreturned += item.data.num_rows
+                if unreturned >= job.permit_batch:
+                    writer.write_metadata(struct.pack("q", unreturned))
+                    unreturned = 0
+
+    def _take(self, item: flight.FlightStreamChunk, tally: Tally) -> None:
+        tally.take(item.data)
+
+
+class TrainConsumer(ExchangeConsumer):
+    """Slices what was concatenated."""
+
+    def _take(self, item: flight.FlightStreamChunk, tally: Tally) -> None:
+        first = 0
+        for (rows,) in struct.iter_unpack("q", item.app_metadata):
+            tally.take(item.data.slice(first, rows))
+            first += rows
+
+
+WAYS = (
+    Way("Flight DoGet", Group.PLAIN, "one message for each chunk; only HTTP/2's windows", FlightProducer, GetConsumer),
+    Way(
+        "Flight DoExchange, permits by hand",
+        Group.PEER,
+        "one message for each chunk; permits return as metadata",
+        FlightProducer,
+        ExchangeConsumer,
+        target="peer",
+        is_tuned=True,
+    ),
+    Way(
+        "Flight DoExchange, our trains by hand",
+        Group.PEER,
+        "the same with small chunks concatenated, and sliced by the consumer",
+        lambda: FlightProducer(exchange_trains),
+        TrainConsumer,
+        is_tuned=True,
+    ),
+)

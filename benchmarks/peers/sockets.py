@@ -1,0 +1,91 @@
+"""Arrow IPC streams through plain sockets: no permits, so a slow consumer is noticed only by full socket buffers."""
+
+import os
+import socket
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+
+from benchmarks.jobs import Job, Tally
+from benchmarks.peers.way import Consumer, Group, Producer, Way
+
+__all__ = ["WAYS"]
+
+# Small chunks are written and read together; larger ones bypass the buffer.
+BUFFER_BYTES = 256 << 10
+
+
+class SocketProducer(Producer):
+    """Listens; a connection for each job."""
+
+    def __init__(self, family: socket.AddressFamily) -> None:
+        """``AF_INET`` or ``AF_UNIX``."""
+        self._listener = socket.socket(family)
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        if family is socket.AF_UNIX:
+            self._folder = tempfile.TemporaryDirectory()
+            self.address = str(Path(self._folder.name) / "chunks")
+            self._listener.bind(self.address)
+        else:
+            self._listener.bind(("127.0.0.1", 0))
+            self.address = str(self._listener.getsockname()[1])
+        self._listener.listen()
+
+    def produce(self, job: Job) -> None:
+        """Write a stream."""
+        connection, _ = self._listener.accept()
+        with connection, connection.makefile("wb", buffering=BUFFER_BYTES) as file:
+            _send_at_once(connection)
+            with pa.ipc.new_stream(file, job.shape.schema) as stream:
+                for burst in job.bursts():
+                    for chunk in burst:
+                        stream.write_batch(chunk)
+                    if job.is_paced:
+                        file.flush()
+
+    def close(self) -> None:
+        """Remove the socket's file."""
+        self._listener.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+class SocketConsumer(Consumer):
+    """Dials for each job."""
+
+    def __init__(self, address: str) -> None:
+        """A port, or a path."""
+        self._address = address
+
+    def consume(self, job: Job, tally: Tally) -> None:
+        """Read a stream."""
+        is_path = os.sep in self._address
+        with socket.socket(socket.AF_UNIX if is_path else socket.AF_INET) as connection:
+            connection.connect(self._address if is_path else ("127.0.0.1", int(self._address)))
+            with connection.makefile("rb", buffering=BUFFER_BYTES) as file:
+                for chunk in pa.ipc.open_stream(file):
+                    tally.take(chunk)
+
+
+def _send_at_once(connection: socket.socket) -> None:
+    if connection.family is socket.AF_INET:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+WAYS = (
+    Way(
+        "Arrow IPC over a Unix socket",
+        Group.PLAIN,
+        "`pyarrow.ipc` streams, buffered",
+        lambda: SocketProducer(socket.AF_UNIX),
+        SocketConsumer,
+    ),
+    Way(
+        "Arrow IPC over TCP",
+        Group.PLAIN,
+        "`pyarrow.ipc` streams, buffered",
+        lambda: SocketProducer(socket.AF_INET),
+        SocketConsumer,
+    ),
+)

@@ -1,0 +1,107 @@
+"""What a way to move chunks must offer; a new one is one file in this folder, with a tuple ``WAYS``."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from benchmarks.jobs import Job, Tally
+
+__all__ = ["AsyncConsumer", "AsyncProducer", "Consumer", "Group", "Producer", "Way"]
+
+
+class Group(StrEnum):
+    """Whose it is."""
+
+    PLAIN = "without permits"
+    """Moves chunks and bounds nothing in rows: what the operating system and serialising cost."""
+    PEER = "peer"
+    OURS = "permitflow"
+
+
+class Producer(ABC):
+    """Lives in the producer's process; serves one job after the other."""
+
+    address: str
+    """For the consumer."""
+
+    def prepare(self, job: Job) -> None:  # noqa: B027 - most need no preparation
+        """Do what must be done before the consumer may dial."""
+
+    @abstractmethod
+    def produce(self, job: Job) -> None:
+        """Send all chunks of a job, in order; return when they and the end have been taken over."""
+
+    def close(self) -> None:  # noqa: B027 - most leave that to the end of the process
+        """Release what would outlive the process."""
+
+
+class Consumer(ABC):
+    """Lives in the consumer's process."""
+
+    @abstractmethod
+    def consume(self, job: Job, tally: Tally) -> None:
+        """Receive all chunks of a job; each goes to ``tally.take``."""
+
+
+class AsyncProducer(Producer):
+    """A producer with an event loop, which runs while a job is being served."""
+
+    def __init__(self) -> None:
+        """Starts the server."""
+        self._runner = asyncio.Runner()
+        self.address = self._runner.run(self.start())
+
+    @abstractmethod
+    async def start(self) -> str:
+        """Start listening; the address."""
+
+    @abstractmethod
+    async def send_all(self, job: Job) -> None:
+        """``produce``."""
+
+    async def get_ready(self, job: Job) -> None:
+        """``prepare``."""
+
+    def prepare(self, job: Job) -> None:
+        """Do what must be done before the consumer may dial."""
+        self._runner.run(self.get_ready(job))
+
+    def produce(self, job: Job) -> None:
+        """Send all chunks."""
+        self._runner.run(self.send_all(job))
+
+
+class AsyncConsumer(Consumer):
+    """A consumer with an event loop."""
+
+    def __init__(self, address: str) -> None:
+        """Remembers whom to dial."""
+        self.address = address
+        self._runner = asyncio.Runner()
+
+    @abstractmethod
+    async def receive_all(self, job: Job, tally: Tally) -> None:
+        """``consume``."""
+
+    def consume(self, job: Job, tally: Tally) -> None:
+        """Receive all chunks."""
+        self._runner.run(self.receive_all(job, tally))
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to move chunks."""
+
+    name: str
+    """As tables show it."""
+    group: Group
+    about: str
+    """One line: what it does, and who counts permits."""
+    producer: Callable[[], Producer]
+    consumer: Callable[[str], Consumer]
+    target: str = ""
+    """Which part it plays in the targets: ``remote``, ``same host``, or ``peer``, with which these are compared."""
+    is_tuned: bool = False
+    """Batch and window are chosen by trying: for peers with permits made by hand, so that none of them is weak."""

@@ -1,0 +1,49 @@
+"""Everything that a run has measured, as one file."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from benchmarks.records import Record
+
+__all__ = ["RESULTS_FILE", "Results"]
+
+RESULTS_FILE = "results.json"
+
+R = TypeVar("R", bound=Record)
+
+
+@dataclass
+class Results:
+    """Records by part."""
+
+    machine: dict[str, str]
+    settings: dict[str, Any]
+    failures: list[str] = field(default_factory=list)
+    parts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def put(self, part: str, records: Sequence[Record]) -> None:
+        """Replace a part."""
+        self.parts[part] = [record.facts() for record in records]
+
+    def get(self, part: str, kind: type[R]) -> list[R]:
+        """A part; empty if it was not measured."""
+        return [kind.read(facts) for facts in self.parts.get(part, [])]
+
+    def write(self, folder: Path) -> Path:
+        """Into a folder, which is made if need be."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / RESULTS_FILE
+        path.write_text(json.dumps(self.__dict__, indent=1) + "\n")
+        return path
+
+    @classmethod
+    def read(cls, folder: Path) -> "Results":
+        """From a folder.
+
+        Raises:
+            FileNotFoundError: nothing was measured yet.
+        """
+        return cls(**json.loads((folder / RESULTS_FILE).read_text()))

@@ -1,0 +1,140 @@
+"""Results as Markdown tables; documents take them from here, by name."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from benchmarks.latency import LOADS, Latency
+from benchmarks.limits import Limit
+from benchmarks.local import LocalRate
+from benchmarks.payloads import PAYLOADS
+from benchmarks.peers.registry import find_ways
+from benchmarks.results import Results
+from benchmarks.series import compact
+from benchmarks.targets import Verdict, judge
+from benchmarks.throughput import Cell
+
+__all__ = ["TABLES", "table"]
+
+NOT_MEASURED = "-"
+
+Table = Callable[[Results], str]
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The first column is text, the others are numbers."""
+    lines = [head, ["---", *("---:" for _ in head[1:])], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def machine(results: Results) -> str:
+    """On what it was measured, and how thoroughly."""
+    facts = ", ".join(f"{name} {value}" for name, value in results.machine.items())
+    return f"{facts}. {results.settings['rounds']} rounds, seed {results.settings['seed']}."
+
+
+def ways(_: Results) -> str:
+    """Who is compared."""
+    found, _skipped = find_ways()
+    rows = [(way.name, str(way.group), way.about) for _, way in found.values()]
+    return "\n".join(["| Way | Group | How |", "|---|---|---|", *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def _by_way(cells: list[Cell], shown: Callable[[Cell], str], unit: str) -> str:
+    sizes = [name for name in PAYLOADS if any(cell.payload == name for cell in cells)]
+    by_key = {(cell.way, cell.payload): cell for cell in cells}
+    names = dict.fromkeys(cell.way for cell in cells)
+    rows = [
+        [name, *(shown(by_key[name, size]) if (name, size) in by_key else NOT_MEASURED for size in sizes)]
+        for name in names
+    ]
+    return table([unit, *sizes], rows)
+
+
+def _cells(results: Results, touch: str) -> list[Cell]:
+    return [cell for cell in results.get("throughput", Cell) if cell.touch == touch]
+
+
+def throughput(results: Results) -> str:
+    """Of a consumer that looks at the ends of a column."""
+    return _by_way(_cells(results, "ends"), lambda cell: cell.chunks_per_second.told(), "chunks/s, median (range)")
+
+
+def reading(results: Results) -> str:
+    """Of a consumer that sums up every column."""
+    return _by_way(_cells(results, "columns"), lambda cell: cell.chunks_per_second.told(), "chunks/s, median (range)")
+
+
+def processor(results: Results) -> str:
+    """Seconds of both processes for a gigabyte."""
+    return _by_way(_cells(results, "ends"), lambda cell: compact(cell.cpu_seconds_per_gigabyte.median), "CPU s/GB")
+
+
+def memory(results: Results) -> str:
+    """Of both processes."""
+    return _by_way(_cells(results, "ends"), lambda cell: f"{cell.peak_memory_bytes.median / 2**20:.0f}", "MiB")
+
+
+def settings(results: Results) -> str:
+    """Window and batch of each way."""
+    return _by_way(
+        _cells(results, "ends"), lambda cell: f"{cell.row_permits // 1024}k / {cell.permit_batch / 1024:g}k", "rows"
+    )
+
+
+def latency(results: Results) -> str:
+    """Median and 99th percentile under each load."""
+    found = {(each.way, each.load): each for each in results.get("latency", Latency)}
+    rows = []
+    for name in dict.fromkeys(way for way, _ in found):
+        row = [name]
+        for load in LOADS:
+            each = found.get((name, load.name))
+            row += (
+                [each.median_microseconds.told(), compact(each.percentile_99_microseconds.median)]
+                if each
+                else [NOT_MEASURED] * 2
+            )
+        rows.append(row)
+    heads = [f"{what}, {load.name}" for load in LOADS for what in ("p50", "p99")]
+    return table(["µs", *heads], rows)
+
+
+def local(results: Results) -> str:
+    """Inside a process."""
+    rates = results.get("local", LocalRate)
+    by_key = {(rate.candidate, rate.chunk_rows): rate.million_messages_per_second for rate in rates}
+    sizes = sorted({rate.chunk_rows for rate in rates})
+    rows = [
+        [name, *(by_key[name, size].told() for size in sizes)] for name in dict.fromkeys(name for name, _ in by_key)
+    ]
+    return table(["million messages/s", *(f"{size:,} rows" for size in sizes)], rows)
+
+
+def limits(results: Results) -> str:
+    """What the machine can do."""
+    rows = [[limit.what, limit.gigabytes_per_second.told()] for limit in results.get("limits", Limit)]
+    return table(["", "GB/s"], rows)
+
+
+def verdicts(results: Results) -> str:
+    """Promises, and whether they are kept."""
+    return table(["Promise", "found", "target", "verdict"], [_verdict(verdict) for verdict in judge(results)])
+
+
+def _verdict(verdict: Verdict) -> list[str]:
+    sign = "≤" if verdict.is_upper_limit else "≥"
+    return [verdict.promise, verdict.found.told(), f"{sign} {verdict.target:g}", verdict.told]
+
+
+TABLES: dict[str, Table] = {
+    "machine": machine,
+    "ways": ways,
+    "throughput": throughput,
+    "reading": reading,
+    "processor": processor,
+    "memory": memory,
+    "settings": settings,
+    "latency": latency,
+    "local": local,
+    "limits": limits,
+    "verdicts": verdicts,
+}

@@ -1,0 +1,106 @@
+"""What was promised, and whether a run keeps it.  A promise that is not kept is told as such."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks.latency import LOADS, Latency
+from benchmarks.local import LocalRate
+from benchmarks.peers.registry import find_ways
+from benchmarks.peers.way import Way
+from benchmarks.results import Results
+from benchmarks.series import Series
+from benchmarks.stream_ends import StreamEnds
+from benchmarks.throughput import Cell
+from benchmarks.with_and_without import PermitCost
+
+__all__ = ["Verdict", "judge"]
+
+# Throughput as a multiple of Flight's DoExchange with permits by hand, by size of chunk.
+LEAST_MULTIPLES = {
+    "remote": {"1": 4.0, "64": 4.0, "1,024": 1.2, "4,096": 1.0, "65,536": 1.0, "wide": 1.0},
+    "same host": {"1": 5.0, "64": 5.0, "1,024": 2.5, "4,096": 2.5, "65,536": 3.0, "wide": 3.0},
+}
+LEAST_SHARE_WITH_PERMITS = 0.95
+QUEUE = "asyncio.Queue"
+LOCAL_CANDIDATES = ("receive", "receive_many")
+LEAST_LOCAL = 1.2
+# Latency as a multiple of another way's.
+MOST_LATENCY = {"remote": ("grpc.aio, permits by hand", 1.2), "same host": ("Flight DoExchange, permits by hand", 0.4)}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """On one promise."""
+
+    promise: str
+    found: Series
+    target: float
+    is_upper_limit: bool = False
+
+    @property
+    def is_met(self) -> bool:
+        """By the median of the rounds."""
+        found = self.found.median
+        return found <= self.target if self.is_upper_limit else found >= self.target
+
+    @property
+    def told(self) -> str:
+        """For a table."""
+        return "met" if self.is_met else "not met"
+
+
+def judge(results: Results) -> list[Verdict]:
+    """All promises about what was measured."""
+    return [
+        *_throughput(results.get("throughput", Cell)),
+        *_permits(results.get("permits", PermitCost)),
+        *_latency(results.get("latency", Latency)),
+        *_local(results.get("local", LocalRate)),
+        *_ends(results.get("ends", StreamEnds)),
+    ]
+
+
+def ways_for(target: str) -> list[Way]:
+    """The ways that play this part."""
+    ways, _ = find_ways()
+    return [way for _, way in ways.values() if way.target == target]
+
+
+def _throughput(cells: list[Cell]) -> Iterator[Verdict]:
+    rates = {(cell.way, cell.payload): cell.chunks_per_second for cell in cells if cell.touch == "ends"}
+    (peer,) = ways_for("peer")
+    for target, least in LEAST_MULTIPLES.items():
+        for way in ways_for(target):
+            for payload, multiple in least.items():
+                mine, theirs = rates.get((way.name, payload)), rates.get((peer.name, payload))
+                if mine is not None and theirs is not None:
+                    yield Verdict(f"{way.name} ÷ {peer.name}, {payload}", mine.ratio_to(theirs), multiple)
+
+
+def _permits(costs: list[PermitCost]) -> Iterator[Verdict]:
+    for cost in costs:
+        what = f"{cost.way}: with ÷ without permits, {cost.payload}, BATCH = ROW_COUNT / {cost.batch_share}"
+        yield Verdict(what, cost.with_permits.ratio_to(cost.without_permits), LEAST_SHARE_WITH_PERMITS)
+
+
+def _latency(latencies: list[Latency]) -> Iterator[Verdict]:
+    medians = {latency.way: latency.median_microseconds for latency in latencies if latency.load == LOADS[0].name}
+    for target, (peer, most) in MOST_LATENCY.items():
+        for way in ways_for(target):
+            if way.name in medians and peer in medians:
+                what = f"latency of a lone chunk: {way.name} ÷ {peer}"
+                yield Verdict(what, medians[way.name].ratio_to(medians[peer]), most, is_upper_limit=True)
+
+
+def _local(rates: list[LocalRate]) -> Iterator[Verdict]:
+    by_candidate = {(rate.candidate, rate.chunk_rows): rate.million_messages_per_second for rate in rates}
+    for rate in rates:
+        if rate.candidate in LOCAL_CANDIDATES:
+            found = rate.million_messages_per_second.ratio_to(by_candidate[QUEUE, rate.chunk_rows])
+            yield Verdict(f"in a process: {rate.candidate} ÷ {QUEUE}, {rate.chunk_rows:,} rows", found, LEAST_LOCAL)
+
+
+def _ends(ends: list[StreamEnds]) -> Iterator[Verdict]:
+    for end in ends:
+        what = f"{end.way}: failures in {end.streams:,} ends of streams with permits on their way"
+        yield Verdict(what, Series.of([end.failed]), 0.0, is_upper_limit=True)

@@ -1,0 +1,91 @@
+"""Chunks per second of every way at every size, in shuffled rounds."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rich.progress import track
+
+from benchmarks.field import Field
+from benchmarks.jobs import Job
+from benchmarks.pairs import Sample
+from benchmarks.payloads import PAYLOADS
+from benchmarks.peers.way import Way
+from benchmarks.records import Record
+from benchmarks.series import Series
+
+__all__ = ["Cell", "Entry", "in_rounds", "measure_throughput"]
+
+
+class Entry(NamedTuple):
+    """Who does what."""
+
+    way: Way
+    job: Job
+
+
+@dataclass(frozen=True)
+class Cell(Record):
+    """A way at a size."""
+
+    way: str
+    payload: str
+    touch: str
+    row_permits: int
+    permit_batch: int
+    chunks: int
+    """Of each round."""
+    chunks_per_second: Series
+    cpu_seconds_per_gigabyte: Series
+    peak_memory_bytes: Series
+    """Of both processes together."""
+
+    @classmethod
+    def of(cls, entry: Entry, samples: list[Sample]) -> "Cell":
+        """From all rounds."""
+        job = entry.job
+        return cls(
+            way=entry.way.name,
+            payload=job.payload,
+            touch=job.touch,
+            row_permits=job.row_permits,
+            permit_batch=job.permit_batch,
+            chunks=job.chunks,
+            chunks_per_second=Series.of(sample.chunks_per_second for sample in samples),
+            cpu_seconds_per_gigabyte=Series.of(sample.cpu_seconds_per_gigabyte for sample in samples),
+            peak_memory_bytes=Series.of(float(sample.peak_memory_bytes) for sample in samples),
+        )
+
+
+async def measure_throughput(field: Field) -> list[Cell]:
+    """All ways at all sizes; those that targets are about also with a consumer that reads every column."""
+    entries: list[Entry] = []
+    for name in track(field.settings.payloads, "batch, window and length of each job", console=field.console):
+        for way in field.ways:
+            job = await field.calibrated(way, PAYLOADS[name])
+            if job is not None:
+                entries += [Entry(way, variant) for variant in _variants(way, job)]
+    return [Cell.of(entry, samples) for entry, samples in await in_rounds(field, entries, "throughput")]
+
+
+def _variants(way: Way, job: Job) -> list[Job]:
+    return [job, job.with_touch("columns")] if way.target else [job]
+
+
+async def in_rounds(field: Field, entries: Iterable[Entry], what: str) -> list[tuple[Entry, list[Sample]]]:
+    """Every entry once in each round; a round goes through the sizes, and at each size through all ways.
+
+    So those that are compared run right after each other, in an order that differs from round to round.
+    """
+    samples: dict[Entry, list[Sample]] = {entry: [] for entry in entries}
+    broken: set[Entry] = set()
+    for _ in track(range(field.settings.rounds), what, console=field.console):
+        for payload in field.shuffled(field.settings.payloads):
+            of_this_size = [entry for entry in samples if entry.job.payload == payload and entry not in broken]
+            for entry in field.shuffled(of_this_size):
+                sample = await field.run(*entry)
+                if sample is None:
+                    broken.add(entry)
+                else:
+                    samples[entry].append(sample)
+    return [(entry, found) for entry, found in samples.items() if entry not in broken]

@@ -1,0 +1,90 @@
+"""One of the two processes of a way.
+
+    python -m benchmarks.worker producer MODULE NAME
+    python -m benchmarks.worker consumer MODULE NAME ADDRESS
+
+It is told jobs on standard input, one JSON object a line, and answers on standard output in the same manner; when the
+input ends, so does the process.
+"""
+
+import gc
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any, TextIO
+
+from benchmarks.jobs import Job, Tally
+from benchmarks.peers.registry import load_ways
+from benchmarks.peers.way import Way
+from benchmarks.processes import cpu_seconds, forget_peak_memory, peak_memory_bytes
+
+__all__ = ["main"]
+
+Say = Callable[..., None]
+
+
+def main(role: str, module: str, name: str, address: str = "") -> None:
+    """Play a role until there are no more jobs."""
+    # Ctrl-C reaches both processes too; it is their parent who ends them, by closing their input.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    say = speaker()
+    (way,) = (way for way in load_ways(module) if way.name == name)
+    if role == "producer":
+        produce(way, say)
+    else:
+        consume(way, address, say)
+
+
+def speaker() -> Say:
+    """A function that answers; whatever else is printed goes to standard error."""
+    answers: TextIO = sys.stdout
+    sys.stdout = sys.stderr
+
+    def say(**facts: Any) -> None:
+        print(json.dumps(facts), file=answers, flush=True)
+
+    return say
+
+
+def jobs() -> Iterator[Job]:
+    """As they are told."""
+    for line in sys.stdin:
+        job = Job(**json.loads(line))
+        # What earlier jobs have left must not be collected in this one's time.
+        gc.collect()
+        forget_peak_memory()
+        yield job
+
+
+def produce(way: Way, say: Say) -> None:
+    """Serve jobs."""
+    producer = way.producer()
+    try:
+        say(address=producer.address)
+        for job in jobs():
+            job.shape.distinct()
+            began = cpu_seconds()
+            producer.prepare(job)
+            say(ready=True)
+            producer.produce(job)
+            say(cpu_seconds=cpu_seconds() - began, peak_memory_bytes=peak_memory_bytes())
+    finally:
+        producer.close()
+
+
+def consume(way: Way, address: str, say: Say) -> None:
+    """Read jobs."""
+    consumer = way.consumer(address)
+    say(ready=True)
+    for job in jobs():
+        tally = Tally(job)
+        began = cpu_seconds()
+        consumer.consume(job, tally)
+        spent = cpu_seconds() - began
+        say(**asdict(tally.outcome()), cpu_seconds=spent, peak_memory_bytes=peak_memory_bytes())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,50 @@
+"""Every benchmark still runs, and what it measures can be told."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.measuring import PARTS
+from benchmarks.tables import TABLES
+
+
+def command(repository: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks", *arguments],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.timeout(300)
+def test_all_parts_run(repository: Path, tmp_path: Path) -> None:
+    done = command(repository, "run", "--smoke", "--folder", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["failures"] == []
+    assert set(results["parts"]) == set(PARTS)
+    assert all(results["parts"].values())
+    tables = (tmp_path / "tables.md").read_text()
+    assert all(f"## {name}\n" in tables for name in TABLES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("run", "--part", "speed"), "no such part: speed"),
+        (("run", "--ways", "carrier pigeon"), "no way has 'carrier pigeon'"),
+        (("show", "--folder", "nowhere"), "nothing was measured"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_what_is_possible(
+    repository: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
+    done = command(repository, *arguments)
+    assert done.returncode == 2
+    assert complaint in " ".join(done.stderr.replace("│", "").split())
