@@ -20,6 +20,9 @@ class ChannelStatistics:
     parameters: ChannelParameters
     """What both ends agreed on."""
 
+    path: str = ""
+    """Of an end of a remote channel: how its messages travel, through shared memory, or over the network and why."""
+
     sent_chunks: int = 0
     """Chunks that left the sender; each slice of a split chunk counts."""
 

@@ -7,6 +7,7 @@ __all__ = [
     "ChannelSpentError",
     "HandshakeError",
     "ParameterMismatchError",
+    "SameHostError",
     "SchemaMismatchError",
     "UnknownChannelError",
     "VersionMismatchError",
@@ -72,6 +73,16 @@ class SchemaMismatchError(HandshakeError):
     def __init__(self, *, ours: str, theirs: str) -> None:
         """Schemas as text."""
         super().__init__(f"schemas differ; here:\n{ours}\nat the peer:\n{theirs}", ours=ours, theirs=theirs)
+
+
+class SameHostError(HandshakeError):
+    """Memory was to be shared, and cannot be."""
+
+    reason: str
+
+    def __init__(self, *, who: str, reason: str) -> None:
+        """``who`` is the peer in words; the reason says which end refuses, and why."""
+        super().__init__(f"no memory can be shared with {who}: {reason}", who=who, reason=reason)
 
 
 class ParameterMismatchError(HandshakeError):

@@ -78,6 +78,7 @@ class _Consumer:
         schema = await channel.schema()
         if get.schema is not None:
             require_equal_schemas(ours=schema, theirs=read_schema(get.schema))
+        await self.end.meet(self._exchange.same_host)
         name = channel.name_stream(Direction.GET)
         self.end.accept(channel.parameters, schema=schema, stream=name)
         return Stream(name, self._peer, Direction.GET, self.end)

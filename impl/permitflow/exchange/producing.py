@@ -53,7 +53,7 @@ class _Producer:
         self._has_finished = False
 
     async def serve(self) -> None:
-        channel = self._accept(await self.end.dialled())
+        channel = await self._accept(await self.end.dialled())
         try:
             await Forwarding(self.end, channel.sender).run()
         except ChannelError as error:
@@ -76,12 +76,15 @@ class _Producer:
         if self._channel is not None:
             self._channel.abort(f"the producer at {self._peer} gave up: {abort.reason}")
 
-    def _accept(self, put: Get | Put) -> BridgeChannel:
+    async def _accept(self, put: Get | Put) -> BridgeChannel:
         require_version(put.protocol_version)
         if put.schema is None:
             raise InvalidParametersError(name="schema", value=None, rule="must be stated by a producer")
         schema = read_schema(put.schema)
         channel = self._exchange.channel(put.address.name)
+        channel.require_producible(schema)
+        await self.end.meet(self._exchange.same_host)
+        # Others may have come, or ended the channel, meanwhile.
         channel.require_producible(schema)
         name = channel.name_stream(Direction.PUT)
         self.end.accept(channel.parameters, schema=schema, stream=name)

@@ -8,6 +8,7 @@ from permitflow.exchange.bridge_channel import BridgeChannel
 from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
+from permitflow.transports.same_host import SameHost
 
 __all__ = ["Exchange", "stream_channels"]
 
@@ -15,17 +16,25 @@ __all__ = ["Exchange", "stream_channels"]
 class Exchange:
     """Named channels, each a bridge from producers to a consumer.  For one event loop."""
 
-    def __init__(self, *, parameters: ChannelParameters | None = None, record: RecorderFactory | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        parameters: ChannelParameters | None = None,
+        record: RecorderFactory | None = None,
+        same_host: SameHost = SameHost.AUTO,
+    ) -> None:
         """Start without channels.
 
         Args:
             parameters: of channels that are added without parameters of their own.
             record: opens the recorders of all ends inside the exchange: the two of each channel, and one of each
                 stream that a producer or consumer opens.
+            same_host: whether to share memory with those that run on this host.
         """
         self._parameters = parameters or ChannelParameters()
         self._channels: dict[str, BridgeChannel] = {}
         self.record = record
+        self.same_host = same_host
 
     def add_channel(
         self, name: str, parameters: ChannelParameters | None = None, schema: pa.Schema | None = None

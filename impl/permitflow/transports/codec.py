@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 
 from permitflow.errors import UndecodableDataError
 from permitflow.protocol.frames import Data, DownstreamFrame, UpstreamFrame
+from permitflow.transports.carrier import Received
 from permitflow.transports.frame_readers import DOWNSTREAM_READERS, UPSTREAM_READERS
 from permitflow.transports.frame_writers import DOWNSTREAM_WRITERS, UPSTREAM_WRITERS
 from permitflow.transports.payloads import Payload
@@ -52,7 +53,7 @@ def encode_downstream(frames: Iterable[DownstreamFrame]) -> list[bytes]:
     return [train.SerializeToString()] if train.frames else []
 
 
-def decode_upstream(data: bytes) -> list[UpstreamFrame[Payload]]:
+def decode_upstream(data: Received) -> list[UpstreamFrame[Payload]]:
     """Decode what an upstream wrote.
 
     Raises:
@@ -61,7 +62,7 @@ def decode_upstream(data: bytes) -> list[UpstreamFrame[Payload]]:
     return _decode(pb.FromUpstream(), data, UPSTREAM_READERS)
 
 
-def decode_downstream(data: bytes) -> list[DownstreamFrame]:
+def decode_downstream(data: Received) -> list[DownstreamFrame]:
     """Decode what a downstream wrote.
 
     Raises:
@@ -76,9 +77,11 @@ def _weight(frame: UpstreamFrame[Payload]) -> int:
     return 32
 
 
-def _decode(train: pb.FromUpstream | pb.FromDownstream, data: bytes, readers: dict[str, Callable[..., F]]) -> list[F]:
+def _decode(
+    train: pb.FromUpstream | pb.FromDownstream, data: Received, readers: dict[str, Callable[..., F]]
+) -> list[F]:
     try:
-        train.ParseFromString(data)
+        train.ParseFromString(data)  # type: ignore[arg-type]  # takes every buffer, though its stubs do not say so
     except DecodeError as error:
         raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=str(error)) from error
     return [_read(frame, readers) for frame in train.frames]

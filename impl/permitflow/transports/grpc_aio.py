@@ -25,8 +25,9 @@ from permitflow.transports.client_call import ClientCall
 from permitflow.transports.connection import CLIENT_OPTIONS, GET_STREAM, PUT_STREAM
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
+from permitflow.transports.same_host import SameHost, offering
 
-__all__ = ["ChannelDescription", "describe", "get", "put"]
+__all__ = ["ChannelDescription", "SameHost", "describe", "get", "put"]
 
 # Long enough for a last message on a slow network, short enough for somebody who waits for the prompt.
 LINGER_SECONDS = 2.0
@@ -51,6 +52,7 @@ async def get(
     connect_timeout_seconds: float = 10.0,
     agreement_timeout_seconds: float = 60.0,
     record: RecorderFactory | None = None,
+    same_host: SameHost = SameHost.AUTO,
 ) -> AsyncIterator[RemoteReceiver]:
     """Read a channel of an exchange.  Leaving the block before the end of the stream breaks the channel.
 
@@ -62,20 +64,24 @@ async def get(
         connect_timeout_seconds: how long to wait for the connection.
         agreement_timeout_seconds: how long to wait until the channel's schema is known: a producer may bring it.
         record: opens the recorder of this end.
+        same_host: whether to share memory with an exchange on this host.
 
     Raises:
         PeerTimeoutError: nobody answers at this address, or the channel's schema did not become known.
         PeerGoneError: the exchange has gone.
+        SameHostError: memory was to be shared, and cannot be.
         HandshakeError: the exchange refused: unknown channel, busy or spent, schemas or parameters that differ.
     """
     named = _address(channel)
     stated = None if schema is None else schema.serialize().to_pybytes()
-    first = Get(PROTOCOL_VERSION, named, StatedParameters.of(wanted), stated)
     who = f"the exchange at {address} (channel {named.name!r})"
     async with _calling(address, GET_STREAM, who, connect_timeout_seconds) as call:
-        session: DownstreamSession[object] = DownstreamSession(first, peer=who, record=record)
-        async with _running(RemoteReceiver(session, call, schema=schema), who, agreement_timeout_seconds) as receiver:
-            yield receiver
+        with offering(same_host, writes=False, who=who) as offer:
+            first = Get(PROTOCOL_VERSION, named, StatedParameters.of(wanted), stated, same_host=offer.frame)
+            session: DownstreamSession[object] = DownstreamSession(first, peer=who, record=record)
+            end = RemoteReceiver(session, call, schema=schema, offer=offer)
+            async with _running(end, who, agreement_timeout_seconds) as receiver:
+                yield receiver
 
 
 @asynccontextmanager
@@ -88,6 +94,7 @@ async def put(
     connect_timeout_seconds: float = 10.0,
     agreement_timeout_seconds: float = 60.0,
     record: RecorderFactory | None = None,
+    same_host: SameHost = SameHost.AUTO,
 ) -> AsyncIterator[RemoteSender]:
     """Feed a channel of an exchange.  Leaving the block without ``end`` aborts the channel.
 
@@ -99,25 +106,36 @@ async def put(
         connect_timeout_seconds: how long to wait for the connection.
         agreement_timeout_seconds: how long to wait for the exchange's answer.
         record: opens the recorder of this end.
+        same_host: whether to share memory with an exchange on this host.
 
     Raises:
         PeerTimeoutError: nobody answers at this address.
         PeerGoneError: the exchange has gone, or the channel's consumer has.
+        SameHostError: memory was to be shared, and cannot be.
         HandshakeError: the exchange refused: unknown channel, schemas or parameters that differ.
     """
     named = _address(channel)
-    first = Put(PROTOCOL_VERSION, named, StatedParameters.of(wanted), schema.serialize().to_pybytes())
+    stated, encoded = StatedParameters.of(wanted), schema.serialize().to_pybytes()
     who = f"the exchange at {address} (channel {named.name!r})"
     async with _calling(address, PUT_STREAM, who, connect_timeout_seconds) as call:
-        session: UpstreamSession[object] = UpstreamSession(first, peer=who, record=record)
-        async with _running(RemoteSender(session, call, schema=schema), who, agreement_timeout_seconds) as sender:
-            try:
+        with offering(same_host, writes=True, who=who) as offer:
+            first = Put(PROTOCOL_VERSION, named, stated, encoded, offer.frame)
+            session: UpstreamSession[object] = UpstreamSession(first, peer=who, record=record)
+            end = RemoteSender(session, call, schema=schema, offer=offer)
+            async with _running(end, who, agreement_timeout_seconds) as sender, _aborting(sender):
                 yield sender
-            except BaseException as error:
-                sender.abort(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
-                raise
-            # Without effect where the stream has been ended.
-            sender.abort("its producer left without ending it")
+
+
+@asynccontextmanager
+async def _aborting(sender: RemoteSender) -> AsyncIterator[None]:
+    """A producer that leaves without having ended its stream gives it up."""
+    try:
+        yield
+    except BaseException as error:
+        sender.abort(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+        raise
+    # Without effect where the stream has been ended.
+    sender.abort("its producer left without ending it")
 
 
 async def describe(

@@ -16,7 +16,9 @@ from permitflow.protocol.frames import Agreement, Failure, Get, Put
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
 from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_schemas
-from permitflow.transports.carrier import Carrier
+from permitflow.transports.carrier import Carrier, Received
+from permitflow.transports.host_carrier import HostCarrier
+from permitflow.transports.same_host import Offer, SameHost, meet, settle
 from permitflow.transports.status import heard, told
 
 __all__ = ["RemoteEnd"]
@@ -31,17 +33,22 @@ class RemoteEnd(ABC, Generic[S]):
     """One end of a stream: a session, a carrier, and the tasks that wait."""
 
     END: str
+    WRITES: bool
 
-    def __init__(self, session: S, carrier: Carrier, *, schema: pa.Schema | None = None) -> None:
+    def __init__(
+        self, session: S, carrier: Carrier, *, schema: pa.Schema | None = None, offer: Offer | None = None
+    ) -> None:
         """Call ``run`` to set it going.
 
         Args:
             session: as it is before anything was written.
             carrier: of the open stream.
             schema: of an end that dials: what the agreement must say; None: whatever it says.
+            offer: of an end that dials: to share memory.
         """
         self._session = session
-        self._carrier = carrier
+        self._carrier = HostCarrier(carrier, who=session.peer)
+        self._offer = offer
         self._batches: BatchCodec | None = None
         self._wanted_schema = schema
         self._failure: PermitflowError | None = None
@@ -105,11 +112,8 @@ class RemoteEnd(ABC, Generic[S]):
                 group.create_task(self._noting(self._read_all()))
                 group.create_task(self._noting(self._write_all()))
             self._session.close()
-        except BaseExceptionGroup as group_error:
-            error = self._fail(group_error.exceptions[0])
-            raise error from error.__cause__
-        except TimeoutError as late:
-            error = self._fail(late)
+        except (BaseExceptionGroup, TimeoutError) as ended:
+            error = self._fail(ended.exceptions[0] if isinstance(ended, BaseExceptionGroup) else ended)
             raise error from error.__cause__
         except asyncio.CancelledError:
             self._fail(ChannelClosedError(end=self.END))
@@ -117,6 +121,7 @@ class RemoteEnd(ABC, Generic[S]):
         finally:
             self._stop_clock()
             self._wake_all()
+            await self._carrier.close()
 
     async def _noting(self, carrying: Coroutine[object, object, None]) -> None:
         # At once, not after the other task has ended too: nobody may find a dead stream without its reason.
@@ -203,7 +208,7 @@ class RemoteEnd(ABC, Generic[S]):
         self._state_changed.clear()
 
     @abstractmethod
-    def _take_in(self, message: bytes) -> None:
+    def _take_in(self, message: Received) -> None:
         """Take a message of the peer in."""
 
     @abstractmethod
@@ -223,6 +228,15 @@ class RemoteEnd(ABC, Generic[S]):
         await self._until_past(State.AWAITING_GET, State.AWAITING_PUT)
         return self._session.request
 
+    async def meet(self, policy: SameHost) -> None:
+        """Share memory with the peer that dialled, if it offers that and both can; to be done before ``accept``.
+
+        Raises:
+            SameHostError: this end insists, and it is impossible.
+        """
+        offer, who = self._session.request.same_host, self._session.peer
+        self._carrier.prepare(await meet(offer, policy, writes=self.WRITES, who=who))
+
     def accept(self, own: ChannelParameters, *, schema: pa.Schema, stream: str) -> None:
         """Agree with the peer that dialled.
 
@@ -231,7 +245,9 @@ class RemoteEnd(ABC, Generic[S]):
             InvalidParametersError: the peer's wishes cannot work at all.
         """
         batches = BatchCodec(schema)
-        self._session.accept(own, schema=batches.schema_bytes, stream=stream)
+        answer = self._carrier.meeting.answer
+        self._session.accept(own, schema=batches.schema_bytes, stream=stream, same_host=answer)
+        self._carrier.change_over()
         self._batches = batches
         self._opened()
         self._wake_all()
@@ -256,6 +272,9 @@ class RemoteEnd(ABC, Generic[S]):
         schema = read_schema(agreement.schema)
         if self._wanted_schema is not None:
             require_equal_schemas(ours=self._wanted_schema, theirs=schema)
+        if self._offer is not None:
+            self._carrier.prepare(settle(self._offer, agreement.same_host))
+        self._carrier.change_over()
         self._batches = BatchCodec(schema)
         self._opened()
 

@@ -19,10 +19,11 @@ from permitflow.errors import (
 from permitflow.protocol.frames import Abort, Agreement, Data, End, Failure, UpstreamFrame
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.session import DownstreamSession
-from permitflow.transports.carrier import Carrier
+from permitflow.transports.carrier import Carrier, Received
 from permitflow.transports.codec import decode_upstream, encode_downstream
 from permitflow.transports.payloads import Payload
 from permitflow.transports.remote_end import RemoteEnd
+from permitflow.transports.same_host import Offer
 
 __all__ = ["RemoteReceiver"]
 
@@ -31,12 +32,18 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
     """The end from which record batches come; see ``ReceiveEnd`` for what each method promises."""
 
     END = "receiver"
+    WRITES = False
 
     def __init__(
-        self, session: DownstreamSession[object], carrier: Carrier, *, schema: pa.Schema | None = None
+        self,
+        session: DownstreamSession[object],
+        carrier: Carrier,
+        *,
+        schema: pa.Schema | None = None,
+        offer: Offer | None = None,
     ) -> None:
         """Use ``get``, or the exchange."""
-        super().__init__(session, carrier, schema=schema)
+        super().__init__(session, carrier, schema=schema, offer=offer)
         # Held while a task waits for a message: those behind it wait in the order in which they came.
         self._turn = asyncio.Lock()
         self._held = 0
@@ -46,7 +53,7 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
 
     # Frames.
 
-    def _take_in(self, message: bytes) -> None:
+    def _take_in(self, message: Received) -> None:
         for frame in decode_upstream(message):
             self._session.receive(self._decoded(frame))
             if isinstance(frame, Agreement):
@@ -226,6 +233,7 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         """What has happened so far."""
         return ChannelStatistics(
             name=self.name,
+            path=self._carrier.meeting.path,
             parameters=self.parameters,
             consumed_chunks=self._core.consumed_chunks,
             consumed_rows=self._core.consumed_rows,

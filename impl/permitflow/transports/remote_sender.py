@@ -14,10 +14,11 @@ from permitflow.protocol.frames import Agreement, Data, Failure, UpstreamFrame
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import Oversize
 from permitflow.protocol.session import State, UpstreamSession
-from permitflow.transports.carrier import Carrier
+from permitflow.transports.carrier import Carrier, Received
 from permitflow.transports.codec import decode_downstream, encode_upstream
 from permitflow.transports.payloads import Payload, checked_marker
 from permitflow.transports.remote_end import RemoteEnd
+from permitflow.transports.same_host import Offer
 
 __all__ = ["RemoteSender"]
 
@@ -26,10 +27,18 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
     """The end into which record batches go; see ``SendEnd`` for what each method promises."""
 
     END = "sender"
+    WRITES = True
 
-    def __init__(self, session: UpstreamSession[object], carrier: Carrier, *, schema: pa.Schema | None = None) -> None:
+    def __init__(
+        self,
+        session: UpstreamSession[object],
+        carrier: Carrier,
+        *,
+        schema: pa.Schema | None = None,
+        offer: Offer | None = None,
+    ) -> None:
         """Use ``put``, or the exchange."""
-        super().__init__(session, carrier, schema=schema)
+        super().__init__(session, carrier, schema=schema, offer=offer)
         self._waiting = Stopwatch(self._clock)
         self._posted_rows = 0
         self._chunks: SendLine[object]
@@ -46,7 +55,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
 
     # Frames.
 
-    def _take_in(self, message: bytes) -> None:
+    def _take_in(self, message: Received) -> None:
         for frame in decode_downstream(message):
             self._session.receive(frame)
             if isinstance(frame, Agreement):
@@ -262,6 +271,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         sender, parameters = self._session.sender, self.parameters
         return ChannelStatistics(
             name=self.name,
+            path=self._carrier.meeting.path,
             parameters=parameters,
             sent_chunks=sender.sent_chunks,
             sent_rows=sender.sent_rows,

@@ -37,6 +37,7 @@ _STATUS: dict[type[PermitflowError], grpc.StatusCode] = {
     errors.ChannelBusyError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.ChannelSpentError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.ParameterMismatchError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.SameHostError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.SchemaMismatchError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.VersionMismatchError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.LocalProtocolError: grpc.StatusCode.FAILED_PRECONDITION,

@@ -15,7 +15,7 @@ import pyarrow as pa
 from permitflow.transports.shared_memory.region import Region
 from permitflow.transports.shared_memory.space import HeldSpace, Place, Tenure, WriterSpace
 
-__all__ = ["BULK_BYTES", "Part", "RingReader", "RingWriter"]
+__all__ = ["BULK_BYTES", "Part", "Ring", "RingReader", "RingWriter", "ring_end"]
 
 Part: TypeAlias = bytes | memoryview | pa.Buffer
 """A piece of a message."""
@@ -111,6 +111,15 @@ class RingReader:
         counter, self._counter = self._counter, -1
         if counter >= 0:
             os.close(counter)
+
+
+Ring: TypeAlias = RingWriter | RingReader
+"""One end."""
+
+
+def ring_end(region: Region, counter: int, *, writes: bool) -> Ring:
+    """The end of a ring that this process has; ``counter`` as for both."""
+    return RingWriter(region, counter) if writes else RingReader(region, counter)
 
 
 class _Owner:

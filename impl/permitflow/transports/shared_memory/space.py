@@ -27,7 +27,11 @@ class Place(NamedTuple):
 
 
 class WriterSpace:
-    """The writer's view: what is free for the next message."""
+    """The writer's view: what is free for the next message.
+
+    It goes around as early as it can, so that no more of the ring is ever used than was needed at once: the memory
+    that a stream takes, and what it drives out of the cache, follow from its permits.
+    """
 
     def __init__(self, capacity_bytes: int) -> None:
         """Everything is free."""
@@ -35,26 +39,28 @@ class WriterSpace:
         self.taken_bytes = 0
         """Not returned yet."""
         self._head = 0
+        self._touched = 0
 
     def take(self, size: int, lead: int = 0) -> Place | None:
-        """Take space for a message whose byte number ``lead`` is to be aligned; None if that much is not free now.
-
-        A ring that is empty is used from its beginning, whose pages are in the cache.
-        """
+        """Take space for a message whose byte number ``lead`` is to be aligned; None if that much is not free now."""
+        # Where nothing is taken, nothing is skipped either.
         head = self._head if self.taken_bytes else 0
         offset = head + -(head + lead) % ALIGNMENT_BYTES
-        skipped = offset - head
-        if offset + size > self.capacity_bytes:
-            offset = -lead % ALIGNMENT_BYTES
-            skipped = self.capacity_bytes - head + offset
-        if not self.taken_bytes:
-            skipped = 0
-        space = skipped + size
-        if self.taken_bytes + space > self.capacity_bytes or offset + size > self.capacity_bytes:
+        onward = Place(offset, size, size + offset - head if self.taken_bytes else size)
+        if offset + size <= self._touched or not head:
+            return self._taken(onward)
+        offset = -lead % ALIGNMENT_BYTES
+        around = Place(offset, size, size + self.capacity_bytes - head + offset)
+        return self._taken(around) or self._taken(onward)
+
+    def _taken(self, place: Place) -> Place | None:
+        end = place.offset + place.size
+        if end > self.capacity_bytes or self.taken_bytes + place.space > self.capacity_bytes:
             return None
-        self.taken_bytes += space
-        self._head = offset + size
-        return Place(offset, size, space)
+        self.taken_bytes += place.space
+        self._head = end
+        self._touched = max(self._touched, end)
+        return place
 
     def give_back(self, returned: int) -> None:
         """Note what the reader has returned.

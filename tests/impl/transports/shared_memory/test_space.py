@@ -90,6 +90,20 @@ def test_an_empty_ring_is_used_from_its_beginning() -> None:
         pair.hear()
 
 
+def test_no_more_of_the_ring_is_used_than_was_needed_at_once() -> None:
+    pair = Pair(1 << 20)
+    held = deque(filter(None, (pair.send(100) for _ in range(4))))
+    reached = 0
+    for _ in range(1000):
+        pair.drop(held.popleft())
+        pair.hear()
+        tenure = pair.send(100)
+        assert tenure is not None
+        held.append(tenure)
+        reached = max(reached, tenure.place.offset + tenure.place.size)
+    assert reached <= 2 * 5 * 128
+
+
 def test_space_comes_back_in_the_order_of_the_messages() -> None:
     pair = Pair()
     first, second = pair.send(128), pair.send(128)
