@@ -14,7 +14,7 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.statistics import BridgeState
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.transports.grpc_aio import get
+from permitflow.transports.grpc_aio import SameHost, get
 from permitflow.transports.grpc_blocking import open_source
 
 __all__ = ["WAYS", "ExchangeProducer", "GrpcConsumer", "channel_of", "receive_many", "receive_one_by_one"]
@@ -83,9 +83,11 @@ async def receive_many(receiver: ReceiveEnd[pa.RecordBatch], tally: Tally) -> No
 class GrpcConsumer(AsyncConsumer):
     """The client for asyncio, one ``receive`` for each chunk."""
 
+    SAME_HOST = SameHost.NEVER
+
     async def receive_all(self, job: Job, tally: Tally) -> None:
         """Dial and read."""
-        async with get(self.address, channel_of(job)) as receiver:
+        async with get(self.address, channel_of(job), same_host=self.SAME_HOST) as receiver:
             await receive_one_by_one(receiver, tally)
 
 
