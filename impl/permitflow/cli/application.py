@@ -10,6 +10,7 @@ from permitflow.cli.demo import demo
 from permitflow.cli.explain import explain
 from permitflow.cli.prove import prove
 from permitflow.cli.serve import serve
+from permitflow.cli.simulate import simulate
 from permitflow.cli.trace import trace
 
 __all__ = ["app"]
@@ -41,6 +42,7 @@ def permitflow(
     \b
       permitflow check --row-count 2048 --batch 256 --max-chunk 1792   can these numbers deadlock?
       permitflow check                                                 all models of the specification
+      permitflow simulate orders.toml                                  how fast is it, and how large must it be?
       permitflow prove                                                 the theorems, for all numbers
       permitflow explain --row-count 8 --batch 3 --max-chunk 7         a deadlock as a page to step through
       permitflow serve --stream orders:2                               an exchange for producers and consumers
@@ -51,7 +53,7 @@ def permitflow(
     """
 
 
-for command in (check, prove, explain, serve, demo):
+for command in (check, simulate, prove, explain, serve, demo):
     app.command()(command)
 
 app.add_typer(trace, name="trace")

@@ -2,10 +2,31 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import typer
 
-__all__ = ["StreamName", "host_and_port", "number", "row_counts", "stream_name", "whole_number"]
+from permitflow.errors import InvalidParametersError
+from permitflow.parameters_file import axes, quantities
+from permitflow.parameters_file.chunk_table import sizes_of
+from permitflow.simulation.chunk_sizes import ChunkSizes
+from permitflow.simulation.sweep import Axis
+
+__all__ = [
+    "StreamName",
+    "axis",
+    "chunk_sizes",
+    "duration",
+    "host_and_port",
+    "number",
+    "row_counts",
+    "rows_per_second",
+    "share",
+    "stream_name",
+    "whole_number",
+]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -68,3 +89,45 @@ def stream_name(text: str | StreamName) -> StreamName:
     if not name or not count.isdecimal() or int(count) < 1:
         raise typer.BadParameter(f"must be NAME or NAME:N with at least one channel, as in orders:4, not {text!r}")
     return StreamName(name, int(count))
+
+
+def duration(text: str) -> float:
+    """Parse a duration, as in ``40ms``, into seconds."""
+    return _understood(quantities.duration, text)
+
+
+def rows_per_second(text: str) -> float:
+    """Parse a rate, as in ``1_000_000`` or ``unlimited``."""
+    return _understood(quantities.rate, text)
+
+
+def axis(text: str | Axis) -> Axis:
+    """Parse what is varied, as in ``row_count=256..65536:x2``."""
+    return text if isinstance(text, Axis) else _understood(axes.read_axis, text)
+
+
+def share(text: str | float) -> float:
+    """Parse a share above 0 and up to 1, as in ``0.99`` or ``99%``."""
+    given = str(text)
+    try:
+        value = float(given.removesuffix("%")) / (100 if given.endswith("%") else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise typer.BadParameter(f"must be a share above 0 and up to 1, as in 0.99 or 99%, not {given!r}")
+    return value
+
+
+def chunk_sizes(text: str) -> ChunkSizes:
+    """Parse rows of chunks, as in ``1024`` or, equally often, ``1,64,1024``."""
+    try:
+        return sizes_of(sorted(row_counts(text)))
+    except InvalidParametersError as error:
+        raise typer.BadParameter(f"{error.rule}, not {text!r}") from None
+
+
+def _understood(reader: Callable[[str], T], text: str) -> T:
+    try:
+        return reader(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None

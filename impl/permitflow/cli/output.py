@@ -7,23 +7,28 @@ from tempfile import NamedTemporaryFile
 
 from permitflow.cli.outcomes import unusable
 
-__all__ = ["write_files"]
+__all__ = ["write_bytes", "write_files"]
 
 
 def write_files(contents: Mapping[Path, str]) -> None:
     """Write texts, or end the command with no file touched that could not be written as a whole."""
     for path, content in contents.items():
-        try:
-            _write(path, content)
-        except OSError as error:
-            unusable(f"cannot write {path}: {error.strerror or error}")
+        write_bytes(path, content.encode())
 
 
-def _write(path: Path, content: str) -> None:
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file, or end the command."""
+    try:
+        _write(path, content)
+    except OSError as error:
+        unusable(f"cannot write {path}: {error.strerror or error}")
+
+
+def _write(path: Path, content: bytes) -> None:
     if path.is_dir():
         raise IsADirectoryError(0, "it is a folder; name a file in it")
     # Beside the file, so that it can take its place in one step.
-    with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+    with NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
             file.write(content)
             file.close()

@@ -2,17 +2,31 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError
 from permitflow.simulation.run import Progress, run_length, simulate
 from permitflow.simulation.setting import Setting
 
-__all__ = ["Window", "enough_rows", "exact_rows", "smallest_window", "with_row_count"]
+__all__ = ["Terms", "Window", "enough_rows", "exact_terms", "smallest_window", "with_row_count"]
 
 # Times are sums of floats; a pipe that is full to nine digits is full.
 _ROUNDING = 1e-9
 # A channel that starves does so in each window.
 _WINDOWS = 4
+
+
+class Terms(NamedTuple):
+    """What the formula for equal chunks adds up, in rows."""
+
+    under_way: int
+    """Rate times the time until a chunk's permits could be back, in whole chunks."""
+
+    returned_at_once: int
+    """The batch, in whole chunks."""
+
+    room: int
+    """What the clamp needs beyond that, so that no chunk has to be split; mostly 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,15 +40,20 @@ class Window:
     """What counts as full: this share of what a generous window carries."""
 
     bandwidth_delay_product: float
-    exact: int | None
-    """What the formula for equal chunks says; None if it does not apply."""
+    terms: Terms | None
+    """What the formula for equal chunks adds up; None if it does not apply."""
 
     enough: int | None
     """Enough whatever the sizes of chunks are, as long as rates are steady; None if chunks have no largest size."""
 
+    @property
+    def exact(self) -> int | None:
+        """What the formula says."""
+        return None if self.terms is None else sum(self.terms)
 
-def exact_rows(setting: Setting) -> int | None:
-    """The smallest ROW_COUNT with which equal chunks at steady rates never wait for permits.
+
+def exact_terms(setting: Setting) -> Terms | None:
+    """The smallest ROW_COUNT with which equal chunks at steady rates never wait for permits, as a sum.
 
     ``g + c * ceil(rate * loop / c - 1)``, where ``g`` is the batch rounded up to whole chunks, because permits return
     by whole chunks, and ``loop`` is the round-trip time and the times that link and consumer take for a chunk: the
@@ -49,11 +68,11 @@ def exact_rows(setting: Setting) -> int | None:
     if cost is None or rate == math.inf:
         return None
     loop_seconds = setting.rtt_seconds + cost / setting.link_rate + cost / setting.consumer_rate
-    chunks_in_loop = math.ceil(rate * loop_seconds / cost - 1 - _ROUNDING)
+    under_way = cost * max(0, math.ceil(rate * loop_seconds / cost - 1 - _ROUNDING))
     catches_up = setting.flush_idle and setting.consumer_rate > rate
-    batch = 1 if catches_up else setting.receiver.permit_batch
-    rows = cost * math.ceil(batch / cost) + cost * max(chunks_in_loop, 0)
-    return rows if setting.upstream.max_chunk_cost else max(rows, setting.sender.permit_batch + cost)
+    returned_at_once = cost * math.ceil((1 if catches_up else setting.receiver.permit_batch) / cost)
+    room = 0 if setting.upstream.max_chunk_cost else setting.sender.permit_batch + cost
+    return Terms(under_way, returned_at_once, max(0, room - under_way - returned_at_once))
 
 
 def enough_rows(setting: Setting) -> int | None:
@@ -85,9 +104,9 @@ def smallest_window(
         return None
     search = _Search(setting, seed, full_share, on_progress)
     # The formula's answer first: if it is right, two runs show it.
-    if (guess := exact_rows(setting)) is not None and setting.upstream.permit_batch is not None:
-        search.try_out(guess)
-        search.try_out(guess - 1)
+    if (terms := exact_terms(setting)) is not None:
+        search.try_out(sum(terms))
+        search.try_out(sum(terms) - 1)
     while not search.is_over:
         search.try_out((search.too_small + search.large_enough) // 2)
     found = with_row_count(setting, search.large_enough)
@@ -95,7 +114,7 @@ def smallest_window(
         smallest=search.large_enough,
         full_share=full_share,
         bandwidth_delay_product=setting.bandwidth_delay_product,
-        exact=exact_rows(found),
+        terms=exact_terms(found),
         enough=enough_rows(found),
     )
 
