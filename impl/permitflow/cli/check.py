@@ -16,7 +16,7 @@ __all__ = ["check"]
 
 def check(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="A channel described in TOML; see docs/parameters.md.")
+        Path | None, typer.Argument(metavar="FILE", help="A channel described in TOML; see docs/parameters.md.")
     ] = None,
     row_count: Annotated[
         int | None,

@@ -1,9 +1,10 @@
 """``permitflow simulate``: how fast a channel is, and how large its window has to be."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -23,7 +24,7 @@ __all__ = ["simulate"]
 
 def simulate(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="A channel described in TOML; see docs/parameters.md.")
+        Path | None, typer.Argument(metavar="FILE", help="A channel described in TOML; see docs/parameters.md.")
     ] = None,
     row_count: Annotated[
         int | None, typer.Option(parser=whole_number(least=1), metavar="ROWS", help="Row permits of the channel.")
@@ -131,7 +132,7 @@ def simulate(
     except ParametersFileError as error:
         unusable(error.message)
     except InvalidParametersError as error:
-        unusable(f"{_option(error.name)} {error.rule}, not {error.value}")
+        _refuse(error)
     description = replace(
         description,
         seed=description.seed if seed is None else seed,
@@ -145,7 +146,7 @@ def simulate(
             unusable(f"{'--plot' if plot else '--csv'} needs something to vary: --sweep row_count=256..65536:x2")
         simulate_once(description, full_share=full, as_json=as_json)
     except InvalidParametersError as error:
-        unusable(f"{_option(error.name)} {error.rule}, not {error.value}")
+        _refuse(error)
 
 
 def _description(file: Path | None, given: Mapping[str, object]) -> Description:
@@ -178,5 +179,7 @@ def _parted(given: Mapping[str, object]) -> tuple[dict[str, object], dict[str, o
     return numbers, {name: value for name, value in given.items() if name not in KEYS}
 
 
-def _option(name: str) -> str:
-    return f"--{KEYS.get(name, name).replace('_', '-')}"
+def _refuse(error: InvalidParametersError) -> NoReturn:
+    option = f"--{KEYS.get(error.name, error.name).replace('_', '-')}"
+    value = "unlimited" if error.value == math.inf else error.value
+    unusable(f"{option} {error.rule.replace('row_permits', 'row count')}, not {value}")
