@@ -7,6 +7,7 @@ from dataclasses import asdict
 from rich.console import Console
 
 from benchmarks.field import Field, open_field
+from benchmarks.imbalance.experiment import measure_imbalance
 from benchmarks.latency import measure_latency
 from benchmarks.limits import measure_limits
 from benchmarks.local import measure_local
@@ -26,6 +27,7 @@ Among = Callable[[Field], Awaitable[Sequence[Record]]]
 # Parts that start processes of their own, or none.
 ALONE: dict[str, Alone] = {
     "limits": lambda settings: measure_limits(settings.rounds, is_smoke=settings.is_smoke),
+    "imbalance": lambda settings: measure_imbalance(settings.rounds, settings.seed, is_smoke=settings.is_smoke),
     "local": lambda settings: measure_local(settings.rounds, is_smoke=settings.is_smoke),
 }
 # Parts in which the ways compete.

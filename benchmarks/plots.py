@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.imbalance.experiment import Imbalance
 from benchmarks.payloads import PAYLOADS
 from benchmarks.results import Results
 from benchmarks.throughput import Cell
@@ -35,7 +36,23 @@ def throughput(axes: "Axes", results: Results) -> bool:
     return bool(cells)
 
 
-DRAWINGS: dict[str, Drawing] = {"throughput": throughput}
+def imbalance(axes: "Axes", results: Results) -> bool:
+    """Rows per second of both upstreams of the join."""
+    found = results.get("imbalance", Imbalance)
+    places = range(len(found))
+    bars = [
+        ("local", -0.2, [each.local_rows_per_second for each in found]),
+        ("remote", 0.2, [each.remote_rows_per_second for each in found]),
+    ]
+    for name, shift, rates in bars:
+        axes.barh([place + shift for place in places], [rate.median for rate in rates], height=0.38, label=name)
+    axes.set_yticks(places, [each.setup for each in found])
+    axes.invert_yaxis()
+    axes.set(xlabel="rows per second that a join takes from each of two upstreams")
+    return bool(found)
+
+
+DRAWINGS: dict[str, Drawing] = {"throughput": throughput, "imbalance": imbalance}
 
 
 def draw_all(results: Results, folder: Path, prefix: str = "") -> Iterator[Path]:

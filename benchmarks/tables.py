@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
+from benchmarks.imbalance.experiment import Imbalance
 from benchmarks.latency import LOADS, Latency
 from benchmarks.limits import Limit
 from benchmarks.local import LocalRate
@@ -115,6 +116,22 @@ def limits(results: Results) -> str:
     return table(["", "GB/s"], rows)
 
 
+def imbalance(results: Results) -> str:
+    """Both upstreams of the join."""
+    rows = [
+        [
+            each.setup,
+            each.local_rows_per_second.told(),
+            each.remote_rows_per_second.told(),
+            each.ratio.told(),
+            f"{each.local_back_pressure_rate.median:.1%}",
+            f"{each.remote_back_pressure_rate.median:.1%}",
+        ]
+        for each in results.get("imbalance", Imbalance)
+    ]
+    return table(["", "local rows/s", "remote rows/s", "ratio", "local waits", "remote waits"], rows)
+
+
 def verdicts(results: Results) -> str:
     """Promises, and whether they are kept."""
     return table(["Promise", "found", "target", "verdict"], [_verdict(verdict) for verdict in judge(results)])
@@ -135,6 +152,7 @@ TABLES: dict[str, Table] = {
     "settings": settings,
     "latency": latency,
     "local": local,
+    "imbalance": imbalance,
     "limits": limits,
     "verdicts": verdicts,
 }

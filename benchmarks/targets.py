@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from benchmarks.imbalance.experiment import Imbalance
+from benchmarks.imbalance.setups import BOUNDS, CONTROL, EQUAL_COSTS, PERMITS, WIDE_BOUNDS, WIDE_PERMITS
 from benchmarks.latency import LOADS, Latency
 from benchmarks.local import LocalRate
 from benchmarks.peers.registry import find_ways
@@ -24,6 +26,10 @@ LEAST_SHARE_WITH_PERMITS = 0.95
 QUEUE = "asyncio.Queue"
 LOCAL_CANDIDATES = ("receive", "receive_many")
 LEAST_LOCAL = 1.2
+# Rows per second of the faster upstream as a multiple of the slower one's.
+LEAST_IMBALANCE = {BOUNDS.name: 3.0, WIDE_BOUNDS.name: 3.0}
+MOST_IMBALANCE = {PERMITS.name: 1.05, WIDE_PERMITS.name: 1.05, CONTROL.name: 1.05}
+MOST_POINTS_APART = 5.0
 # Latency as a multiple of another way's.
 MOST_LATENCY = {"remote": ("grpc.aio, permits by hand", 1.2), "same host": ("Flight DoExchange, permits by hand", 0.4)}
 
@@ -57,6 +63,7 @@ def judge(results: Results) -> list[Verdict]:
         *_latency(results.get("latency", Latency)),
         *_local(results.get("local", LocalRate)),
         *_ends(results.get("ends", StreamEnds)),
+        *_imbalance(results.get("imbalance", Imbalance)),
     ]
 
 
@@ -104,3 +111,15 @@ def _ends(ends: list[StreamEnds]) -> Iterator[Verdict]:
     for end in ends:
         what = f"{end.way}: failures in {end.streams:,} ends of streams with permits on their way"
         yield Verdict(what, Series.of([end.failed]), 0.0, is_upper_limit=True)
+
+
+def _imbalance(found: list[Imbalance]) -> Iterator[Verdict]:
+    by_setup = {each.setup: each for each in found}
+    for limits, is_upper_limit in ((LEAST_IMBALANCE, False), (MOST_IMBALANCE, True)):
+        for name in (name for name in limits if name in by_setup):
+            yield Verdict(f"imbalance, {name}", by_setup[name].ratio, limits[name], is_upper_limit=is_upper_limit)
+    if (equal := by_setup.get(EQUAL_COSTS.name)) is not None:
+        pairs = zip(equal.local_back_pressure_rate.values, equal.remote_back_pressure_rate.values, strict=True)
+        apart = Series.of(100 * abs(local - remote) for local, remote in pairs)
+        what = f"points between back-pressure rates, {equal.setup}"
+        yield Verdict(what, apart, MOST_POINTS_APART, is_upper_limit=True)
