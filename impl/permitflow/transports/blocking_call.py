@@ -9,7 +9,7 @@ gRPC must not be loaded before a fork whose child will use it: import this modul
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import grpc
@@ -33,15 +33,19 @@ class Closed(NamedTuple):
 class BlockingCall:
     """A call that is under way.  For one thread, except ``close``, which any thread may call."""
 
-    def __init__(self, address: str, method: str, *, who: str) -> None:
+    def __init__(self, address: str, method: str, *, who: str, on_closed: Callable[[], None]) -> None:
         """Dial; that nobody answers shows in the first ``receive``.
 
         Args:
             address: as gRPC takes it, as in ``host:port``.
             method: full name, with slashes.
             who: the peer in words, for errors.
+            on_closed: called once ``Closed`` can be received, in a thread of this object.
         """
         self._who = who
+        self._on_closed = on_closed
+        self.is_over = False
+        """Can ``Closed`` be received?"""
         self._written: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._received: queue.SimpleQueue[bytes | Closed] = queue.SimpleQueue()
         self._is_closed = False
@@ -64,6 +68,8 @@ class BlockingCall:
             self._received.put(Closed(self._typed(error)))
         else:
             self._received.put(Closed(None))
+        self.is_over = True
+        self._on_closed()
 
     def _typed(self, error: grpc.RpcError) -> PermitflowError:
         assert isinstance(error, grpc.Call)  # what a call raises is the call

@@ -15,9 +15,11 @@ from permitflow.protocol.parameters import Oversize
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import UpstreamSession
 from permitflow.transports.blocking_stream import SLOTS, BlockingStream
+from permitflow.transports.carrier import Received
 from permitflow.transports.codec import decode_downstream, encode_upstream
 from permitflow.transports.connection import PUT_STREAM
 from permitflow.transports.payloads import Payload
+from permitflow.transports.shared_memory.meeting import Offer
 
 __all__ = ["BlockingSink"]
 
@@ -29,13 +31,20 @@ ABORT_SECONDS = 5.0
 class BlockingSink(BlockingStream):
     """The upstream end of a channel.  Leaving its context with an exception aborts the stream."""
 
-    def __init__(self, address: str, put: Put, timeout_seconds: float, record: RecorderFactory | None) -> None:
+    def __init__(
+        self,
+        address: str,
+        put: Put,
+        timeout_seconds: float,
+        record: RecorderFactory | None,
+        offer: Offer | None = None,
+    ) -> None:
         """Dial; see ``open_sink``."""
         self._session: UpstreamSession[Payload] = UpstreamSession(
             put, peer=f"the exchange at {address} (channel {put.address.name!r})", record=record
         )
         self._waiting_seconds = 0.0
-        super().__init__(address, PUT_STREAM, self._session, timeout_seconds)
+        super().__init__(address, PUT_STREAM, self._session, timeout_seconds, offer)
 
     def send(self, batch: pa.RecordBatch) -> None:
         """Send a chunk; wait until its permits are here.  A large one leaves in slices.
@@ -147,6 +156,7 @@ class BlockingSink(BlockingStream):
         sender = self._session.sender
         return ChannelStatistics(
             name=self.stream,
+            path=self._call.path,
             parameters=self.parameters,
             sent_chunks=sender.sent_chunks,
             sent_rows=sender.sent_rows,
@@ -158,6 +168,6 @@ class BlockingSink(BlockingStream):
     def _write(self) -> None:
         self._call.write(encode_upstream(self._session.take_frames()))
 
-    def _take_in(self, message: bytes) -> None:
+    def _take_in(self, message: Received) -> None:
         for frame in decode_downstream(message):
             self._session.receive(frame)

@@ -11,9 +11,11 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.blocking_stream import SLOTS, BlockingStream
+from permitflow.transports.carrier import Received
 from permitflow.transports.codec import decode_upstream, encode_downstream
 from permitflow.transports.connection import GET_STREAM
 from permitflow.transports.payloads import Payload
+from permitflow.transports.shared_memory.meeting import Offer
 
 __all__ = ["BlockingSource"]
 
@@ -24,13 +26,20 @@ class BlockingSource(BlockingStream):
     The permits of a message return when the next one is asked for, or at the end.
     """
 
-    def __init__(self, address: str, get: Get, timeout_seconds: float, record: RecorderFactory | None) -> None:
+    def __init__(
+        self,
+        address: str,
+        get: Get,
+        timeout_seconds: float,
+        record: RecorderFactory | None,
+        offer: Offer | None = None,
+    ) -> None:
         """Dial; see ``open_source``."""
         self._session: DownstreamSession[Payload] = DownstreamSession(
             get, peer=f"the exchange at {address} (channel {get.address.name!r})", record=record
         )
         self._holds_message = False
-        super().__init__(address, GET_STREAM, self._session, timeout_seconds)
+        super().__init__(address, GET_STREAM, self._session, timeout_seconds, offer)
 
     def receive(self) -> Message[pa.RecordBatch | Payload]:
         """Receive the next message, whatever its kind; the one before counts as consumed.
@@ -89,6 +98,7 @@ class BlockingSource(BlockingStream):
         receiver = self._session.receiver
         return ChannelStatistics(
             name=self.stream,
+            path=self._call.path,
             parameters=self.parameters,
             consumed_chunks=receiver.consumed_chunks,
             consumed_rows=receiver.consumed_rows,
@@ -119,6 +129,6 @@ class BlockingSource(BlockingStream):
     def _write(self) -> None:
         self._call.write(encode_downstream(self._session.take_frames()))
 
-    def _take_in(self, message: bytes) -> None:
+    def _take_in(self, message: Received) -> None:
         for frame in decode_upstream(message):
             self._session.receive(frame)

@@ -17,8 +17,11 @@ from permitflow.protocol.lifecycle import State
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
 from permitflow.transports.arrow import BatchCodec, read_schema
-from permitflow.transports.blocking_call import BlockingCall, Closed
+from permitflow.transports.blocking_call import Closed
+from permitflow.transports.blocking_host_call import BlockingHostCall
+from permitflow.transports.carrier import Received
 from permitflow.transports.payloads import Payload
+from permitflow.transports.shared_memory.meeting import Offer
 from permitflow.transports.status import heard
 
 __all__ = ["SLOTS", "BlockingStream"]
@@ -38,8 +41,9 @@ class BlockingStream:
         method: str,
         session: UpstreamSession[Payload] | DownstreamSession[Payload],
         timeout_seconds: float,
+        offer: Offer | None = None,
     ) -> None:
-        """Dial."""
+        """Dial; an ``offer`` to share memory belongs to this object now."""
         if not timeout_seconds > 0:
             raise InvalidParametersError(name="timeout_seconds", value=timeout_seconds, rule="must be above 0")
         self._peer_session = session
@@ -47,7 +51,7 @@ class BlockingStream:
         self._is_peer_closed = False
         self._opened_at = monotonic()
         self._over_at: float | None = None
-        self._call = BlockingCall(address, method, who=session.peer)
+        self._call = BlockingHostCall(address, method, who=session.peer, offer=offer)
 
     @property
     def name(self) -> str:
@@ -93,7 +97,7 @@ class BlockingStream:
     def _write(self) -> None:
         raise NotImplementedError
 
-    def _take_in(self, message: bytes) -> None:
+    def _take_in(self, message: Received) -> None:
         raise NotImplementedError
 
     def open(self, cause: str) -> None:
@@ -106,6 +110,7 @@ class BlockingStream:
             self._write()
             while self._peer_session.state is State.AWAITING_AGREEMENT:
                 self._await_reply(cause)
+            self._call.settle(self._peer_session.agreement.same_host)
             self._codec = BatchCodec(read_schema(self._peer_session.agreement.schema))
         except BaseException:
             self.close()
@@ -135,9 +140,9 @@ class BlockingStream:
         self._take_reply(reply)
         self._absorb()
 
-    def _take_reply(self, reply: bytes | Closed) -> None:
+    def _take_reply(self, reply: Received | Closed) -> None:
         try:
-            if isinstance(reply, bytes):
+            if not isinstance(reply, Closed):
                 self._take_in(reply)
                 self._heed_failure()
             else:
