@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
@@ -13,7 +13,7 @@ from permitflow.errors import PeerGoneError, PermitflowError, TransportError
 from permitflow.exchange.consuming import serve_get
 from permitflow.exchange.producing import serve_put
 from permitflow.exchange.registry import Exchange
-from permitflow.transports.carrier import Carrier
+from permitflow.transports.carrier import Buffer, Carrier
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE
 from permitflow.transports.status import status_of
 
@@ -51,10 +51,10 @@ class ServerCall:
             raise PeerGoneError(who=self._who, reason=str(error)) from error
         return message if isinstance(message, bytes) else None
 
-    async def write(self, message: bytes) -> None:
+    async def write(self, message: Sequence[Buffer]) -> None:
         """Hand a message over; waits while gRPC is full."""
         try:
-            await self._context.write(message)
+            await self._context.write(b"".join(message))
         except grpc.aio.BaseError as error:
             raise PeerGoneError(who=self._who, reason=str(error)) from error
 

@@ -7,6 +7,7 @@ from permitflow.protocol.frames import (
     Abort,
     AddPermits,
     Agreement,
+    Chunks,
     Data,
     DownstreamFrame,
     End,
@@ -21,7 +22,7 @@ from permitflow.protocol.messages import NO_PERMITS, Kind, Message, Permits
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.protocol.trains import consume_many
+from permitflow.protocol.trains import consume_many, deliver_many
 
 __all__ = ["DOWNSTREAM", "DownstreamSession"]
 
@@ -31,6 +32,7 @@ DOWNSTREAM: dict[tuple[State, FrameType], State] = {
     (State.AWAITING_PUT, Put): State.DECIDING,
     (State.AWAITING_AGREEMENT, Agreement): State.OPEN,
     (State.OPEN, Data): State.OPEN,
+    (State.OPEN, Chunks): State.OPEN,
     (State.OPEN, End): State.ENDED,
     (State.OPEN, Abort): State.ENDED,
     (State.OPEN, Failure): State.FAILED,
@@ -88,6 +90,8 @@ class DownstreamSession(Session[T]):
         match frame:
             case Data():
                 self._deliver(frame.message)
+            case Chunks():
+                self._deliver_chunks(frame)
             case End():
                 self._compare(frame)
                 self._end = frame
@@ -101,6 +105,19 @@ class DownstreamSession(Session[T]):
         self.receiver.deliver(message)
         came, is_chunk, is_barrier = self._came, message.kind is Kind.CHUNK, message.kind is Kind.BARRIER
         self._came = End(came.chunks + is_chunk, came.rows + message.rows, came.barriers + is_barrier)
+
+    def _deliver_chunks(self, chunks: Chunks[T]) -> None:
+        rows, total = chunks.rows, sum(chunks.rows)
+        if rows and min(rows) > 0 and max(rows) <= self.parameters.max_chunk_cost and chunks.permits == total:
+            deliver_many(self.receiver, chunks.payloads, rows)
+            came = self._came
+            self._came = End(came.chunks + len(rows), came.rows + total, came.barriers)
+            return
+        costs = [self.parameters.cost_of(count) for count in rows]
+        # Of several chunks that lie together, the last one is taken for the liar.
+        costs[-1:] = [chunks.permits - sum(costs[:-1])] if rows else []
+        for payload, count, cost in zip(chunks.payloads, rows, costs, strict=True):
+            self._deliver(Message(Kind.CHUNK, payload, count, cost))
 
     def _require_price(self, message: Message[T]) -> None:
         # A chunk that travels for too few permits breaks the bound as surely as one that travels for none.
@@ -143,9 +160,13 @@ class DownstreamSession(Session[T]):
             LocalProtocolError: the application holds a message that it took.
         """
         message = self.receiver.try_receive()
+        self.collect()
+        return message
+
+    def collect(self) -> None:
+        """Note what is due of messages that were received from ``receiver`` itself."""
         if self.receiver.is_due:
             self._give_back(self.receiver.take_due())
-        return message
 
     @property
     def owes(self) -> bool:

@@ -3,6 +3,7 @@
 Numbers of a frame are the peer's claims: they are kept as they came, and checked by the handshake and the sessions.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -16,6 +17,7 @@ __all__ = [
     "AddPermits",
     "Address",
     "Agreement",
+    "Chunks",
     "Data",
     "DownstreamFrame",
     "End",
@@ -146,6 +148,16 @@ class Data(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class Chunks(Generic[T]):
+    """Chunks that travel together, as if each had come alone, with the permits that all of them hold."""
+
+    payloads: Sequence[T]
+    rows: Sequence[int]
+    """Of each of them."""
+    permits: int
+
+
+@dataclass(frozen=True, slots=True)
 class AddPermits:
     """Permits that go back, an increment for each class."""
 
@@ -178,7 +190,7 @@ class Failure:
     """The error as the carrier encodes it."""
 
 
-UpstreamFrame: TypeAlias = Put | Agreement | Data[T] | End | Abort | Failure
+UpstreamFrame: TypeAlias = Put | Agreement | Data[T] | Chunks[T] | End | Abort | Failure
 DownstreamFrame: TypeAlias = Get | Agreement | AddPermits | Failure
 Frame: TypeAlias = UpstreamFrame[T] | DownstreamFrame
 

@@ -1,5 +1,6 @@
 """The upstream's session: the end of a stream that sends data and takes permits back."""
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from permitflow.errors import LedgerError, LocalProtocolError
@@ -7,6 +8,7 @@ from permitflow.protocol.frames import (
     Abort,
     AddPermits,
     Agreement,
+    Chunks,
     Data,
     End,
     Failure,
@@ -21,6 +23,7 @@ from permitflow.protocol.messages import NO_PERMITS, Kind, Message, Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.sender import Offered, PermitSender
+from permitflow.protocol.trains import offer_and_send_many
 
 __all__ = ["UPSTREAM", "UpstreamSession"]
 
@@ -49,6 +52,9 @@ class UpstreamSession(Session[T]):
         super().__init__(state, put, peer, record)
         self._outgoing: list[UpstreamFrame[T]] = [] if put is None else [put]
         self._sender: PermitSender[T] | None = None
+        # Chunks that have left by ``send_many`` and follow the frames above.
+        self._posted_chunks: list[T] = []
+        self._posted_rows: list[int] = []
         self._sent_barriers = 0
         self._end: End | None = None
         self._peer_has_closed = False
@@ -110,7 +116,7 @@ class UpstreamSession(Session[T]):
 
     def fail(self, error: bytes) -> None:
         """Let Failure be the next frame: this end has accepted, and breaks the stream off."""
-        self._outgoing.append(Failure(error))
+        self._write_next(Failure(error))
         self.state = State.FAILED
 
     @property
@@ -121,20 +127,43 @@ class UpstreamSession(Session[T]):
     def abort(self, reason: str) -> None:
         """Let Abort be the next frame, whatever waits."""
         self._require(State.OPEN, "abort")
-        self._outgoing.append(Abort(reason))
+        self._write_next(Abort(reason))
         self._end = None
         self.state = State.ENDED
 
     def post(self, message: Message[T]) -> None:
         """Let a message travel that has left the sender; for callers who let them leave one by one."""
         self._sent_barriers += message.kind is Kind.BARRIER
-        self._outgoing.append(Data(message))
+        self._write_next(Data(message))
+
+    def send_many(self, payloads: Sequence[T], rows: Sequence[int]) -> int:
+        """Let the first of these chunks leave, as many as may now, and travel; say how many.
+
+        The others were not offered: their permits are not here, or they are empty, or too large, or others wait.
+        """
+        self._require_offers()
+        count = offer_and_send_many(self.sender, payloads, rows)
+        self._posted_chunks.extend(payloads[:count])
+        self._posted_rows.extend(rows[:count])
+        return count
+
+    def _write_next(self, frame: UpstreamFrame[T]) -> None:
+        """Let a frame follow everything that was posted."""
+        if self._posted_rows:
+            self._close_run()
+        self._outgoing.append(frame)
+
+    def _close_run(self) -> None:
+        self._outgoing.append(Chunks(self._posted_chunks, self._posted_rows, sum(self._posted_rows)))
+        self._posted_chunks, self._posted_rows = [], []
 
     def take_posted(self) -> list[UpstreamFrame[T]]:
         """Everything to write now, in order; End is the last once nothing waits any more."""
         if self.state is State.OPEN and self._end is not None and not self.sender.has_waiting:
-            self._outgoing.append(self._totals(self._end.closes_channel))
+            self._write_next(self._totals(self._end.closes_channel))
             self.state = State.ENDED
+        if self._posted_rows:
+            self._close_run()
         frames, self._outgoing = self._outgoing, []
         return frames
 

@@ -1,12 +1,18 @@
 """Arrow record batches and schemas as bytes.
 
-The schema travels once, in the handshake; a chunk is one IPC message without it.  Dictionaries are the exception:
-an IPC message cannot carry them, so that chunks of such a schema are whole IPC streams.
+The schema travels once, in the handshake.  Chunks that travel together are the rows of one batch, which is one IPC
+message without the schema; the receiver slices it, which copies nothing.  Dictionaries are the exception: an IPC
+message cannot carry them, so that chunks of such a schema are whole IPC streams.
 """
+
+from collections.abc import Sequence
+from itertools import accumulate
 
 import pyarrow as pa
 
 from permitflow.errors import ChunkTooLargeError, SchemaMismatchError, UndecodableDataError
+from permitflow.transports.arrow_compression import require_uncompressed
+from permitflow.transports.carrier import Buffer
 
 __all__ = ["MAX_CHUNK_BYTES", "MAX_MESSAGE_BYTES", "BatchCodec", "read_schema", "require_equal_schemas"]
 
@@ -53,6 +59,17 @@ class BatchCodec:
         self.schema_bytes: bytes = schema.serialize().to_pybytes()
         """The schema as the handshake carries it."""
         self._has_dictionaries = any(_holds_dictionary(field.type) for field in schema)
+        self.can_join = bool(len(schema)) and not self._has_dictionaries
+        """May several batches be encoded as one?"""
+        self._row_bytes = _row_bytes(schema)
+
+    def accepts(self, batch: object) -> bool:
+        """Would ``require`` accept this, as far as can be said without looking closely?"""
+        return (
+            isinstance(batch, pa.RecordBatch)
+            and self.schema.equals(batch.schema, check_metadata=False)
+            and batch.get_total_buffer_size() <= MAX_CHUNK_BYTES
+        )
 
     def require(self, batch: pa.RecordBatch) -> None:
         """Refuse what this stream cannot carry.
@@ -65,49 +82,55 @@ class BatchCodec:
         if not isinstance(batch, pa.RecordBatch):
             raise TypeError(f"a remote channel carries pyarrow.RecordBatch, not {type(batch).__name__}")
         require_equal_schemas(ours=self.schema, theirs=batch.schema)
-        size_bytes = pa.ipc.get_record_batch_size(batch)
-        if size_bytes > MAX_CHUNK_BYTES:
-            raise ChunkTooLargeError(rows=batch.num_rows, size_bytes=size_bytes, limit_bytes=MAX_CHUNK_BYTES)
+        _require_size(batch.num_rows, pa.ipc.get_record_batch_size(batch))
 
-    def encode(self, batch: pa.RecordBatch) -> bytes:
-        """Encode one chunk.
+    def size_of(self, batch: pa.RecordBatch) -> int:
+        """About how many bytes a batch that was accepted takes."""
+        if self._row_bytes is not None:
+            return int(batch.num_rows * self._row_bytes)
+        size: int = pa.ipc.get_record_batch_size(batch)
+        return size
 
-        Raises:
-            SchemaMismatchError, ChunkTooLargeError, TypeError: as for ``require``.
-        """
-        self.require(batch)
-        return self.encode_accepted(batch)
-
-    def encode_accepted(self, batch: pa.RecordBatch) -> bytes:
-        """Encode one chunk that ``require`` has accepted.
+    def encode(self, batches: Sequence[pa.RecordBatch]) -> memoryview:
+        """Encode chunks that ``require`` has accepted, as the rows of one batch.
 
         Raises:
             ChunkTooLargeError: its dictionaries do not fit, which only shows now.
         """
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         encoded = self._as_stream(batch) if self._has_dictionaries else batch.serialize()
-        if encoded.size > MAX_CHUNK_BYTES:
-            raise ChunkTooLargeError(rows=batch.num_rows, size_bytes=encoded.size, limit_bytes=MAX_CHUNK_BYTES)
-        data: bytes = encoded.to_pybytes()
-        return data
+        _require_size(batch.num_rows, encoded.size)
+        return memoryview(encoded)
 
-    def decode(self, data: bytes, rows: int) -> pa.RecordBatch:
-        """Decode one chunk of a peer, and check all of it: a lying offset must not reach whoever reads the batch.
+    def decode(self, data: Buffer, rows: Sequence[int]) -> list[pa.RecordBatch]:
+        """Decode chunks of a peer, and check all of it: a lying offset must not reach whoever reads the batches.
+
+        Nothing is copied: each batch keeps all of ``data`` alive.
+
+        Args:
+            data: one batch.
+            rows: of each of its chunks.
 
         Raises:
             UndecodableDataError: it is no batch of this schema, or has other rows than the peer stated.
         """
-        what = f"a chunk of {rows} rows"
+        what = f"a chunk of {rows[0]} rows" if len(rows) == 1 else f"a batch of {len(rows)} chunks"
         try:
             buffer = pa.py_buffer(data)
-            batch = (
-                self._from_stream(buffer) if self._has_dictionaries else pa.ipc.read_record_batch(buffer, self.schema)
-            )
+            batch = self._from_stream(buffer) if self._has_dictionaries else self._from_message(buffer)
             batch.validate(full=True)
         except (pa.ArrowException, OSError, ValueError, EOFError, StopIteration) as error:
             raise UndecodableDataError(what=what, reason=str(error) or type(error).__name__) from error
-        if batch.num_rows != rows:
+        if batch.num_rows != sum(rows) or min(rows, default=-1) < 0:
             raise UndecodableDataError(what=what, reason=f"it holds {batch.num_rows} rows")
-        return batch
+        if len(rows) == 1:
+            return [batch]
+        return [batch.slice(end - count, count) for end, count in zip(accumulate(rows), rows, strict=True)]
+
+    def _from_message(self, buffer: pa.Buffer) -> pa.RecordBatch:
+        message = pa.ipc.read_message(buffer)
+        require_uncompressed(message)
+        return pa.ipc.read_record_batch(message, self.schema)
 
     def _as_stream(self, batch: pa.RecordBatch) -> pa.Buffer:
         sink = pa.BufferOutputStream()
@@ -116,6 +139,8 @@ class BatchCodec:
         return sink.getvalue()
 
     def _from_stream(self, buffer: pa.Buffer) -> pa.RecordBatch:
+        for message in pa.ipc.MessageReader.open_stream(buffer):
+            require_uncompressed(message)
         with pa.ipc.open_stream(buffer) as reader:
             if not reader.schema.equals(self.schema, check_metadata=False):
                 raise ValueError("its schema is not that of the stream")
@@ -123,6 +148,19 @@ class BatchCodec:
         if len(batches) != 1:
             raise ValueError(f"it holds {len(batches)} batches, not 1")
         return batches[0]
+
+
+def _require_size(rows: int, size_bytes: int) -> None:
+    if size_bytes > MAX_CHUNK_BYTES:
+        raise ChunkTooLargeError(rows=rows, size_bytes=size_bytes, limit_bytes=MAX_CHUNK_BYTES)
+
+
+def _row_bytes(schema: pa.Schema) -> float | None:
+    """Bytes of a row, where all columns have a fixed width."""
+    try:
+        return float(sum((field.type.bit_width + 1) / 8 for field in schema))
+    except ValueError:
+        return None
 
 
 def _holds_dictionary(kind: pa.DataType) -> bool:

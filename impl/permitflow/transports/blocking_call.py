@@ -9,12 +9,13 @@ gRPC must not be loaded before a fork whose child will use it: import this modul
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import grpc
 
 from permitflow.errors import PermitflowError
+from permitflow.transports.carrier import Buffer
 from permitflow.transports.connection import CLIENT_OPTIONS
 from permitflow.transports.status import error_from_status
 
@@ -75,10 +76,10 @@ class BlockingCall:
         assert isinstance(error, grpc.Call)  # what a call raises is the call
         return error_from_status(error.code(), error.details(), error.trailing_metadata() or (), who=self._who)
 
-    def write(self, messages: Iterable[bytes]) -> None:
-        """Have messages sent; does not wait."""
+    def write(self, messages: Iterable[Sequence[Buffer]]) -> None:
+        """Have messages sent, each in pieces; does not wait."""
         for message in messages:
-            self._written.put(message)
+            self._written.put(b"".join(message))
 
     def half_close(self) -> None:
         """Say that nothing more will be written."""

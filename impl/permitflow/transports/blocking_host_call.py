@@ -4,13 +4,13 @@ import os
 import select
 import socket
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from time import monotonic
 
 from permitflow.protocol.frames import SameHostAnswer
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.blocking_call import BlockingCall, Closed
-from permitflow.transports.carrier import Received
+from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.same_host import NETWORK, SHARED_MEMORY
 from permitflow.transports.shared_memory.blocking_link import BlockingLink
 from permitflow.transports.shared_memory.meeting import Offer
@@ -57,13 +57,13 @@ class BlockingHostCall:
         if self._link is not None and self._call.is_over:
             self._link.interrupt()
 
-    def write(self, messages: Iterable[bytes]) -> None:
-        """Have messages sent."""
+    def write(self, messages: Iterable[Sequence[Buffer]]) -> None:
+        """Have messages sent, each in pieces."""
         if self._link is None:
             self._call.write(messages)
             return
         for message in messages:
-            self._link.write([message])
+            self._link.write(message)
 
     def half_close(self) -> None:
         """Say that nothing more will be written."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.chunks import slices, tail
 from permitflow.errors import PeerGoneError, PermitflowError
-from permitflow.protocol.frames import Put
+from permitflow.protocol.frames import Agreement, Put
 from permitflow.protocol.lifecycle import State
 from permitflow.protocol.parameters import Oversize
 from permitflow.protocol.recording import RecorderFactory
@@ -18,8 +18,8 @@ from permitflow.transports.blocking_stream import SLOTS, BlockingStream
 from permitflow.transports.carrier import Received
 from permitflow.transports.codec import decode_downstream, encode_upstream
 from permitflow.transports.connection import PUT_STREAM
-from permitflow.transports.payloads import Payload
 from permitflow.transports.shared_memory.meeting import Offer
+from permitflow.transports.trains import TrainWriter, encoded
 
 __all__ = ["BlockingSink"]
 
@@ -40,10 +40,11 @@ class BlockingSink(BlockingStream):
         offer: Offer | None = None,
     ) -> None:
         """Dial; see ``open_sink``."""
-        self._session: UpstreamSession[Payload] = UpstreamSession(
+        self._session: UpstreamSession[object] = UpstreamSession(
             put, peer=f"the exchange at {address} (channel {put.address.name!r})", record=record
         )
         self._waiting_seconds = 0.0
+        self._writer: TrainWriter | None = None
         super().__init__(address, PUT_STREAM, self._session, timeout_seconds, offer)
 
     def send(self, batch: pa.RecordBatch) -> None:
@@ -73,9 +74,9 @@ class BlockingSink(BlockingStream):
             sent_rows += part.num_rows
 
     def _send_part(self, part: pa.RecordBatch) -> None:
-        encoded = self._codec.encode(part)
+        self._codec.require(part)
         self._absorb()
-        offered = self._session.offer_chunk(encoded, part.num_rows)
+        offered = self._session.offer_chunk(part, part.num_rows)
         self._write()
         if not self._session.sender.has_waiting:
             return
@@ -166,8 +167,11 @@ class BlockingSink(BlockingStream):
         )
 
     def _write(self) -> None:
-        self._call.write(encode_upstream(self._session.take_frames()))
+        self._call.write(encode_upstream(encoded(self._session.take_frames(), self._writer)))
 
     def _take_in(self, message: Received) -> None:
         for frame in decode_downstream(message):
             self._session.receive(frame)
+            if isinstance(frame, Agreement):
+                self._note_agreement(frame)
+                self._writer = TrainWriter(self._codec, self.parameters)

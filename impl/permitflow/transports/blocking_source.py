@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from permitflow.channels.statistics import ChannelStatistics
-from permitflow.errors import ChannelAbortedError, EndOfStream, PermitflowError, WouldBlock
-from permitflow.protocol.frames import Get
+from permitflow.errors import ChannelAbortedError, EndOfStream, WouldBlock
+from permitflow.protocol.frames import Agreement, Get
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession
@@ -14,8 +14,9 @@ from permitflow.transports.blocking_stream import SLOTS, BlockingStream
 from permitflow.transports.carrier import Received
 from permitflow.transports.codec import decode_upstream, encode_downstream
 from permitflow.transports.connection import GET_STREAM
-from permitflow.transports.payloads import Payload
+from permitflow.transports.payloads import Marker
 from permitflow.transports.shared_memory.meeting import Offer
+from permitflow.transports.trains import with_batches
 
 __all__ = ["BlockingSource"]
 
@@ -35,13 +36,13 @@ class BlockingSource(BlockingStream):
         offer: Offer | None = None,
     ) -> None:
         """Dial; see ``open_source``."""
-        self._session: DownstreamSession[Payload] = DownstreamSession(
+        self._session: DownstreamSession[object] = DownstreamSession(
             get, peer=f"the exchange at {address} (channel {get.address.name!r})", record=record
         )
         self._holds_message = False
         super().__init__(address, GET_STREAM, self._session, timeout_seconds, offer)
 
-    def receive(self) -> Message[pa.RecordBatch | Payload]:
+    def receive(self) -> Message[pa.RecordBatch | Marker]:
         """Receive the next message, whatever its kind; the one before counts as consumed.
 
         After an interrupt or a time-out it can be called again, and nothing is lost.
@@ -77,7 +78,7 @@ class BlockingSource(BlockingStream):
             else:
                 self._holds_message = True
                 self._write()
-                return self._decoded(message)
+                return message
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Receive chunks until the end of the stream; barriers and watermarks are consumed on the way."""
@@ -106,17 +107,6 @@ class BlockingSource(BlockingStream):
             open_seconds=self.open_seconds,
         )
 
-    def _decoded(self, message: Message[Payload]) -> Message[pa.RecordBatch | Payload]:
-        payload: pa.RecordBatch | Payload = message.payload
-        try:
-            if message.kind is Kind.CHUNK:
-                assert isinstance(payload, bytes)  # the codec reads a chunk as bytes
-                payload = self._codec.decode(payload, message.rows)
-            return Message(message.kind, payload, message.rows, message.cost)
-        except PermitflowError:
-            self.close()
-            raise
-
     def _finish(self) -> None:
         """Return what is left, close this half and wait for the exchange to close its own: it compares the books."""
         self._write()
@@ -131,4 +121,6 @@ class BlockingSource(BlockingStream):
 
     def _take_in(self, message: Received) -> None:
         for frame in decode_upstream(message):
-            self._session.receive(frame)
+            self._session.receive(with_batches(frame, self._batches))
+            if isinstance(frame, Agreement):
+                self._note_agreement(frame)

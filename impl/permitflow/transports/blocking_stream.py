@@ -13,6 +13,7 @@ from permitflow.errors import (
     PeerTimeoutError,
     PermitflowError,
 )
+from permitflow.protocol.frames import Agreement
 from permitflow.protocol.lifecycle import State
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
@@ -20,7 +21,6 @@ from permitflow.transports.arrow import BatchCodec, read_schema
 from permitflow.transports.blocking_call import Closed
 from permitflow.transports.blocking_host_call import BlockingHostCall
 from permitflow.transports.carrier import Received
-from permitflow.transports.payloads import Payload
 from permitflow.transports.shared_memory.meeting import Offer
 from permitflow.transports.status import heard
 
@@ -33,13 +33,11 @@ SLOTS = "all channels of a stream must be read at the same time: does the readin
 class BlockingStream:
     """One end of a stream, driven by one thread at a time; a context manager that leaves nothing behind."""
 
-    _codec: BatchCodec
-
     def __init__(
         self,
         address: str,
         method: str,
-        session: UpstreamSession[Payload] | DownstreamSession[Payload],
+        session: UpstreamSession[object] | DownstreamSession[object],
         timeout_seconds: float,
         offer: Offer | None = None,
     ) -> None:
@@ -48,6 +46,7 @@ class BlockingStream:
             raise InvalidParametersError(name="timeout_seconds", value=timeout_seconds, rule="must be above 0")
         self._peer_session = session
         self._timeout_seconds = timeout_seconds
+        self._batches: BatchCodec | None = None
         self._is_peer_closed = False
         self._opened_at = monotonic()
         self._over_at: float | None = None
@@ -72,6 +71,11 @@ class BlockingStream:
     def schema(self) -> pa.Schema:
         """The schema of all batches."""
         return self._codec.schema
+
+    @property
+    def _codec(self) -> BatchCodec:
+        assert self._batches is not None, "nobody has this end before there is an agreement"
+        return self._batches
 
     @property
     def open_seconds(self) -> float:
@@ -100,6 +104,9 @@ class BlockingStream:
     def _take_in(self, message: Received) -> None:
         raise NotImplementedError
 
+    def _note_agreement(self, agreement: Agreement) -> None:
+        self._batches = BatchCodec(read_schema(agreement.schema))
+
     def open(self, cause: str) -> None:
         """Wait for the agreement; whatever goes wrong, including an interrupt, leaves no call behind.
 
@@ -111,7 +118,6 @@ class BlockingStream:
             while self._peer_session.state is State.AWAITING_AGREEMENT:
                 self._await_reply(cause)
             self._call.settle(self._peer_session.agreement.same_host)
-            self._codec = BatchCodec(read_schema(self._peer_session.agreement.schema))
         except BaseException:
             self.close()
             raise
@@ -142,11 +148,11 @@ class BlockingStream:
 
     def _take_reply(self, reply: Received | Closed) -> None:
         try:
-            if not isinstance(reply, Closed):
+            if isinstance(reply, Closed):
+                self._take_close(reply)
+            else:
                 self._take_in(reply)
                 self._heed_failure()
-            else:
-                self._take_close(reply)
         except PermitflowError:
             self.close()
             raise

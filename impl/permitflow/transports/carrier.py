@@ -1,10 +1,13 @@
 """What an end of a remote stream needs of whatever carries its messages."""
 
+from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-__all__ = ["Carrier", "Received"]
+__all__ = ["Buffer", "Carrier", "Received"]
 
-Received: TypeAlias = bytes | memoryview
+Buffer: TypeAlias = bytes | memoryview
+
+Received: TypeAlias = Buffer
 """A message as it came.  A view may be one of shared memory, which the sender uses again once nobody refers to it."""
 
 
@@ -14,13 +17,18 @@ class Carrier(Protocol):
     async def read(self) -> Received | None:
         """The next message; None once the peer has closed its half in good order.  Cancelled, the stream is dead.
 
+        Nobody changes the buffer any more; record batches will refer to it for as long as somebody holds them.
+
         Raises:
             PermitflowError: the stream is over; the type says why.
         """
         ...
 
-    async def write(self, message: bytes) -> None:
-        """Hand a message over; waits while the carrier is full.  Cancelled, the stream is dead.
+    async def write(self, message: Sequence[Buffer]) -> None:
+        """Hand a message over, in pieces; waits while the carrier is full.  Cancelled, the stream is dead.
+
+        A large piece begins at a multiple of 64 bytes from the beginning of the message.  All may be used until the
+        call returns, and no longer.
 
         Raises:
             PermitflowError: the stream is over; the type says why.

@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import grpc
 
 from permitflow.errors import PeerGoneError, PermitflowError, TransportError
+from permitflow.transports.carrier import Buffer
 from permitflow.transports.status import Metadata, error_from_status
 
 __all__ = ["ClientCall"]
@@ -53,10 +54,10 @@ class ClientCall:
             self._refuse_foreign_cancellation(error)
             raise
 
-    async def write(self, message: bytes) -> None:
+    async def write(self, message: Sequence[Buffer]) -> None:
         """Hand a message over; waits while gRPC is full."""
         try:
-            await self._call.write(message)
+            await self._call.write(b"".join(message))
         except (grpc.RpcError, asyncio.InvalidStateError) as error:
             raise await self._over(error) from error
         except asyncio.CancelledError as error:

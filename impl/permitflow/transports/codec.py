@@ -1,94 +1,109 @@
-"""Frames to bytes and back.
+"""Frames to messages of a carrier and back.
 
-What is ready together is encoded together, as one message of the carrier (a train), because a message costs gRPC
-far more than a frame.  The frames carry chunks as bytes; ``permitflow.transports.arrow`` makes those.
+What is ready together is encoded together, as one message (a train), because a message costs a carrier far more than
+a frame.  The frames carry chunks as bytes; ``permitflow.transports.trains`` makes those.
 """
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from google.protobuf.message import DecodeError
 
 from permitflow.errors import UndecodableDataError
-from permitflow.protocol.frames import Data, DownstreamFrame, UpstreamFrame
-from permitflow.transports.carrier import Received
-from permitflow.transports.frame_readers import DOWNSTREAM_READERS, UPSTREAM_READERS
+from permitflow.protocol.frames import DownstreamFrame
+from permitflow.transports.carrier import Buffer, Received
+from permitflow.transports.frame_readers import DOWNSTREAM_READERS, UPSTREAM_READERS, read_chunks
 from permitflow.transports.frame_writers import DOWNSTREAM_WRITERS, UPSTREAM_WRITERS
-from permitflow.transports.payloads import Payload
+from permitflow.transports.payloads import EncodedChunks, WireFrame
+from permitflow.transports.train_layout import laid_out, taken_apart
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = ["TRAIN_BYTES", "decode_downstream", "decode_upstream", "encode_downstream", "encode_upstream"]
 
-# grpcio copies each message as a whole, so longer trains gain nothing; four fit into its send buffers.
-TRAIN_BYTES = 1 << 20
+# grpcio copies each message as a whole, so longer trains gain nothing; a few of them should fit into the buffers on
+# the way, and into the processor's cache.
+TRAIN_BYTES = 512 << 10
+# What a frame takes besides the chunks' bytes.
+_FRAME_BYTES = 32
 
-F = TypeVar("F")
 
-
-def encode_upstream(frames: Iterable[UpstreamFrame[Payload]]) -> list[bytes]:
-    """Encode what an upstream writes: messages of about ``TRAIN_BYTES``, or of one frame that is larger.
+def encode_upstream(frames: Iterable[WireFrame]) -> Iterator[list[Buffer]]:
+    """Encode what an upstream writes: messages of about ``TRAIN_BYTES``, or of one frame that is larger, in pieces.
 
     Raises:
         InvalidParametersError: a barrier or watermark carries something that the wire does not.
     """
-    trains: list[bytes] = []
-    train, size = pb.FromUpstream(), 0
+    train, body, size = pb.FromUpstream(), list[Buffer](), 0
     for frame in frames:
-        weight = _weight(frame)
-        if size and size + weight > TRAIN_BYTES:
-            trains.append(train.SerializeToString())
-            train, size = pb.FromUpstream(), 0
+        arrow = frame.arrow if isinstance(frame, EncodedChunks) else b""
+        if size and size + len(arrow) > TRAIN_BYTES:
+            yield laid_out(train.SerializeToString(), body)
+            train, body, size = pb.FromUpstream(), [], 0
         UPSTREAM_WRITERS[type(frame)](train.frames.add(), frame)
-        size += weight
+        if arrow:
+            body.append(arrow)
+        size += len(arrow) + _FRAME_BYTES
     if size:
-        trains.append(train.SerializeToString())
-    return trains
+        yield laid_out(train.SerializeToString(), body)
 
 
-def encode_downstream(frames: Iterable[DownstreamFrame]) -> list[bytes]:
+def encode_downstream(frames: Iterable[DownstreamFrame]) -> Iterator[list[Buffer]]:
     """Encode what a downstream writes: one message, or none if there are no frames."""
     train = pb.FromDownstream()
     for frame in frames:
         DOWNSTREAM_WRITERS[type(frame)](train.frames.add(), frame)
-    return [train.SerializeToString()] if train.frames else []
+    if train.frames:
+        yield [train.SerializeToString()]
 
 
-def decode_upstream(data: Received) -> list[UpstreamFrame[Payload]]:
-    """Decode what an upstream wrote.
+def decode_upstream(message: Received) -> list[WireFrame]:
+    """Decode what an upstream wrote; the chunks refer to the message.
 
     Raises:
         UndecodableDataError: these bytes are no frames of this version of the protocol.
     """
-    return _decode(pb.FromUpstream(), data, UPSTREAM_READERS)
+    head, body = taken_apart(message)
+    train = pb.FromUpstream()
+    _parse(train, head)
+    if train.body:  # encoded by somebody who does not know where it should be
+        body = memoryview(train.body)
+    frames: list[WireFrame] = []
+    for frame in train.frames:
+        name = _name(frame, UPSTREAM_READERS)
+        if name == "chunks":
+            chunks = read_chunks(frame.chunks, body)
+            body = body[len(chunks.arrow) :]
+            frames.append(chunks)
+        else:
+            frames.append(UPSTREAM_READERS[name](getattr(frame, name)))
+    if body:
+        raise UndecodableDataError(what="a message", reason=f"{len(body)} bytes of its body belong to no chunk")
+    return frames
 
 
-def decode_downstream(data: Received) -> list[DownstreamFrame]:
+def decode_downstream(message: Received) -> list[DownstreamFrame]:
     """Decode what a downstream wrote.
 
     Raises:
         UndecodableDataError: these bytes are no frames of this version of the protocol.
     """
-    return _decode(pb.FromDownstream(), data, DOWNSTREAM_READERS)
+    train = pb.FromDownstream()
+    _parse(train, memoryview(message))
+    return [
+        DOWNSTREAM_READERS[name](getattr(frame, name))
+        for frame in train.frames
+        for name in [_name(frame, DOWNSTREAM_READERS)]
+    ]
 
 
-def _weight(frame: UpstreamFrame[Payload]) -> int:
-    if isinstance(frame, Data) and isinstance(frame.message.payload, bytes):
-        return len(frame.message.payload) + 32
-    return 32
-
-
-def _decode(
-    train: pb.FromUpstream | pb.FromDownstream, data: Received, readers: dict[str, Callable[..., F]]
-) -> list[F]:
+def _parse(train: pb.FromUpstream | pb.FromDownstream, data: memoryview) -> None:
     try:
-        train.ParseFromString(data)  # type: ignore[arg-type]  # takes every buffer, though its stubs do not say so
+        train.ParseFromString(bytes(data))
     except DecodeError as error:
         raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=str(error)) from error
-    return [_read(frame, readers) for frame in train.frames]
 
 
-def _read(frame: pb.UpstreamFrame | pb.DownstreamFrame, readers: dict[str, Callable[..., F]]) -> F:
-    name = frame.WhichOneof("frame")
+def _name(frame: pb.UpstreamFrame | pb.DownstreamFrame, readers: Mapping[str, Callable[..., object]]) -> str:
+    name: str | None = frame.WhichOneof("frame")
     if name is None:
         raise UndecodableDataError(what="a frame", reason=f"it is none of {', '.join(readers)}")
-    return readers[name](getattr(frame, name))
+    return name

@@ -17,14 +17,13 @@ from permitflow.protocol.frames import (
     SameHostAnswer,
     SameHostOffer,
     StatedParameters,
-    UpstreamFrame,
 )
 from permitflow.protocol.messages import Kind, Message, Permits
 from permitflow.protocol.parameters import Oversize
-from permitflow.transports.payloads import Marker, Payload
+from permitflow.transports.payloads import EncodedChunks, Marker, WireFrame
 from permitflow.wire.v1 import exchange_pb2 as pb
 
-__all__ = ["DOWNSTREAM_READERS", "UPSTREAM_READERS"]
+__all__ = ["DOWNSTREAM_READERS", "UPSTREAM_READERS", "read_chunks"]
 
 _OVERSIZE: dict[int, Oversize] = {pb.OVERSIZE_SPLIT: Oversize.SPLIT, pb.OVERSIZE_WHOLE: Oversize.WHOLE}
 
@@ -79,16 +78,25 @@ def _read_agreement(message: pb.Agreement) -> Agreement:
     return Agreement(message.protocol_version, parameters, message.schema, message.stream, answer)
 
 
-def _read_data(message: pb.Data) -> Data[Payload]:
+def _read_data(message: pb.Data) -> Data[Marker]:
     match message.WhichOneof("message"):
-        case "chunk":
-            chunk = message.chunk
-            return Data(Message(Kind.CHUNK, chunk.arrow, chunk.rows, message.permits))
         case "barrier":
             return Data(Message(Kind.BARRIER, _marker(message.barrier), 0, message.permits))
         case "watermark":
             return Data(Message(Kind.WATERMARK, _marker(message.watermark), 0, message.permits))
-    raise UndecodableDataError(what="Data", reason="it holds neither chunk nor barrier nor watermark")
+    raise UndecodableDataError(what="Data", reason="it holds neither barrier nor watermark")
+
+
+def read_chunks(message: pb.Chunks, body: memoryview) -> EncodedChunks:
+    """Read chunks whose record batch is the first one of a body.
+
+    Raises:
+        UndecodableDataError: it is not there, or no chunk is in it.
+    """
+    if not message.rows or not 0 < message.size_bytes <= len(body):
+        reason = f"they take {message.size_bytes} of the {len(body)} bytes of the body"
+        raise UndecodableDataError(what=f"a batch of {len(message.rows)} chunks", reason=reason)
+    return EncodedChunks(tuple(message.rows), message.permits, body[: message.size_bytes])
 
 
 def _marker(message: pb.Marker) -> Marker:
@@ -116,10 +124,11 @@ def _read_failure(message: pb.Failure) -> Failure:
     return Failure(message.error)
 
 
-UPSTREAM_READERS: dict[str, Callable[..., UpstreamFrame[Payload]]] = {
+UPSTREAM_READERS: dict[str, Callable[..., WireFrame]] = {
     "put": _read_put,
     "agreement": _read_agreement,
     "data": _read_data,
+    "chunks": read_chunks,
     "end": _read_end,
     "abort": _read_abort,
     "failure": _read_failure,

@@ -6,7 +6,7 @@ from permitflow.errors import InvalidParametersError
 from permitflow.protocol.frames import Abort, AddPermits, Agreement, Data, End, Failure, Get, Put, StatedParameters
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.parameters import Oversize
-from permitflow.transports.payloads import Payload, checked_marker
+from permitflow.transports.payloads import EncodedChunks, Marker, checked_marker
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = ["DOWNSTREAM_WRITERS", "UPSTREAM_WRITERS"]
@@ -61,21 +61,21 @@ def _write_agreement(into: pb.UpstreamFrame | pb.DownstreamFrame, frame: Agreeme
         into.agreement.same_host.refusal = frame.same_host.refusal
 
 
-def _write_data(into: pb.UpstreamFrame, frame: Data[Payload]) -> None:
+def _write_data(into: pb.UpstreamFrame, frame: Data[Marker]) -> None:
     message = frame.message
     into.data.permits = message.cost
-    if message.kind is Kind.CHUNK:
-        if not isinstance(message.payload, bytes):
-            raise TypeError(f"a chunk is written as bytes, not {type(message.payload).__name__}")
-        into.data.chunk.rows = message.rows
-        into.data.chunk.arrow = message.payload
-        return
     marker = into.data.barrier if message.kind is Kind.BARRIER else into.data.watermark
     marker.SetInParent()
     _write_marker(marker, message.payload, message.kind.value)
 
 
-def _write_marker(into: pb.Marker, payload: Payload, what: str) -> None:
+def _write_chunks(into: pb.UpstreamFrame, frame: EncodedChunks) -> None:
+    into.chunks.rows.extend(frame.rows)
+    into.chunks.permits = frame.permits
+    into.chunks.size_bytes = len(frame.arrow)
+
+
+def _write_marker(into: pb.Marker, payload: Marker, what: str) -> None:
     match checked_marker(payload, name=what):
         case int() as value:
             into.integer = value
@@ -116,6 +116,7 @@ UPSTREAM_WRITERS: dict[type[object], Callable[..., None]] = {
     Put: _write_put,
     Agreement: _write_agreement,
     Data: _write_data,
+    EncodedChunks: _write_chunks,
     End: _write_end,
     Abort: _write_abort,
     Failure: _write_failure,

@@ -5,10 +5,11 @@ message travels over it; after the agreement everything else takes the link, in 
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 
 from permitflow.errors import PeerGoneError, UndecodableDataError
-from permitflow.transports.carrier import Carrier, Received
+from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.same_host import Meeting
 from permitflow.transports.shared_memory.asyncio_link import AsyncioLink
 
@@ -80,14 +81,14 @@ class HostCarrier:
 
     # Writing.
 
-    async def write(self, message: bytes) -> None:
+    async def write(self, message: Sequence[Buffer]) -> None:
         """Hand a message over; waits while the carrier is full."""
         if self._link is None or not self._has_written:
             self._has_written = True
             await self._inner.write(message)
             return
         try:
-            await self._link.write([message])
+            await self._link.write(message)
         except OSError as error:
             raise await self._over(error) from error
 

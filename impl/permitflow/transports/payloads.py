@@ -1,16 +1,31 @@
 """What a message carries on the wire."""
 
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from permitflow.errors import InvalidParametersError
+from permitflow.protocol.frames import Abort, Agreement, Data, End, Failure, Put
+from permitflow.transports.carrier import Buffer
 
-__all__ = ["Marker", "Payload", "checked_marker"]
+__all__ = ["EncodedChunks", "Marker", "WireFrame", "checked_marker"]
 
 Marker: TypeAlias = int | float | str | bytes | None
 """What a barrier or watermark carries."""
 
-Payload: TypeAlias = bytes | Marker
-"""A chunk's bytes, or what a barrier or watermark carries."""
+
+@dataclass(frozen=True, slots=True)
+class EncodedChunks:
+    """Chunks that travel together, as one record batch in bytes."""
+
+    rows: tuple[int, ...]
+    """Of each of them."""
+    permits: int
+    """Those of all of them."""
+    arrow: Buffer
+
+
+WireFrame: TypeAlias = Put | Agreement | Data[Marker] | EncodedChunks | End | Abort | Failure
+"""What an upstream writes."""
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 

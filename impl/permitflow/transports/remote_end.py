@@ -6,7 +6,7 @@ writer wakes up travels together.
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Generic, TypeVar
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from permitflow.protocol.frames import Agreement, Failure, Get, Put
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
 from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_schemas
-from permitflow.transports.carrier import Carrier, Received
+from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.host_carrier import HostCarrier
 from permitflow.transports.same_host import Offer, SameHost, meet, settle
 from permitflow.transports.status import heard, told
@@ -190,10 +190,11 @@ class RemoteEnd(ABC, Generic[S]):
 
     async def _write_all(self) -> None:
         while True:
-            trains = self._trains()
-            for train in trains:
+            has_written = False
+            for train in self._trains():
                 await self._carrier.write(train)
-            if trains:
+                has_written = True
+            if has_written:
                 continue
             if self._has_written_all() or self._session.state is State.FAILED:
                 break
@@ -212,8 +213,8 @@ class RemoteEnd(ABC, Generic[S]):
         """Take a message of the peer in."""
 
     @abstractmethod
-    def _trains(self) -> Sequence[bytes]:
-        """What is to be written now, encoded."""
+    def _trains(self) -> Iterable[Sequence[Buffer]]:
+        """What is to be written now, encoded one after the other; what comes meanwhile is for the next time."""
 
     @abstractmethod
     def _has_written_all(self) -> bool:

@@ -1,7 +1,7 @@
 """The receiving end of a remote stream, for asyncio."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 import pyarrow as pa
@@ -16,14 +16,15 @@ from permitflow.errors import (
     PermitflowError,
     WouldBlock,
 )
-from permitflow.protocol.frames import Abort, Agreement, Data, End, Failure, UpstreamFrame
-from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.frames import Abort, Agreement, End, Failure
+from permitflow.protocol.messages import Message
 from permitflow.protocol.session import DownstreamSession
-from permitflow.transports.carrier import Carrier, Received
+from permitflow.protocol.trains import receive_many, take_many
+from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.codec import decode_upstream, encode_downstream
-from permitflow.transports.payloads import Payload
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
+from permitflow.transports.trains import with_batches
 
 __all__ = ["RemoteReceiver"]
 
@@ -55,7 +56,7 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
 
     def _take_in(self, message: Received) -> None:
         for frame in decode_upstream(message):
-            self._session.receive(self._decoded(frame))
+            self._session.receive(with_batches(frame, self._batches))
             if isinstance(frame, Agreement):
                 self._note_agreement(frame)
             elif isinstance(frame, Failure):
@@ -63,18 +64,7 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         if self._session.end is not None:
             self._stop_clock()
 
-    def _decoded(self, frame: UpstreamFrame[Payload]) -> UpstreamFrame[object]:
-        if not isinstance(frame, Data):
-            return frame
-        message = frame.message
-        payload: object = message.payload
-        # Without an agreement there is no codec, and the session will refuse the frame.
-        if message.kind is Kind.CHUNK and self._batches is not None:
-            assert isinstance(message.payload, bytes), "the codec reads chunks as bytes"
-            payload = self._batches.decode(message.payload, message.rows)
-        return Data(Message(message.kind, payload, message.rows, message.cost))
-
-    def _trains(self) -> Sequence[bytes]:
+    def _trains(self) -> Iterable[Sequence[Buffer]]:
         # Whether the consumer is idle shows when the writer has its turn: not after each chunk of a train.
         if self._batches is not None:
             self._session.flush()
@@ -94,27 +84,36 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
     async def receive(self) -> Message[pa.RecordBatch]:
         """Receive the oldest message; wait until there is one."""
         self._require_none_held()
-        await self._until_takeable()
+        if not self._is_at_hand:
+            await self._until_takeable()
         return self._receive_now()
 
     async def receive_many(self, max_messages: int | None = None) -> list[Message[pa.RecordBatch]]:
         """Receive what is here, at least one message and at most ``max_messages``."""
         self._require_none_held()
-        return [self._receive_now() for _ in range(await self._until_some(max_messages))]
+        messages = receive_many(self._core, await self._until_some(max_messages))
+        self._after_receiving()
+        return messages
 
     async def _until_some(self, max_messages: int | None) -> int:
         """Wait for the first message that may be taken; how many may be, then."""
         if max_messages is not None:
             require_count(max_messages, name="max_messages")
-        await self._until_takeable()
+        if not self._is_at_hand:
+            await self._until_takeable()
         here = self._core.untaken
         return here if max_messages is None else min(here, max_messages)
 
     def _receive_now(self) -> Message[pa.RecordBatch]:
-        message = self._session.receive_message()
+        message = self._core.try_receive()
         assert message is not None, "the caller has seen that a message is here"
-        self._after_consuming()
+        if self._core.has_returns:
+            self._after_receiving()
         return message
+
+    def _after_receiving(self) -> None:
+        self._session.collect()
+        self._after_consuming()
 
     def take_nowait(self) -> Message[pa.RecordBatch]:
         """Hand the oldest message over that was not taken yet; it keeps its permits until ``consume``."""
@@ -137,7 +136,9 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
 
     async def take_many(self, max_messages: int | None = None) -> list[Message[pa.RecordBatch]]:
         """Hand over what is here and was not taken yet, at least one message."""
-        return [self._take_now() for _ in range(await self._until_some(max_messages))]
+        messages = take_many(self._core, await self._until_some(max_messages))
+        self._held += len(messages)
+        return messages
 
     def consume(self, messages: int = 1) -> None:
         """Say that the application is done with the oldest messages it took: their permits return."""
@@ -153,6 +154,12 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
     def _after_consuming(self) -> None:
         if self._session.owes or self._core.is_empty:
             self._wake_writer.set()
+
+    @property
+    def _is_at_hand(self) -> bool:
+        """May a message be taken at once, with nobody before this caller and no permits for the writer?"""
+        is_free = not self._is_cut_off and not self._turn.locked()
+        return is_free and self._core.has_untaken and not self._session.owes
 
     async def _until_takeable(self) -> None:
         # A consumer that never waits would keep the writer from returning permits until the inbox is empty.

@@ -45,15 +45,16 @@ from permitflow.protocol.frames import (
     Get,
     Put,
     StatedParameters,
-    UpstreamFrame,
 )
 from permitflow.protocol.messages import Kind, Message, Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.carrier import Buffer
 from permitflow.transports.client_call import ClientCall
 from permitflow.transports.codec import decode_downstream, decode_upstream, encode_downstream, encode_upstream
 from permitflow.transports.connection import CLIENT_OPTIONS, GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
 from permitflow.transports.grpc_aio import describe, get, put
+from permitflow.transports.payloads import EncodedChunks, WireFrame
 from permitflow.transports.status import heard
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -61,6 +62,7 @@ Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
 BATCH = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64())})
 CODEC = BatchCodec(BATCH.schema)
+ENCODED = bytes(CODEC.encode([BATCH]))
 ADDRESS = Address("orders/0")
 
 
@@ -76,8 +78,8 @@ def get_frame(**changes: Any) -> Get:
     return replace(GET, **changes)
 
 
-def data(rows: int = 3, permits: int | None = None, arrow: bytes = CODEC.encode(BATCH)) -> Data[bytes]:
-    return Data(Message(Kind.CHUNK, arrow, rows, rows if permits is None else permits))
+def data(rows: int = 3, permits: int | None = None, arrow: Buffer = ENCODED) -> EncodedChunks:
+    return EncodedChunks((rows,), rows if permits is None else permits, arrow)
 
 
 class Outcome(NamedTuple):
@@ -96,9 +98,9 @@ async def dialling(address: str, method: str) -> AsyncIterator[ClientCall]:
         await carrier.settle()
 
 
-def is_failure(method: str, answer: bytes) -> bool:
+def is_failure(method: str, answer: Buffer) -> bool:
     """Does the exchange break the stream off?"""
-    decode: Callable[[bytes], Sequence[object]] = decode_upstream if method == GET_STREAM else decode_downstream
+    decode: Callable[[Buffer], Sequence[object]] = decode_upstream if method == GET_STREAM else decode_downstream
     return any(isinstance(frame, Failure) for frame in decode(answer))
 
 
@@ -119,7 +121,7 @@ async def call(
     async with dialling(address, method) as carrier:
         try:
             for number, message in enumerate(messages):
-                await carrier.write(message)
+                await carrier.write([message])
                 if polite and number == 0:
                     await carrier.read()
             if leaves:
@@ -158,7 +160,7 @@ class Misdeed(NamedTuple):
     """What a peer does, and what it hears."""
 
     method: str
-    frames: Sequence[UpstreamFrame[Any] | DownstreamFrame | bytes]
+    frames: Sequence[WireFrame | DownstreamFrame | bytes]
     code: grpc.StatusCode
     error: type[PermitflowError]
     facts: dict[str, object]
@@ -187,7 +189,7 @@ MISDEEDS: dict[str, Misdeed] = {
     ),
     "permits before Get": Misdeed(GET_STREAM, [OVERRUN], FAILED, TOO_EARLY, {"frame": "AddPermits", "expected": "Get"}),
     "a second Get": Misdeed(GET_STREAM, [get_frame(), get_frame()], FAILED, TOO_EARLY, {"frame": "Get"}),
-    "data before Put": Misdeed(PUT_STREAM, [data()], FAILED, TOO_EARLY, {"frame": "Data", "expected": "Put"}),
+    "data before Put": Misdeed(PUT_STREAM, [data()], FAILED, TOO_EARLY, {"frame": "Chunks", "expected": "Put"}),
     "a second Put": Misdeed(PUT_STREAM, [put_frame(), put_frame()], FAILED, TOO_EARLY, {"frame": "Put"}),
     "End before Put": Misdeed(PUT_STREAM, [End(0, 0, 0)], FAILED, TOO_EARLY, {"frame": "End"}),
     "Get of an unknown channel": Misdeed(
@@ -270,7 +272,7 @@ MISDEEDS: dict[str, Misdeed] = {
         PUT_STREAM, [put_frame(), data(), End(1, 4, 0)], FAILED, LedgerError, {"what": "rows", "here": 3, "peer": 4}
     ),
     "data after the end": Misdeed(
-        PUT_STREAM, [put_frame(), End(0, 0, 0), data()], FAILED, TOO_EARLY, {"frame": "Data", "expected": "Failure"}
+        PUT_STREAM, [put_frame(), End(0, 0, 0), data()], FAILED, TOO_EARLY, {"frame": "Chunks", "expected": "Failure"}
     ),
     "a Put that ends nothing": Misdeed(PUT_STREAM, [put_frame()], UNAVAILABLE, PeerGoneError, {}),
     "a Get that takes nothing": Misdeed(GET_STREAM, [get_frame()], UNAVAILABLE, PeerGoneError, {}),
@@ -284,7 +286,7 @@ def encoded(method: str, frame: Any) -> bytes:
     if isinstance(frame, bytes):
         return frame
     (message,) = encode_downstream([frame]) if method == GET_STREAM else encode_upstream([frame])
-    return message
+    return b"".join(message)
 
 
 def is_polite(misdeed: Misdeed) -> bool:
@@ -321,11 +323,11 @@ def test_an_agreed_stream_is_broken_off_in_band_before_its_status(complete: Comp
 
     async def test() -> None:
         async with serving() as (_, address), dialling(address, method) as carrier:
-            await carrier.write(encoded(method, frames[0]))
+            await carrier.write([encoded(method, frames[0])])
             await carrier.read()
             for frame in frames[1:]:
-                await carrier.write(encoded(method, frame))
-            decode: Callable[[bytes], Sequence[Any]] = decode_upstream if method == GET_STREAM else decode_downstream
+                await carrier.write([encoded(method, frame)])
+            decode: Callable[[Buffer], Sequence[Any]] = decode_upstream if method == GET_STREAM else decode_downstream
             frames_read: list[Any] = []
             while not any(isinstance(frame, Failure) for frame in frames_read):
                 frames_read += decode(await carrier.read() or b"")
@@ -403,7 +405,7 @@ def test_a_consumer_that_keeps_permits_at_the_end_is_told(complete: Complete) ->
             await exchange.channel("orders/0").sender.send(BATCH)
             await exchange.channel("orders/0").sender.end()
             async with dialling(address, GET_STREAM) as carrier:
-                await carrier.write(encoded(GET_STREAM, get_frame()))
+                await carrier.write([encoded(GET_STREAM, get_frame())])
                 frames: list[object] = []
                 while not any(isinstance(frame, End) for frame in frames):
                     frames += decode_upstream(await carrier.read() or b"")
@@ -444,7 +446,7 @@ def agreed(**changes: Any) -> Agreement:
     return Agreement(1, StatedParameters.of(SMALL)._replace(**changes), CODEC.schema_bytes, "lies")
 
 
-LIES_TO_CONSUMERS: dict[str, tuple[Sequence[UpstreamFrame[Any]], type[PermitflowError]]] = {
+LIES_TO_CONSUMERS: dict[str, tuple[Sequence[WireFrame], type[PermitflowError]]] = {
     "a larger window": ([agreed(row_permits=9)], ParameterMismatchError),
     "a window of nothing": ([agreed(row_permits=0)], ParameterMismatchError),
     "a batch that sticks": ([agreed(permit_batch=8)], ParameterMismatchError),
@@ -470,7 +472,7 @@ def test_a_consumer_does_not_believe_a_lying_exchange(complete: Complete, lie: s
     async def script(carrier: ServerCall) -> None:
         await carrier.read()
         for frame in frames:
-            await carrier.write(encoded(PUT_STREAM, frame))
+            await carrier.write([encoded(PUT_STREAM, frame)])
         if error is not PeerGoneError:
             while await carrier.read() is not None:
                 pass
@@ -510,7 +512,7 @@ def test_a_producer_does_not_believe_a_lying_exchange(complete: Complete, lie: s
     async def script(carrier: ServerCall) -> None:
         await carrier.read()
         for frame in frames:
-            await carrier.write(encoded(GET_STREAM, frame))
+            await carrier.write([encoded(GET_STREAM, frame)])
         if error is not PeerGoneError:
             while await carrier.read() is not None:
                 pass
@@ -531,7 +533,7 @@ def test_a_producer_does_not_believe_a_lying_exchange(complete: Complete, lie: s
 def test_a_producer_notices_that_its_permits_never_came_back(complete: Complete) -> None:
     async def script(carrier: ServerCall) -> None:
         await carrier.read()
-        await carrier.write(encoded(GET_STREAM, AGREED))
+        await carrier.write([encoded(GET_STREAM, AGREED)])
         while await carrier.read() is not None:
             pass
 
@@ -551,7 +553,7 @@ def test_a_carrier_that_takes_less_than_a_chunk_says_so(complete: Complete) -> N
 
     async def script(carrier: ServerCall) -> None:
         await carrier.read()
-        await carrier.write(encoded(GET_STREAM, unlimited))
+        await carrier.write([encoded(GET_STREAM, unlimited)])
         while await carrier.read() is not None:
             pass
 
@@ -583,7 +585,7 @@ def test_whoever_is_no_exchange_is_told_apart(complete: Complete) -> None:
 
 small = st.integers(-2, 9)
 markers = st.none() | small | st.text("ab", max_size=2)
-chunks = st.builds(Message, st.just(Kind.CHUNK), st.sampled_from([CODEC.encode(BATCH), b"", b"?"]), small, small)
+chunks = st.builds(EncodedChunks, st.tuples(small) | st.tuples(small, small), small, st.sampled_from([ENCODED, b"?"]))
 others = st.builds(Message, st.sampled_from([Kind.BARRIER, Kind.WATERMARK]), markers, st.just(0), small)
 statements = st.builds(StatedParameters, *[st.none() | small] * 4, st.sampled_from([None, None, "split", "whole"]))
 addresses = st.sampled_from([ADDRESS, ADDRESS, Address(), Address("", 1)])
@@ -592,7 +594,8 @@ upstream_frames = st.one_of(
     st.builds(
         Put, versions, addresses, statements, st.sampled_from([CODEC.schema_bytes, CODEC.schema_bytes, None, b""])
     ),
-    st.builds(Data, chunks | others),
+    chunks,
+    st.builds(Data, others),
     st.builds(End, small, small, small, st.booleans()),
     st.builds(Abort, st.text("ab", max_size=2)),
     st.just(AGREED),

@@ -23,6 +23,7 @@ from permitflow.protocol.frames import (
     AddPermits,
     Address,
     Agreement,
+    Chunks,
     Data,
     End,
     Failure,
@@ -46,6 +47,7 @@ FRAMES: list[Frame[str]] = [
     Put(1, ADDRESS),
     Agreement(1, StatedParameters.of(SMALL), b"schema"),
     CHUNK,
+    Chunks(["rows", "row"], [3, 1], 4),
     AddPermits(Permits()),
     End(0, 0, 0),
     Abort("tired"),
@@ -128,7 +130,13 @@ DOWNSTREAM_TAKES = {
     State.AWAITING_PUT: {"Put": State.DECIDING},
     State.DECIDING: {},
     State.AWAITING_AGREEMENT: {"Agreement": State.OPEN},
-    State.OPEN: {"Data": State.OPEN, "End": State.ENDED, "Abort": State.ENDED, "Failure": State.FAILED},
+    State.OPEN: {
+        "Data": State.OPEN,
+        "Chunks": State.OPEN,
+        "End": State.ENDED,
+        "Abort": State.ENDED,
+        "Failure": State.FAILED,
+    },
     State.ENDED: {"Failure": State.FAILED},
     State.CLOSED: {},
     State.FAILED: {},
@@ -170,7 +178,7 @@ def check(
 def test_every_state_and_every_frame_is_tried() -> None:
     assert {*UPSTREAM_TAKES, *DOWNSTREAM_TAKES} == set(State)
     assert {frame_name(frame) for frame in FRAMES} == {
-        frame_name(kind) for kind in (Get, Put, Agreement, Data, AddPermits, End, Abort, Failure)
+        frame_name(kind) for kind in (Get, Put, Agreement, Data, Chunks, AddPermits, End, Abort, Failure)
     }
 
 
@@ -460,3 +468,65 @@ def test_recorders_are_opened_under_the_name_that_both_ends_know() -> None:
     session.take_frames()
     assert opened == [("orders/0#get1", "sender", SMALL)]
     assert actions == ["OfferChunk", "SendChunk"]
+
+
+# Chunks that travel together.
+
+
+def chunks(*rows: int, permits: int | None = None) -> Chunks[str]:
+    return Chunks([f"{count} rows" for count in rows], rows, sum(rows) if permits is None else permits)
+
+
+def test_chunks_that_travel_together_count_as_if_each_had_come_alone() -> None:
+    session = downstream(State.OPEN)
+    session.receive(chunks(1, 2, 1))
+    assert [message.rows for message in session.receiver.inbox] == [1, 2, 1]
+    assert [message.cost for message in session.receiver.inbox] == [1, 2, 1]
+    assert session.receiver.granted.rows == session.parameters.row_permits - 4
+    session.receive(End(3, 4, 0))
+    assert session.state is State.ENDED
+
+
+def test_an_empty_chunk_among_others_costs_one_permit() -> None:
+    session = downstream(State.OPEN)
+    session.receive(chunks(1, 0, 2, permits=4))
+    assert [message.cost for message in session.receiver.inbox] == [1, 1, 2]
+    session.receive(End(3, 3, 0))
+
+
+@pytest.mark.parametrize(
+    ("frame", "error"),
+    [
+        (chunks(1, 2, permits=2), MispricedError),
+        (chunks(1, 2, permits=4), MispricedError),
+        (chunks(1, -1, 2), MispricedError),
+        (chunks(1, 0), MispricedError),
+        (chunks(1, 99), MispricedError),
+        (chunks(*[1] * 99), OverspendError),
+    ],
+    ids=["too few permits", "too many", "negative rows", "an empty one for nothing", "not split", "more than granted"],
+)
+def test_chunks_that_travel_together_pay_together(frame: Chunks[str], error: type[Exception]) -> None:
+    session = downstream(State.OPEN)
+    with pytest.raises(error):
+        session.receive(frame)
+    assert session.state is State.FAILED
+
+
+def test_chunks_that_leave_together_travel_together_in_their_place() -> None:
+    session = upstream(State.OPEN)
+    session.take_posted()
+    assert session.send_many(["a", "bb"], [1, 2]) == 2
+    assert session.send_many(["c"], [1]) == 1
+    session.offer_barrier("|")
+    session.post(session.sender.send_barrier())
+    assert session.send_many(["d", "too many"], [1, 99]) == 1
+    session.end()
+    frames = session.take_posted()
+    assert frames == [
+        Chunks(["a", "bb", "c"], [1, 2, 1], 4),
+        Data(Message(Kind.BARRIER, "|", 0, 1)),
+        Chunks(["d"], [1], 1),
+        End(4, 5, 1),
+    ]
+    assert session.take_posted() == []

@@ -68,7 +68,7 @@ async def error_of_write(play: Callable[[PlayedCall], None]) -> PermitflowError:
     carrier = ClientCall(call, "the exchange at here:1")
     play(call)
     with pytest.raises(PermitflowError) as caught:
-        await carrier.write(b"permits")
+        await carrier.write([b"permits"])
     return caught.value
 
 

@@ -28,6 +28,7 @@ from permitflow.transports.codec import (
     encode_downstream,
     encode_upstream,
 )
+from permitflow.transports.payloads import EncodedChunks
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 counts = st.integers(-(2**63), 2**63 - 1)
@@ -48,14 +49,16 @@ stated = st.builds(
 )
 schemas = st.none() | st.binary(max_size=5)
 agreements = st.builds(Agreement, versions, stated, st.binary(max_size=5), st.text("abc", max_size=3))
-messages = st.builds(Message, st.just(Kind.CHUNK), st.binary(max_size=9), counts, counts) | st.builds(
-    Message, st.sampled_from([Kind.BARRIER, Kind.WATERMARK]), markers, st.just(0), counts
+messages = st.builds(Message, st.sampled_from([Kind.BARRIER, Kind.WATERMARK]), markers, st.just(0), counts)
+chunks = st.builds(
+    EncodedChunks, st.lists(counts, min_size=1, max_size=3).map(tuple), counts, st.binary(min_size=1, max_size=9)
 )
 failures = st.builds(Failure, st.binary(max_size=5))
 upstream_frames = st.one_of(
     st.builds(Put, versions, addresses, stated, schemas),
     agreements,
     st.builds(Data, messages),
+    chunks,
     st.builds(End, counts, counts, counts, st.booleans()),
     st.builds(Abort, st.text("abc", max_size=3)),
     failures,
@@ -68,14 +71,18 @@ downstream_frames = st.one_of(
 )
 
 
+def messages_of(frames: list[Any]) -> list[bytes]:
+    return [b"".join(pieces) for pieces in encode_upstream(frames)]
+
+
 @given(st.lists(upstream_frames, max_size=6))
 def test_what_an_upstream_writes_is_what_arrives(frames: list[Any]) -> None:
-    assert [frame for train in encode_upstream(frames) for frame in decode_upstream(train)] == frames
+    assert [frame for train in messages_of(frames) for frame in decode_upstream(train)] == frames
 
 
 @given(st.lists(downstream_frames, max_size=6))
 def test_what_a_downstream_writes_is_what_arrives(frames: list[Any]) -> None:
-    assert [frame for train in encode_downstream(frames) for frame in decode_downstream(train)] == frames
+    assert [frame for train in encode_downstream(frames) for frame in decode_downstream(b"".join(train))] == frames
 
 
 @given(st.binary(max_size=64))
@@ -89,7 +96,7 @@ def test_any_bytes_are_frames_or_refused(data: bytes) -> None:
 
 @given(st.lists(upstream_frames, min_size=1, max_size=3), st.data())
 def test_damaged_frames_are_frames_or_refused(frames: list[Any], data: st.DataObject) -> None:
-    (train,) = encode_upstream(frames)
+    (train,) = messages_of(frames)
     position = data.draw(st.integers(0, len(train) - 1))
     damaged = train[:position] + bytes([train[position] ^ data.draw(st.integers(1, 255))]) + train[position + 1 :]
     try:
@@ -98,37 +105,40 @@ def test_damaged_frames_are_frames_or_refused(frames: list[Any], data: st.DataOb
         assert isinstance(error, UndecodableDataError)  # noqa: PT017
 
 
-def chunk(size: int) -> Data[Any]:
-    return Data(Message(Kind.CHUNK, bytes(size), 1, 1))
+def chunk(size: int) -> EncodedChunks:
+    return EncodedChunks((1,), 1, bytes(size))
 
 
 def test_what_is_ready_together_travels_together() -> None:
-    assert len(encode_upstream([chunk(100)] * 1000)) == 1
-    assert len(encode_downstream([AddPermits(Permits(1)), AddPermits(Permits(2))])) == 1
+    assert len(messages_of([chunk(100)] * 1000)) == 1
+    assert len(list(encode_downstream([AddPermits(Permits(1)), AddPermits(Permits(2))]))) == 1
 
 
 def test_a_train_is_cut_where_it_becomes_too_long() -> None:
-    trains = encode_upstream([chunk(TRAIN_BYTES // 3)] * 7)
+    trains = messages_of([chunk(TRAIN_BYTES // 3)] * 7)
     assert [len(decode_upstream(train)) for train in trains] == [2, 2, 2, 1]
 
 
 def test_a_chunk_longer_than_a_train_travels_alone() -> None:
-    trains = encode_upstream([chunk(10), chunk(2 * TRAIN_BYTES), chunk(10)])
+    trains = messages_of([chunk(10), chunk(2 * TRAIN_BYTES), chunk(10)])
     assert [len(decode_upstream(train)) for train in trains] == [1, 1, 1]
 
 
 def test_nothing_to_write_is_no_message() -> None:
-    assert encode_upstream([]) == encode_downstream([]) == []
+    assert [*encode_upstream([]), *encode_downstream([])] == []
 
 
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
         (b"\xff\xff\xff", "a message of 3 bytes cannot be decoded"),
-        (pb.FromUpstream(frames=[pb.UpstreamFrame()]).SerializeToString(), "it is none of put, agreement, data"),
+        (
+            pb.FromUpstream(frames=[pb.UpstreamFrame()]).SerializeToString(),
+            "it is none of put, agreement, data, chunks",
+        ),
         (
             pb.FromUpstream(frames=[pb.UpstreamFrame(data=pb.Data(permits=3))]).SerializeToString(),
-            "it holds neither chunk nor barrier nor watermark",
+            "it holds neither barrier nor watermark",
         ),
         (
             pb.FromUpstream(
@@ -148,7 +158,7 @@ def test_what_cannot_be_read_is_said(data: bytes, reason: str) -> None:
 @pytest.mark.parametrize("kind", [Kind.BARRIER, Kind.WATERMARK])
 def test_a_marker_that_cannot_travel_is_refused(kind: Kind, payload: Any) -> None:
     with pytest.raises(InvalidParametersError) as caught:
-        encode_upstream([Data(Message(kind, payload, 0, 1))])
+        messages_of([Data(Message(kind, payload, 0, 1))])
     assert caught.value.name == kind.value
     assert caught.value.value == payload
 
@@ -156,14 +166,15 @@ def test_a_marker_that_cannot_travel_is_refused(kind: Kind, payload: Any) -> Non
 def test_numbers_that_the_wire_cannot_hold_are_refused() -> None:
     wanted = StatedParameters.of(ChannelParameters(row_permits=2**64))
     with pytest.raises(InvalidParametersError, match="row_permits must fit 64 bits"):
-        encode_downstream([Get(1, Address("orders/0"), wanted)])
+        list(encode_downstream([Get(1, Address("orders/0"), wanted)]))
     with pytest.raises(InvalidParametersError, match="up_actor_id must fit 32 bits"):
-        encode_downstream([Get(1, Address("", -1))])
+        list(encode_downstream([Get(1, Address("", -1))]))
     with pytest.raises(InvalidParametersError, match="channel must be text"):
-        encode_upstream([Put(1, Address("\udfff"))])
+        messages_of([Put(1, Address("\udfff"))])
 
 
 def test_a_stated_zero_is_not_silence() -> None:
-    (frame,) = decode_downstream(*encode_downstream([Get(1, Address("orders/0"), StatedParameters(row_permits=0))]))
+    ((message,),) = encode_downstream([Get(1, Address("orders/0"), StatedParameters(row_permits=0))])
+    (frame,) = decode_downstream(message)
     assert isinstance(frame, Get)
     assert frame.wanted == StatedParameters(row_permits=0)

@@ -24,51 +24,51 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!permitflow/wire/v1/exchange.proto\x12\x12permitflow.wire.v1\"A\n\x0c\x46romUpstream\x12\x31\n\x06\x66rames\x18\x01 \x03(\x0b\x32!.permitflow.wire.v1.UpstreamFrame\"E\n\x0e\x46romDownstream\x12\x33\n\x06\x66rames\x18\x01 \x03(\x0b\x32#.permitflow.wire.v1.DownstreamFrame\"\xa2\x02\n\rUpstreamFrame\x12&\n\x03put\x18\x01 \x01(\x0b\x32\x17.permitflow.wire.v1.PutH\x00\x12\x32\n\tagreement\x18\x02 \x01(\x0b\x32\x1d.permitflow.wire.v1.AgreementH\x00\x12(\n\x04\x64\x61ta\x18\x03 \x01(\x0b\x32\x18.permitflow.wire.v1.DataH\x00\x12&\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x17.permitflow.wire.v1.EndH\x00\x12*\n\x05\x61\x62ort\x18\x05 \x01(\x0b\x32\x19.permitflow.wire.v1.AbortH\x00\x12.\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x1b.permitflow.wire.v1.FailureH\x00\x42\x07\n\x05\x66rame\"\xdd\x01\n\x0f\x44ownstreamFrame\x12&\n\x03get\x18\x01 \x01(\x0b\x32\x17.permitflow.wire.v1.GetH\x00\x12\x32\n\tagreement\x18\x02 \x01(\x0b\x32\x1d.permitflow.wire.v1.AgreementH\x00\x12\x35\n\x0b\x61\x64\x64_permits\x18\x03 \x01(\x0b\x32\x1e.permitflow.wire.v1.AddPermitsH\x00\x12.\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1b.permitflow.wire.v1.FailureH\x00\x42\x07\n\x05\x66rame\"\x86\x02\n\nParameters\x12\x18\n\x0brow_permits\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x0cpermit_batch\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x1b\n\x0emax_chunk_cost\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x1c\n\x0f\x62\x61rrier_permits\x18\x04 \x01(\x03H\x03\x88\x01\x01\x12\x33\n\x08oversize\x18\x05 \x01(\x0e\x32\x1c.permitflow.wire.v1.OversizeH\x04\x88\x01\x01\x42\x0e\n\x0c_row_permitsB\x0f\n\r_permit_batchB\x11\n\x0f_max_chunk_costB\x12\n\x10_barrier_permitsB\x0b\n\t_oversize\"\x87\x03\n\x03Get\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0f\n\x07\x63hannel\x18\x02 \x01(\t\x12\x18\n\x0bup_actor_id\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x1b\n\x0eup_fragment_id\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\x1a\n\rdown_actor_id\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x1d\n\x10\x64own_fragment_id\x18\x06 \x01(\rH\x03\x88\x01\x01\x12.\n\x06wanted\x18\x07 \x01(\x0b\x32\x1e.permitflow.wire.v1.Parameters\x12\x13\n\x06schema\x18\x08 \x01(\x0cH\x04\x88\x01\x01\x12\r\n\x05probe\x18\t \x01(\x08\x12\x34\n\tsame_host\x18\x14 \x01(\x0b\x32!.permitflow.wire.v1.SameHostOfferB\x0e\n\x0c_up_actor_idB\x11\n\x0f_up_fragment_idB\x10\n\x0e_down_actor_idB\x13\n\x11_down_fragment_idB\t\n\x07_schemaJ\x04\x08\n\x10\x10\"\xf8\x02\n\x03Put\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0f\n\x07\x63hannel\x18\x02 \x01(\t\x12\x18\n\x0bup_actor_id\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x1b\n\x0eup_fragment_id\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\x1a\n\rdown_actor_id\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x1d\n\x10\x64own_fragment_id\x18\x06 \x01(\rH\x03\x88\x01\x01\x12.\n\x06wanted\x18\x07 \x01(\x0b\x32\x1e.permitflow.wire.v1.Parameters\x12\x13\n\x06schema\x18\x08 \x01(\x0cH\x04\x88\x01\x01\x12\x34\n\tsame_host\x18\x14 \x01(\x0b\x32!.permitflow.wire.v1.SameHostOfferB\x0e\n\x0c_up_actor_idB\x11\n\x0f_up_fragment_idB\x10\n\x0e_down_actor_idB\x13\n\x11_down_fragment_idB\t\n\x07_schemaJ\x04\x08\n\x10\x10\"\xb6\x01\n\tAgreement\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x32\n\nparameters\x18\x02 \x01(\x0b\x32\x1e.permitflow.wire.v1.Parameters\x12\x0e\n\x06schema\x18\x03 \x01(\x0c\x12\x0e\n\x06stream\x18\x04 \x01(\t\x12\x35\n\tsame_host\x18\x14 \x01(\x0b\x32\".permitflow.wire.v1.SameHostAnswerJ\x04\x08\n\x10\x10\"\x1f\n\rSameHostOffer\x12\x0e\n\x06socket\x18\x01 \x01(\t\"0\n\x0eSameHostAnswer\x12\r\n\x05proof\x18\x01 \x01(\x0c\x12\x0f\n\x07refusal\x18\x02 \x01(\t\"=\n\x07Permits\x12\x0c\n\x04rows\x18\x01 \x01(\x03\x12\x10\n\x08\x62\x61rriers\x18\x02 \x01(\x03\x12\x12\n\nwatermarks\x18\x03 \x01(\x03\"\xae\x01\n\x04\x44\x61ta\x12\x0f\n\x07permits\x18\x01 \x01(\x03\x12*\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x19.permitflow.wire.v1.ChunkH\x00\x12-\n\x07\x62\x61rrier\x18\x03 \x01(\x0b\x32\x1a.permitflow.wire.v1.MarkerH\x00\x12/\n\twatermark\x18\x04 \x01(\x0b\x32\x1a.permitflow.wire.v1.MarkerH\x00\x42\t\n\x07message\"$\n\x05\x43hunk\x12\x0c\n\x04rows\x18\x01 \x01(\x03\x12\r\n\x05\x61rrow\x18\x02 \x01(\x0c\"V\n\x06Marker\x12\x11\n\x07integer\x18\x01 \x01(\x12H\x00\x12\x10\n\x06number\x18\x02 \x01(\x01H\x00\x12\x0e\n\x04text\x18\x03 \x01(\tH\x00\x12\x0e\n\x04\x64\x61ta\x18\x04 \x01(\x0cH\x00\x42\x07\n\x05value\":\n\nAddPermits\x12,\n\x07permits\x18\x01 \x01(\x0b\x32\x1b.permitflow.wire.v1.Permits\"M\n\x03\x45nd\x12\x0e\n\x06\x63hunks\x18\x01 \x01(\x03\x12\x0c\n\x04rows\x18\x02 \x01(\x03\x12\x10\n\x08\x62\x61rriers\x18\x03 \x01(\x03\x12\x16\n\x0e\x63loses_channel\x18\x04 \x01(\x08\"\x18\n\x07\x46\x61ilure\x12\r\n\x05\x65rror\x18\x01 \x01(\x0c\"\x17\n\x05\x41\x62ort\x12\x0e\n\x06reason\x18\x01 \x01(\t*L\n\x08Oversize\x12\x18\n\x14OVERSIZE_UNSPECIFIED\x10\x00\x12\x12\n\x0eOVERSIZE_SPLIT\x10\x01\x12\x12\n\x0eOVERSIZE_WHOLE\x10\x02\x32\xbf\x01\n\x0f\x45xchangeService\x12U\n\tGetStream\x12\".permitflow.wire.v1.FromDownstream\x1a .permitflow.wire.v1.FromUpstream(\x01\x30\x01\x12U\n\tPutStream\x12 .permitflow.wire.v1.FromUpstream\x1a\".permitflow.wire.v1.FromDownstream(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!permitflow/wire/v1/exchange.proto\x12\x12permitflow.wire.v1\"`\n\x0c\x46romUpstream\x12\x31\n\x06\x66rames\x18\x01 \x03(\x0b\x32!.permitflow.wire.v1.UpstreamFrame\x12\x0f\n\x07padding\x18\x02 \x01(\x0c\x12\x0c\n\x04\x62ody\x18\x03 \x01(\x0c\"E\n\x0e\x46romDownstream\x12\x33\n\x06\x66rames\x18\x01 \x03(\x0b\x32#.permitflow.wire.v1.DownstreamFrame\"\xd0\x02\n\rUpstreamFrame\x12&\n\x03put\x18\x01 \x01(\x0b\x32\x17.permitflow.wire.v1.PutH\x00\x12\x32\n\tagreement\x18\x02 \x01(\x0b\x32\x1d.permitflow.wire.v1.AgreementH\x00\x12(\n\x04\x64\x61ta\x18\x03 \x01(\x0b\x32\x18.permitflow.wire.v1.DataH\x00\x12&\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x17.permitflow.wire.v1.EndH\x00\x12*\n\x05\x61\x62ort\x18\x05 \x01(\x0b\x32\x19.permitflow.wire.v1.AbortH\x00\x12.\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x1b.permitflow.wire.v1.FailureH\x00\x12,\n\x06\x63hunks\x18\x07 \x01(\x0b\x32\x1a.permitflow.wire.v1.ChunksH\x00\x42\x07\n\x05\x66rame\"\xdd\x01\n\x0f\x44ownstreamFrame\x12&\n\x03get\x18\x01 \x01(\x0b\x32\x17.permitflow.wire.v1.GetH\x00\x12\x32\n\tagreement\x18\x02 \x01(\x0b\x32\x1d.permitflow.wire.v1.AgreementH\x00\x12\x35\n\x0b\x61\x64\x64_permits\x18\x03 \x01(\x0b\x32\x1e.permitflow.wire.v1.AddPermitsH\x00\x12.\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1b.permitflow.wire.v1.FailureH\x00\x42\x07\n\x05\x66rame\"\x86\x02\n\nParameters\x12\x18\n\x0brow_permits\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x0cpermit_batch\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x1b\n\x0emax_chunk_cost\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x1c\n\x0f\x62\x61rrier_permits\x18\x04 \x01(\x03H\x03\x88\x01\x01\x12\x33\n\x08oversize\x18\x05 \x01(\x0e\x32\x1c.permitflow.wire.v1.OversizeH\x04\x88\x01\x01\x42\x0e\n\x0c_row_permitsB\x0f\n\r_permit_batchB\x11\n\x0f_max_chunk_costB\x12\n\x10_barrier_permitsB\x0b\n\t_oversize\"\x87\x03\n\x03Get\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0f\n\x07\x63hannel\x18\x02 \x01(\t\x12\x18\n\x0bup_actor_id\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x1b\n\x0eup_fragment_id\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\x1a\n\rdown_actor_id\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x1d\n\x10\x64own_fragment_id\x18\x06 \x01(\rH\x03\x88\x01\x01\x12.\n\x06wanted\x18\x07 \x01(\x0b\x32\x1e.permitflow.wire.v1.Parameters\x12\x13\n\x06schema\x18\x08 \x01(\x0cH\x04\x88\x01\x01\x12\r\n\x05probe\x18\t \x01(\x08\x12\x34\n\tsame_host\x18\x14 \x01(\x0b\x32!.permitflow.wire.v1.SameHostOfferB\x0e\n\x0c_up_actor_idB\x11\n\x0f_up_fragment_idB\x10\n\x0e_down_actor_idB\x13\n\x11_down_fragment_idB\t\n\x07_schemaJ\x04\x08\n\x10\x10\"\xf8\x02\n\x03Put\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0f\n\x07\x63hannel\x18\x02 \x01(\t\x12\x18\n\x0bup_actor_id\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x1b\n\x0eup_fragment_id\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\x1a\n\rdown_actor_id\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x1d\n\x10\x64own_fragment_id\x18\x06 \x01(\rH\x03\x88\x01\x01\x12.\n\x06wanted\x18\x07 \x01(\x0b\x32\x1e.permitflow.wire.v1.Parameters\x12\x13\n\x06schema\x18\x08 \x01(\x0cH\x04\x88\x01\x01\x12\x34\n\tsame_host\x18\x14 \x01(\x0b\x32!.permitflow.wire.v1.SameHostOfferB\x0e\n\x0c_up_actor_idB\x11\n\x0f_up_fragment_idB\x10\n\x0e_down_actor_idB\x13\n\x11_down_fragment_idB\t\n\x07_schemaJ\x04\x08\n\x10\x10\"\xb6\x01\n\tAgreement\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x32\n\nparameters\x18\x02 \x01(\x0b\x32\x1e.permitflow.wire.v1.Parameters\x12\x0e\n\x06schema\x18\x03 \x01(\x0c\x12\x0e\n\x06stream\x18\x04 \x01(\t\x12\x35\n\tsame_host\x18\x14 \x01(\x0b\x32\".permitflow.wire.v1.SameHostAnswerJ\x04\x08\n\x10\x10\"\x1f\n\rSameHostOffer\x12\x0e\n\x06socket\x18\x01 \x01(\t\"0\n\x0eSameHostAnswer\x12\r\n\x05proof\x18\x01 \x01(\x0c\x12\x0f\n\x07refusal\x18\x02 \x01(\t\"=\n\x07Permits\x12\x0c\n\x04rows\x18\x01 \x01(\x03\x12\x10\n\x08\x62\x61rriers\x18\x02 \x01(\x03\x12\x12\n\nwatermarks\x18\x03 \x01(\x03\"\x88\x01\n\x04\x44\x61ta\x12\x0f\n\x07permits\x18\x01 \x01(\x03\x12-\n\x07\x62\x61rrier\x18\x03 \x01(\x0b\x32\x1a.permitflow.wire.v1.MarkerH\x00\x12/\n\twatermark\x18\x04 \x01(\x0b\x32\x1a.permitflow.wire.v1.MarkerH\x00\x42\t\n\x07messageJ\x04\x08\x02\x10\x03\";\n\x06\x43hunks\x12\x0c\n\x04rows\x18\x01 \x03(\x03\x12\x0f\n\x07permits\x18\x02 \x01(\x03\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\"V\n\x06Marker\x12\x11\n\x07integer\x18\x01 \x01(\x12H\x00\x12\x10\n\x06number\x18\x02 \x01(\x01H\x00\x12\x0e\n\x04text\x18\x03 \x01(\tH\x00\x12\x0e\n\x04\x64\x61ta\x18\x04 \x01(\x0cH\x00\x42\x07\n\x05value\":\n\nAddPermits\x12,\n\x07permits\x18\x01 \x01(\x0b\x32\x1b.permitflow.wire.v1.Permits\"M\n\x03\x45nd\x12\x0e\n\x06\x63hunks\x18\x01 \x01(\x03\x12\x0c\n\x04rows\x18\x02 \x01(\x03\x12\x10\n\x08\x62\x61rriers\x18\x03 \x01(\x03\x12\x16\n\x0e\x63loses_channel\x18\x04 \x01(\x08\"\x18\n\x07\x46\x61ilure\x12\r\n\x05\x65rror\x18\x01 \x01(\x0c\"\x17\n\x05\x41\x62ort\x12\x0e\n\x06reason\x18\x01 \x01(\t*L\n\x08Oversize\x12\x18\n\x14OVERSIZE_UNSPECIFIED\x10\x00\x12\x12\n\x0eOVERSIZE_SPLIT\x10\x01\x12\x12\n\x0eOVERSIZE_WHOLE\x10\x02\x32\xbf\x01\n\x0f\x45xchangeService\x12U\n\tGetStream\x12\".permitflow.wire.v1.FromDownstream\x1a .permitflow.wire.v1.FromUpstream(\x01\x30\x01\x12U\n\tPutStream\x12 .permitflow.wire.v1.FromUpstream\x1a\".permitflow.wire.v1.FromDownstream(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'permitflow.wire.v1.exchange_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OVERSIZE']._serialized_start=2574
-  _globals['_OVERSIZE']._serialized_end=2650
+  _globals['_OVERSIZE']._serialized_start=2636
+  _globals['_OVERSIZE']._serialized_end=2712
   _globals['_FROMUPSTREAM']._serialized_start=57
-  _globals['_FROMUPSTREAM']._serialized_end=122
-  _globals['_FROMDOWNSTREAM']._serialized_start=124
-  _globals['_FROMDOWNSTREAM']._serialized_end=193
-  _globals['_UPSTREAMFRAME']._serialized_start=196
-  _globals['_UPSTREAMFRAME']._serialized_end=486
-  _globals['_DOWNSTREAMFRAME']._serialized_start=489
-  _globals['_DOWNSTREAMFRAME']._serialized_end=710
-  _globals['_PARAMETERS']._serialized_start=713
-  _globals['_PARAMETERS']._serialized_end=975
-  _globals['_GET']._serialized_start=978
-  _globals['_GET']._serialized_end=1369
-  _globals['_PUT']._serialized_start=1372
-  _globals['_PUT']._serialized_end=1748
-  _globals['_AGREEMENT']._serialized_start=1751
-  _globals['_AGREEMENT']._serialized_end=1933
-  _globals['_SAMEHOSTOFFER']._serialized_start=1935
-  _globals['_SAMEHOSTOFFER']._serialized_end=1966
-  _globals['_SAMEHOSTANSWER']._serialized_start=1968
-  _globals['_SAMEHOSTANSWER']._serialized_end=2016
-  _globals['_PERMITS']._serialized_start=2018
-  _globals['_PERMITS']._serialized_end=2079
-  _globals['_DATA']._serialized_start=2082
-  _globals['_DATA']._serialized_end=2256
-  _globals['_CHUNK']._serialized_start=2258
-  _globals['_CHUNK']._serialized_end=2294
-  _globals['_MARKER']._serialized_start=2296
-  _globals['_MARKER']._serialized_end=2382
-  _globals['_ADDPERMITS']._serialized_start=2384
-  _globals['_ADDPERMITS']._serialized_end=2442
-  _globals['_END']._serialized_start=2444
-  _globals['_END']._serialized_end=2521
-  _globals['_FAILURE']._serialized_start=2523
-  _globals['_FAILURE']._serialized_end=2547
-  _globals['_ABORT']._serialized_start=2549
-  _globals['_ABORT']._serialized_end=2572
-  _globals['_EXCHANGESERVICE']._serialized_start=2653
-  _globals['_EXCHANGESERVICE']._serialized_end=2844
+  _globals['_FROMUPSTREAM']._serialized_end=153
+  _globals['_FROMDOWNSTREAM']._serialized_start=155
+  _globals['_FROMDOWNSTREAM']._serialized_end=224
+  _globals['_UPSTREAMFRAME']._serialized_start=227
+  _globals['_UPSTREAMFRAME']._serialized_end=563
+  _globals['_DOWNSTREAMFRAME']._serialized_start=566
+  _globals['_DOWNSTREAMFRAME']._serialized_end=787
+  _globals['_PARAMETERS']._serialized_start=790
+  _globals['_PARAMETERS']._serialized_end=1052
+  _globals['_GET']._serialized_start=1055
+  _globals['_GET']._serialized_end=1446
+  _globals['_PUT']._serialized_start=1449
+  _globals['_PUT']._serialized_end=1825
+  _globals['_AGREEMENT']._serialized_start=1828
+  _globals['_AGREEMENT']._serialized_end=2010
+  _globals['_SAMEHOSTOFFER']._serialized_start=2012
+  _globals['_SAMEHOSTOFFER']._serialized_end=2043
+  _globals['_SAMEHOSTANSWER']._serialized_start=2045
+  _globals['_SAMEHOSTANSWER']._serialized_end=2093
+  _globals['_PERMITS']._serialized_start=2095
+  _globals['_PERMITS']._serialized_end=2156
+  _globals['_DATA']._serialized_start=2159
+  _globals['_DATA']._serialized_end=2295
+  _globals['_CHUNKS']._serialized_start=2297
+  _globals['_CHUNKS']._serialized_end=2356
+  _globals['_MARKER']._serialized_start=2358
+  _globals['_MARKER']._serialized_end=2444
+  _globals['_ADDPERMITS']._serialized_start=2446
+  _globals['_ADDPERMITS']._serialized_end=2504
+  _globals['_END']._serialized_start=2506
+  _globals['_END']._serialized_end=2583
+  _globals['_FAILURE']._serialized_start=2585
+  _globals['_FAILURE']._serialized_end=2609
+  _globals['_ABORT']._serialized_start=2611
+  _globals['_ABORT']._serialized_end=2634
+  _globals['_EXCHANGESERVICE']._serialized_start=2715
+  _globals['_EXCHANGESERVICE']._serialized_end=2906
 # @@protoc_insertion_point(module_scope)

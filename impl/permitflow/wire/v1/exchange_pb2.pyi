@@ -17,10 +17,14 @@ OVERSIZE_SPLIT: Oversize
 OVERSIZE_WHOLE: Oversize
 
 class FromUpstream(_message.Message):
-    __slots__ = ("frames",)
+    __slots__ = ("frames", "padding", "body")
     FRAMES_FIELD_NUMBER: _ClassVar[int]
+    PADDING_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
     frames: _containers.RepeatedCompositeFieldContainer[UpstreamFrame]
-    def __init__(self, frames: _Optional[_Iterable[_Union[UpstreamFrame, _Mapping]]] = ...) -> None: ...
+    padding: bytes
+    body: bytes
+    def __init__(self, frames: _Optional[_Iterable[_Union[UpstreamFrame, _Mapping]]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
 
 class FromDownstream(_message.Message):
     __slots__ = ("frames",)
@@ -29,20 +33,22 @@ class FromDownstream(_message.Message):
     def __init__(self, frames: _Optional[_Iterable[_Union[DownstreamFrame, _Mapping]]] = ...) -> None: ...
 
 class UpstreamFrame(_message.Message):
-    __slots__ = ("put", "agreement", "data", "end", "abort", "failure")
+    __slots__ = ("put", "agreement", "data", "end", "abort", "failure", "chunks")
     PUT_FIELD_NUMBER: _ClassVar[int]
     AGREEMENT_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    CHUNKS_FIELD_NUMBER: _ClassVar[int]
     put: Put
     agreement: Agreement
     data: Data
     end: End
     abort: Abort
     failure: Failure
-    def __init__(self, put: _Optional[_Union[Put, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
+    chunks: Chunks
+    def __init__(self, put: _Optional[_Union[Put, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., chunks: _Optional[_Union[Chunks, _Mapping]] = ...) -> None: ...
 
 class DownstreamFrame(_message.Message):
     __slots__ = ("get", "agreement", "add_permits", "failure")
@@ -155,24 +161,24 @@ class Permits(_message.Message):
     def __init__(self, rows: _Optional[int] = ..., barriers: _Optional[int] = ..., watermarks: _Optional[int] = ...) -> None: ...
 
 class Data(_message.Message):
-    __slots__ = ("permits", "chunk", "barrier", "watermark")
+    __slots__ = ("permits", "barrier", "watermark")
     PERMITS_FIELD_NUMBER: _ClassVar[int]
-    CHUNK_FIELD_NUMBER: _ClassVar[int]
     BARRIER_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_FIELD_NUMBER: _ClassVar[int]
     permits: int
-    chunk: Chunk
     barrier: Marker
     watermark: Marker
-    def __init__(self, permits: _Optional[int] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., barrier: _Optional[_Union[Marker, _Mapping]] = ..., watermark: _Optional[_Union[Marker, _Mapping]] = ...) -> None: ...
+    def __init__(self, permits: _Optional[int] = ..., barrier: _Optional[_Union[Marker, _Mapping]] = ..., watermark: _Optional[_Union[Marker, _Mapping]] = ...) -> None: ...
 
-class Chunk(_message.Message):
-    __slots__ = ("rows", "arrow")
+class Chunks(_message.Message):
+    __slots__ = ("rows", "permits", "size_bytes")
     ROWS_FIELD_NUMBER: _ClassVar[int]
-    ARROW_FIELD_NUMBER: _ClassVar[int]
-    rows: int
-    arrow: bytes
-    def __init__(self, rows: _Optional[int] = ..., arrow: _Optional[bytes] = ...) -> None: ...
+    PERMITS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    rows: _containers.RepeatedScalarFieldContainer[int]
+    permits: int
+    size_bytes: int
+    def __init__(self, rows: _Optional[_Iterable[int]] = ..., permits: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
 
 class Marker(_message.Message):
     __slots__ = ("integer", "number", "text", "data")

@@ -1,0 +1,116 @@
+"""Record batches into trains and out of them: what the asyncio and the blocking ends do alike.
+
+Small chunks that follow each other travel as the rows of one batch: joining and slicing them costs a fraction of what
+encoding and decoding each of them would.  Large ones are not copied more often than needed.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
+
+import pyarrow as pa
+
+from permitflow.protocol.frames import Chunks, Data, UpstreamFrame
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.payloads import EncodedChunks, WireFrame, checked_marker
+
+__all__ = ["TrainWriter", "encoded", "with_batches"]
+
+# Below this size it is cheaper to copy a chunk beside its neighbours than to give it an IPC message of its own.
+_SMALL_BYTES = 8 << 10
+# Whoever holds one of the joined chunks keeps all of them in memory.
+_JOINED_BYTES = 256 << 10
+_JOINED_CHUNKS = 8_192
+# More than this share of the window in one batch, and the two ends would take turns instead of working side by side.
+_WINDOW_SHARE = 4
+
+
+class TrainWriter:
+    """Prepares what a session has posted for the codec; the chunks are record batches, accepted by ``batches``."""
+
+    def __init__(self, batches: BatchCodec, parameters: ChannelParameters) -> None:
+        """Of the agreement."""
+        self._batches = batches
+        self._parameters = parameters
+        self._most_rows = max(1, parameters.row_permits // _WINDOW_SHARE)
+
+    def encoded(self, frames: Iterable[UpstreamFrame[object]]) -> Iterator[WireFrame]:
+        """The frames with their chunks in bytes, lazily: what was encoded may leave before the rest is.
+
+        Raises:
+            ChunkTooLargeError: a chunk does not fit into one message.
+            InvalidParametersError: a barrier or watermark carries something that the wire does not.
+        """
+        run: list[pa.RecordBatch] = []
+        for frame in frames:
+            if isinstance(frame, Chunks):
+                run.extend(frame.payloads)
+            elif isinstance(frame, Data) and frame.message.kind is Kind.CHUNK:
+                run.append(frame.message.payload)
+            else:
+                yield from self._chunks(run)
+                run = []
+                yield _marked(frame)
+        yield from self._chunks(run)
+
+    def _chunks(self, run: Sequence[pa.RecordBatch]) -> Iterator[EncodedChunks]:
+        rows = [batch.num_rows for batch in run]
+        start = 0
+        for stop in self._cuts(run, rows):
+            counts = tuple(rows[start:stop])
+            yield EncodedChunks(counts, self._cost(counts), self._batches.encode(run[start:stop]))
+            start = stop
+
+    def _cuts(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[int]:
+        """Where one batch ends and the next one begins."""
+        can_join, size_of = self._batches.can_join, self._batches.size_of
+        start = joined_rows = joined_bytes = 0
+        for position, (batch, count) in enumerate(zip(run, rows, strict=True)):
+            size = size_of(batch) if can_join else _SMALL_BYTES
+            joined_rows += count
+            joined_bytes += size if size < _SMALL_BYTES else _JOINED_BYTES
+            is_full = joined_rows > self._most_rows or joined_bytes >= _JOINED_BYTES
+            if position > start and (is_full or position - start >= _JOINED_CHUNKS):
+                yield position
+                start, joined_rows = position, count
+                joined_bytes = size if size < _SMALL_BYTES else _JOINED_BYTES
+        if run:
+            yield len(run)
+
+    def _cost(self, rows: tuple[int, ...]) -> int:
+        if min(rows) > 0 and max(rows) <= self._parameters.max_chunk_cost:
+            return sum(rows)
+        return sum(map(self._parameters.cost_of, rows))
+
+
+def encoded(frames: Iterable[UpstreamFrame[object]], writer: TrainWriter | None) -> Iterator[WireFrame]:
+    """What a session has posted, for the codec; without a writer, because there is no agreement, it is no data."""
+    return map(_marked, frames) if writer is None else writer.encoded(frames)
+
+
+def _marked(frame: UpstreamFrame[object]) -> WireFrame:
+    if isinstance(frame, Chunks):
+        raise TypeError("chunks are encoded")
+    if not isinstance(frame, Data):
+        return frame
+    message = frame.message
+    marker = checked_marker(message.payload, name=message.kind.value)
+    return Data(Message(message.kind, marker, message.rows, message.cost))
+
+
+def with_batches(frame: WireFrame, batches: BatchCodec | None) -> UpstreamFrame[object]:
+    """A frame with its chunks as record batches.
+
+    Without a codec, because there is no agreement yet, they stay bytes: the session will refuse the frame.
+
+    Raises:
+        UndecodableDataError: they are none of this schema.
+    """
+    if isinstance(frame, Data):
+        return cast("Data[object]", frame)
+    if not isinstance(frame, EncodedChunks):
+        return frame
+    if batches is None:
+        return Chunks([frame.arrow] * len(frame.rows), frame.rows, frame.permits)
+    return Chunks(batches.decode(frame.arrow, frame.rows), frame.rows, frame.permits)
