@@ -12,6 +12,7 @@ from permitflow.cli.outcomes import ExitCode, Json, complain, requires_extra, un
 from permitflow.errors import InvalidParametersError, TraceWriteError, TransportError
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.tracing import FileTrace
+from permitflow.transports.shared_memory.policy import SameHost
 
 __all__ = ["serve"]
 
@@ -56,6 +57,12 @@ def serve(
         Oversize,
         typer.Option(metavar="RULE", help="A chunk above the maximum is sent in slices (split) or admitted whole."),
     ] = Oversize.SPLIT,
+    same_host: Annotated[
+        SameHost,
+        typer.Option(
+            metavar="RULE", help="Share memory with processes on this host if they can (auto), never, or require it."
+        ),
+    ] = SameHost.AUTO,
     trace: Annotated[
         Path | None,
         typer.Option(
@@ -103,7 +110,7 @@ def serve(
         from permitflow.cli.serving import Style, run_exchange
     style = Style.JSON if as_json else Style.QUIET if quiet else Style.TEXT
     try:
-        interrupted = run_exchange(stream, address, parameters, _recording(trace), style)
+        interrupted = run_exchange(stream, address, parameters, _recording(trace), style, same_host)
     except TransportError:
         unusable(f"--address: cannot listen at {address}: the port is in use, or this machine has no such address")
     except TraceWriteError as error:

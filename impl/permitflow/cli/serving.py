@@ -16,6 +16,7 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.tracing import FileTrace
+from permitflow.transports.shared_memory.policy import SameHost
 
 __all__ = ["Style", "run_exchange"]
 
@@ -37,6 +38,7 @@ def run_exchange(
     parameters: ChannelParameters,
     recording: FileTrace | None,
     style: Style,
+    same_host: SameHost = SameHost.AUTO,
 ) -> bool:
     """Serve until a signal; say whether it was Ctrl-C.
 
@@ -47,7 +49,8 @@ def run_exchange(
     with ExitStack() as stack:
         if recording is not None:
             stack.enter_context(recording)
-        exchange = Exchange(parameters=parameters, record=None if recording is None else recording.recorder)
+        record = None if recording is None else recording.recorder
+        exchange = Exchange(parameters=parameters, record=record, same_host=same_host)
         report = stack.enter_context(_report(style))
         return asyncio.run(_serve(exchange, streams, address, report))
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 from permitflow.channels.names import stream_channels
 from permitflow.errors import InvalidOptionError, InvalidParametersError
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.transports.shared_memory.policy import SameHost
 
 __all__ = ["ReadOptions", "WriteOptions"]
 
@@ -26,6 +27,7 @@ SHARED_OPTIONS = (
     "row_permits",
     "permit_batch",
     "trace_dir",
+    "same_host",
 )
 WRITE_ONLY_OPTIONS = ("chunk_rows", "end")
 
@@ -48,6 +50,9 @@ class ReadOptions:
 
     trace_dir: str | None
     """A folder for the recorded actions of every stream; None records nothing."""
+
+    same_host: SameHost = SameHost.AUTO
+    """Whether workers share memory with an exchange on their host."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "ReadOptions":
@@ -114,6 +119,7 @@ def shared_options(options: Mapping[str, str]) -> ReadOptions:
         timeout_seconds=value_of(options, "timeout_seconds", seconds, DEFAULT_TIMEOUT_SECONDS),
         wanted=wanted_parameters(options),
         trace_dir=options.get("trace_dir"),
+        same_host=value_of(options, "same_host", same_host, SameHost.AUTO),
     )
 
 
@@ -209,6 +215,14 @@ def truth(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError("must be true or false")
     return text.lower() == "true"
+
+
+def same_host(text: str) -> SameHost:
+    """Parse the choice."""
+    try:
+        return SameHost(text.lower())
+    except ValueError:
+        raise ValueError(f"must be one of {', '.join(SameHost)}") from None
 
 
 def network_address(text: str) -> str:

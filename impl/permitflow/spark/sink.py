@@ -97,6 +97,7 @@ class ExchangeWriter(DataSourceArrowWriter):
             wanted=wanted,
             timeout_seconds=timeout_seconds or self._options.exchange.timeout_seconds,
             record=record,
+            same_host=self._options.exchange.same_host,
         )
 
     def _send(

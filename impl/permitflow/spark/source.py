@@ -34,6 +34,7 @@ class PermitflowDataSource(DataSource):
         timeout_seconds: the longest wait for the exchange, a row or a permit; 120.
         row_permits, permit_batch: the window to ask for, in rows; the exchange grants at most its own.
         trace_dir: a folder for the recorded actions and the statistics of every stream.
+        same_host: whether workers share memory with an exchange on their host: auto, never or require; auto.
 
     Options for writing only:
         chunk_rows: the most rows of one chunk; without it Spark's Arrow batches go as they are.
@@ -133,6 +134,7 @@ class ExchangeReader(DataSourceReader):
                 wanted=options.wanted,
                 timeout_seconds=options.timeout_seconds,
                 record=streams.record,
+                same_host=options.same_host,
             ) as source,
         ):
             streams.add(source)

@@ -19,7 +19,8 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.transports.blocking_sink import BlockingSink
 from permitflow.transports.blocking_source import BlockingSource
-from permitflow.transports.shared_memory.meeting import Offer, SameHost
+from permitflow.transports.shared_memory.meeting import Offer
+from permitflow.transports.shared_memory.policy import SameHost
 
 __all__ = ["BlockingSink", "BlockingSource", "ChannelFacts", "SameHost", "open_sink", "open_source", "probe"]
 

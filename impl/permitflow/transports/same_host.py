@@ -12,7 +12,8 @@ from permitflow.protocol.frames import SameHostAnswer, SameHostOffer
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.shared_memory.asyncio_link import AsyncioLink
 from permitflow.transports.shared_memory.handover import nonce_digest
-from permitflow.transports.shared_memory.meeting import NO_OFFER, Offer, SameHost, accepted
+from permitflow.transports.shared_memory.meeting import NO_OFFER, Offer, accepted
+from permitflow.transports.shared_memory.policy import SameHost
 from permitflow.transports.shared_memory.ring import Ring, ring_end
 
 __all__ = ["NETWORK", "SHARED_MEMORY", "Meeting", "Offer", "SameHost", "meet", "offering", "settle"]

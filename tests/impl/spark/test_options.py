@@ -7,6 +7,7 @@ import pytest
 from permitflow.errors import InvalidOptionError
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.spark.options import ReadOptions, WriteOptions
+from permitflow.transports.shared_memory.policy import SameHost
 
 GOOD = {"address": "localhost:5433", "stream": "orders", "channels": "2"}
 
@@ -34,6 +35,11 @@ def test_writing_has_options_of_its_own() -> None:
     assert (options.chunk_rows, options.ends_stream, options.exchange.timeout_seconds) == (256, False, 0.5)
     defaults = WriteOptions.parse(GOOD)
     assert (defaults.chunk_rows, defaults.ends_stream, defaults.exchange.timeout_seconds) == (0, True, 120.0)
+
+
+def test_memory_is_shared_if_possible_unless_the_user_says_otherwise() -> None:
+    assert ReadOptions.parse(GOOD).same_host is SameHost.AUTO
+    assert WriteOptions.parse({**GOOD, "same_host": "Require"}).exchange.same_host is SameHost.REQUIRE
 
 
 def test_options_travel_to_the_workers() -> None:
@@ -69,6 +75,7 @@ def test_options_travel_to_the_workers() -> None:
         ({"chunk_rows": "256"}, "chunk_rows", "is for writing only"),
         ({"adress": "localhost:1"}, "adress", "did you mean 'address'?"),
         ({"colour": "blue"}, "colour", "is unknown (known: address,"),
+        ({"same_host": "yes"}, "same_host", "must be one of auto, never, require"),
         ({"path": "orders"}, "path", "without a path"),
     ],
 )

@@ -4,17 +4,17 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from enum import StrEnum
 from typing import TypeVar
 
 from permitflow.errors import PermitflowError, SameHostError, UndecodableDataError
 from permitflow.protocol.frames import SameHostAnswer, SameHostOffer
 from permitflow.transports.shared_memory.forks import forget_in_children
 from permitflow.transports.shared_memory.handover import Listener, Received, connect, nonce_digest, receive
+from permitflow.transports.shared_memory.policy import SameHost
 from permitflow.transports.shared_memory.region import RING_BYTES, why_impossible
 from permitflow.transports.shared_memory.ring import Ring, ring_end
 
-__all__ = ["NO_OFFER", "Offer", "SameHost", "accepted"]
+__all__ = ["NO_OFFER", "Offer", "accepted"]
 
 _log = logging.getLogger(__name__)
 
@@ -24,17 +24,6 @@ NO_OFFER = "the peer does not offer to share memory"
 
 # The dialer hands over as soon as its event loop, or a thread that does nothing else, has its turn.
 _HANDOVER_SECONDS = 2.0
-
-
-class SameHost(StrEnum):
-    """Whether processes of one host share memory."""
-
-    AUTO = "auto"
-    """If they can."""
-    NEVER = "never"
-    """All goes over the network's own stream."""
-    REQUIRE = "require"
-    """Or the stream is refused."""
 
 
 class Offer:
