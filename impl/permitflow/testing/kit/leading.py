@@ -1,0 +1,238 @@
+"""A channel led by the model: move by move, what its applications see must be what the model says.
+
+Where the specification leaves a choice, the model is in several worlds until what is seen tells them apart.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from permitflow.protocol.messages import Kind
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.testing.kit.adapter import ChannelAdapter, Received, Refused
+from permitflow.testing.kit.outside import DONE, NOTHING, REFUSED, WITHDRAWN, Outcome, Outside, Seen, World
+from permitflow.testing.moves import Divergence, Move
+from permitflow.tracing.memory import MemoryTrace
+
+__all__ = ["Led", "Step", "steps_in_words"]
+
+TURNS = 20
+"""Turns of the event loop that a channel inside a process gets for what it has to do: more than any chain of
+wake-ups takes with so few who wait."""
+
+
+class Step(NamedTuple):
+    """A move, and what was seen of it."""
+
+    move: Move
+    seen: Seen | str
+    """A string where the channel raised something that no channel should."""
+
+    expected: tuple[Seen, ...]
+
+    @property
+    def is_right(self) -> bool:
+        """Is it what the model says?"""
+        return self.seen in self.expected
+
+
+def steps_in_words(steps: Sequence[Step]) -> list[str]:
+    """A line for each step; the last one says what was expected, if something else was seen."""
+    lines = [f"{number}. {step.move!r}: {step.seen}" for number, step in enumerate(steps, start=1)]
+    if steps and not steps[-1].is_right:
+        lines.append(f"   expected: {' or '.join(dict.fromkeys(map(str, steps[-1].expected)))}")
+    return lines
+
+
+class Led:
+    """One run of one channel."""
+
+    def __init__(self, adapter: ChannelAdapter, outside: Outside, agreed: ChannelParameters) -> None:
+        """Call ``open`` next."""
+        self.adapter = adapter
+        self.outside = outside
+        self.agreed = agreed
+        self.worlds: tuple[World, ...] = (outside.start(),)
+        self.steps: list[Step] = []
+        self.trace = MemoryTrace()
+        self._changed = asyncio.Event()
+        self._offered: list[int] = []
+        """Serial numbers of the chunks that were offered and not withdrawn: the place of each is the model's number."""
+        self._serial = 0
+        self._chunks: dict[int, asyncio.Task[None]] = {}
+        """Sends that have not been seen to return, by serial number."""
+        self._barriers: dict[int, asyncio.Task[None]] = {}
+        self._announced = 0
+
+    async def open(self) -> None:
+        """Open the channel; it is at rest."""
+        await self.adapter.open(self.agreed, self.trace.recorder)
+
+    async def close(self) -> None:
+        """Give up everything that is under way, and close the channel."""
+        sends = [*self._chunks.values(), *self._barriers.values()]
+        for task in sends:
+            task.cancel()
+        await asyncio.gather(*sends, return_exceptions=True)
+        await self.adapter.close()
+
+    async def make(self, move: Move) -> Step:
+        """Make a move, and see what comes of it.
+
+        Raises:
+            Divergence: it is not what the model says.
+        """
+        possible = [pair for world in self.worlds for pair in self.outside.make(world, move)]
+        expected = tuple(dict.fromkeys(seen for seen, _ in possible))
+        step = Step(move, await self._see(move, expected), expected)
+        self.steps.append(step)
+        if not step.is_right:
+            raise Divergence("\n".join(steps_in_words(self.steps)))
+        self.worlds = tuple(dict.fromkeys(after for seen, after in possible if seen == step.seen))
+        return step
+
+    async def _see(self, move: Move, expected: Sequence[Seen]) -> Seen | str:
+        try:
+            outcome = await self._perform(move, expected)
+            return await self._settled(outcome, expected)
+        except Exception as error:
+            return f"{type(error).__name__} was raised: {error}"
+
+    # What the applications do.
+
+    async def _perform(self, move: Move, expected: Sequence[Seen]) -> Outcome:
+        match move:
+            case Move("OfferChunk", (rows,)):
+                serial = self._next()
+                self._chunks[serial] = self._begin(self.adapter.offer_chunk(serial, rows))
+            case Move("OfferBarrier"):
+                self._barriers[len(self.steps)] = self._begin(self.adapter.offer_barrier())
+            case Move("OfferWatermark"):
+                self._announced += 1
+                self.adapter.offer_watermark(self._announced)
+            case Move("WithdrawChunk", position):
+                await self._withdraw(sum(position) if position else -1)
+            case Move("WithdrawBarrier"):
+                await _cancel(self._barriers.popitem()[1])
+            case Move("SendChunkNow", (rows,)):
+                return await self._send_now(rows, expected)
+            case Move("Take"):
+                return await self._take(expected)
+            case Move("Consume"):
+                self._consume()
+            case Move("Receive"):
+                outcome = await self._take(expected)
+                if isinstance(outcome, Received):
+                    self._consume()
+                return outcome
+        return DONE
+
+    def _next(self) -> int:
+        self._serial += 1
+        self._offered.append(self._serial)
+        return self._serial
+
+    def _begin(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(coroutine)
+        task.add_done_callback(lambda _: self._changed.set())
+        return task
+
+    async def _withdraw(self, position: int) -> None:
+        serial = list(self._chunks)[position]
+        self._offered.remove(serial)
+        await _cancel(self._chunks.pop(serial))
+
+    async def _send_now(self, rows: int, expected: Sequence[Seen]) -> Outcome:
+        may_succeed = any(seen.outcome == DONE for seen in expected)
+        serial = self._next()
+
+        def attempt() -> bool:
+            with suppress(Refused):
+                self.adapter.send_chunk_now(serial, rows)
+                return True
+            return False
+
+        # Permits that are on their way are not here yet; what was refused has changed nothing, so it may be repeated.
+        if attempt() or (may_succeed and await self._retry(attempt)):
+            return DONE
+        self._offered.pop()
+        return REFUSED
+
+    async def _retry(self, attempt: Callable[[], bool]) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._deadline()):
+                while True:
+                    await asyncio.sleep(self.adapter.quiet_seconds)
+                    if attempt():
+                        return True
+        return False
+
+    async def _take(self, expected: Sequence[Seen]) -> Outcome:
+        task = asyncio.create_task(self.adapter.take())
+        await self._pause()
+        if not task.done() and any(seen.outcome != NOTHING for seen in expected):
+            await self._wait_for(task)
+        if not task.done():
+            await _cancel(task)
+            return NOTHING
+        received = task.result()
+        return self._in_the_models_terms(received, [s.outcome for s in expected if isinstance(s.outcome, Received)])
+
+    def _in_the_models_terms(self, received: Received, due: Sequence[Received]) -> Received:
+        kind, value, rows = received
+        if value is None:
+            # Too small to tell: it may be what it has to be.
+            value = next((one.value for one in due if (one.kind, one.rows) == (kind, rows)), None)
+        elif kind is Kind.CHUNK:
+            value = self._offered.index(value) if value in self._offered else WITHDRAWN
+        return Received(kind, value, rows)
+
+    def _consume(self) -> None:
+        if type(self.adapter).consume is not ChannelAdapter.consume:
+            self.adapter.consume()
+
+    # What they see.
+
+    async def _settled(self, outcome: Outcome, expected: Sequence[Seen]) -> Seen:
+        deadline = self._deadline()
+        while True:
+            self._changed.clear()
+            await self._pause()
+            _drop_done(self._barriers)
+            _drop_done(self._chunks)
+            numbers = tuple(self._offered.index(serial) for serial in self._chunks)
+            seen = Seen(outcome, numbers, len(self._barriers))
+            if seen in expected or asyncio.get_running_loop().time() >= deadline:
+                return seen
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(deadline):
+                    await self._changed.wait()
+
+    def _deadline(self) -> float:
+        # Inside a process, what has not happened after so many turns of the loop never will.
+        patience = self.adapter.timeout_seconds if self.adapter.quiet_seconds else 0.0
+        return asyncio.get_running_loop().time() + patience
+
+    async def _wait_for(self, task: asyncio.Task[Received]) -> None:
+        if self.adapter.quiet_seconds:
+            await asyncio.wait({task}, timeout=self.adapter.timeout_seconds)
+        else:
+            await self._pause()
+
+    async def _pause(self) -> None:
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        if self.adapter.quiet_seconds:
+            await asyncio.sleep(self.adapter.quiet_seconds)
+
+
+def _drop_done(tasks: dict[int, asyncio.Task[None]]) -> None:
+    for key in [key for key, task in tasks.items() if task.done()]:
+        tasks.pop(key).result()
+
+
+async def _cancel(task: "asyncio.Task[None] | asyncio.Task[Received]") -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,101 @@
+"""Runs that Hypothesis draws: parameters and moves of all kinds; a failing run is shrunk to a short one."""
+
+import asyncio
+from typing import ClassVar, cast
+
+from hypothesis import HealthCheck, Phase, Verbosity, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.testing.drawing import drawn_from
+from permitflow.testing.kit.adapter import lacks_of
+from permitflow.testing.kit.features import Feature
+from permitflow.testing.kit.leading import Led
+from permitflow.testing.kit.outside import Outside
+from permitflow.testing.kit.probes import parameters_of
+from permitflow.testing.kit.report import Outcome, RuleVerdict
+from permitflow.testing.kit.rules import MakeAdapter, Rule
+from permitflow.testing.kit.walking import alphabet_for
+from permitflow.testing.moves import Divergence, Move
+
+__all__ = ["ChannelRuns", "random_runs"]
+
+MOVES_OF_A_RUN = 30
+
+
+@st.composite
+def parameters_for(draw: st.DrawFn, lacks: frozenset[Feature]) -> ChannelParameters:
+    """Small parameters, as far as the channel has what they are about."""
+    row_permits = draw(st.integers(2, 6))
+    batch = 1 if Feature.BATCHING in lacks else draw(st.integers(1, row_permits - 1))
+    tight = row_permits - batch + 1
+    return ChannelParameters(
+        row_permits=row_permits,
+        permit_batch=batch,
+        max_chunk_cost=tight if Feature.OVERSIZE in lacks else draw(st.integers(1, tight)),
+        barrier_permits=1 if Feature.BARRIERS in lacks else draw(st.integers(1, 2)),
+        oversize=Oversize.WHOLE,
+    )
+
+
+class ChannelRuns(RuleBasedStateMachine):
+    """Model and channel side by side; the class attributes say which channel, and in which loop."""
+
+    make: ClassVar[MakeAdapter]
+    runner: ClassVar[asyncio.Runner]
+    led: Led | None = None
+
+    @initialize(data=st.data())
+    def start(self, data: st.DataObject) -> None:
+        """Open a channel; it is at rest."""
+        adapter = type(self).make()
+        lacks = lacks_of(adapter)
+        agreed = data.draw(parameters_for(lacks), label="parameters")
+        largest = agreed.max_chunk_cost + (0 if Feature.OVERSIZE in lacks else 2)
+        sizes = {1} if Feature.WEIGHTS in lacks else {0, 1, agreed.max_chunk_cost, largest}
+        parameters = parameters_of(agreed, sizes, idle_flush=Feature.IDLE_FLUSH not in lacks)
+        sized = ("OfferChunk", "SendChunkNow")
+        others = [move for move in alphabet_for(lacks) if move.action not in sized]
+        names = [name for name in sized if name == "OfferChunk" or Feature.REFUSALS not in lacks]
+        self.alphabet = [*others, *(Move(name, (rows,)) for name in names for rows in sorted(sizes))]
+        self.led = Led(adapter, Outside(parameters, hops=adapter.hops), agreed)
+        self.runner.run(self.led.open())
+
+    def moves(self) -> list[Move]:
+        """What the applications can do now."""
+        assert self.led is not None
+        return list(self.led.outside.moves(self.led.worlds[0], self.alphabet))
+
+    @rule(move=st.runner().flatmap(lambda self: drawn_from(self.moves())))
+    def step(self, move: Move) -> None:
+        """The applications move, and see what the model says."""
+        assert self.led is not None
+        self.runner.run(self.led.make(move))
+
+    def teardown(self) -> None:
+        """Close the channel."""
+        if self.led is not None:
+            self.runner.run(self.led.close())
+
+
+def random_runs(rule: Rule, make: MakeAdapter, runner: asyncio.Runner, *, runs: int) -> RuleVerdict:
+    """Let Hypothesis lead the channel; the same runs every time."""
+    machine = cast("type[ChannelRuns]", type("Runs", (ChannelRuns,), {"make": staticmethod(make), "runner": runner}))
+    profile = settings(
+        max_examples=runs,
+        stateful_step_count=MOVES_OF_A_RUN,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        verbosity=Verbosity.quiet,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+    )
+    try:
+        run_state_machine_as_test(machine, settings=profile)
+    except Divergence as problem:
+        finding = "does something else than the model in a random run"
+        return RuleVerdict(rule, Outcome.BREAKS, finding, tuple(str(problem).splitlines()))
+    return RuleVerdict(rule, Outcome.HOLDS, f"{runs} runs of up to {MOVES_OF_A_RUN} moves")
