@@ -69,6 +69,7 @@ def produce(way: Way, say: Say) -> None:
             producer.prepare(job)
             say(ready=True)
             producer.produce(job)
+            producer.linger(sys.stdin.readline)
             say(cpu_seconds=cpu_seconds() - began, peak_memory_bytes=peak_memory_bytes())
     finally:
         producer.close()

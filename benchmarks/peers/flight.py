@@ -5,7 +5,6 @@ the consumer slices them again.
 """
 
 import struct
-import threading
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
@@ -32,15 +31,10 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no 
         super().__init__("grpc://127.0.0.1:0")
         self._exchange = exchange
         self.job: Job
-        self.is_done = threading.Event()
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         """Without permits."""
-        return flight.GeneratorStream(self.job.shape.schema, self._feed())
-
-    def _feed(self) -> Iterator[pa.RecordBatch]:
-        yield from self.job.feed()
-        self.is_done.set()
+        return flight.GeneratorStream(self.job.shape.schema, self.job.feed())
 
     def do_exchange(
         self,
@@ -56,7 +50,6 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no 
         # Permits that cross the return of this method would cost the consumer chunks: it must know the end first.
         writer.write_metadata(END)
         permits.drain()
-        self.is_done.set()
 
 
 class _Permits:
@@ -118,11 +111,6 @@ class FlightProducer(Producer):
     def prepare(self, job: Job) -> None:
         """Know the job before the consumer asks."""
         self._server.job = job
-        self._server.is_done.clear()
-
-    def produce(self, job: Job) -> None:
-        """The server's thread does it."""
-        self._server.is_done.wait()
 
     def close(self) -> None:
         """Stop serving."""

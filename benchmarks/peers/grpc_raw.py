@@ -31,14 +31,8 @@ class GrpcProducer(AsyncProducer):
     async def get_ready(self, job: Job) -> None:
         """Know the job before the consumer asks."""
         self._job = job
-        self._is_done = asyncio.Event()
-
-    async def send_all(self, job: Job) -> None:
-        """The method does it."""
-        await self._is_done.wait()
 
     async def _get(self, requests: AsyncIterator[bytes], context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
-        context.add_done_callback(self._finish)  # type: ignore[arg-type]  # any callable will do
         permits = _Permits(self._job.row_permits)
         returns = asyncio.create_task(permits.add_all(requests))
         async for burst in self._job.bursts_async():
@@ -50,9 +44,6 @@ class GrpcProducer(AsyncProducer):
         await context.write(b"")
         # Permits that cross a method's return would end the call as INTERNAL: the client closes first.
         await returns
-
-    def _finish(self, _: object) -> None:
-        self._is_done.set()
 
 
 class _Permits:

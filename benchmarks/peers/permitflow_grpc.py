@@ -1,26 +1,22 @@
 """permitflow over gRPC: an exchange in the producer's process, fed from inside, read by a client."""
 
-import asyncio
+from collections import deque
 from contextlib import closing
 
 import pyarrow as pa
 
-from benchmarks.jobs import BURST_CHUNKS, Job, Tally
+from benchmarks.jobs import Job, Tally
 from benchmarks.peers.way import AsyncConsumer, AsyncProducer, Consumer, Group, Way
 from permitflow.channels.interface import ReceiveEnd
 from permitflow.channels.local import LocalSender
 from permitflow.errors import EndOfStream
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.exchange.statistics import BridgeState
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.grpc_aio import SameHost, get
 from permitflow.transports.grpc_blocking import open_source
 
 __all__ = ["WAYS", "ExchangeProducer", "GrpcConsumer", "channel_of", "receive_many", "receive_one_by_one"]
-
-# How often the producer looks whether its channel has been read to the end; nothing is measured any more then.
-POLL_SECONDS = 0.002
 
 
 def channel_of(job: Job) -> str:
@@ -34,7 +30,7 @@ def parameters_of(job: Job) -> ChannelParameters:
 
 
 class ExchangeProducer(AsyncProducer):
-    """Hosts the exchange and feeds the channel, one ``send`` for each chunk."""
+    """Hosts the exchange and feeds the channel, by ``send_many``."""
 
     async def start(self) -> str:
         """Serve."""
@@ -44,18 +40,25 @@ class ExchangeProducer(AsyncProducer):
         return self._server.address
 
     async def get_ready(self, job: Job) -> None:
-        """Add the channel."""
+        """Add the channel, in place of the one of the job before."""
+        for past in self.exchange.statistics():
+            self.exchange.remove_channel(past.name)
         self.exchange.add_channel(channel_of(job), parameters_of(job), job.shape.schema)
 
     async def send_all(self, job: Job) -> None:
-        """Send, and wait until the consumer has read everything."""
-        channel = self.exchange.channel(channel_of(job))
+        """Feed the channel, and end it."""
+        sender = self.exchange.channel(channel_of(job)).sender
         async for burst in job.bursts_async():
-            await self.send(channel.sender, burst)
-        await channel.sender.end()
-        while channel.state is not BridgeState.SPENT:  # noqa: ASYNC110 - it tells its state only to those who ask
-            await asyncio.sleep(POLL_SECONDS)
-        self.exchange.remove_channel(channel_of(job))
+            await self.send(sender, burst)
+        await sender.end()
+
+    async def send(self, sender: LocalSender[pa.RecordBatch], burst: list[pa.RecordBatch]) -> None:
+        """One call for all."""
+        await sender.send_many(deque(burst))
+
+
+class OneByOneProducer(ExchangeProducer):
+    """The same by ``send``."""
 
     async def send(self, sender: LocalSender[pa.RecordBatch], burst: list[pa.RecordBatch]) -> None:
         """One call for each chunk."""
@@ -70,10 +73,10 @@ async def receive_one_by_one(receiver: ReceiveEnd[pa.RecordBatch], tally: Tally)
 
 
 async def receive_many(receiver: ReceiveEnd[pa.RecordBatch], tally: Tally) -> None:
-    """Whatever is here, up to a burst."""
+    """Whatever is here."""
     while True:
         try:
-            messages = await receiver.receive_many(BURST_CHUNKS)
+            messages = await receiver.receive_many()
         except EndOfStream:
             return
         for message in messages:
@@ -81,14 +84,26 @@ async def receive_many(receiver: ReceiveEnd[pa.RecordBatch], tally: Tally) -> No
 
 
 class GrpcConsumer(AsyncConsumer):
-    """The client for asyncio, one ``receive`` for each chunk."""
+    """The client for asyncio, by ``receive_many``."""
 
     SAME_HOST = SameHost.NEVER
 
     async def receive_all(self, job: Job, tally: Tally) -> None:
         """Dial and read."""
         async with get(self.address, channel_of(job), same_host=self.SAME_HOST) as receiver:
-            await receive_one_by_one(receiver, tally)
+            await self.receive(receiver, tally)
+
+    async def receive(self, receiver: ReceiveEnd[pa.RecordBatch], tally: Tally) -> None:
+        """Read to the end."""
+        await receive_many(receiver, tally)
+
+
+class OneByOneConsumer(GrpcConsumer):
+    """The same by ``receive``."""
+
+    async def receive(self, receiver: ReceiveEnd[pa.RecordBatch], tally: Tally) -> None:
+        """Read to the end."""
+        await receive_one_by_one(receiver, tally)
 
 
 class GrpcBlockingConsumer(Consumer):
@@ -109,10 +124,17 @@ WAYS = (
     Way(
         "permitflow, gRPC",
         Group.OURS,
-        "`send` and `receive`, a call for each chunk",
+        "`send_many` and `receive_many`",
         ExchangeProducer,
         GrpcConsumer,
         target="remote",
+    ),
+    Way(
+        "permitflow, gRPC, one by one",
+        Group.OURS,
+        "`send` and `receive`, a call for each chunk",
+        OneByOneProducer,
+        OneByOneConsumer,
     ),
     Way(
         "permitflow, gRPC, blocking client",

@@ -41,11 +41,6 @@ class RSocketProducer(AsyncProducer):
     async def get_ready(self, job: Job) -> None:
         """Know the job before the consumer asks."""
         self.job = job
-        self.is_done = asyncio.Event()
-
-    async def send_all(self, job: Job) -> None:
-        """The stream does it."""
-        await self.is_done.wait()
 
     def payloads(self) -> Iterator[tuple[Payload, bool]]:
         """Each with whether it is the last one."""
@@ -70,10 +65,6 @@ class _Handler(BaseRequestHandler):  # type: ignore[misc]  # rsocket has no anno
         if self._producer.job.is_paced:
             return StreamFromAsyncGenerator(self._producer.paced_payloads)
         return StreamFromGenerator(self._producer.payloads)
-
-    async def on_close(self, rsocket: RSocketServer, exception: Exception | None = None) -> None:
-        """The client has gone: not before has everything left."""
-        self._producer.is_done.set()
 
 
 class _Subscriber(DefaultSubscriber):  # type: ignore[misc]  # rsocket has no annotations

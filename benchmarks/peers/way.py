@@ -29,9 +29,12 @@ class Producer(ABC):
     def prepare(self, job: Job) -> None:  # noqa: B027 - most need no preparation
         """Do what must be done before the consumer may dial."""
 
-    @abstractmethod
-    def produce(self, job: Job) -> None:
-        """Send all chunks of a job, in order; return when they and the end have been taken over."""
+    def produce(self, job: Job) -> None:  # noqa: B027 - some serve whoever dials
+        """Send all chunks of a job, in order, and the end."""
+
+    def linger(self, wait: Callable[[], object]) -> None:
+        """Go on serving until ``wait`` returns, which it does when the consumer has everything."""
+        wait()
 
     def close(self) -> None:  # noqa: B027 - most leave that to the end of the process
         """Release what would outlive the process."""
@@ -57,12 +60,11 @@ class AsyncProducer(Producer):
     async def start(self) -> str:
         """Start listening; the address."""
 
-    @abstractmethod
-    async def send_all(self, job: Job) -> None:
-        """``produce``."""
-
     async def get_ready(self, job: Job) -> None:
         """``prepare``."""
+
+    async def send_all(self, job: Job) -> None:
+        """``produce``."""
 
     def prepare(self, job: Job) -> None:
         """Do what must be done before the consumer may dial."""
@@ -71,6 +73,10 @@ class AsyncProducer(Producer):
     def produce(self, job: Job) -> None:
         """Send all chunks."""
         self._runner.run(self.send_all(job))
+
+    def linger(self, wait: Callable[[], object]) -> None:
+        """Let the loop run on."""
+        self._runner.run(asyncio.to_thread(wait))
 
 
 class AsyncConsumer(Consumer):

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from benchmarks.measuring import PARTS
 from benchmarks.tables import TABLES
 
