@@ -81,7 +81,7 @@ def explore_model(model: Model) -> Exploration:
         verdict = Verdict("invariant", graph.violations[0].invariant)
     elif graph.deadlock is not None:
         verdict = DEADLOCK
-    return Exploration(verdict, len(graph.states), graph.depth, graph)
+    return Exploration(verdict, graph.state_count, graph.depth, graph)
 
 
 def _snake_case(name: str) -> str:

@@ -1,15 +1,25 @@
-"""Breadth-first exploration: all reachable states, counted as TLC counts them, and shortest counterexamples."""
+"""Breadth-first exploration: all reachable states, counted as TLC counts them, and shortest counterexamples.
 
+States are visited as integers, and steps are looked up where the action has been worked out before in a state that
+looks the same to it; see ``packing`` and ``looking_up``.  Graphs hand out states as the model has them.
+"""
+
+from array import array
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, TypeVar
 
+from permitflow_model.kernel.looking_up import LookUp
 from permitflow_model.kernel.system import Step, System
 
 __all__ = ["Graph", "StateLimitReached", "Violation", "explore"]
 
 S = TypeVar("S")
 P = TypeVar("P")
+
+_LARGE = "Q"
+"""The type of arrays of positions."""
 
 
 class StateLimitReached(Exception):
@@ -30,24 +40,63 @@ class Violation(Generic[S]):
     steps: tuple[Step[S], ...]
 
 
-@dataclass
 class Graph(Generic[S]):
     """The reachable states and the labelled steps between them."""
 
-    states: list[S] = field(default_factory=list)
-    """In the order in which breadth-first search met them."""
+    def __init__(self, moves: list[tuple[str, tuple[int, ...]]], unpack: Callable[[int], S], start: int) -> None:
+        """The initial state alone; ``explore`` adds the others, packed, with what each move leads to."""
+        self._moves = moves
+        self._unpack = unpack
+        self.packed = [start]
+        self.sources, self.taken, self.targets = array(_LARGE), array(_LARGE), array(_LARGE)
+        """The edges: from, by which move, to."""
 
-    edges: list[tuple[int, str, int]] = field(default_factory=list)
-    """(from, action, to), as indexes into ``states``; an action with several arguments may give several."""
+        self.first_edges = array(_LARGE, [0])
+        """For each state, the edge by which it was met first; nothing that counts for the initial state."""
 
-    depth: int = 0
-    """States on the longest shortest path, as TLC reports it: the initial state alone has depth 1."""
+        self.levels = array(_LARGE, [1])
+        """For each state, how many states are on a shortest path to it, both ends included."""
 
-    violations: list[Violation[S]] = field(default_factory=list)
-    """The first, shortest violation of each broken invariant."""
+        self.violations: list[Violation[S]] = []
+        """The first, shortest violation of each broken invariant."""
 
-    deadlock: Violation[S] | None = None
-    """The first, shortest run into a state in which nothing at all can happen, not even by the application."""
+        self.deadlock: Violation[S] | None = None
+        """The first, shortest run into a state in which nothing at all can happen, not even by the application."""
+
+    @property
+    def state_count(self) -> int:
+        """How many states there are; cheaper than to ask for them."""
+        return len(self.packed)
+
+    @property
+    def depth(self) -> int:
+        """States on the longest shortest path, as TLC reports it: the initial state alone has depth 1."""
+        return self.levels[-1]
+
+    @cached_property
+    def states(self) -> list[S]:
+        """In the order in which breadth-first search met them."""
+        return list(map(self._unpack, self.packed))
+
+    @cached_property
+    def edges(self) -> list[tuple[int, str, int]]:
+        """(from, action, to), as indexes into ``states``; an action with several arguments may give several."""
+        names = [self._moves[move][0] for move in self.taken]
+        return list(zip(self.sources, names, self.targets, strict=True))
+
+    def path_to(self, position: int) -> tuple[Step[S], ...]:
+        """A shortest run to a state."""
+        steps: list[Step[S]] = []
+        while position:
+            edge = self.first_edges[position]
+            action, arguments = self._moves[self.taken[edge]]
+            steps.append(Step(action, arguments, self._unpack(self.packed[position])))
+            position = self.sources[edge]
+        return tuple(reversed(steps))
+
+    def violation(self, invariant: str, position: int) -> Violation[S]:
+        """What happens in a state that must not, and how it comes there."""
+        return Violation(invariant, self._unpack(self.packed[0]), self.path_to(position))
 
 
 def explore(
@@ -63,57 +112,84 @@ def explore(
     ``invariants`` defaults to the system's own.  ``stop_at_violation`` stops where TLC does: at the first state that
     breaks an invariant, or at the first that no step leaves.
 
+    Actions and invariants must be functions of the state and the parameters alone.
+
     Raises:
         StateLimitReached: there are more than ``max_states`` states.
     """
-    checks = system.invariants if invariants is None else invariants
-    graph: Graph[S] = Graph()
-    start = system.initial(parameters)
-    index: dict[S, int] = {start: 0}
-    parent: list[tuple[int, Step[S]] | None] = [None]
-    level = [1]
-    graph.states.append(start)
-    seen_broken: set[str] = set()
+    conditions = system.invariants if invariants is None else invariants
+    look_up = LookUp(system, parameters, conditions, most_states=max_states)
+    search = _Search(look_up, max_states=max_states, stop_at_violation=stop_at_violation)
+    search.run()
+    return search.graph
 
-    def check(position: int) -> bool:
-        state = graph.states[position]
-        broken = [name for name, holds in checks.items() if name not in seen_broken and not holds(state, parameters)]
+
+class _Search(Generic[S, P]):
+    """One exploration."""
+
+    def __init__(self, look_up: LookUp[S, P], *, max_states: int, stop_at_violation: bool) -> None:
+        self.graph = Graph(look_up.moves, look_up.packing.unpack, look_up.start)
+        self._look_up = look_up
+        self._repackings = look_up.repackings
+        self._max_states = max_states
+        self._stops = stop_at_violation
+        self._identity = look_up.packing.identity
+        self._positions = {look_up.start & self._identity: 0}
+
+    def run(self) -> None:
+        """Visit everything, or as far as is wanted."""
+        graph = self.graph
+        if self._is_broken(0) and self._stops:
+            return
+        position = 0
+        while position < len(graph.packed):
+            steps = self._look_up.steps(graph.packed[position])
+            self._keep_up()
+            if not steps and graph.deadlock is None:
+                graph.deadlock = graph.violation("deadlock", position)
+                if self._stops:
+                    return
+            if self._take(position, steps):
+                return
+            position += 1
+
+    def _take(self, position: int, steps: list[tuple[int, int]]) -> bool:
+        """Note all steps out of a state; say whether one of them ends the search."""
+        graph, positions, identity = self.graph, self._positions, self._identity
+        repackings = self._repackings
+        for move, packed in steps:
+            target = positions.get(packed & identity)
+            is_new = target is None
+            if target is None:
+                target = self._add(packed if self._repackings == repackings else self._look_up.packing.again(packed))
+                graph.first_edges.append(len(graph.sources))
+                graph.levels.append(graph.levels[position] + 1)
+            graph.sources.append(position)
+            graph.taken.append(move)
+            graph.targets.append(target)
+            if is_new and self._is_broken(target) and self._stops:
+                return True
+        return False
+
+    def _add(self, packed: int) -> int:
+        position = len(self.graph.packed)
+        if position >= self._max_states:
+            raise StateLimitReached(self._max_states)
+        self._positions[packed & self._identity] = position
+        self.graph.packed.append(packed)
+        return position
+
+    def _is_broken(self, position: int) -> bool:
+        """Note the invariants that are broken for the first time, and say whether there are any."""
+        broken = self._look_up.broken(self.graph.packed[position])
+        self._keep_up()
         for name in broken:
-            seen_broken.add(name)
-            graph.violations.append(Violation(name, start, _path(parent, position)))
+            self._look_up.drop(name)
+            self.graph.violations.append(self.graph.violation(name, position))
         return bool(broken)
 
-    if check(0) and stop_at_violation:
-        return graph
-    position = 0
-    while position < len(graph.states):
-        steps = list(system.successors(graph.states[position], parameters))
-        if not steps and graph.deadlock is None:
-            graph.deadlock = Violation("deadlock", start, _path(parent, position))
-            if stop_at_violation:
-                break
-        for step in steps:
-            known = index.get(step.state)
-            if known is None:
-                known = len(graph.states)
-                if known >= max_states:
-                    raise StateLimitReached(max_states)
-                index[step.state] = known
-                graph.states.append(step.state)
-                parent.append((position, step))
-                level.append(level[position] + 1)
-                if check(known) and stop_at_violation:
-                    graph.depth = level[known]
-                    return graph
-            graph.edges.append((position, step.action, known))
-        position += 1
-    graph.depth = level[-1]
-    return graph
-
-
-def _path(parent: list[tuple[int, Step[S]] | None], position: int) -> tuple[Step[S], ...]:
-    steps: list[Step[S]] = []
-    while (link := parent[position]) is not None:
-        position, step = link
-        steps.append(step)
-    return tuple(reversed(steps))
+    def _keep_up(self) -> None:
+        """Pack all states as they are packed now."""
+        if self._repackings != self._look_up.repackings:
+            self._repackings = self._look_up.repackings
+            self.graph.packed[:] = map(self._look_up.packing.again, self.graph.packed)

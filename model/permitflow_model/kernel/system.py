@@ -7,6 +7,7 @@ and proved.  Nothing repeats a guard: whoever wants to know asks ``is_enabled``.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, TypeVar
 
 __all__ = ["Action", "Disabled", "Step", "System", "require"]
@@ -71,10 +72,11 @@ class System(Generic[S, P]):
         Raises:
             KeyError: the model has no such action.
         """
-        for action in self.actions:
-            if action.name == name:
-                return action
-        raise KeyError(name)
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> dict[str, Action[S, P]]:
+        return {action.name: action for action in self.actions}
 
     def is_enabled(self, name: str, state: S, parameters: P, *arguments: int) -> bool:
         """Can this action happen in this state?"""
