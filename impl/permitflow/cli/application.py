@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from permitflow.cli.audit import audit
 from permitflow.cli.check import check
 from permitflow.cli.demo import demo
 from permitflow.cli.explain import explain
@@ -47,6 +48,7 @@ def permitflow(
       permitflow explain --row-count 8 --batch 3 --max-chunk 7         a deadlock as a page to step through
       permitflow serve --stream orders:2                               an exchange for producers and consumers
       permitflow trace validate RUN/                                   was a recorded run a behaviour of all this?
+      permitflow audit RUN/                                            do its books add up, however long it was?
       permitflow demo                                                  two Spark jobs, with an exchange between them
 
     Exit codes: 0 it holds or went well, 1 it does not, 2 the input cannot be used, 130 interrupted.
@@ -57,3 +59,4 @@ for command in (check, simulate, prove, explain, serve, demo):
     app.command()(command)
 
 app.add_typer(trace, name="trace")
+app.command()(audit)

@@ -1,5 +1,6 @@
 """Random runs of the model, as an implementation would have recorded them: for testing what reads recordings."""
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -13,13 +14,23 @@ from permitflow_model.permit_channel_world import counters_of
 __all__ = ["random_behaviour"]
 
 
-def random_behaviour(parameters: Parameters, *, seed: int, events: int, channel: str = "channel") -> Iterator[Event]:
-    """So many steps, each chosen among all that are possible, as events with the ends' counters."""
+def random_behaviour(
+    parameters: Parameters, *, seed: int, events: int, channel: str = "channel", settle: bool = False
+) -> Iterator[Event]:
+    """So many steps, each chosen among all that are possible, as events with the ends' counters.
+
+    With ``settle`` more follow, without new offers, until everything is consumed and all permits are back.
+    """
     choose = random.Random(seed)
     state = SYSTEM.initial(parameters)
     sequences: Counter[End] = Counter()
-    for _ in range(events):
-        step = choose.choice(list(SYSTEM.successors(state, parameters)))
+    for count in itertools.count():
+        steps = list(SYSTEM.successors(state, parameters))
+        if count >= events:
+            steps = [step for step in steps if not step.action.startswith(("Offer", "Withdraw"))] if settle else []
+        if not steps:
+            return
+        step = choose.choice(steps)
         end: End = "sender" if step.action in SENDER_ACTIONS else "receiver"
         sequences[end] += 1
         rows, permits = _concerned(step.action, state, step.state)

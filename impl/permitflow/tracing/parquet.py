@@ -18,7 +18,7 @@ from permitflow.protocol.recording import COUNTERS, Counters, End
 from permitflow.tracing.content import check_action, end_of, header_of
 from permitflow.tracing.events import FORMAT_VERSION, Event, Header
 
-__all__ = ["SCHEMA", "ParquetWriter", "read_parquet"]
+__all__ = ["SCHEMA", "ParquetWriter", "read_headers", "read_parquet", "table_of"]
 
 # A million events are 16 row groups of about 1 MB; the writer keeps one of them in memory.
 ROW_GROUP_EVENTS = 65_536
@@ -98,7 +98,7 @@ class ParquetWriter:
             self._parquet.close()
 
     def _write_row_group(self, count: int) -> None:
-        self._parquet.write_table(_table(self._events[:count]), row_group_size=count)
+        self._parquet.write_table(table_of(self._events[:count]), row_group_size=count)
         del self._events[:count]
 
 
@@ -112,15 +112,26 @@ def read_parquet(path: Path) -> tuple[list[Header], list[Event]]:
     try:
         # Footer first: it says whether this is a trace.
         with pq.ParquetFile(path) as file:
-            headers = list(_headers(file.schema_arrow.metadata or file.metadata.metadata or {}))
-            names = set(file.schema_arrow.names)
-            if missing := [name for name in SCHEMA.names if name not in names]:
-                raise ValueError(f"the column {missing[0]!r} is missing")
+            headers = read_headers(file)
             events = [event for group in file.iter_batches(columns=SCHEMA.names) for event in _events(group)]
     except pa.ArrowInvalid as error:
         reason = str(error).partition(". Either")[0]
         raise ValueError(f"is no whole Parquet file (was its writer killed before it closed it?): {reason}") from error
     return headers, events
+
+
+def read_headers(file: pq.ParquetFile) -> list[Header]:
+    """The headers of a trace, from its footer; all columns are there.
+
+    Raises:
+        ValueError: it is no trace; the message says what is wrong.
+        KeyError, TypeError: a header is not what it should be.
+    """
+    headers = list(_headers(file.schema_arrow.metadata or file.metadata.metadata or {}))
+    names = set(file.schema_arrow.names)
+    if missing := [name for name in SCHEMA.names if name not in names]:
+        raise ValueError(f"the column {missing[0]!r} is missing")
+    return headers
 
 
 def _header_as_json(header: Header) -> dict[str, object]:
@@ -137,7 +148,10 @@ def _headers(metadata: dict[bytes, bytes]) -> Iterator[Header]:
         yield header_of(header)
 
 
-def _table(events: Sequence[Event]) -> pa.Table:
+def table_of(events: Sequence[Event]) -> pa.Table:
+    """Events as a table with the columns of ``SCHEMA``."""
+    if not events:
+        return SCHEMA.empty_table()
     channels, ends, sequences, actions, rows, permits, seconds, counters = zip(*events, strict=True)
     of_sender = [counted if end == "sender" and counted else _NONE for end, counted in zip(ends, counters, strict=True)]
     of_receiver = [

@@ -12,7 +12,7 @@ from permitflow.protocol.recording import End
 from permitflow.tracing.events import Event, Header
 from permitflow.tracing.json_lines_reader import JsonLinesReading
 
-__all__ = ["ChannelTrace", "Trace", "assemble", "read_trace"]
+__all__ = ["ChannelTrace", "Trace", "assemble", "read_trace", "trace_files"]
 
 
 class Recording(NamedTuple):
@@ -70,7 +70,7 @@ def read_trace(*paths: str | os.PathLike[str], allow_truncated: bool = False) ->
         TraceTruncatedError: the last line of a file is half written.
         TraceMismatchError: recordings of a channel do not belong together, or do not begin at its beginning.
     """
-    files = [file for path in paths for file in _files(Path(path))]
+    files = [file for path in paths for file in trace_files(Path(path))]
     return assemble([_recording(file, allow_truncated) for file in files])
 
 
@@ -128,7 +128,12 @@ def _check_sequence(channel: str, log: tuple[Event, ...]) -> None:
         due[event.end] += 1
 
 
-def _files(path: Path) -> list[Path]:
+def trace_files(path: Path) -> list[Path]:
+    """A file itself, or all trace files of a folder.
+
+    Raises:
+        TraceUnreadableError: a folder without any.
+    """
     if not path.is_dir():
         return [path]
     files = sorted(file for pattern in ("*.jsonl", "*.parquet") for file in path.glob(pattern))

@@ -1,0 +1,113 @@
+"""The parts that are looked at one by one, and how they are read."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from permitflow.errors import TraceMismatchError, TraceUnreadableError
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import End
+from permitflow.tracing.events import Header
+from permitflow.tracing.json_lines_reader import JsonLinesReading
+from permitflow.tracing.parquet import SCHEMA, read_headers, table_of
+from permitflow.tracing.reader import trace_files
+
+__all__ = ["Plan", "Unit", "plan", "read_unit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A row group of a Parquet file or, without a number, a whole file of JSON lines."""
+
+    path: str
+    row_group: int | None = None
+    events: int | None = None
+    """As the file's footer says; None: unknown before it is read."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return self.path if self.row_group is None else f"{self.path}, row group {self.row_group}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that is to be looked at."""
+
+    units: list[Unit]
+    """Those of a file side by side, in its order."""
+
+    parameters: dict[str, ChannelParameters] = field(default_factory=dict)
+    """Of each channel."""
+
+    ends: dict[str, set[End]] = field(default_factory=dict)
+    """Those that were recorded, of each channel."""
+
+    cut: set[tuple[str, End]] = field(default_factory=set)
+    """Ends whose last events may be missing: their file was not closed in good order."""
+
+
+def plan(paths: Iterable[str | os.PathLike[str]]) -> Plan:
+    """What is in trace files, and in all trace files of folders; only headers and footers are read.
+
+    Raises:
+        TraceUnreadableError: a file is missing or holds something else.
+        TraceMismatchError: recordings of a channel do not belong together.
+    """
+    units: list[Unit] = []
+    whole = Plan(units)
+    for file in (file for path in paths for file in trace_files(Path(path))):
+        if file.suffix == ".parquet":
+            headers, sizes = _footer(file)
+            units += (Unit(str(file), number, size) for number, size in enumerate(sizes))
+        else:
+            reading = JsonLinesReading(file, allow_truncated=True)
+            headers = reading.headers
+            units.append(Unit(str(file)))
+            if not reading.is_closed:
+                whole.cut.update((header.channel, header.end) for header in headers)
+        _note(whole, headers, str(file))
+    return whole
+
+
+def _footer(file: Path) -> tuple[list[Header], list[int]]:
+    try:
+        with pq.ParquetFile(file) as parquet:
+            metadata = parquet.metadata
+            sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+            return read_headers(parquet), sizes
+    except OSError as error:
+        raise TraceUnreadableError(path=str(file), line=0, reason=error.strerror or str(error)) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise TraceUnreadableError(path=str(file), line=0, reason=str(error)) from error
+
+
+def _note(whole: Plan, headers: Iterable[Header], source: str) -> None:
+    for channel, end, parameters in headers:
+        known = whole.parameters.setdefault(channel, parameters)
+        if known != parameters:
+            raise TraceMismatchError(channel=channel, reason=f"{source} has {parameters}, others have {known}")
+        ends = whole.ends.setdefault(channel, set())
+        if end in ends:
+            raise TraceMismatchError(channel=channel, reason=f"{source} holds its {end}, and so does another file")
+        ends.add(end)
+
+
+def read_unit(unit: Unit) -> pa.Table:
+    """The events of a unit, with the columns of ``tracing.parquet.SCHEMA``.
+
+    Raises:
+        TraceUnreadableError: it cannot be read, or holds something else.
+    """
+    try:
+        if unit.row_group is None:
+            return table_of(JsonLinesReading(Path(unit.path), allow_truncated=True).events)
+        with pq.ParquetFile(unit.path) as parquet:
+            names = [name for name in SCHEMA.names if name != "time_seconds"]
+            return parquet.read_row_group(unit.row_group, columns=names, use_threads=False)
+    except (OSError, ValueError) as error:
+        raise TraceUnreadableError(path=unit.path, line=0, reason=str(error)) from error

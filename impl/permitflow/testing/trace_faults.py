@@ -1,0 +1,174 @@
+"""Recordings with one mistake made on purpose, and what an audit must say of it: that, and nothing else."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from permitflow.audit.clauses import Clause
+from permitflow.protocol.recording import End
+from permitflow.tracing.events import Event
+
+__all__ = ["FAULTS", "Expected", "Fault", "NoPlaceError"]
+
+Expected = tuple[End, int, Clause]
+"""Where a violation is due: end, sequence, clause."""
+
+
+class Fault(NamedTuple):
+    """A recording with a mistake."""
+
+    events: list[Event]
+    expected: frozenset[Expected]
+
+
+class NoPlaceError(LookupError):
+    """The recording has no event at which this mistake could be made."""
+
+
+def _choose(events: Sequence[Event], choose: random.Random, suits: Callable[[Event], bool]) -> int:
+    places = [index for index, event in enumerate(events) if suits(event)]
+    if not places:
+        raise NoPlaceError
+    return choose.choice(places)
+
+
+def _counting(event: Event, place: int, count: int) -> Event:
+    counters = list(event.counters or ())
+    counters[place] = count
+    first, second, third = counters
+    return event._replace(counters=(first, second, third))
+
+
+def _with_rows(event: Event, rows: int) -> Event:
+    return event._replace(permits=event.permits._replace(rows=rows))
+
+
+def _renumbered(events: Sequence[Event]) -> list[Event]:
+    counts: dict[End, int] = {"sender": 0, "receiver": 0}
+    result = []
+    for event in events:
+        counts[event.end] += 1
+        result.append(event._replace(sequence=counts[event.end]))
+    return result
+
+
+def _one(events: Sequence[Event], index: int, event: Event, *clauses: Clause) -> Fault:
+    changed = [*events[:index], event, *events[index + 1 :]]
+    return Fault(changed, frozenset((event.end, event.sequence, clause) for clause in clauses))
+
+
+def _event_missing(events: Sequence[Event], choose: random.Random) -> Fault:
+    last = {event.end: event.sequence for event in events}
+    index = _choose(events, choose, lambda event: event.sequence < last[event.end])
+    gone = events[index]
+    expected: Expected = (gone.end, gone.sequence + 1, Clause.SEQUENCE)
+    return Fault([*events[:index], *events[index + 1 :]], frozenset({expected}))
+
+
+def _event_twice(events: Sequence[Event], choose: random.Random) -> Fault:
+    index = _choose(events, choose, lambda event: True)
+    twice = events[index]
+    expected: Expected = (twice.end, twice.sequence, Clause.SEQUENCE)
+    return Fault([*events[: index + 1], twice, *events[index + 1 :]], frozenset({expected}))
+
+
+def _mispriced(events: Sequence[Event], choose: random.Random) -> Fault:
+    index = _choose(events, choose, lambda event: event.action == "SendChunk")
+    event = _with_rows(events[index], events[index].permits.rows + 1)
+    return _one(events, index, event, Clause.COST, Clause.CONSERVATION)
+
+
+def _permits_created(events: Sequence[Event], choose: random.Random) -> Fault:
+    index = _choose(events, choose, lambda event: event.action == "AddPermits")
+    return _one(events, index, _with_rows(events[index], events[index].permits.rows + 1), Clause.CONSERVATION)
+
+
+def _permits_lost(events: Sequence[Event], choose: random.Random) -> Fault:
+    index = _choose(events, choose, lambda event: event.action == "AddPermits" and event.permits.rows > 1)
+    return _one(events, index, _with_rows(events[index], events[index].permits.rows - 1), Clause.CONSERVATION)
+
+
+def _miscounted(events: Sequence[Event], choose: random.Random) -> Fault:
+    index = _choose(events, choose, lambda event: event.end == "sender" and _counters(event)[0] > 0)
+    return _one(events, index, _counting(events[index], 0, _counters(events[index])[0] - 1), Clause.CONSERVATION)
+
+
+def _overspent(events: Sequence[Event], choose: random.Random) -> Fault:
+    index = _choose(events, choose, lambda event: event.action == "SendChunk")
+    return _one(events, index, _counting(events[index], 0, -1), Clause.BOUNDED, Clause.CONSERVATION)
+
+
+def _batch_kept(events: Sequence[Event], choose: random.Random) -> Fault:
+    index = _choose(
+        events,
+        choose,
+        lambda event: event.action == "Consume" and event.permits.rows > 0 and _counters(event)[2] == 0,
+    )
+    return _one(events, index, _counting(events[index], 2, events[index].permits.rows), Clause.GRANTS_BATCHED)
+
+
+def _residue_wrong(events: Sequence[Event], choose: random.Random) -> Fault:
+    index = _choose(events, choose, lambda event: event.action == "Flush")
+    return _one(events, index, _with_rows(events[index], events[index].permits.rows + 1), Clause.GRANTS_BATCHED)
+
+
+def _never_offered(events: Sequence[Event], choose: random.Random) -> Fault:
+    index = _choose(events, choose, lambda event: event.action == "OfferChunk")
+    changed = _renumbered([*events[:index], *events[index + 1 :]])
+    waiting = 0
+    for event in changed:
+        waiting += (event.action == "OfferChunk") - (event.action in ("SendChunk", "WithdrawChunk"))
+        if waiting < 0:
+            return Fault(changed, frozenset({(event.end, event.sequence, Clause.OFFERED)}))
+    raise NoPlaceError
+
+
+def _another_delivered(events: Sequence[Event], choose: random.Random) -> Fault:
+    """A chunk of one row arrives as an empty one: both cost one permit, so that all books are right."""
+    delivered = [index for index, event in enumerate(events) if event.action == "Deliver"]
+    consumed = [index for index, event in enumerate(events) if event.action == "Consume"]
+    places = [number for number in range(len(consumed)) if events[delivered[number]].rows == 1]
+    if not places:
+        raise NoPlaceError
+    number = choose.choice(places)
+    changed = list(events)
+    for index in range(delivered[number], consumed[number]):
+        if changed[index].end == "receiver":
+            changed[index] = _counting(changed[index], 1, _counters(changed[index])[1] - 1)
+    for index in (delivered[number], consumed[number]):
+        changed[index] = changed[index]._replace(rows=0)
+    first = changed[delivered[number]]
+    return Fault(changed, frozenset({("receiver", first.sequence, Clause.IN_ORDER)}))
+
+
+def _never_returned(events: Sequence[Event], choose: random.Random) -> Fault:
+    """The receiver's last residue came back without having been returned."""
+    last = max(index for index, event in enumerate(events) if event.end == "receiver")
+    if events[last].action != "Flush":
+        raise NoPlaceError
+    came = max(index for index, event in enumerate(events) if event.action == "AddPermits" and event.permits.rows)
+    expected: Expected = ("sender", events[came].sequence, Clause.RETURNED)
+    return Fault([*events[:last], *events[last + 1 :]], frozenset({expected}))
+
+
+def _counters(event: Event) -> tuple[int, int, int]:
+    if event.counters is None:
+        raise NoPlaceError
+    return event.counters
+
+
+FAULTS: dict[str, Callable[[Sequence[Event], random.Random], Fault]] = {
+    "an event is missing": _event_missing,
+    "an event is there twice": _event_twice,
+    "a chunk has another price": _mispriced,
+    "permits are created": _permits_created,
+    "permits are lost": _permits_lost,
+    "an end miscounts": _miscounted,
+    "permits are spent that are not there": _overspent,
+    "a batch is kept back": _batch_kept,
+    "another residue is returned": _residue_wrong,
+    "a chunk was never offered": _never_offered,
+    "another chunk is delivered": _another_delivered,
+    "permits come that nobody returned": _never_returned,
+}
+"""By what goes wrong; each takes a settled run and raises ``NoPlaceError`` where the mistake cannot be made in it."""

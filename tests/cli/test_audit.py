@@ -1,0 +1,78 @@
+"""``permitflow audit``: what it says of good and bad recordings, and with which exit code."""
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.testing.behaviours import random_behaviour
+from permitflow.testing.trace_faults import FAULTS
+from permitflow.testing.traces import model_of
+from permitflow.tracing import Event, Header
+from permitflow.tracing.parquet import ParquetWriter
+
+Command = Callable[..., tuple[int, str, str]]
+Report = Callable[..., tuple[int, dict[str, Any]]]
+
+AGREED = ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2)
+HEADERS = [Header("orders", "sender", AGREED), Header("orders", "receiver", AGREED)]
+
+
+def run() -> list[Event]:
+    model = model_of(AGREED, sizes=(0, 1, 4))
+    return list(random_behaviour(model, seed=4, events=150, channel="orders", settle=True))
+
+
+def write(path: Path, events: Sequence[Event]) -> str:
+    writer = ParquetWriter(path)
+    writer.write([*HEADERS, *events])
+    writer.close()
+    return str(path)
+
+
+def test_a_good_recording_passes(command: Command, tmp_path: Path) -> None:
+    code, output, _ = command("audit", write(tmp_path / "run.parquet", run()), "--processes", "1")
+
+    assert code == 0
+    assert f"the books of {len(run())} events of 1 channel add up" in output
+
+
+def test_a_violation_is_shown_with_its_place_and_clause(command: Command, tmp_path: Path) -> None:
+    fault = FAULTS["permits are created"](run(), random.Random(1))
+    ((end, sequence, clause),) = fault.expected
+
+    code, output, _ = command("audit", write(tmp_path / "run.parquet", fault.events), "--processes", "1")
+
+    assert code == 1
+    (line,) = (line for line in output.splitlines() if clause in line)
+    assert line.split()[:3] == ["orders", end, str(sequence)]
+    assert "1 violation in" in output
+
+
+def test_programs_get_the_same(report: Report, tmp_path: Path) -> None:
+    fault = FAULTS["an event is missing"](run(), random.Random(1))
+    ((end, sequence, clause),) = fault.expected
+
+    code, document = report("audit", write(tmp_path / "run.parquet", fault.events), "--processes", "1")
+
+    assert (code, document["holds"]) == (1, False)
+    (violation,) = document["violations"]
+    assert (violation["end"], violation["sequence"], violation["clause"]) == (end, sequence, clause)
+
+
+def test_a_folder_without_traces_is_unusable(command: Command, tmp_path: Path) -> None:
+    code, _, error = command("audit", str(tmp_path))
+
+    assert code == 2
+    assert "holds no *.jsonl or *.parquet file" in error
+
+
+def test_a_recording_of_nothing_is_unusable(command: Command, tmp_path: Path) -> None:
+    writer = ParquetWriter(tmp_path / "empty.parquet")
+    writer.close()
+
+    code, _, error = command("audit", str(tmp_path))
+
+    assert code == 2
+    assert "holds no channel" in error

@@ -1,0 +1,77 @@
+"""Spark finds in a recording what the audit on one machine finds, and returns it as DataFrames."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from permitflow.audit import audit_files
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.testing.behaviours import random_behaviour
+from permitflow.testing.traces import model_of
+from permitflow.tracing import Header
+from permitflow.tracing.parquet import ParquetWriter
+
+T = TypeVar("T")
+AGREED = ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2)
+
+
+class Driver(Protocol):
+    def run(self, job: Callable[[SparkSession], T]) -> T: ...
+
+
+def record(folder: Path, *, spoil: bool) -> str:
+    """Two channels in a file each; in the second one, an event of the middle counts a permit too few."""
+    for channel in ("orders/0", "orders/1"):
+        events = list(random_behaviour(model_of(AGREED, sizes=(0, 1, 4)), seed=5, events=400, channel=channel))
+        if spoil and channel == "orders/1":
+            index = next(i for i in range(200, 400) if events[i].permits.rows and events[i].action == "AddPermits")
+            events[index] = events[index]._replace(permits=events[index].permits._replace(rows=99))
+        writer = ParquetWriter(folder / f"{channel[-1]}.parquet", row_group_events=64)
+        writer.write([Header(channel, "sender", AGREED), Header(channel, "receiver", AGREED), *events])
+        writer.close()
+    return str(folder)
+
+
+def test_a_right_recording_holds(driver: Driver, tmp_path: Path) -> None:
+    path = record(tmp_path, spoil=False)
+
+    def job(spark: SparkSession) -> tuple[bool, list[int], int]:
+        from permitflow.spark import audit
+
+        found = audit(spark, path)
+        events = [row.events for row in found.channels.orderBy("channel").collect()]
+        return found.holds, events, found.violations.count()
+
+    assert driver.run(job) == (True, [400, 400], 0)
+
+
+def test_violations_are_those_of_one_machine(driver: Driver, tmp_path: Path) -> None:
+    path = record(tmp_path, spoil=True)
+    expected = [
+        (each.channel, each.end, each.sequence, str(each.clause), each.reason) for each in audit_files(path).violations
+    ]
+
+    def job(spark: SparkSession) -> list[tuple[object, ...]]:
+        from permitflow.spark import audit
+
+        frame = audit(spark, path).violations
+        return [tuple(row) for row in frame.select("channel", "end", "sequence", "clause", "reason").collect()]
+
+    assert len(expected) == 1
+    assert driver.run(job) == expected
+
+
+def test_the_counters_around_a_violation_are_shown(driver: Driver, tmp_path: Path) -> None:
+    path = record(tmp_path, spoil=True)
+
+    def job(spark: SparkSession) -> pa.Table:
+        from permitflow.spark import audit
+
+        return audit(spark, path).violations.toArrow()
+
+    (row,) = driver.run(job).to_pylist()
+    assert row["permits"][0] == 99
+    assert 0 < row["counters_after"][0] - row["counters_before"][0] <= 8
