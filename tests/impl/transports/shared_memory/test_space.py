@@ -1,5 +1,6 @@
 """No byte that somebody looks at is ever given to another message, and every byte comes back."""
 
+import itertools
 import threading
 from collections import deque
 
@@ -47,7 +48,7 @@ class Pair:
     def overlapping(self) -> list[tuple[Place, Place]]:
         """Messages that are being looked at and share bytes."""
         places = sorted(tenure.place for tenure in self.looked_at)
-        return [(a, b) for a, b in zip(places, places[1:], strict=False) if a.offset + a.size > b.offset]
+        return [(a, b) for a, b in itertools.pairwise(places) if a.offset + a.size > b.offset]
 
 
 STEPS = st.lists(

@@ -1,0 +1,14 @@
+"""Two ends of a ring, both in this process."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from permitflow.testing.memory_ends import MemoryEnds, memory_ends
+
+
+@pytest.fixture
+def ends() -> Iterator[MemoryEnds]:
+    """Closed after the test."""
+    with memory_ends() as both:
+        yield both

@@ -1,0 +1,243 @@
+"""Two ends share memory if both can and want to; otherwise each knows why not, and nothing is left behind."""
+
+import array
+import asyncio
+import os
+import resource
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import psutil
+import pytest
+
+from permitflow.errors import SameHostError, UndecodableDataError
+from permitflow.protocol.frames import SameHostAnswer
+from permitflow.transports.shared_memory import handover, meeting
+from permitflow.transports.shared_memory.handover import Received, connect, nonce_digest
+from permitflow.transports.shared_memory.meeting import Offer, accepted
+from permitflow.transports.shared_memory.policy import SameHost
+from permitflow.transports.shared_memory.region import create_region
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+GREETING = b"permitflow same host 1"
+
+
+@contextmanager
+def offered(policy: SameHost = SameHost.AUTO, *, writes: bool = True) -> Iterator[Offer]:
+    """An offer, and a thread that serves it."""
+    with closing(Offer(policy, writes=writes, who="the exchange")) as offer:
+        assert offer.listener is not None
+        offer.listener.socket.setblocking(True)
+        thread = threading.Thread(target=offer.serve)
+        thread.start()
+        yield offer
+        # Wakes a thread to which nobody came.
+        offer.listener.socket.shutdown(socket.SHUT_RDWR) if offer.listener is not None else None
+        thread.join()
+
+
+def name_of(offer: Offer) -> str:
+    assert offer.frame is not None
+    return offer.frame.socket
+
+
+@pytest.mark.parametrize("offerer_writes", [True, False])
+def test_both_ends_come_to_share_memory(complete: Complete, offerer_writes: bool) -> None:
+    with offered(writes=offerer_writes) as offer:
+        received = complete(accepted(name_of(offer), writes=not offerer_writes))
+        assert isinstance(received, Received)
+        link = offer.settle(SameHostAnswer(nonce_digest(received.region.nonce)), lambda *ends: ends)
+        assert link is not None
+        connection, ring = link
+        connection.send(b"hello")
+        assert received.socket.recv(10) == b"hello"
+        for end in (connection, ring, received):
+            end.close()
+    assert offer.reason == ""
+
+
+def test_nobody_else_can_prove_it(complete: Complete) -> None:
+    with offered() as offer:
+        received = complete(accepted(name_of(offer), writes=False))
+        with pytest.raises(UndecodableDataError, match="the proof of the exchange that it shares memory"):
+            offer.settle(SameHostAnswer(nonce_digest(b"\0" * 32)), lambda *ends: ends)
+        received.close()
+
+
+def test_a_proof_without_a_visit_is_no_proof() -> None:
+    with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer:
+        assert offer.listener is not None
+        answer = SameHostAnswer(nonce_digest(offer.listener.region.nonce))
+        with pytest.raises(UndecodableDataError):
+            offer.settle(answer, lambda *ends: ends)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (None, "the peer does not know how to share memory"),
+        (SameHostAnswer(b"", "it is switched off at the end that was dialled"), "it is switched off at the end that"),
+    ],
+)
+def test_a_refusal_is_remembered_or_is_an_error(answer: SameHostAnswer | None, reason: str) -> None:
+    with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer:
+        assert offer.settle(answer, lambda *ends: ends) is None
+        assert offer.reason.startswith(reason)
+    with (
+        closing(Offer(SameHost.REQUIRE, writes=True, who="the exchange")) as offer,
+        pytest.raises(SameHostError, match=f"no memory can be shared with the exchange: {reason}"),
+    ):
+        offer.settle(answer, lambda *ends: ends)
+
+
+def test_what_is_switched_off_is_not_offered() -> None:
+    offer = Offer(SameHost.NEVER, writes=True, who="the exchange")
+    assert (offer.frame, offer.reason) == (None, "it is switched off at this end")
+
+
+def test_a_system_that_cannot_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    assert Offer(SameHost.AUTO, writes=True, who="the exchange").reason == "this system has no memfd_create"
+    with pytest.raises(SameHostError, match="this system has no memfd_create"):
+        Offer(SameHost.REQUIRE, writes=True, who="the exchange")
+
+
+@contextmanager
+def limited(limit: int, value: int) -> Iterator[None]:
+    before = resource.getrlimit(limit)
+    resource.setrlimit(limit, (value, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(limit, before)
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "words"),
+    [(resource.RLIMIT_FSIZE, 1 << 20, "File too large"), (resource.RLIMIT_NOFILE, 3, "Too many open files")],
+)
+def test_a_limit_of_the_system_is_a_reason_and_leaves_nothing_open(limit: int, value: int, words: str) -> None:
+    before = psutil.Process().num_fds()
+    with limited(limit, value):
+        offer = Offer(SameHost.AUTO, writes=True, who="the exchange")
+    assert words in offer.reason
+    assert psutil.Process().num_fds() == before
+
+
+def test_memory_that_cannot_be_mapped_is_a_reason(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
+    with offered() as offer:
+        before = psutil.Process().num_fds()
+
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(12, "Cannot allocate memory")
+
+        monkeypatch.setattr(handover, "open_region", refuse)
+        assert "Cannot allocate memory" in complete(accepted(name_of(offer), writes=False))
+        # The other end of the connection, which the offer keeps until it is settled.
+        assert psutil.Process().num_fds() == before + 1
+
+
+def test_another_host_is_a_reason(complete: Complete) -> None:
+    assert "nobody listens there" in complete(accepted("permitflow-" + "0" * 32, writes=False))
+
+
+@pytest.mark.parametrize("name", ["", "/tmp/socket", "permitflow-../../x", "permitflow-" + "0" * 33, "\0" * 43])
+def test_only_our_own_names_are_dialled(complete: Complete, name: str) -> None:
+    assert "is none of ours" in complete(accepted(name, writes=False))
+
+
+def test_processes_of_another_user_are_refused(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody = os.geteuid() + 1
+    with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer:
+        monkeypatch.setattr(os, "geteuid", lambda: nobody)
+        assert "belongs to another user" in complete(accepted(name_of(offer), writes=False))
+        offer.serve()
+        answer = SameHostAnswer(b"x")
+        with pytest.raises(UndecodableDataError):
+            offer.settle(answer, lambda *ends: ends)
+
+
+def test_somebody_who_hands_nothing_over_is_not_waited_for(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meeting, "_HANDOVER_SECONDS", 0.05)
+    with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer:
+        assert "was not handed over in time" in complete(accepted(name_of(offer), writes=False))
+
+
+def somebodys(descriptors: Callable[[], list[int]], greeting: bytes) -> str:
+    """Let a listener hand over something else; the name."""
+    name = "permitflow-" + os.urandom(16).hex()
+
+    def serve() -> None:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(f"\0{name}")
+            listener.listen()
+            ready.set()
+            peer, _ = listener.accept()
+            with peer:
+                handed = descriptors()
+                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", handed))] if handed else []
+                peer.sendmsg([greeting], rights)
+                for descriptor in handed:
+                    os.close(descriptor)
+
+    ready = threading.Event()
+    threading.Thread(target=serve, daemon=True).start()
+    ready.wait()
+    return name
+
+
+def memory() -> int:
+    return create_region(64 << 10, writable=False)[1]
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "greeting", "words"),
+    [
+        (lambda: [], GREETING, "with 0 descriptors"),
+        (lambda: [memory()], GREETING, "with 1 descriptors"),
+        (lambda: [memory(), os.eventfd(0)], b"HTTP/1.1 400 Bad Req", "with 2 descriptors"),
+        (lambda: [memory(), memory()], GREETING, "the event counter"),
+        (lambda: [os.eventfd(0), os.eventfd(0)], GREETING, "the shared memory"),
+        (lambda: [memory(), os.eventfd(0), os.eventfd(0)], GREETING, "with 2 descriptors"),
+    ],
+)
+def test_what_is_handed_over_is_looked_at(
+    complete: Complete, descriptors: Callable[[], list[int]], greeting: bytes, words: str
+) -> None:
+    name = somebodys(descriptors, greeting)
+    before = psutil.Process().num_fds()
+    refused = complete(accepted(name, writes=False))
+    if isinstance(refused, Received):
+        # The kernel hands over no more descriptors than there is room for, and closes the others.
+        refused.close()
+    else:
+        assert words in refused
+    assert psutil.Process().num_fds() <= before
+
+
+def test_a_second_visitor_gets_nothing() -> None:
+    with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer:
+        with connect(name_of(offer)), connect(name_of(offer)) as second:
+            offer.serve()
+            offer.serve()
+            with pytest.raises(BlockingIOError):
+                second.recv(1)
+
+
+def test_a_cancelled_acceptance_leaves_nothing_open(complete: Complete) -> None:
+    with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer:
+
+        async def test() -> None:
+            before = psutil.Process().num_fds()
+            task = asyncio.create_task(accepted(name_of(offer), writes=False))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait({task})
+            assert task.cancelled()
+            assert psutil.Process().num_fds() == before
+
+        complete(test())
