@@ -6,18 +6,22 @@ its producers, and nobody's backlog grows beyond the sum of the two windows.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 import pyarrow as pa
 
 from permitflow.channels.interface import ReceiveEnd, SendEnd
 from permitflow.errors import ChannelAbortedError, ChannelClosedError, EndOfStream, PeerGoneError, PermitflowError
-from permitflow.protocol.messages import Kind
+from permitflow.protocol.messages import Kind, Message
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 
 __all__ = ["Forwarding", "carrying", "words"]
+
+# Enough to make the way of each of them short, few enough for others to have their turn.
+_AT_ONCE = 512
 
 
 class Forwarding:
@@ -38,19 +42,39 @@ class Forwarding:
         """
         try:
             while True:
-                message = await self._source.take()
-                self.taken += 1
-                if message.kind is Kind.CHUNK:
-                    await self._target.send(message.payload, message.rows)
-                elif message.kind is Kind.BARRIER:
-                    await self._target.send_barrier(message.payload)
-                else:
-                    self._target.send_watermark(message.payload)
-                self._source.consume()
+                messages = await self._source.take_many(_AT_ONCE)
+                self.taken += len(messages)
+                for run in self._runs(messages):
+                    await self._pass_on(run)
         except EndOfStream:
             return None
         except ChannelAbortedError as error:
             return error
+
+    def _runs(self, messages: Sequence[Message[pa.RecordBatch]]) -> Iterator[Sequence[Message[pa.RecordBatch]]]:
+        """Chunks that follow each other, as many as the source returns permits for at once; all others singly."""
+        most_rows = self._source.parameters.permit_batch
+        start = rows = 0
+        for position, message in enumerate(messages):
+            rows += message.rows
+            if position > start and (message.kind is not Kind.CHUNK or rows > most_rows):
+                yield messages[start:position]
+                start, rows = position, message.rows
+            if message.kind is not Kind.CHUNK:
+                yield messages[position : position + 1]
+                start, rows = position + 1, 0
+        if start < len(messages):
+            yield messages[start:]
+
+    async def _pass_on(self, run: Sequence[Message[pa.RecordBatch]]) -> None:
+        first = run[0]
+        if first.kind is Kind.CHUNK:
+            await self._target.send_many(deque([message.payload for message in run]))
+        elif first.kind is Kind.BARRIER:
+            await self._target.send_barrier(first.payload)
+        else:
+            self._target.send_watermark(first.payload)
+        self._source.consume(len(run))
 
 
 @asynccontextmanager
