@@ -1,24 +1,24 @@
-"""``python -m permitflow_proofs``: prove everything, print the table, or write it to a file.
+"""``python -m permitflow_proofs``: prove everything by both solvers, print a line for each, or write the document.
 
-python -m permitflow_proofs                     print the table
+python -m permitflow_proofs                     print a line for each theorem
 python -m permitflow_proofs theorems FILE       write THEOREMS.md
 """
 
 import sys
 from pathlib import Path
 
-from permitflow_proofs.catalogue import catalogue
 from permitflow_proofs.document import theorems_document
-from permitflow_proofs.kernel.theorem import Verdict, prove
+from permitflow_proofs.kernel.theorem import Verdict
+from permitflow_proofs.proving import prove_catalogue
 
 
 def _prove_all() -> list[Verdict]:
     verdicts = []
-    for theorem in catalogue():
-        verdict = prove(theorem)
+    for verdict in prove_catalogue(solvers="both"):
         verdicts.append(verdict)
         mark = "ok " if verdict.is_as_expected else "BAD"
-        print(f"{mark} {theorem.id:22} {verdict.outcome:8} {verdict.seconds:6.2f} s  {theorem.reference}")
+        theorem = verdict.theorem
+        print(f"{mark} {theorem.id:22} {verdict.outcome:8} {verdict.seconds:6.2f} s  {theorem.reference}", flush=True)
         for problem in verdict.problems():
             print(f"    {problem}")
     return verdicts

@@ -1,13 +1,21 @@
-"""``permitflow prove`` reports what the prover says, and notices a theorem that does not come out as stated."""
+"""``permitflow prove`` reports what the provers say, and notices a theorem that does not come out as stated."""
 
+import os
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import permitflow_proofs
-from permitflow_proofs import catalogue
+from permitflow_proofs import catalogue, proving
+from permitflow_proofs.kernel import second_solver
 
 Command = Callable[..., tuple[int, str, str]]
 Report = Callable[..., tuple[int, dict[str, Any]]]
@@ -21,12 +29,16 @@ def test_a_theorem_is_proved_with_its_twins(report: Report) -> None:
     assert (theorem["id"], theorem["outcome"], theorem["problems"]) == ("flush-idle", "proved", [])
     assert theorem["twins_refuted"] == theorem["obligations"] > 0
     assert theorem["specification"].startswith("PermitChannel.tla:")
+    opinions = [(one["solver"], one["outcome"], one["problems"]) for one in theorem["solvers"]]
+    assert opinions == [("Z3", "proved", []), ("cvc5", "proved", [])]
 
 
 def test_a_false_statement_of_others_is_refuted_by_a_run(command: Command) -> None:
     code, stdout, _ = command("prove", "--theorem", "2014-stored")
     assert code == 0
-    assert "2014-stored  refuted" in stdout
+    assert re.search(
+        r"2014-stored .* PermitChannel.tla:\d+ +Z3 +refuted +0.\d s\n.* all parameters +cvc5 +refuted", stdout
+    )
     assert "a shortest run to a state in which it is false" in stdout
     assert "OfferChunk" in stdout
     assert "1 of 1 theorems as stated" in stdout
@@ -38,7 +50,8 @@ def seeded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def seed(name: str, **changes: object) -> None:
         theorems = tuple(replace(one, **changes) if one.id == name else one for one in catalogue())  # type: ignore[arg-type]  # any field
-        monkeypatch.setattr(permitflow_proofs, "catalogue", lambda: theorems)
+        for module in (permitflow_proofs, proving):
+            monkeypatch.setattr(module, "catalogue", lambda: theorems)
 
     return seed
 
@@ -47,7 +60,7 @@ def test_a_theorem_that_comes_out_otherwise_fails(command: Command, seeded: Call
     seeded("2014-right", expected="refuted")
     code, stdout, _ = command("prove", "--theorem", "2014-right")
     assert code == 1
-    assert "PROVED, EXPECTED refuted" in stdout
+    assert "PROVED, EXPECTED refuted" in " ".join(stdout.split())
     assert "0 of 1 theorems as stated" in stdout
 
 
@@ -64,3 +77,67 @@ def test_an_unknown_theorem_is_unusable(command: Command) -> None:
     code, stdout, stderr = command("prove", "--theorem", "treshold")
     assert (code, stdout) == (2, "")
     assert "there is no theorem 'treshold'; did you mean threshold" in stderr
+
+
+def test_a_solver_that_disagrees_fails_and_the_questions_can_be_had(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(second_solver, "answer", lambda _text: "unknown")
+    code, stdout, _ = command("prove", "--theorem", "2014-right")
+    assert code == 1
+    assert "PROBLEM: 2014-right, cvc5: in every state: cvc5 says unknown to the claim, not unsat" in stdout
+    assert "permitflow prove --theorem 2014-right --export DIRECTORY" in stdout
+    code, stdout, _ = command("prove", "--theorem", "2014-right", "--export", str(tmp_path))
+    assert (code, stdout.split()[0]) == (0, "3")
+    assert len(list(tmp_path.glob("2014-right-01-*.smt2"))) == 3
+
+
+@pytest.mark.parametrize(("name", "solvers"), [("z3", ["Z3"]), ("cvc5", ["cvc5"]), ("both", ["Z3", "cvc5"])])
+def test_a_solver_can_be_chosen(report: Report, name: str, solvers: list[str]) -> None:
+    code, document = report("prove", "--theorem", "2014-right", "--solver", name)
+    assert (code, [one["solver"] for one in document["theorems"][0]["solvers"]]) == (0, solvers)
+
+
+def test_without_the_second_solver_the_first_proves_alone_and_says_so(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(second_solver, "is_installed", lambda: False)
+    code, stdout, stderr = command("prove", "--theorem", "2014-right")
+    assert (code, "1 of 1 theorems as stated, by Z3;" in stdout) == (0, True)
+    assert stderr == "cvc5 is not installed, so Z3 proves alone: install permitflow[proofs] for both.\n"
+    for name in ("cvc5", "both"):
+        code, stdout, stderr = command("prove", "--solver", name)
+        assert (code, stdout) == (2, "")
+        assert "install permitflow[proofs], or choose --solver z3" in stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--solver", "yices"], "'yices' is not one of"),
+        (["--jobs", "0"], "must be at least 1, not 0"),
+        (["--export", "/dev/null/questions"], "choose a directory that can be written to"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_what_cannot_be_used_is_refused(command: Command, arguments: list[str], complaint: str) -> None:
+    code, stdout, stderr = command("prove", "--theorem", "2014-right", *arguments)
+    assert (code, stdout) == (2, "")
+    assert complaint in " ".join(stderr.split())
+
+
+def test_an_interrupt_stops_all_processes_without_a_word() -> None:
+    arguments = [sys.executable, "-m", "permitflow.cli", "prove", "--jobs", "2"]
+    with subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as prover:
+        workers: list[psutil.Process] = []
+        while len(workers) < 2 and prover.poll() is None:
+            children = psutil.Process(prover.pid).children()
+            workers = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+        # As a terminal does it: to all of them.
+        for process in (prover.pid, *(worker.pid for worker in workers)):
+            os.kill(process, signal.SIGINT)
+        stdout, stderr = prover.communicate(timeout=60)
+    assert (prover.returncode, stdout, stderr) == (130, "", "")
+    assert not any(worker.is_running() for worker in workers)

@@ -1,12 +1,16 @@
-"""``permitflow prove``: the theorems, for all numbers."""
+"""``permitflow prove``: the theorems, for all numbers, by two solvers."""
 
+import time
+from contextlib import closing
 from difflib import get_close_matches
-from textwrap import fill, indent
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permitflow.cli.console import open_console, open_progress
+from permitflow.cli.console import open_progress
+from permitflow.cli.options import whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 
 if TYPE_CHECKING:
@@ -15,9 +19,34 @@ if TYPE_CHECKING:
 __all__ = ["prove"]
 
 
+class Solver(StrEnum):
+    """Whose word is taken."""
+
+    Z3 = "z3"
+    CVC5 = "cvc5"
+    BOTH = "both"
+
+
 def prove(
     theorem: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="Prove only this theorem; may be repeated.")
+    ] = None,
+    solver: Annotated[
+        Solver | None,
+        typer.Option(
+            metavar="NAME",
+            help="Whose word is taken: z3, cvc5 or both. Default: both if cvc5 is installed, or else z3.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            parser=whole_number(least=1), metavar="N", help="Processes at once. Default: one for each processor."
+        ),
+    ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="DIRECTORY", help="Prove nothing: write the questions for any solver there, as SMT-LIB."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -27,31 +56,39 @@ def prove(
     restated in the logic of a solver. Each obligation has a twin, the same with one mistake, which must be refuted;
     and its premises must be possible. A proof that could not have failed counts as a failure.
 
+    Z3 walks through the model and decides. cvc5 then gets all that Z3 claimed as text: that claims hold, that nothing
+    was left out on the way, that premises are possible, that twins fail. Where it says something else, or cannot
+    say, the theorem counts as not proved.
+
     \b
       permitflow prove
       permitflow prove --theorem threshold
-      permitflow prove --json
+      permitflow prove --theorem threshold --export questions/           for a third solver
+      permitflow prove --solver z3 --json
 
     Exit code 0: every theorem came out as the catalogue says (a false statement that others made is listed to be
-    refuted). 1: one did not, or a twin survived. 2: unusable input.
+    refuted). 1: one did not, a twin survived, or the solvers disagree. 2: unusable input. 130: interrupted.
     """
     with requires_extra("proofs"):
-        from permitflow_proofs import prove as prove_theorem
+        import permitflow_proofs  # noqa: F401  # is it all there?
     wanted = _selected(theorem or [])
-    verdicts: list[Verdict] = []
-    with open_progress() as progress:
-        task = progress.add_task("", total=len(wanted))
-        for one in wanted:
-            progress.update(task, description=one.id)
-            verdicts.append(prove_theorem(one))
-            progress.advance(task)
+    if export is not None:
+        _export(wanted, export)
+        return
+    started = time.monotonic()
+    verdicts = _verdicts(wanted, _available(solver), jobs)
+    seconds = time.monotonic() - started
     holds = all(verdict.is_as_expected for verdict in verdicts)
+
+    from permitflow.cli.prove_report import as_json as in_json
+    from permitflow.cli.prove_report import print_runs, print_verdicts
+
     if as_json:
-        print_json({"holds": holds, "theorems": [_as_json(verdict) for verdict in verdicts]})
+        print_json({"holds": holds, "seconds": round(seconds, 3), "theorems": [in_json(one) for one in verdicts]})
     else:
-        _print(verdicts)
+        print_verdicts(verdicts, seconds)
         if theorem:
-            _print_runs(verdicts)
+            print_runs(verdicts)
     stop(holds=holds)
 
 
@@ -66,58 +103,41 @@ def _selected(names: list[str]) -> "list[Theorem]":
     return [theorem for name, theorem in theorems.items() if not names or name in names]
 
 
-def _print(verdicts: "list[Verdict]") -> None:
-    from permitflow_proofs.kernel.theorem import ALL_PARAMETERS
+def _available(wanted: Solver | None) -> Solver:
+    from permitflow_proofs.kernel import second_solver
 
-    console = open_console()
-    widest = max(len(verdict.theorem.id) for verdict in verdicts)
-    for verdict in verdicts:
-        theorem = verdict.theorem
-        outcome = (
-            verdict.outcome if verdict.is_as_expected else f"{verdict.outcome.upper()}, EXPECTED {theorem.expected}"
-        )
-        console.print(
-            f"{theorem.id:{widest}}  {outcome:8}  obligations {verdict.obligations:2}, twins failed "
-            f"{verdict.twins_refuted:2}  {verdict.seconds:5.1f} s  {theorem.reference}",
-            soft_wrap=True,
-        )
-        scope = "" if theorem.scope == ALL_PARAMETERS else f" ({theorem.scope}; {theorem.tool})"
-        console.print(indent(fill(theorem.statement + scope, console.width - 8), "    "))
-        for problem in verdict.problems():
-            console.print(f"    PROBLEM: {problem}", soft_wrap=True)
-    console.print(_summary(verdicts), soft_wrap=True)
+    if second_solver.is_installed():
+        return wanted or Solver.BOTH
+    if wanted in (Solver.CVC5, Solver.BOTH):
+        unusable(f"--solver {wanted}: cvc5 is not installed; install permitflow[proofs], or choose --solver z3")
+    if wanted is None:
+        typer.echo("cvc5 is not installed, so Z3 proves alone: install permitflow[proofs] for both.", err=True)
+    return Solver.Z3
 
 
-def _summary(verdicts: "list[Verdict]") -> str:
-    good = sum(verdict.is_as_expected for verdict in verdicts)
-    obligations = sum(verdict.obligations for verdict in verdicts)
-    twins = sum(verdict.twins_refuted for verdict in verdicts)
-    return f"{good} of {len(verdicts)} theorems as stated; {obligations} obligations, {twins} twins failed as they must"
+def _verdicts(wanted: "list[Theorem]", solver: Solver, jobs: int | None) -> "list[Verdict]":
+    from concurrent.futures.process import BrokenProcessPool
+
+    from permitflow_proofs import prove_catalogue
+
+    names = [one.id for one in wanted]
+    verdicts = []
+    with open_progress() as progress, closing(prove_catalogue(names, solvers=solver.value, processes=jobs)) as proved:
+        task = progress.add_task("proving", total=len(names))
+        try:
+            for verdict in proved:
+                verdicts.append(verdict)
+                progress.update(task, advance=1, description=verdict.theorem.id)
+        except BrokenProcessPool:
+            unusable("a process of the prover was killed, perhaps for want of memory; try --jobs 1")
+    return verdicts
 
 
-def _print_runs(verdicts: "list[Verdict]") -> None:
-    from permitflow.cli.run_table import run_table
+def _export(wanted: "list[Theorem]", folder: Path) -> None:
+    from permitflow_proofs.kernel.export import write_scripts
 
-    console = open_console()
-    for verdict in verdicts:
-        run = verdict.counterexample.run if verdict.counterexample is not None else None
-        if run is not None:
-            console.print(f"\n{verdict.theorem.id}: a shortest run to a state in which it is false")
-            console.print(run_table(run.start, run.steps))
-
-
-def _as_json(verdict: "Verdict") -> dict[str, object]:
-    return {
-        "id": verdict.theorem.id,
-        "statement": verdict.theorem.statement,
-        "specification": verdict.theorem.reference,
-        "scope": verdict.theorem.scope,
-        "tool": verdict.theorem.tool,
-        "expected": verdict.theorem.expected,
-        "outcome": verdict.outcome,
-        "as_expected": verdict.is_as_expected,
-        "obligations": verdict.obligations,
-        "twins_refuted": verdict.twins_refuted,
-        "seconds": round(verdict.seconds, 3),
-        "problems": verdict.problems(),
-    }
+    try:
+        count = sum(write_scripts(one, folder) for one in wanted)
+    except OSError as error:
+        unusable(f"--export {folder}: {error.strerror or error}; choose a directory that can be written to")
+    typer.echo(f"{count} questions in {folder}; the first lines of each say what it asks and what must be answered")

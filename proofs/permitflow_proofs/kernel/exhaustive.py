@@ -77,4 +77,5 @@ class Refutation(Generic[S, P]):
             twin_failed=twin.outcome == "proved" and twin.reached > 0,
             counterexample=counterexample,
             twin_counterexample=None,
+            questions=(found.must_fail("claim"), twin.must_say_something(), twin.must_hold("twin")),
         )

@@ -2,16 +2,17 @@
 
 The condition of an obligation holds together everything that Z3 claimed on the way: each side of a fork that it
 pruned, and each path on which the claim would be false.  A second solver that finds it unsatisfiable confirms all.
+It is asked, too, whether the premises can be met, and whether the twin is false somewhere.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from permitflow_proofs.kernel.obligation import SymbolicObligation, decide
 from permitflow_proofs.kernel.theorem import Theorem
 
-__all__ = ["Script", "export"]
+__all__ = ["Script", "export", "write_scripts"]
 
 
 @dataclass(frozen=True)
@@ -19,18 +20,40 @@ class Script:
     """One question to a solver, and the answer that confirms ours."""
 
     theorem: str
+    number: int
+    """Of the obligation, counted from 1."""
+
     obligation: str
-    is_twin: bool
+    about: Literal["claim", "premises", "twin"]
     text: str
     """SMT-LIB 2.6, ending in ``(check-sat)``."""
 
     expected: Literal["sat", "unsat"]
 
+    @property
+    def file_name(self) -> str:
+        """Where it is written to."""
+        return f"{self.theorem}-{self.number:02}-{self.about}.smt2"
+
 
 def export(theorem: Theorem) -> Iterator[Script]:
-    """What Z3 proved of a theorem, and how it refuted the twins; nothing for what the explorer checked."""
-    for obligation in theorem.obligations:
-        if isinstance(obligation, SymbolicObligation):
-            for is_twin, claim in ((False, obligation.claim), (True, obligation.twin)):
-                text = decide(claim).to_smtlib()
-                yield Script(theorem.id, obligation.name, is_twin, text, "sat" if is_twin else "unsat")
+    """What Z3 claims of a theorem; nothing for what the explorer checked."""
+    for number, obligation in enumerate(theorem.obligations, start=1):
+        for question in obligation.examine().questions:
+            text = question.to_smtlib()
+            yield Script(theorem.id, number, obligation.name, question.about, text, question.expected)
+
+
+def write_scripts(theorem: Theorem, folder: Path) -> int:
+    """Write a file for each question, with what it is about and the expected answer on top; returns their number.
+
+    Raises:
+        OSError: the folder cannot be made, or not be written to.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    count = 0
+    for script in export(theorem):
+        head = f"; {script.theorem}: {script.obligation} ({script.about})\n; expected: {script.expected}\n"
+        (folder / script.file_name).write_text(head + script.text, encoding="utf-8")
+        count += 1
+    return count

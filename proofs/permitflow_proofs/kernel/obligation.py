@@ -5,7 +5,7 @@ It is proved when it is true on every path; it is vacuous when no path gets as f
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import z3
@@ -14,7 +14,17 @@ from permitflow_proofs.kernel.formulas import conjunction, disjunction
 from permitflow_proofs.kernel.paths import Explorer
 from permitflow_proofs.kernel.runs import Run
 
-__all__ = ["Claim", "Counterexample", "Examination", "Finding", "Obligation", "Outcome", "SymbolicObligation", "decide"]
+__all__ = [
+    "Claim",
+    "Counterexample",
+    "Examination",
+    "Finding",
+    "Obligation",
+    "Outcome",
+    "Question",
+    "SymbolicObligation",
+    "decide",
+]
 
 Outcome = Literal["proved", "refuted", "unknown"]
 
@@ -36,6 +46,24 @@ class Counterexample:
         return ", ".join(f"{name}={value}" for name, value in sorted(self.values.items()))
 
 
+Conjunctions = tuple[tuple[z3.BoolRef, ...], ...]
+
+
+@dataclass(frozen=True)
+class Question:
+    """Can one of these be?  The answer that confirms what Z3 claims is known."""
+
+    about: Literal["claim", "premises", "twin"]
+    conjunctions: Conjunctions
+    expected: Literal["sat", "unsat"]
+
+    def to_smtlib(self) -> str:
+        """The question for another solver: SMT-LIB 2.6, ending in ``(check-sat)``."""
+        solver = z3.Solver()
+        solver.add(disjunction([conjunction(conditions) for conditions in self.conjunctions]))
+        return f"(set-logic ALL)\n{solver.to_smt2()}"
+
+
 @dataclass(frozen=True)
 class Finding:
     """What the solver says about a claim."""
@@ -45,14 +73,26 @@ class Finding:
     """Paths on which the claim was found true: 0 in a proof means that it says nothing."""
 
     counterexample: Counterexample | None
-    impossible: tuple[tuple[z3.BoolRef, ...], ...]
-    """Conjunctions none of which can hold, if the claim does: pruned sides, and paths on which it is false."""
+    pruned: Conjunctions
+    """What cannot be, says the solver: sides of forks that were not taken."""
 
-    def to_smtlib(self) -> str:
-        """The verification condition for another solver: ``unsat`` means proved."""
-        solver = z3.Solver()
-        solver.add(disjunction([conjunction(conditions) for conditions in self.impossible]))
-        return f"(set-logic ALL)\n{solver.to_smt2()}"
+    violated: Conjunctions
+    """The paths on which the claim is false."""
+
+    example: tuple[z3.BoolRef, ...] | None
+    """A path on which the claim was found true; None if there is none."""
+
+    def must_hold(self, about: Literal["claim", "twin"] = "claim") -> Question:
+        """That nothing pruned can be, and the claim is false nowhere."""
+        return Question(about, (*self.pruned, *self.violated), "unsat")
+
+    def must_fail(self, about: Literal["claim", "twin"] = "twin") -> Question:
+        """That the claim is false somewhere."""
+        return Question(about, self.violated, "sat")
+
+    def must_say_something(self) -> Question:
+        """That its premises can be met."""
+        return Question("premises", () if self.example is None else (self.example,), "sat")
 
 
 def decide(claim: Claim) -> Finding:
@@ -62,11 +102,14 @@ def decide(claim: Claim) -> Finding:
     uncertain = False
     counterexample: Counterexample | None = None
     violated: list[tuple[z3.BoolRef, ...]] = []
+    example: tuple[z3.BoolRef, ...] | None = None
     for path in explorer.paths(lambda: bool(claim())):
         if not path.enabled:
             continue
         if path.result:
-            reached += path.witness is not None
+            if path.witness is not None:
+                reached += 1
+                example = example or path.conditions
             continue
         violated.append(path.conditions)
         if path.witness is None:
@@ -75,7 +118,7 @@ def decide(claim: Claim) -> Finding:
         counterexample = Counterexample(path.values())
         break
     outcome: Outcome = "refuted" if counterexample else "unknown" if uncertain else "proved"
-    return Finding(outcome, reached, counterexample, (*explorer.pruned, *violated))
+    return Finding(outcome, reached, counterexample, tuple(explorer.pruned), tuple(violated), example)
 
 
 @dataclass(frozen=True)
@@ -95,6 +138,9 @@ class Examination:
 
     twin_counterexample: Counterexample | None
     """Against the twin, as it should be."""
+
+    questions: tuple[Question, ...] = field(default=(), repr=False, compare=False)
+    """What another solver can confirm; nothing of what the explorer found.  Bound to this process."""
 
     @property
     def could_fail(self) -> bool:
@@ -142,4 +188,5 @@ class SymbolicObligation:
             twin_failed=twin.outcome == "refuted",
             counterexample=found.counterexample,
             twin_counterexample=twin.counterexample,
+            questions=(found.must_hold(), found.must_say_something(), twin.must_fail()),
         )

@@ -1,14 +1,20 @@
-"""Theorems: obligations under one statement, and the verdict on them."""
+"""Theorems: obligations under one statement, and the verdict on them, by one solver or two."""
 
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from permitflow_model.specification import reference
+from permitflow_proofs.kernel import second_solver
 from permitflow_proofs.kernel.obligation import Counterexample, Examination, Obligation, Outcome
 
-__all__ = ["ALL_PARAMETERS", "Theorem", "Verdict", "prove"]
+__all__ = ["ALL_PARAMETERS", "Answer", "Examined", "Opinion", "Solvers", "Theorem", "Verdict", "examine", "prove"]
 
 ALL_PARAMETERS = "all parameters"
+
+Solvers = Literal["z3", "cvc5", "both"]
+"""Whose word is taken.  Z3 always walks through the model; with ``cvc5`` nothing that it claims there is believed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,25 +48,90 @@ class Theorem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What became of a theorem."""
+class Answer:
+    """What the second solver said to one question."""
 
-    theorem: Theorem
+    obligation: str
+    about: Literal["claim", "premises", "twin"]
+    expected: str
+    given: str
+
+    @property
+    def is_as_expected(self) -> bool:
+        """Does it confirm what Z3 claims?"""
+        return self.given == self.expected
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examined:
+    """What came out for one obligation; can be sent from one process to another."""
+
+    examination: Examination
+    seconds: float
+    """Processor time of the examination."""
+
+    answers: tuple[Answer, ...] = ()
+    """Of the second solver, if it was asked."""
+
+    answer_seconds: float = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opinion:
+    """What one solver says of a theorem."""
+
+    solver: str
+    """Or the explorer."""
+
     outcome: Outcome
     seconds: float
     """Processor time, which a busy machine changes little."""
 
-    examinations: tuple[Examination, ...]
+    problems: tuple[str, ...]
+    """Why it is not as expected; empty if it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What became of a theorem."""
+
+    theorem: Theorem
+    examined: tuple[Examined, ...]
+    solvers: Solvers = "z3"
+
+    @property
+    def opinions(self) -> tuple[Opinion, ...]:
+        """One for each solver whose word is taken.  What the explorer checked, no solver can."""
+        answers = [answer for one in self.examined for answer in one.answers]
+        if not answers:
+            return (self._first(),)
+        return (self._second(answers),) if self.solvers == "cvc5" else (self._first(), self._second(answers))
+
+    @property
+    def outcome(self) -> Outcome:
+        """What all solvers say; unknown if they disagree."""
+        outcomes = {opinion.outcome for opinion in self.opinions}
+        return outcomes.pop() if len(outcomes) == 1 else "unknown"
 
     @property
     def is_as_expected(self) -> bool:
         """Did it come out as the catalogue says, with all twins failing and no premise empty?"""
-        return self.outcome == self.theorem.expected and all(found.could_fail for found in self.examinations)
+        return not self.problems()
+
+    @property
+    def seconds(self) -> float:
+        """Processor time of all solvers."""
+        return sum(opinion.seconds for opinion in self.opinions)
+
+    @property
+    def examinations(self) -> tuple[Examination, ...]:
+        """What came out for each obligation."""
+        return tuple(one.examination for one in self.examined)
 
     @property
     def obligations(self) -> int:
         """How many obligations were examined."""
-        return len(self.examinations)
+        return len(self.examined)
 
     @property
     def twins_refuted(self) -> int:
@@ -74,26 +145,76 @@ class Verdict:
 
     def problems(self) -> list[str]:
         """Why it is not as expected; empty if it is."""
-        found = []
-        for examination in self.examinations:
-            if examination.outcome != self.theorem.expected:
-                found.append(f"{examination.name}: {examination.outcome} ({examination.counterexample})")
-            if examination.is_vacuous:
-                found.append(f"{examination.name}: says nothing, its premises cannot be met")
-            if not examination.twin_failed:
-                found.append(f"{examination.name}: its twin did not fail, so the check could not have either")
-        return found
+        return [problem for opinion in self.opinions for problem in opinion.problems]
+
+    def _first(self) -> Opinion:
+        outcomes = {found.outcome for found in self.examinations}
+        return Opinion(
+            solver=self.theorem.tool,
+            outcome="refuted" if "refuted" in outcomes else "unknown" if "unknown" in outcomes else "proved",
+            seconds=sum(one.seconds for one in self.examined),
+            problems=tuple(self._found_wrong()),
+        )
+
+    def _found_wrong(self) -> Iterable[str]:
+        for found in self.examinations:
+            if found.outcome != self.theorem.expected:
+                yield f"{found.name}: {found.outcome} ({found.counterexample})"
+            if found.is_vacuous:
+                yield f"{found.name}: says nothing, its premises cannot be met"
+            if not found.twin_failed:
+                yield f"{found.name}: its twin did not fail, so the check could not have either"
+
+    def _second(self, answers: list[Answer]) -> Opinion:
+        wrong = [answer for answer in answers if not answer.is_as_expected]
+        return Opinion(
+            solver=second_solver.NAME,
+            outcome=_outcome_of([answer for answer in wrong if answer.about == "claim"], self.theorem.expected),
+            seconds=sum(one.answer_seconds for one in self.examined),
+            problems=tuple(
+                f"{answer.obligation}: {second_solver.NAME} says {answer.given or 'nothing'} to the {answer.about}, "
+                f"not {answer.expected}"
+                for answer in wrong
+            ),
+        )
 
 
-def prove(theorem: Theorem) -> Verdict:
-    """Examine every obligation of a theorem."""
+def _outcome_of(wrong_claims: list[Answer], expected: Outcome) -> Outcome:
+    if not wrong_claims:
+        return expected
+    given = {answer.given for answer in wrong_claims}
+    return "refuted" if given == {"sat"} else "proved" if given == {"unsat"} else "unknown"
+
+
+def examine(obligation: Obligation, solvers: Solvers = "z3") -> Examined:
+    """Examine one obligation, and ask the second solver if its word is wanted.
+
+    Raises:
+        ModuleNotFoundError: cvc5 is wanted, and not installed.
+    """
     started = time.process_time()
-    examinations = tuple(obligation.examine() for obligation in theorem.obligations)
-    outcomes = {examination.outcome for examination in examinations}
-    outcome: Outcome = "refuted" if "refuted" in outcomes else "unknown" if "unknown" in outcomes else "proved"
-    return Verdict(
-        theorem=theorem,
-        outcome=outcome,
-        seconds=time.process_time() - started,
-        examinations=examinations,
+    examination = obligation.examine()
+    examined = time.process_time()
+    answers = []
+    for question in examination.questions if solvers != "z3" else ():
+        given = second_solver.answer(question.to_smtlib())
+        answers.append(
+            Answer(obligation=obligation.name, about=question.about, expected=question.expected, given=given)
+        )
+    return Examined(
+        # Z3's terms cannot leave this process.
+        examination=replace(examination, questions=()),
+        seconds=examined - started,
+        answers=tuple(answers),
+        answer_seconds=time.process_time() - examined,
     )
+
+
+def prove(theorem: Theorem, solvers: Solvers = "z3") -> Verdict:
+    """Examine every obligation of a theorem.
+
+    Raises:
+        ModuleNotFoundError: cvc5 is wanted, and not installed.
+    """
+    examined = tuple(examine(obligation, solvers) for obligation in theorem.obligations)
+    return Verdict(theorem=theorem, examined=examined, solvers=solvers)

@@ -1,0 +1,91 @@
+"""Many theorems at once, obligation by obligation, in several processes."""
+
+import os
+import signal
+import threading
+from collections.abc import Collection, Generator, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from itertools import islice
+from multiprocessing import get_context, parent_process
+
+from permitflow_proofs.catalogue import catalogue
+from permitflow_proofs.kernel.theorem import Examined, Solvers, Theorem, Verdict, examine, prove
+
+__all__ = ["prove_catalogue", "usable_processors"]
+
+
+def usable_processors() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS, not on Windows
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def prove_catalogue(
+    names: Collection[str] | None = None, *, solvers: Solvers = "z3", processes: int | None = None
+) -> Generator[Verdict, None, None]:
+    """Prove theorems of the catalogue, in its order; yields each verdict as soon as it is there.
+
+    ``names``: of the theorems; None: all.  ``processes``: as many as there are processors by default.
+
+    Raises:
+        ModuleNotFoundError: cvc5 is wanted, and not installed.
+        concurrent.futures.process.BrokenProcessPool: a process was killed, perhaps for want of memory.
+    """
+    theorems = [theorem for theorem in catalogue() if names is None or theorem.id in names]
+    processes = usable_processors() if processes is None else processes
+    if processes < 2 or len(theorems) < 2:
+        for theorem in theorems:
+            yield prove(theorem, solvers)
+        return
+    yield from _in_parallel(theorems, solvers, processes)
+
+
+def _in_parallel(theorems: list[Theorem], solvers: Solvers, processes: int) -> Iterator[Verdict]:
+    # New processes, not copies of this one: threads and solvers do not survive copying.
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_end_with_parent)
+    tasks = [(theorem.id, index, solvers) for theorem in theorems for index in range(len(theorem.obligations))]
+    try:
+        with _interrupts_ignored():
+            results = pool.map(_examine, *zip(*tasks, strict=True))
+        for theorem in theorems:
+            examined = tuple(islice(results, len(theorem.obligations)))
+            yield Verdict(theorem=theorem, examined=examined, solvers=solvers)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@cache
+def _theorems() -> dict[str, Theorem]:
+    return {theorem.id: theorem for theorem in catalogue()}
+
+
+def _examine(name: str, index: int, solvers: Solvers) -> Examined:
+    return examine(_theorems()[name].obligations[index], solvers)
+
+
+def _end_with_parent() -> None:
+    """A process whose parent was killed has nobody to work for, and would wait for ever."""
+
+    def watch() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Processes that are started meanwhile leave Ctrl-C to this one, which then stops them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

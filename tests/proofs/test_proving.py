@@ -1,0 +1,44 @@
+"""Several processes find what one finds, and leave nothing behind."""
+
+from contextlib import closing
+
+import psutil
+import pytest
+
+from permitflow_proofs import Verdict, catalogue, prove_catalogue
+from permitflow_proofs.proving import usable_processors
+
+SHORT = ["bounded", "2014-sign", "2014-right"]
+
+
+def gist(verdict: Verdict) -> tuple[object, ...]:
+    opinions = [(opinion.solver, opinion.outcome, opinion.problems) for opinion in verdict.opinions]
+    return verdict.theorem.id, verdict.is_as_expected, verdict.obligations, verdict.twins_refuted, opinions
+
+
+def workers() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+
+
+def test_it_proves_what_is_asked_for_in_the_order_of_the_catalogue() -> None:
+    in_order = [theorem.id for theorem in catalogue() if theorem.id in SHORT]
+    assert [verdict.theorem.id for verdict in prove_catalogue(SHORT, processes=1)] == in_order
+    assert list(prove_catalogue([])) == []
+    assert usable_processors() >= 1
+
+
+def test_two_processes_find_what_one_finds() -> None:
+    pytest.importorskip("cvc5")
+    one = list(prove_catalogue(SHORT, solvers="both", processes=1))
+    two = list(prove_catalogue(SHORT, solvers="both", processes=2))
+    assert list(map(gist, one)) == list(map(gist, two))
+    assert all(verdict.is_as_expected for verdict in two)
+    assert {verdict.theorem.id for verdict in two if verdict.counterexample is not None} == {"2014-sign"}
+    assert workers() == []
+
+
+def test_who_stops_listening_stops_the_processes() -> None:
+    with closing(prove_catalogue(processes=2)) as verdicts:
+        assert next(verdicts).theorem.id == catalogue()[0].id
+        assert len(workers()) == 2
+    assert workers() == []
