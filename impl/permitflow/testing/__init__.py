@@ -1,6 +1,58 @@
 """Conformance: the model leads, an implementation follows, and what it must not do it has to refuse.
 
-Two kinds of implementations can be led.  A *pair of ends with explicit wires* (``PairAdapter``) has a method for every
-action of the specification; see ``machine`` and ``lockstep``.  A *channel* takes the internal steps by itself and is
-watched through its recorder; see ``channel_machine``.  ``traces`` judges runs that nobody led.
+For users: ``ChannelKit`` and ``PairKit`` are test classes to subclass, ``judge_adapter`` and ``judge_pair`` give the
+same as a report; a ``ChannelAdapter`` is what they need of a channel, a ``PairAdapter`` of a pair of ends with explicit
+wires.  docs/conformance-kit.md explains them.
+
+Behind them: ``kit`` holds rules, mistakes and judges; ``machine`` and ``lockstep`` lead pairs, ``channel_machine``
+leads this project's own channels through their recorders, ``traces`` judges runs that nobody led.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from permitflow.testing.kit.adapter import Aborted, ChannelAdapter, Ended, Received, Refused
+    from permitflow.testing.kit.features import Feature
+    from permitflow.testing.kit.judging import judge_adapter
+    from permitflow.testing.kit.pairs import judge_pair
+    from permitflow.testing.kit.pytest_kits import ChannelKit, PairKit, RuleBroken
+    from permitflow.testing.kit.report import Report, RuleVerdict
+    from permitflow.testing.moves import ActionRefused, Divergence, PairAdapter
+
+__all__ = [
+    "Aborted",
+    "ActionRefused",
+    "ChannelAdapter",
+    "ChannelKit",
+    "Divergence",
+    "Ended",
+    "Feature",
+    "PairAdapter",
+    "PairKit",
+    "Received",
+    "Refused",
+    "Report",
+    "RuleBroken",
+    "RuleVerdict",
+    "judge_adapter",
+    "judge_pair",
+]
+
+# Loaded when they are asked for: pytest and Hypothesis only by those who test with them.
+_PLACES = {
+    "kit.adapter": ("Aborted", "ChannelAdapter", "Ended", "Received", "Refused"),
+    "kit.features": ("Feature",),
+    "kit.judging": ("judge_adapter",),
+    "kit.pairs": ("judge_pair",),
+    "kit.pytest_kits": ("ChannelKit", "PairKit", "RuleBroken"),
+    "kit.report": ("Report", "RuleVerdict"),
+    "moves": ("ActionRefused", "Divergence", "PairAdapter"),
+}
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _PLACES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

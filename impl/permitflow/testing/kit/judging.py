@@ -6,7 +6,8 @@ from typing import TypeAlias
 
 from permitflow.errors import InvalidParametersError
 from permitflow.testing.kit.adapter import ChannelAdapter, lacks_of
-from permitflow.testing.kit.cancelling import CancelledBarrier, CancelledReceive, CancelledSend, cancel_everywhere
+from permitflow.testing.kit.cancelled_operations import CancelledBarrier, CancelledReceive, CancelledSend
+from permitflow.testing.kit.cancelling import cancel_everywhere
 from permitflow.testing.kit.catalogue import PROBED_RULES, all_rules
 from permitflow.testing.kit.ending import abort_run, end_run
 from permitflow.testing.kit.free_running import observe_run, record_run

@@ -20,7 +20,9 @@ __all__ = ["Probe", "outside_of", "parameters_of", "probe_for"]
 MOST_WAITING = 2
 """Chunks that wait at once in a run that is searched for."""
 
-MOST_PAIRS = 20_000
+# A mistake that cannot be seen in so many states, or in so many moves, is not seen by applications.
+MOST_PAIRS = 10_000
+MOST_MOVES = 20
 
 
 class Probe(NamedTuple):
@@ -74,6 +76,8 @@ def _search(right: Outside, wrong: Outside, alphabet: tuple[Move, ...]) -> Probe
     todo: deque[tuple[World, World, tuple[Move, ...]]] = deque([(*start, ())])
     while todo and len(met) < MOST_PAIRS:
         here, there, run = todo.popleft()
+        if len(run) == MOST_MOVES:
+            return None
         for move in right.moves(here, alphabet):
             due = list(right.make(here, move))
             if len(due) > 1:

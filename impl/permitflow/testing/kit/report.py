@@ -98,12 +98,20 @@ class Report:
         raise KeyError(rule)
 
     def lacking(self) -> Iterator[str]:
-        """A line for each feature that is lacking, with the rules that were not checked for it."""
+        """For each feature that is lacking, a line with the rules that were not checked, and the mistakes not sought."""
         for feature in sorted(self.lacks):
-            rules = [
-                v.rule.id for v in self.verdicts if v.outcome is Outcome.NOT_APPLICABLE and feature in v.rule.needs
+            without = [v.rule.id for v in self.verdicts if feature in v.rule.needs]
+            unsought = [
+                f"whether it {mistake.name}"
+                for verdict in self.verdicts
+                if verdict.outcome is not Outcome.NOT_APPLICABLE
+                for mistake in verdict.rule.mistakes
+                if feature in mistake.needs
             ]
-            yield f"lacks {feature.value}; rules not checked: {', '.join(rules) or 'none'}"
+            parts = [f"rules not checked: {', '.join(without)}"] if without else []
+            parts += [f"not asked: {', '.join(unsought)}"] if unsought else []
+            if parts:
+                yield f"lacks {feature.value}; {'; '.join(parts)}"
 
     def summary(self) -> str:
         """One line."""

@@ -16,17 +16,20 @@ _CLASSES = frozenset({Feature.BARRIERS, Feature.WATERMARKS})
 _SMALL = frozenset({Feature.WEIGHTS, Feature.BATCHING, Feature.REFUSALS})
 
 
-def graphs_of(lacks: frozenset[Feature]) -> tuple[frozenset[Feature], ...]:
-    """The features that are left out of each graph; together the graphs have all that the channel has."""
-    wanted = (lacks | _CLASSES, *(lacks | _SMALL | (_CLASSES - {kind}) for kind in sorted(_CLASSES - lacks)))
-    return tuple(dict.fromkeys(wanted))
+def graphs_of(lacks: frozenset[Feature], hops: int) -> tuple[frozenset[Feature], ...]:
+    """The features that are left out of each graph; together the graphs have all that the channel has.
+
+    A chain of channels is walked with chunks only: with barriers or watermarks its graph has ten times as many edges.
+    """
+    beside = () if hops > 1 else sorted(_CLASSES - lacks)
+    return tuple(dict.fromkeys((lacks | _CLASSES, *(lacks | _SMALL | (_CLASSES - {kind}) for kind in beside))))
 
 
 async def walk_graphs(rule: Rule, make: MakeAdapter) -> RuleVerdict:
     """Walk every edge of every graph; stop at the first step that is not the model's."""
     edges = of_edges = states = 0
-    lacks = lacks_of(make())
-    for left_out in graphs_of(lacks):
+    adapter = make()
+    for left_out in graphs_of(lacks_of(adapter), adapter.hops):
         found = await _walk(rule, make, left_out)
         if isinstance(found, RuleVerdict):
             return found

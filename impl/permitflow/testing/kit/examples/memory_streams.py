@@ -1,0 +1,56 @@
+"""anyio's memory object stream as a channel."""
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from permitflow.protocol.messages import Kind
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import RecorderFactory
+from permitflow.testing.kit.adapter import ChannelAdapter, Ended, Received, Refused
+from permitflow.testing.kit.features import Feature
+
+__all__ = ["CountedStream", "StreamChannel"]
+
+
+class StreamChannel(ChannelAdapter):
+    """A stream whose buffer has as many places as there are row permits.  What was received was consumed."""
+
+    sender: MemoryObjectSendStream[tuple[int, int]]
+    receiver: MemoryObjectReceiveStream[tuple[int, int]]
+
+    async def open(self, parameters: ChannelParameters, record: RecorderFactory) -> None:
+        """Make a stream."""
+        self.sender, self.receiver = anyio.create_memory_object_stream(parameters.row_permits)
+
+    async def close(self) -> None:
+        """Close both ends."""
+        self.sender.close()
+        self.receiver.close()
+
+    async def offer_chunk(self, serial: int, rows: int) -> None:
+        """Spec: OfferChunk, SendChunk; cancelled, WithdrawChunk."""
+        await self.sender.send((serial, rows))
+
+    def send_chunk_now(self, serial: int, rows: int) -> None:
+        """Spec: OfferChunk, SendChunk."""
+        try:
+            self.sender.send_nowait((serial, rows))
+        except anyio.WouldBlock as full:
+            raise Refused from full
+
+    async def take(self) -> Received:
+        """Spec: Consume."""
+        try:
+            return Received(Kind.CHUNK, *await self.receiver.receive())
+        except anyio.EndOfStream as end:
+            raise Ended from end
+
+    async def end(self) -> None:
+        """Close the sending end: the receiver gets what was sent, then the end."""
+        self.sender.close()
+
+
+class CountedStream(StreamChannel):
+    """The same stream, with what it lacks declared."""
+
+    lacks = frozenset({Feature.WEIGHTS, Feature.BATCHING, Feature.OVERSIZE})

@@ -1,0 +1,132 @@
+"""This project's own channels."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pyarrow as pa
+
+from permitflow.channels.interface import ReceiveEnd, SendEnd
+from permitflow.channels.local import open_channel
+from permitflow.errors import ChannelAbortedError, EndOfStream, WouldBlock
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.messages import Kind
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import RecorderFactory
+from permitflow.testing.kit.adapter import Aborted, ChannelAdapter, Ended, Received, Refused
+from permitflow.transports.grpc_aio import get, put
+
+__all__ = ["ExchangeChannel", "LocalChannel"]
+
+SCHEMA = pa.schema([("serial", pa.int64())])
+
+
+class _OurChannel(ChannelAdapter):
+    """All of our channels have the same two ends."""
+
+    sender: SendEnd[object]
+    receiver: ReceiveEnd[object]
+
+    def chunk(self, serial: int, rows: int) -> object:
+        """A chunk that can be recognised."""
+        return serial
+
+    def serial(self, payload: object) -> int | None:
+        """The number of a chunk that was received."""
+        assert isinstance(payload, int)
+        return payload
+
+    async def offer_chunk(self, serial: int, rows: int) -> None:
+        """Spec: OfferChunk, SendChunk; cancelled, WithdrawChunk."""
+        await self.sender.send(self.chunk(serial, rows), rows)
+
+    def send_chunk_now(self, serial: int, rows: int) -> None:
+        """Spec: OfferChunk, SendChunk."""
+        try:
+            self.sender.send_nowait(self.chunk(serial, rows), rows)
+        except WouldBlock as reason:
+            raise Refused(str(reason)) from reason
+
+    async def offer_barrier(self) -> None:
+        """Spec: OfferBarrier, SendBarrier; cancelled, WithdrawBarrier."""
+        await self.sender.send_barrier()
+
+    def offer_watermark(self, value: int) -> None:
+        """Spec: OfferWatermark."""
+        self.sender.send_watermark(value)
+
+    async def end(self) -> None:
+        """Say that nothing follows."""
+        await self.sender.end()
+
+    def abort(self) -> None:
+        """Give the stream up."""
+        self.sender.abort("the test says so")
+
+    async def take(self) -> Received:
+        """Take the oldest message."""
+        try:
+            message = await self.receiver.take()
+        except EndOfStream as end:
+            raise Ended from end
+        except ChannelAbortedError as abort:
+            raise Aborted from abort
+        if message.kind is Kind.CHUNK:
+            return Received(message.kind, self.serial(message.payload), message.rows)
+        return Received(message.kind, message.payload if isinstance(message.payload, int) else 0)
+
+    def consume(self) -> None:
+        """Spec: Consume."""
+        self.receiver.consume()
+
+
+class LocalChannel(_OurChannel):
+    """The asyncio channel inside a process."""
+
+    async def open(self, parameters: ChannelParameters, record: RecorderFactory) -> None:
+        """Open a channel."""
+        self.sender, self.receiver = open_channel(parameters, record=record)
+
+
+class ExchangeChannel(_OurChannel):
+    """From a producer through an exchange to a consumer, over gRPC: three control loops in a chain."""
+
+    hops = 3
+    timeout_seconds = 10.0
+    quiet_seconds = 0.002
+
+    async def open(self, parameters: ChannelParameters, record: RecorderFactory) -> None:
+        """Start an exchange with one channel, and dial it from both sides."""
+        is_open: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stop = asyncio.Event()
+        # Entered and left by one task, as a context manager with a cancel scope demands.
+        self._stage = asyncio.create_task(self._hold_open(parameters, record, is_open))
+        await asyncio.wait({self._stage, is_open}, return_when=asyncio.FIRST_COMPLETED)
+        if self._stage.done():
+            self._stage.result()
+
+    async def _hold_open(
+        self, parameters: ChannelParameters, record: RecorderFactory, is_open: "asyncio.Future[None]"
+    ) -> None:
+        exchange = Exchange(record=record)
+        exchange.add_channel("channel", parameters, SCHEMA)
+        async with AsyncExitStack() as stack:
+            server = await stack.enter_async_context(ExchangeServer(exchange))
+            self.sender = await stack.enter_async_context(put(server.address, "channel", SCHEMA, record=record))
+            self.receiver = await stack.enter_async_context(get(server.address, "channel", record=record))
+            is_open.set_result(None)
+            await self._stop.wait()
+
+    async def close(self) -> None:
+        """Hang up, and stop the exchange."""
+        self._stop.set()
+        await asyncio.wait({self._stage})
+
+    def chunk(self, serial: int, rows: int) -> object:
+        """A batch with the number in every row."""
+        return pa.record_batch({"serial": [serial] * rows}, schema=SCHEMA)
+
+    def serial(self, payload: object) -> int | None:
+        """The number in the rows, if there are any."""
+        assert isinstance(payload, pa.RecordBatch)
+        return payload.column("serial")[0].as_py() if payload.num_rows else None

@@ -1,0 +1,122 @@
+"""The kit as ordinary tests: subclass, name your adapter, and pytest collects a test for every rule."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+import pytest
+
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import RecorderFactory
+from permitflow.testing.kit.adapter import ChannelAdapter
+from permitflow.testing.kit.catalogue import all_rules
+from permitflow.testing.kit.features import Feature
+from permitflow.testing.kit.judging import RANDOM_RUNS, ChannelJudge
+from permitflow.testing.kit.pairs import PairJudge, pair_rules
+from permitflow.testing.kit.report import Outcome, RuleVerdict
+from permitflow.testing.kit.rules import Rule
+from permitflow.testing.moves import PairAdapter
+
+__all__ = ["ChannelKit", "PairKit", "RuleBroken"]
+
+
+class RuleBroken(AssertionError):
+    """A rule of the specification does not hold; the message says which, where it stands, and shows a run."""
+
+
+class _Kit:
+    """What both kits do with a verdict."""
+
+    known_breaks: ClassVar[Mapping[str, str]] = {}
+    """Rules that are known to be broken, and why; their tests fail once they hold."""
+
+    random_runs: ClassVar[int] = RANDOM_RUNS
+    """Runs that Hypothesis draws."""
+
+    def check(self, rule: Rule) -> None:
+        """Judge a rule, and pass, skip or fail as pytest does."""
+        __tracebackhide__ = True
+        verdict = self.verdict(rule)
+        known = self.known_breaks.get(rule.id)
+        if verdict.is_broken and known is not None:
+            pytest.xfail(f"{known} (it {verdict.finding})")
+        if verdict.is_broken:
+            raise RuleBroken(verdict.describe())
+        if known is not None:
+            raise RuleBroken(f"rule {rule.id!r} is listed in known_breaks ({known}), but: {verdict.outcome.value}")
+        if verdict.outcome is Outcome.NOT_APPLICABLE:
+            pytest.skip(f"not applicable: {verdict.finding}")
+
+    def verdict(self, rule: Rule) -> RuleVerdict:
+        """What can be said about a rule."""
+        raise NotImplementedError
+
+
+class ChannelKit(_Kit):
+    """Tests of a channel: ``class TestMine(ChannelKit): adapter = MyAdapter``."""
+
+    adapter: Callable[[], ChannelAdapter]
+    """The adapter's class; or override ``make_adapter``."""
+
+    runner: ClassVar[asyncio.Runner | None] = None
+    """Whose loop the channels live in; by default a loop of the test class's own."""
+
+    _judge: ClassVar[ChannelJudge | None] = None
+    _own_runner: ClassVar[asyncio.Runner | None] = None
+
+    def make_adapter(self) -> ChannelAdapter:
+        """A new adapter, for one run."""
+        return type(self).adapter()
+
+    def verdict(self, rule: Rule) -> RuleVerdict:
+        """What can be said about a rule; judged once for the class."""
+        kit = type(self)
+        if kit._judge is None:
+            if kit.runner is None:
+                kit.runner = kit._own_runner = asyncio.Runner()
+            kit._judge = ChannelJudge(self.make_adapter, runner=kit.runner, random_runs=self.random_runs)
+        return kit._judge.verdict(rule)
+
+    @classmethod
+    def teardown_class(cls) -> None:
+        """Close the loop."""
+        if cls._own_runner is not None:
+            cls._own_runner.close()
+        cls._judge = cls._own_runner = None
+
+
+class PairKit(_Kit):
+    """Tests of a pair of ends whose every step is made by hand: ``make_pair`` makes one at rest."""
+
+    lacks: ClassVar[frozenset[Feature]] = frozenset()
+    """Features without which the pair is."""
+
+    random_runs: ClassVar[int] = 40
+    _judge: ClassVar[PairJudge | None] = None
+
+    def make_pair(self, parameters: ChannelParameters, tags: int, record: RecorderFactory | None) -> PairAdapter:
+        """A pair at rest.  ``observe`` numbers chunks modulo ``tags``; without ``record`` it can be pickled."""
+        raise NotImplementedError
+
+    def verdict(self, rule: Rule) -> RuleVerdict:
+        """What can be said about a rule; judged once for the class."""
+        kit = type(self)
+        if kit._judge is None:
+            kit._judge = PairJudge(self.make_pair, lacks=self.lacks, random_runs=self.random_runs)
+        return kit._judge.verdict(rule)
+
+
+def _test_of(rule: Rule) -> Callable[[_Kit], None]:
+    def test(self: _Kit) -> None:
+        __tracebackhide__ = True
+        self.check(rule)
+
+    test.__doc__ = f"{rule.statement} ({rule.clause})"
+    test.__name__ = f"test_{rule.id.replace('-', '_')}"
+    return test
+
+
+for _kit, _rules in ((ChannelKit, all_rules()), (PairKit, pair_rules())):
+    for _rule in _rules:
+        _test = _test_of(_rule)
+        setattr(_kit, _test.__name__, _test)
