@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants bench-setup bench imbalance bench-docs bench-smoke soak trace-evidence clean
+.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants bench-setup bench imbalance curves bench-docs bench-smoke soak trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +52,9 @@ bench: bench-setup  ## ours against others, targets and verdicts: five to seven 
 
 imbalance: bench-setup  ## the experiment from which permits came: bounds that differ starve one of two upstreams
 	@$(BIN)/python -m benchmarks run --part imbalance
+
+curves: bench-setup  ## how our own figures depend on ROW_COUNT, BATCH, distance and number of channels: four minutes
+	@$(BIN)/python -m benchmarks run --curves --rounds 3
 
 bench-docs: setup  ## paste what make bench has measured into docs/performance.md
 	@$(BIN)/python -m benchmarks update-docs

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from benchmarks.documents import update_document
-from benchmarks.measuring import PARTS, measure
+from benchmarks.measuring import COMPARISON, CURVES, PARTS, measure
 from benchmarks.pairs import CHECKOUT
 from benchmarks.peers.registry import find_ways
 from benchmarks.plots import draw_all
@@ -30,6 +30,7 @@ progress, output = Console(stderr=True), Console()
 @application.command()
 def run(
     part: Annotated[list[str] | None, typer.Option(help=f"Only this part, of {', '.join(PARTS)}; repeatable.")] = None,
+    curves: Annotated[bool, typer.Option(help=f"Only {', '.join(CURVES)}, which are left out otherwise.")] = False,
     ways: Annotated[str, typer.Option(help="Only ways with this in their name.")] = "",
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each measurement.")] = FULL.rounds,
     seed: Annotated[int, typer.Option(help="Of the order of measurements.")] = FULL.seed,
@@ -41,9 +42,11 @@ def run(
     Parts that are not measured keep their former results.  Exit code 1: something failed while it was measured; a
     promise that is not kept is no failure.
     """
-    chosen = part or list(PARTS)
+    chosen = part or list(CURVES if curves else PARTS if smoke else COMPARISON)
     if unknown := set(chosen) - set(PARTS):
         raise typer.BadParameter(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    if part and curves:
+        raise typer.BadParameter("--curves stands for parts: leave it out, or --part")
     if not any(ways in name for name in find_ways()[0]):
         raise typer.BadParameter(f"no way has {ways!r} in its name; there are {', '.join(find_ways()[0])}")
     settings = replace(SMOKE if smoke else FULL, seed=seed, ways=ways)

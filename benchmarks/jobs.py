@@ -16,8 +16,6 @@ __all__ = ["Job", "Outcome", "Tally"]
 
 # A producer that has more to send hands over so many chunks at once, if it can hand over several.
 BURST_CHUNKS = 64
-# The clock starts after this share of the chunks: connecting and filling the window are not what is measured.
-WARM_UP_SHARE = 0.1
 TOUCHES: dict[str, Callable[[pa.RecordBatch], int]] = {"ends": sum_of_ends, "columns": sum_of_columns}
 
 
@@ -36,6 +34,10 @@ class Job:
     pause_seconds: float = 0.0
     """Between bursts; 0: as fast as it can."""
     burst_chunks: int = BURST_CHUNKS
+    stamps: bool = False
+    """Measures the time on the way; a job that pauses always does."""
+    warm_up_share: float = 0.1
+    """The clock starts after this share of the chunks: connecting and filling the window are not what is measured."""
     number: int = 0
     """Makes names unique."""
 
@@ -46,8 +48,13 @@ class Job:
 
     @property
     def is_paced(self) -> bool:
-        """Is the time on the way measured, rather than throughput?"""
+        """Does the producer pause, so that throughput means nothing?"""
         return self.pause_seconds > 0
+
+    @property
+    def is_stamped(self) -> bool:
+        """Do chunks carry the time at which they left the producer's hand?"""
+        return self.stamps or self.is_paced
 
     @property
     def max_rows_at_once(self) -> int:
@@ -83,7 +90,7 @@ class Job:
             yield burst
 
     def _stamped(self, burst: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        if not self.is_paced:
+        if not self.is_stamped:
             return burst
         return [self.shape.stamped(chunk, time.monotonic_ns()) for chunk in burst]
 
@@ -106,12 +113,7 @@ class Outcome:
     """After warming up, while the clock ran."""
     seconds: float
     latencies_ns: tuple[int, int]
-    """Median and 99th percentile; zeros if the job was not paced."""
-
-    @property
-    def chunks_per_second(self) -> float:
-        """Throughput."""
-        return self.chunks / self.seconds
+    """Median and 99th percentile; zeros if chunks carried no time."""
 
 
 class Tally:
@@ -121,12 +123,12 @@ class Tally:
         """The clock starts by itself."""
         self._job = job
         self._touch = TOUCHES[job.touch]
-        self._warm_up_chunks = max(1, int(job.chunks * WARM_UP_SHARE))
+        self._warm_up_chunks = max(1, int(job.chunks * job.warm_up_share))
         self._count = 0
         self._sum = 0
         self._latencies_ns: list[int] = []
         self._began = self._ended = 0.0
-        self.take: Callable[[pa.RecordBatch], None] = self._take_stamped if job.is_paced else self._take
+        self.take: Callable[[pa.RecordBatch], None] = self._take_stamped if job.is_stamped else self._take
         """What a consumer does with each chunk."""
 
     def _take(self, chunk: pa.RecordBatch) -> None:
@@ -139,7 +141,7 @@ class Tally:
 
     def _take_stamped(self, chunk: pa.RecordBatch) -> None:
         self._latencies_ns.append(time.monotonic_ns() - chunk.column(0)[0].as_py())
-        self._count += 1
+        self._take(chunk)
 
     def outcome(self) -> Outcome:
         """Judge what has come.
@@ -148,9 +150,9 @@ class Tally:
             AssertionError: chunks are missing, or their content is not what was sent.
         """
         assert self._count == self._job.chunks, f"{self._count} of {self._job.chunks} chunks came"
-        if self._job.is_paced:
-            latencies = sorted(self._latencies_ns[self._warm_up_chunks :])
-            percentiles = statistics.quantiles(latencies, n=100)
-            return Outcome(len(latencies), 0.0, (int(percentiles[49]), int(percentiles[98])))
+        counted, seconds = self._count - self._warm_up_chunks, self._ended - self._began
+        if self._job.is_stamped:
+            percentiles = statistics.quantiles(self._latencies_ns[self._warm_up_chunks :], n=100)
+            return Outcome(counted, seconds, (int(percentiles[49]), int(percentiles[98])))
         assert self._sum == self._job.checksum(), "the content of the chunks is not what was sent"
-        return Outcome(self._count - self._warm_up_chunks, self._ended - self._began, (0, 0))
+        return Outcome(counted, seconds, (0, 0))

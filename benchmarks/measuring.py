@@ -6,7 +6,9 @@ from dataclasses import asdict
 
 from rich.console import Console
 
+from benchmarks.curves import measure_batches, measure_delays, measure_windows
 from benchmarks.field import Field, open_field
+from benchmarks.idle_channels import measure_idle_channels
 from benchmarks.imbalance.experiment import measure_imbalance
 from benchmarks.latency import measure_latency
 from benchmarks.limits import measure_limits
@@ -19,7 +21,7 @@ from benchmarks.stream_ends import measure_stream_ends
 from benchmarks.throughput import measure_throughput
 from benchmarks.with_and_without import measure_permit_cost
 
-__all__ = ["PARTS", "measure"]
+__all__ = ["COMPARISON", "CURVES", "PARTS", "measure"]
 
 Alone = Callable[[Settings], Sequence[Record]]
 Among = Callable[[Field], Awaitable[Sequence[Record]]]
@@ -29,6 +31,7 @@ ALONE: dict[str, Alone] = {
     "limits": lambda settings: measure_limits(settings.rounds, is_smoke=settings.is_smoke),
     "imbalance": lambda settings: measure_imbalance(settings.rounds, settings.seed, is_smoke=settings.is_smoke),
     "local": lambda settings: measure_local(settings.rounds, is_smoke=settings.is_smoke),
+    "channels": lambda settings: measure_idle_channels(is_smoke=settings.is_smoke),
 }
 # Parts in which the ways compete.
 AMONG_WAYS: dict[str, Among] = {
@@ -36,8 +39,14 @@ AMONG_WAYS: dict[str, Among] = {
     "permits": measure_permit_cost,
     "latency": measure_latency,
     "ends": measure_stream_ends,
+    "windows": measure_windows,
+    "batches": measure_batches,
+    "delays": measure_delays,
 }
 PARTS = (*ALONE, *AMONG_WAYS)
+# How our own figures depend on numbers: minutes more, and nothing that others are compared with.
+CURVES = ("windows", "batches", "delays", "channels")
+COMPARISON = tuple(part for part in PARTS if part not in CURVES)
 
 
 def measure(parts: Sequence[str], settings: Settings, console: Console) -> Results:

@@ -29,20 +29,27 @@ class Sample:
     """One job's figures."""
 
     chunks_per_second: float
-    """0 if the job was paced."""
+    """After warming up; means nothing if the producer paused."""
     cpu_seconds_per_gigabyte: float
     """Of both processes, for all chunks."""
     peak_memory_bytes: int
     """Resident memory, of both processes together."""
     latencies_ns: tuple[int, int]
-    """Median and 99th percentile; zeros if the job was not paced."""
+    """Median and 99th percentile; zeros if chunks carried no time."""
 
 
 class Pair:
     """Two processes that serve one way, until closed; started when they are first needed."""
 
-    def __init__(self, module: str, way: Way) -> None:
-        """Starts nothing yet."""
+    def __init__(self, module: str, way: Way, delay_seconds: float = 0.0) -> None:
+        """Starts nothing yet.
+
+        Args:
+            module: where the way is.
+            way: what the processes do.
+            delay_seconds: of a proxy between them, each way; 0: none.
+        """
+        self._delay_seconds = delay_seconds
         self.way = way
         self._module = module
         self._processes: list[asyncio.subprocess.Process] = []
@@ -78,7 +85,7 @@ class Pair:
     async def _run(self, job: Job) -> Sample:
         if not self._processes:
             await self._start()
-        producer, consumer = self._processes
+        producer, *_, consumer = self._processes
         self._jobs += 1
         facts = job.facts() | {"number": self._jobs}
         await _tell(producer, facts)
@@ -89,20 +96,23 @@ class Pair:
         production = await _hear(producer)
         gigabytes = job.chunks * job.shape.chunk_bytes / 1e9
         return Sample(
-            chunks_per_second=outcome["chunks"] / outcome["seconds"] if outcome["seconds"] else 0.0,
+            chunks_per_second=outcome["chunks"] / outcome["seconds"],
             cpu_seconds_per_gigabyte=(outcome["cpu_seconds"] + production["cpu_seconds"]) / gigabytes,
             peak_memory_bytes=outcome["peak_memory_bytes"] + production["peak_memory_bytes"],
             latencies_ns=tuple(outcome["latencies_ns"]),
         )
 
     async def _start(self) -> None:
-        producer = await self._spawn("producer")
+        producer = await self._spawn("benchmarks.worker", "producer", self._module, self.way.name)
         address = (await _hear(producer))["address"]
-        await _hear(await self._spawn("consumer", address))
+        if self._delay_seconds:
+            proxy = await self._spawn("benchmarks.delay_proxy", address, str(self._delay_seconds))
+            address = (await _hear(proxy))["address"]
+        await _hear(await self._spawn("benchmarks.worker", "consumer", self._module, self.way.name, address))
 
-    async def _spawn(self, role: str, *more: str) -> asyncio.subprocess.Process:
+    async def _spawn(self, module: str, *arguments: str) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "benchmarks.worker", role, self._module, self.way.name, *more),
+            *(sys.executable, "-m", module, *arguments),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             cwd=CHECKOUT,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.curves import DelayPoint, Point
 from benchmarks.imbalance.experiment import Imbalance
 from benchmarks.payloads import PAYLOADS
 from benchmarks.results import Results
@@ -52,7 +53,58 @@ def imbalance(axes: "Axes", results: Results) -> bool:
     return bool(found)
 
 
-DRAWINGS: dict[str, Drawing] = {"throughput": throughput, "imbalance": imbalance}
+def windows(axes: "Axes", results: Results) -> bool:
+    """Rows per second against the window."""
+    points = results.get("windows", Point)
+    _curves(axes, points, lambda point: point.row_permits)
+    axes.set(xlabel="ROW_COUNT, returned by eighths", ylabel="rows per second")
+    return bool(points)
+
+
+def batches(axes: "Axes", results: Results) -> bool:
+    """Rows per second against the batch."""
+    points = results.get("batches", Point)
+    _curves(axes, points, lambda point: point.permit_batch)
+    axes.set(xlabel="BATCH, of a window of 32,768 rows", ylabel="rows per second")
+    return bool(points)
+
+
+def _curves(axes: "Axes", points: list[Point], number: Callable[[Point], int]) -> None:
+    for way, payload in dict.fromkeys((point.way, point.payload) for point in points):
+        mine = [point for point in points if (point.way, point.payload) == (way, payload)]
+        rows = PAYLOADS[payload].rows
+        axes.plot(
+            [number(point) for point in mine],
+            [point.chunks_per_second.median * rows for point in mine],
+            marker="o",
+            label=f"{way}, chunks of {payload}",
+        )
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+
+
+def delays(axes: "Axes", results: Results) -> bool:
+    """Rows per second against the window, near and far; dashed, what the simulation says."""
+    points = results.get("delays", DelayPoint)
+    for number, rtt in enumerate(dict.fromkeys(point.rtt_milliseconds for point in points)):
+        mine = [point for point in points if point.rtt_milliseconds == rtt]
+        numbers = [point.row_permits for point in mine]
+        rates = [point.rows_per_second.median for point in mine]
+        axes.plot(numbers, rates, marker="o", color=f"C{number}", label=f"round trip {rtt:g} ms")
+        predicted = [point.predicted_rows_per_second for point in mine]
+        axes.plot(numbers, predicted, "--", color=f"C{number}", label=f"round trip {rtt:g} ms, simulated")
+    axes.set_xscale("log", base=2)
+    axes.set(yscale="log", xlabel="ROW_COUNT", ylabel="rows per second")
+    return bool(points)
+
+
+DRAWINGS: dict[str, Drawing] = {
+    "throughput": throughput,
+    "imbalance": imbalance,
+    "windows": windows,
+    "batches": batches,
+    "delays": delays,
+}
 
 
 def draw_all(results: Results, folder: Path, prefix: str = "") -> Iterator[Path]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
+from benchmarks.curves import DelayPoint, Point
+from benchmarks.idle_channels import IdleChannels
 from benchmarks.imbalance.experiment import Imbalance
 from benchmarks.latency import LOADS, Latency
 from benchmarks.limits import Limit
@@ -132,6 +134,60 @@ def imbalance(results: Results) -> str:
     return table(["", "local rows/s", "remote rows/s", "ratio", "local waits", "remote waits"], rows)
 
 
+def windows(results: Results) -> str:
+    """By window."""
+    return _points(results.get("windows", Point), "ROW_COUNT", lambda point: point.row_permits)
+
+
+def batches(results: Results) -> str:
+    """By batch."""
+    return _points(results.get("batches", Point), "BATCH", lambda point: point.permit_batch)
+
+
+def _points(points: list[Point], what: str, number: Callable[[Point], int]) -> str:
+    rows = [
+        [
+            f"{point.way}, {point.payload} rows",
+            f"{number(point):,}",
+            point.chunks_per_second.told(),
+            compact(point.median_milliseconds.median),
+            compact(point.percentile_99_milliseconds.median),
+            f"{point.peak_memory_bytes.median / 2**20:.0f}",
+        ]
+        for point in points
+    ]
+    return table(["", what, "chunks/s", "p50 ms, full", "p99 ms, full", "MiB"], rows)
+
+
+def delays(results: Results) -> str:
+    """By distance and window."""
+    rows = [
+        [
+            f"{point.rtt_milliseconds:g} ms",
+            f"{point.row_permits:,}",
+            point.rows_per_second.told(),
+            compact(point.predicted_rows_per_second),
+            f"{point.rows_per_second.median / point.predicted_rows_per_second:.2f}",
+        ]
+        for point in results.get("delays", DelayPoint)
+    ]
+    return table(["round trip", "ROW_COUNT", "rows/s", "simulated", "measured ÷ simulated"], rows)
+
+
+def channels(results: Results) -> str:
+    """Idle ones."""
+    rows = [
+        [
+            each.kind,
+            f"{each.channels:,}",
+            f"{each.bytes_per_channel / 1024:,.0f}",
+            f"{each.cpu_share_per_channel:.3%}",
+        ]
+        for each in results.get("channels", IdleChannels)
+    ]
+    return table(["idle channels", "number", "KiB each", "of a core, each"], rows)
+
+
 def verdicts(results: Results) -> str:
     """Promises, and whether they are kept."""
     return table(["Promise", "found", "target", "verdict"], [_verdict(verdict) for verdict in judge(results)])
@@ -153,6 +209,10 @@ TABLES: dict[str, Table] = {
     "latency": latency,
     "local": local,
     "imbalance": imbalance,
+    "windows": windows,
+    "batches": batches,
+    "delays": delays,
+    "channels": channels,
     "limits": limits,
     "verdicts": verdicts,
 }

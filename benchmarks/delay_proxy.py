@@ -1,0 +1,58 @@
+"""A network that is far away: passes the bytes of TCP connections on after a while, in both directions.
+
+    python -m benchmarks.delay_proxy HOST:PORT SECONDS
+
+Prints a JSON object with the address at which it listens; ends when its standard input does.
+"""
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+
+__all__ = ["main"]
+
+READ_BYTES = 256 << 10
+
+
+async def serve(target: str, delay_seconds: float) -> None:
+    """Until the input ends."""
+    host, _, port = target.rpartition(":")
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection(host, int(port))
+        await asyncio.gather(pass_on(reader, far_writer, delay_seconds), pass_on(far_reader, writer, delay_seconds))
+
+    async with await asyncio.start_server(accept, "127.0.0.1", 0, limit=READ_BYTES) as server:
+        address, listened_port, *_ = server.sockets[0].getsockname()
+        print(json.dumps({"address": f"{address}:{listened_port}"}), flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+
+async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_seconds: float) -> None:
+    """One direction.  Reading goes on while bytes are under way: a long way holds many of them."""
+    connection: socket.socket = writer.get_extra_info("socket")
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    loop = asyncio.get_running_loop()
+    while content := await _read(reader):
+        loop.call_later(delay_seconds, writer.write, content)
+    loop.call_later(delay_seconds, writer.close)
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read(READ_BYTES)
+    except ConnectionError:
+        return b""
+
+
+def main(target: str, delay_seconds: str) -> None:
+    """Serve."""
+    # Ctrl-C reaches it too; its parent ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    asyncio.run(serve(target, float(delay_seconds)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
