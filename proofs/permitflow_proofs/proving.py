@@ -45,10 +45,10 @@ def prove_catalogue(
 
 def _in_parallel(theorems: list[Theorem], solvers: Solvers, processes: int) -> Iterator[Verdict]:
     # New processes, not copies of this one: threads and solvers do not survive copying.
-    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_end_with_parent)
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin_work)
     tasks = [(theorem.id, index, solvers) for theorem in theorems for index in range(len(theorem.obligations))]
     try:
-        with _interrupts_ignored():
+        with _interrupts_held_back():
             results = pool.map(_examine, *zip(*tasks, strict=True))
         for theorem in theorems:
             examined = tuple(islice(results, len(theorem.obligations)))
@@ -66,26 +66,27 @@ def _examine(name: str, index: int, solvers: Solvers) -> Examined:
     return examine(_theorems()[name].obligations[index], solvers)
 
 
+def _begin_work() -> None:
+    """Ctrl-C is for the parent, which then ends this process; one whose parent was killed would wait for ever."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
 def _end_with_parent() -> None:
-    """A process whose parent was killed has nobody to work for, and would wait for ever."""
-
-    def watch() -> None:
-        parent = parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 @contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Processes that are started meanwhile leave Ctrl-C to this one, which then stops them."""
-    if threading.current_thread() is not threading.main_thread():
+def _interrupts_held_back() -> Iterator[None]:
+    """Processes that are started meanwhile never see Ctrl-C, this one sees it at the end."""
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
