@@ -7,6 +7,7 @@ import typer
 
 from permitflow.cli.audit import audit
 from permitflow.cli.check import check
+from permitflow.cli.conform import conform
 from permitflow.cli.demo import demo
 from permitflow.cli.explain import explain
 from permitflow.cli.prove import prove
@@ -49,13 +50,14 @@ def permitflow(
       permitflow serve --stream orders:2                               an exchange for producers and consumers
       permitflow trace validate RUN/                                   was a recorded run a behaviour of all this?
       permitflow audit RUN/                                            do its books add up, however long it was?
+      permitflow conform my_channel:MyAdapter                          does your own channel keep the rules?
       permitflow demo                                                  two Spark jobs, with an exchange between them
 
     Exit codes: 0 it holds or went well, 1 it does not, 2 the input cannot be used, 130 interrupted.
     """
 
 
-for command in (check, simulate, prove, explain, serve, demo):
+for command in (check, simulate, prove, explain, serve, conform, demo):
     app.command()(command)
 
 app.add_typer(trace, name="trace")

@@ -1,11 +1,14 @@
 """All rules, in the order in which they are reported."""
 
+from collections.abc import Collection, Sequence
+
+from permitflow.errors import InvalidParametersError
 from permitflow.testing.kit.features import Feature
 from permitflow.testing.kit.message_rules import BARRIERS, GIVING_UP, ORDER, WATERMARKS
 from permitflow.testing.kit.permit_rules import RETURNING, SPENDING
 from permitflow.testing.kit.rules import Rule
 
-__all__ = ["PROBED_RULES", "RUN_RULES", "all_rules"]
+__all__ = ["PROBED_RULES", "RUN_RULES", "all_rules", "selected"]
 
 
 def _needs(*features: Feature) -> frozenset[Feature]:
@@ -64,3 +67,15 @@ RUN_RULES = (
 def all_rules() -> tuple[Rule, ...]:
     """Every rule once."""
     return (*PROBED_RULES, *RUN_RULES)
+
+
+def selected(rules: Sequence[Rule], only: Collection[str]) -> tuple[Rule, ...]:
+    """The rules that are named, or all.
+
+    Raises:
+        InvalidParametersError: a name is no rule's.
+    """
+    ids = [rule.id for rule in rules]
+    if unknown := sorted(set(only) - set(ids)):
+        raise InvalidParametersError(name="only", value=unknown[0], rule=f"must be a rule: {', '.join(ids)}")
+    return tuple(rule for rule in rules if not only or rule.id in only)

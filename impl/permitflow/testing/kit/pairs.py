@@ -6,15 +6,14 @@ and it is told by what the mistaken action would have come to.
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TypeAlias
 
-from permitflow.errors import InvalidParametersError
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing.kit.catalogue import PROBED_RULES, RUN_RULES
+from permitflow.testing.kit.catalogue import PROBED_RULES, RUN_RULES, selected
 from permitflow.testing.kit.features import Feature
 from permitflow.testing.kit.lessons import spoilt
 from permitflow.testing.kit.outside import Outside
@@ -65,6 +64,10 @@ class PairJudge:
         if rule.id not in self._verdicts:
             self._verdicts[rule.id] = self._judged(rule)
         return self._verdicts[rule.id]
+
+    def report(self, name: str, only: Collection[str] = ()) -> Report:
+        """The verdicts about all rules, or about those that are named."""
+        return Report(name, tuple(self.verdict(rule) for rule in selected(pair_rules(), only)), self.lacks)
 
     def _judged(self, rule: Rule) -> RuleVerdict:
         if lacking := sorted(rule.needs & self.lacks):
@@ -272,9 +275,4 @@ def judge_pair(
     Raises:
         InvalidParametersError: ``only`` names a rule that is not checked on pairs.
     """
-    rules, wanted = {rule.id: rule for rule in pair_rules()}, set(only)
-    if unknown := sorted(wanted - set(rules)):
-        raise InvalidParametersError(name="only", value=unknown[0], rule=f"must be among {', '.join(rules)}")
-    judge_ = PairJudge(make, lacks=lacks, random_runs=random_runs)
-    verdicts = tuple(judge_.verdict(rule) for id_, rule in rules.items() if not wanted or id_ in wanted)
-    return Report(name, verdicts, judge_.lacks)
+    return PairJudge(make, lacks=lacks, random_runs=random_runs).report(name, tuple(only))

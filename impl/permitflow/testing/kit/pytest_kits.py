@@ -61,7 +61,9 @@ class ChannelKit(_Kit):
     runner: ClassVar[asyncio.Runner | None] = None
     """Whose loop the channels live in; by default a loop of the test class's own."""
 
-    _judge: ClassVar[ChannelJudge | None] = None
+    judge: ClassVar[ChannelJudge | None] = None
+    """Who judges; by default a judge of the test class's own.  Give one, to have its verdicts elsewhere, too."""
+
     _own_runner: ClassVar[asyncio.Runner | None] = None
 
     def make_adapter(self) -> ChannelAdapter:
@@ -71,18 +73,18 @@ class ChannelKit(_Kit):
     def verdict(self, rule: Rule) -> RuleVerdict:
         """What can be said about a rule; judged once for the class."""
         kit = type(self)
-        if kit._judge is None:
+        if kit.judge is None:
             if kit.runner is None:
                 kit.runner = kit._own_runner = asyncio.Runner()
-            kit._judge = ChannelJudge(self.make_adapter, runner=kit.runner, random_runs=self.random_runs)
-        return kit._judge.verdict(rule)
+            kit.judge = ChannelJudge(self.make_adapter, runner=kit.runner, random_runs=self.random_runs)
+        return kit.judge.verdict(rule)
 
     @classmethod
     def teardown_class(cls) -> None:
         """Close the loop."""
         if cls._own_runner is not None:
             cls._own_runner.close()
-        cls._judge = cls._own_runner = None
+        cls.judge = cls._own_runner = None
 
 
 class PairKit(_Kit):
@@ -92,7 +94,8 @@ class PairKit(_Kit):
     """Features without which the pair is."""
 
     random_runs: ClassVar[int] = 40
-    _judge: ClassVar[PairJudge | None] = None
+    judge: ClassVar[PairJudge | None] = None
+    """Who judges; by default a judge of the test class's own."""
 
     def make_pair(self, parameters: ChannelParameters, tags: int, record: RecorderFactory | None) -> PairAdapter:
         """A pair at rest.  ``observe`` numbers chunks modulo ``tags``; without ``record`` it can be pickled."""
@@ -101,9 +104,9 @@ class PairKit(_Kit):
     def verdict(self, rule: Rule) -> RuleVerdict:
         """What can be said about a rule; judged once for the class."""
         kit = type(self)
-        if kit._judge is None:
-            kit._judge = PairJudge(self.make_pair, lacks=self.lacks, random_runs=self.random_runs)
-        return kit._judge.verdict(rule)
+        if kit.judge is None:
+            kit.judge = PairJudge(self.make_pair, lacks=self.lacks, random_runs=self.random_runs)
+        return kit.judge.verdict(rule)
 
 
 def _test_of(rule: Rule) -> Callable[[_Kit], None]:

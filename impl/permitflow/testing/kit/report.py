@@ -98,7 +98,7 @@ class Report:
         raise KeyError(rule)
 
     def lacking(self) -> Iterator[str]:
-        """For each feature that is lacking, a line with the rules that were not checked, and the mistakes not sought."""
+        """For each feature that is lacking: the rules that were not checked, and the mistakes that were not sought."""
         for feature in sorted(self.lacks):
             without = [v.rule.id for v in self.verdicts if feature in v.rule.needs]
             unsought = [

@@ -1,0 +1,101 @@
+"""``permitflow conform``: does somebody's channel keep the rules of the specification?"""
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from permitflow.cli.console import open_console, open_table
+from permitflow.cli.options import whole_number
+from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
+
+if TYPE_CHECKING:
+    from permitflow.testing import Report
+
+__all__ = ["conform"]
+
+
+def conform(
+    adapter: Annotated[
+        str,
+        typer.Argument(metavar="MODULE:ADAPTER", help="An adapter's class, in a module of this folder or installed."),
+    ],
+    pair: Annotated[
+        bool, typer.Option("--pair", help="ADAPTER makes a pair of ends whose every step is made by hand.")
+    ] = False,
+    rule: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this rule; may be repeated.")] = None,
+    random_runs: Annotated[
+        int, typer.Option(parser=whole_number(least=1), metavar="N", help="Runs that Hypothesis draws; 60 by default.")
+    ] = 60,
+    as_json: Json = False,
+) -> None:
+    """Check a channel against every rule of the specification.
+
+    The channel may be anybody's: an adapter says how to open it, to send and to receive (docs/conformance-kit.md). For
+    each rule: it holds; or it is broken, with the mistake in words and the shortest run that was found; or it is not
+    applicable, because the channel lacks what the rule is about.
+
+    \b
+      permitflow conform my_channel:MyAdapter
+      permitflow conform my_channel:MyAdapter --rule none-lost --rule cancelled-send
+      permitflow conform permitflow.testing.kit.examples.queues:QueueChannel
+
+    Exit code 0: no rule is broken. 1: one is. 2: there is no such adapter or rule.
+    """
+    from permitflow.errors import InvalidParametersError
+
+    with requires_extra("testing"):
+        import hypothesis  # noqa: F401 - it is needed later
+
+        from permitflow.testing import judge_adapter, judge_pair
+    made = _load(adapter)
+    try:
+        if pair:
+            report = judge_pair(made, name=adapter, only=rule or [], random_runs=random_runs)  # type: ignore[arg-type]
+        else:
+            report = judge_adapter(_channel(made, adapter), name=adapter, only=rule or [], random_runs=random_runs)  # type: ignore[arg-type]
+    except InvalidParametersError as error:
+        unusable(f"--rule: there is no rule {error.facts['value']!r}; it {error.facts['rule']}")
+    if as_json:
+        print_json(report.as_json())
+    else:
+        _print(report)
+    stop(holds=report.conforms)
+
+
+def _load(place: str) -> object:
+    module_name, colon, name = place.partition(":")
+    if not colon or not module_name or not name:
+        unusable(f"MODULE:ADAPTER must be as in my_channel:MyAdapter, not {place!r}")
+    sys.path.insert(0, "")  # as python -m does: modules of this folder are found
+    try:
+        module = import_module(module_name)
+    except ImportError as error:
+        unusable(f"module {module_name} cannot be imported: {error}")
+    if not hasattr(module, name):
+        unusable(f"module {module_name} has no {name}")
+    return getattr(module, name)
+
+
+def _channel(made: object, place: str) -> object:
+    from permitflow.testing import ChannelAdapter
+
+    if not (isinstance(made, type) and issubclass(made, ChannelAdapter)):
+        unusable(f"{place} is no class of permitflow.testing.ChannelAdapter; for a pair of ends, say --pair")
+    return made
+
+
+def _print(report: "Report") -> None:
+    console = open_console()
+    table = open_table("rule", "", "what was found", wrap=("what was found",))
+    for verdict in report.verdicts:
+        outcome = verdict.outcome.value
+        table.add_row(verdict.rule.id, outcome.upper() if verdict.is_broken else outcome, verdict.finding)
+    console.print(table)
+    for line in report.lacking():
+        console.print(line, soft_wrap=True)
+    for verdict in report.verdicts:
+        if verdict.is_broken:
+            console.print(f"\n{verdict.describe()}", soft_wrap=True)
+    console.print(f"\n{report.summary()}", soft_wrap=True)
