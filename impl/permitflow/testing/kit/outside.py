@@ -3,10 +3,12 @@
 They see which sends have returned, and what is received; wires, permits and what the protocol does by itself they do
 not see.  After each move of theirs the protocol does all that it can; where the specification leaves it a choice, all
 outcomes are kept.  A channel that chains several control loops is as many models, with a bridge between two of them
-that takes a message, sends it on, and has consumed it once it has left.
+that takes some messages, sends them on, and has consumed them once they have left: chunks of at most a batch together,
+or any other message alone.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -25,6 +27,9 @@ Outcome: TypeAlias = Received | str
 
 WITHDRAWN = -1
 """The number of a chunk that was withdrawn, if a channel that is mistaken sends it all the same."""
+
+
+MOST_ON_A_BRIDGE = 100
 
 
 class Seen(NamedTuple):
@@ -58,8 +63,8 @@ class World(NamedTuple):
     """Where a channel is, and what only its applications know."""
 
     hops: tuple[State, ...]
-    is_forwarding: tuple[bool, ...]
-    """For each bridge: has it offered the oldest message of the hop before to the hop behind?"""
+    forwarding: tuple[int, ...]
+    """For each bridge: how many messages of the hop before it has offered to the hop behind."""
 
     pending: tuple[int, ...]
     """For each hop, the watermark that has not left."""
@@ -109,6 +114,7 @@ class Outside:
         """A chain of ``hops`` channels; ``system`` may be one with a mistake."""
         self.parameters = parameters
         self._hops = hops
+        self._inside = replace(parameters, waiters=MOST_ON_A_BRIDGE)
         self._actions: dict[str, Callable[..., State]] = {action.name: action.perform for action in system.actions}
         self._start = system.initial(parameters)
         self.settled = lru_cache(maxsize=100_000)(self._settled)
@@ -116,7 +122,7 @@ class Outside:
 
     def start(self) -> World:
         """At rest."""
-        return World((self._start,) * self._hops, (False,) * (self._hops - 1), (0,) * self._hops)
+        return World((self._start,) * self._hops, (0,) * (self._hops - 1), (0,) * self._hops)
 
     # The applications.
 
@@ -208,7 +214,7 @@ class Outside:
         Raises:
             Disabled: it is not possible.
         """
-        after = self._actions[action](world.hops[hop], self.parameters, *arguments)
+        after = self._actions[action](world.hops[hop], self._inside if hop else self.parameters, *arguments)
         if action == "SendWatermark":
             wire = list(after.wire)
             wire[-1] = wire[-1]._replace(id=world.pending[hop])
@@ -246,8 +252,8 @@ class Outside:
             ]
             if sent:
                 return sent + flushed
-        for bridge, is_forwarding in enumerate(world.is_forwarding):
-            if moved := self._forwarded(world, bridge, is_forwarding=is_forwarding):
+        for bridge in range(len(world.forwarding)):
+            if moved := list(self._forwarded(world, bridge)):
                 return moved + flushed
         return flushed
 
@@ -259,18 +265,29 @@ class Outside:
                 continue
         return []
 
-    def _forwarded(self, world: World, bridge: int, *, is_forwarding: bool) -> list[World]:
-        source, target = world.hops[bridge], world.hops[bridge + 1]
-        if is_forwarding:
+    def _forwarded(self, world: World, bridge: int) -> Iterator[World]:
+        source, target, count = world.hops[bridge], world.hops[bridge + 1], world.forwarding[bridge]
+        if count:
             if not target.waiting.is_empty() or target.barrier_waiting:
-                return []
-            world = self.act(world, bridge, "Consume")
-        elif source.inbox.is_empty():
-            return []
-        else:
-            world = self._pass_on(world, bridge + 1, source.inbox.head())
-        marks = world.is_forwarding
-        return [world._replace(is_forwarding=(*marks[:bridge], not is_forwarding, *marks[bridge + 1 :]))]
+                return
+            for _ in range(count):
+                world = self.act(world, bridge, "Consume")
+            yield self._with_forwarding(world, bridge, 0)
+            return
+        rows = 0
+        for position, message in enumerate(source.inbox):
+            rows += message.rows
+            if position and (message.kind != "chunk" or rows > self.parameters.batch):
+                return
+            world = self._pass_on(world, bridge + 1, message)
+            # Further messages may have come too late to travel together.
+            yield self._with_forwarding(world, bridge, position + 1)
+            if message.kind != "chunk":
+                return
+
+    def _with_forwarding(self, world: World, bridge: int, count: int) -> World:
+        counts = world.forwarding
+        return world._replace(forwarding=(*counts[:bridge], count, *counts[bridge + 1 :]))
 
     def _pass_on(self, world: World, hop: int, message: Message) -> World:
         match message.kind:

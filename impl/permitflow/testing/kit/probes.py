@@ -2,9 +2,10 @@
 
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.kit.lessons import spoilt
@@ -70,31 +71,41 @@ def probe_for(
     return _search(right, wrong, mistake.moves)
 
 
+_Worlds: TypeAlias = frozenset[World]
+
+
 def _search(right: Outside, wrong: Outside, alphabet: tuple[Move, ...]) -> Probe | None:
-    start = (right.start(), wrong.start())
+    start = (frozenset({right.start()}), frozenset({wrong.start()}))
     met = {start}
-    todo: deque[tuple[World, World, tuple[Move, ...]]] = deque([(*start, ())])
+    todo: deque[tuple[_Worlds, _Worlds, tuple[Move, ...]]] = deque([(*start, ())])
     while todo and len(met) < MOST_PAIRS:
         here, there, run = todo.popleft()
         if len(run) == MOST_MOVES:
             return None
-        for move in right.moves(here, alphabet):
-            due = list(right.make(here, move))
+        for move in right.moves(next(iter(here)), alphabet):
+            due = _made(right, here, move)
             if len(due) > 1:
-                continue  # the model leaves a choice: no channel could be blamed
+                continue  # the model leaves a choice that is seen: no channel could be blamed
             did = _made(wrong, there, move)
-            if not any(seen == due[0][0] for seen, _ in did):
-                return Probe((*run, move), frozenset(seen for seen, _ in did))
-            for seen, after in did:
-                pair = (canonical(due[0][1]), canonical(after))
-                if seen == due[0][0] and pair not in met:
-                    met.add(pair)
-                    todo.append((due[0][1], after, (*run, move)))
+            ((seen, after),) = due.items()
+            if seen not in did:
+                return Probe((*run, move), frozenset(did))
+            pair = (_canonical(after), _canonical(did[seen]))
+            if pair not in met:
+                met.add(pair)
+                todo.append((after, did[seen], (*run, move)))
     return None
 
 
-def _made(wrong: Outside, world: World, move: Move) -> list[tuple[Seen, World]]:
-    try:
-        return list(wrong.make(world, move))
-    except Disabled:
-        return []
+def _made(outside: Outside, worlds: _Worlds, move: Move) -> dict[Seen, _Worlds]:
+    """What may be seen after a move, and the worlds in which it is."""
+    found: dict[Seen, set[World]] = {}
+    for world in worlds:
+        with suppress(Disabled):
+            for seen, after in outside.make(world, move):
+                found.setdefault(seen, set()).add(after)
+    return {seen: frozenset(after) for seen, after in found.items()}
+
+
+def _canonical(worlds: _Worlds) -> _Worlds:
+    return frozenset(map(canonical, worlds))
