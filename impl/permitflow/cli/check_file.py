@@ -11,7 +11,7 @@ from permitflow.cli.console import open_console
 from permitflow.cli.outcomes import ExitCode, complain, print_json, requires_extra, stop, unusable
 from permitflow.errors import ParametersFileError, PermitflowError
 from permitflow.parameters_file.read import KEYS, Description, read_description
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.simulation.ends import Disagreement, agreement, costs_of, disagreements, largest_cost, most_outstanding
 from permitflow.simulation.setting import Setting
 
@@ -112,7 +112,7 @@ def _print(path: Path, answer: _Answer) -> None:
         print_run(console, decision)
     for theorem in theorems_of(decision):
         console.print(f"theorem {theorem.id} ({theorem.reference}): {theorem.statement}", soft_wrap=True)
-    for line in filter(None, [answer.overspend, *_about_the_ends(setting), _advice(answer)]):
+    for line in filter(None, [_about_slices(answer), answer.overspend, *_about_the_ends(setting), _advice(answer)]):
         console.print(line, soft_wrap=True)
 
 
@@ -126,6 +126,19 @@ def _question(setting: Setting, decision: "Decision") -> str:
         chunks = f"chunks that cost {' or '.join(f'{cost:,}' for cost in costs)}"
     protocol = "with the idle flush" if setting.flush_idle else "published protocol"
     return f"row count {sender.row_permits:,}, {batches}, {chunks} ({protocol})"
+
+
+def _about_slices(answer: _Answer) -> str:
+    possible, sender = answer.setting.chunks.possible, answer.setting.sender
+    if (
+        answer.decision.is_live
+        or sender.oversize is Oversize.WHOLE
+        or (possible and max(possible) <= sender.max_chunk_cost)
+    ):
+        return ""
+    return (
+        "chunks above the clamp are split; their slices are taken to come in any order, which is more than may happen"
+    )
 
 
 def _about_the_ends(setting: Setting) -> list[str]:

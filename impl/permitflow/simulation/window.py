@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError
-from permitflow.simulation.run import Progress, run_length, simulate
+from permitflow.simulation.run import LEAST_CHUNKS, Progress, run_length, simulate
 from permitflow.simulation.setting import Setting
 
 __all__ = ["Terms", "Window", "enough_rows", "exact_terms", "smallest_window", "with_row_count"]
@@ -14,6 +14,8 @@ __all__ = ["Terms", "Window", "enough_rows", "exact_terms", "smallest_window", "
 _ROUNDING = 1e-9
 # A channel that starves does so in each window.
 _WINDOWS = 4
+# Equal chunks repeat the same pattern soon.
+_EQUAL_CHUNKS = 200
 
 
 class Terms(NamedTuple):
@@ -139,7 +141,9 @@ class _Search:
         # No permit is back before a round trip is over: a window below this cannot carry what is asked for.
         self.too_small = max(0, math.ceil(full_share * setting.bandwidth_delay_product * (1 - _ROUNDING)) - 1)
         self.large_enough = _generous(setting)
-        self._length = run_length(with_row_count(setting, self.large_enough), least_windows=_WINDOWS)
+        chunks = LEAST_CHUNKS if setting.constant_cost is None else _EQUAL_CHUNKS
+        generous = with_row_count(setting, self.large_enough)
+        self._length = run_length(generous, least_windows=_WINDOWS, least_chunks=chunks)
         self._goal = full_share * self._throughput(self.large_enough) * (1 - _ROUNDING)
 
     @property
@@ -162,6 +166,7 @@ class _Search:
             return 0.0
         figures = simulate(setting, seed=self._seed, length=self._length, on_progress=self._report).figures
         self._runs += 1
+        self._report(0.0)
         return 0.0 if figures is None else figures.throughput
 
     def _report(self, share: float) -> None:

@@ -1,0 +1,196 @@
+"""What a run in simulated time may come to: laws that no setting escapes, and figures worked out by hand."""
+
+import math
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from permitflow.errors import InvalidParametersError
+from permitflow.protocol.frames import StatedParameters
+from permitflow.simulation.channel import Channel
+from permitflow.simulation.chunk_sizes import ChunkSizes, ConstantSize, UniformSizes, WeightedSizes
+from permitflow.simulation.run import Figures, RunLength, run_length, simulate
+from permitflow.simulation.setting import Setting
+
+SHORT = RunLength(warm_up_rows=200, measured_rows=1_500)
+
+
+def setting(row_count: int, batch: int, chunks: ChunkSizes, *, rtt: float = 0.0, **others: float) -> Setting:
+    """A channel with half of the delay on either way."""
+    return Setting(
+        upstream=StatedParameters(row_permits=row_count, permit_batch=batch),
+        chunks=chunks,
+        forward_seconds=rtt / 2,
+        return_seconds=rtt / 2,
+        **others,  # type: ignore[arg-type]  # rates
+    )
+
+
+def figures(channel: Setting, length: RunLength | None = None) -> Figures:
+    found = simulate(channel, length=length).figures
+    assert found is not None
+    return found
+
+
+@st.composite
+def flowing(draw: st.DrawFn) -> Setting:
+    """Channels that cannot get stuck, whatever their chunks."""
+    row_count = draw(st.integers(2, 60))
+    rates = st.sampled_from([100.0, 700.0, 1000.0, 5000.0])
+    least = draw(st.integers(1, 20))
+    return Setting(
+        upstream=StatedParameters(row_permits=row_count, permit_batch=draw(st.integers(1, row_count - 1))),
+        chunks=UniformSizes(least, least + draw(st.integers(0, 80))),
+        flush_idle=draw(st.booleans()),
+        forward_seconds=draw(st.sampled_from([0.0, 0.01, 0.3])),
+        return_seconds=draw(st.sampled_from([0.0, 0.02, 0.1])),
+        producer_rate=draw(rates),
+        consumer_rate=draw(rates),
+        link_rate=draw(st.sampled_from([800.0, math.inf])),
+    )
+
+
+@settings(max_examples=40)
+@given(flowing(), st.integers(0, 3))
+def test_no_law_of_rates_and_windows_is_broken(channel: Setting, seed: int) -> None:
+    run = simulate(channel, seed=seed, length=SHORT)
+    assert run.figures is not None
+    window, largest = channel.sender.row_permits, channel.sender.max_chunk_cost
+    # At either end of what is measured, one message may be counted whole.
+    slack = 1 + largest / run.figures.rows
+    assert run.figures.throughput <= channel.bottleneck_rate * slack * (1 + window / run.figures.rows)
+    if channel.rtt_seconds:
+        assert run.figures.throughput <= window / channel.rtt_seconds * (1 + window / run.figures.rows)
+    assert 0 < run.peak_rows <= window
+    assert 0 <= run.figures.back_pressure <= 1 + 1e-9
+    assert sum(run.figures.whereabouts) == pytest.approx(window)
+    assert run.figures.grants_per_row <= (1 if channel.flush_idle else 1 / channel.receiver.permit_batch) * 1.05
+    assert run.figures.latency_p50_seconds <= run.figures.latency_p99_seconds
+    assert run.figures.latency_p50_seconds >= channel.forward_seconds
+
+
+@settings(max_examples=30)
+@given(flowing(), st.integers(0, 300))
+def test_permits_add_up_at_every_moment(channel: Setting, steps: int) -> None:
+    moment = Channel(channel, Random(1))
+    for _ in range(steps):
+        assert moment.step()
+        assert sum(moment.whereabouts) == channel.sender.row_permits
+        assert min(moment.whereabouts) >= 0
+
+
+def test_equal_seeds_give_equal_figures_and_others_do_not() -> None:
+    channel = setting(200, 20, UniformSizes(1, 50), rtt=0.1, consumer_rate=1000)
+    assert simulate(channel, seed=7) == simulate(channel, seed=7)
+    assert figures(channel) != simulate(channel, seed=8).figures
+
+
+def test_twice_the_round_trip_halves_what_a_small_window_carries() -> None:
+    once = figures(setting(100, 10, ConstantSize(10), rtt=0.2, consumer_rate=1e6))
+    twice = figures(setting(100, 10, ConstantSize(10), rtt=0.4, consumer_rate=1e6))
+    assert once.throughput == pytest.approx(100 / 0.2, rel=0.01)
+    assert twice.throughput == pytest.approx(once.throughput / 2, rel=0.01)
+
+
+def test_twice_the_window_doubles_what_it_carries_until_the_pipe_is_full() -> None:
+    rates = [
+        figures(setting(rows, 10, ConstantSize(10), rtt=0.2, consumer_rate=2000)).throughput
+        for rows in (100, 200, 400, 800)
+    ]
+    assert rates[1] == pytest.approx(2 * rates[0], rel=0.01)
+    assert rates[2] == pytest.approx(4 * rates[0], rel=0.03)
+    assert rates[3] == pytest.approx(2000)
+
+
+def test_a_slow_consumer_holds_the_producer_back_for_the_rest_of_the_time() -> None:
+    found = figures(setting(1000, 10, ConstantSize(10), rtt=0.01, producer_rate=4000, consumer_rate=1000))
+    assert found.throughput == pytest.approx(1000)
+    assert found.utilisation == pytest.approx(1)
+    assert found.back_pressure == pytest.approx(0.75, abs=0.01)
+
+
+def test_a_slow_producer_is_never_held_back_and_its_chunks_find_an_idle_channel() -> None:
+    found = figures(setting(1000, 10, ConstantSize(10), rtt=0.01, producer_rate=1000, consumer_rate=4000))
+    assert found.throughput == pytest.approx(1000)
+    assert found.back_pressure == 0
+    assert found.latency_p99_seconds == pytest.approx(0.005 + 10 / 4000)
+
+
+def test_mean_permits_in_flight_are_throughput_times_delay() -> None:
+    found = figures(setting(1000, 10, ConstantSize(10), rtt=0.2, producer_rate=1000, consumer_rate=4000))
+    assert found.whereabouts.wire == pytest.approx(1000 * 0.1, rel=0.01)
+    assert found.whereabouts.grants == pytest.approx(1000 * 0.1, rel=0.01)
+
+
+def test_a_batch_of_permits_returns_in_one_message() -> None:
+    assert figures(setting(1000, 100, ConstantSize(10), consumer_rate=1000)).grants_per_row == pytest.approx(1 / 100)
+    assert figures(setting(1000, 1, ConstantSize(10), consumer_rate=1000)).grants_per_row == pytest.approx(1 / 10)
+
+
+def test_a_link_takes_one_message_at_a_time() -> None:
+    found = figures(setting(10_000, 10, ConstantSize(10), rtt=0.1, link_rate=500, consumer_rate=4000))
+    assert found.throughput == pytest.approx(500)
+    assert found.link_utilisation == pytest.approx(1)
+
+
+def test_an_oversize_chunk_is_split_and_its_latency_is_that_of_its_last_slice() -> None:
+    found = figures(setting(100, 20, ConstantSize(250), rtt=0.1, producer_rate=1000, consumer_rate=1000))
+    assert found.latency_p50_seconds > 0.1 * 2
+    assert found.whereabouts.wire <= 100
+
+
+def test_a_chunk_that_is_admitted_whole_puts_more_rows_into_the_channel_than_permits() -> None:
+    stated = StatedParameters(row_permits=100, permit_batch=20, oversize="whole")
+    run = simulate(Setting(upstream=stated, chunks=ConstantSize(250), consumer_rate=1000), length=SHORT)
+    assert run.peak_rows == 250
+    assert run.figures is not None
+
+
+def test_the_stuck_state_is_told() -> None:
+    stated = StatedParameters(row_permits=8, permit_batch=3, max_chunk_cost=7)
+    run = simulate(Setting(upstream=stated, chunks=WeightedSizes([2, 7]), consumer_rate=10), seed=1)
+    assert (run.verdict, run.figures) == ("deadlock", None)
+    assert run.stuck is not None
+    assert run.stuck.waiting_cost > run.stuck.whereabouts.permits
+    assert run.stuck.whereabouts == (8 - run.stuck.whereabouts.unreturned, 0, 0, run.stuck.whereabouts.unreturned, 0)
+
+
+def test_a_receiver_with_a_smaller_window_refuses_what_exceeds_it() -> None:
+    channel = Setting(
+        upstream=StatedParameters(row_permits=64, permit_batch=4),
+        downstream=StatedParameters(row_permits=32),
+        chunks=ConstantSize(4),
+        consumer_rate=10,
+        forward_seconds=1,
+    )
+    run = simulate(channel)
+    assert run.verdict == "overspend"
+    assert run.refusal is not None
+
+
+def test_a_setting_in_which_nothing_takes_time_is_refused() -> None:
+    with pytest.raises(InvalidParametersError, match="must be finite where there is no round-trip time"):
+        simulate(setting(8, 3, ConstantSize(1)))
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, math.nan])
+def test_an_impossible_rate_is_refused(rate: float) -> None:
+    with pytest.raises(InvalidParametersError, match="consumer_rate must be above 0"):
+        setting(8, 3, ConstantSize(1), consumer_rate=rate)
+
+
+def test_the_warm_up_lasts_until_the_window_is_full() -> None:
+    eager = run_length(setting(1000, 10, ConstantSize(10), producer_rate=1100, consumer_rate=1000))
+    assert eager.warm_up_rows == 10_000
+    assert eager.measured_rows >= 20_000
+
+
+def test_progress_is_told_and_ends_near_1() -> None:
+    told: list[float] = []
+    simulate(
+        setting(100, 10, ConstantSize(1), consumer_rate=10), length=RunLength(10_000, 10_000), on_progress=told.append
+    )
+    assert told == sorted(told)
+    assert told[-1] > 0.5

@@ -1,0 +1,99 @@
+"""What two configurations come to."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permitflow.errors import InvalidParametersError, ParameterMismatchError
+from permitflow.protocol.frames import StatedParameters
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.simulation.chunk_sizes import ChunkSizes, ConstantSize, GeometricSizes, UniformSizes, WeightedSizes
+from permitflow.simulation.ends import agreement, costs_of, disagreements, largest_cost, most_outstanding
+from permitflow.simulation.setting import EndParameters, Setting
+from permitflow.simulation.sweep import Axis, points
+
+
+def ends(chunks: ChunkSizes, up: StatedParameters, down: StatedParameters | None = None) -> Setting:
+    return Setting(upstream=up, downstream=down or StatedParameters(), chunks=chunks)
+
+
+SMALL = StatedParameters(row_permits=100, permit_batch=20)
+
+
+def test_what_the_downstream_does_not_say_is_as_upstream() -> None:
+    setting = ends(ConstantSize(1), SMALL, StatedParameters(permit_batch=30))
+    assert setting.receiver == EndParameters(row_permits=100, permit_batch=30, max_chunk_cost=70)
+    assert [found.name for found in disagreements(setting)] == ["permit_batch", "max_chunk_cost"]
+
+
+def test_defaults_are_those_of_the_implementation() -> None:
+    sender = ends(ConstantSize(1), StatedParameters(row_permits=4096)).sender
+    assert StatedParameters.of(sender) == StatedParameters.of(ChannelParameters(row_permits=4096))
+
+
+def test_the_handshake_takes_the_smaller_of_each() -> None:
+    agreed = agreement(ends(ConstantSize(1), SMALL, StatedParameters(row_permits=64, permit_batch=40)))
+    assert agreed == ChannelParameters(row_permits=64, permit_batch=20, max_chunk_cost=24)
+
+
+def test_the_handshake_refuses_what_cannot_be_reconciled() -> None:
+    whole = agreement(ends(ConstantSize(1), SMALL, StatedParameters(oversize="whole")))
+    assert isinstance(whole, ParameterMismatchError)
+    stuck = agreement(ends(ConstantSize(1), StatedParameters(row_permits=8, permit_batch=3, max_chunk_cost=7)))
+    assert isinstance(stuck, InvalidParametersError)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "costs", "largest"),
+    [
+        (ConstantSize(30), (30,), 30),
+        (ConstantSize(200), (40, 80), 80),
+        (WeightedSizes([0, 30]), (1, 30), 30),
+        (UniformSizes(1, 50), None, 50),
+        (UniformSizes(48, 50), (48, 49, 50), 50),
+        (GeometricSizes(5), None, 80),
+    ],
+    ids=str,
+)
+def test_costs_are_those_of_the_slices(chunks: ChunkSizes, costs: tuple[int, ...] | None, largest: int) -> None:
+    assert (costs_of(ends(chunks, SMALL)), largest_cost(ends(chunks, SMALL))) == (costs, largest)
+
+
+def test_whole_chunks_cost_the_clamp() -> None:
+    assert costs_of(ends(ConstantSize(200), SMALL._replace(oversize="whole"))) == (80,)
+
+
+@given(st.sets(st.integers(2, 9), min_size=1, max_size=3), st.integers(1, 30))
+def test_the_most_that_is_outstanding_is_the_largest_sum_that_fits(sizes: set[int], window: int) -> None:
+    stated = StatedParameters(row_permits=window, permit_batch=1, max_chunk_cost=10)
+    sums = {
+        sum(size * count for size, count in zip(sizes, counts, strict=True))
+        for counts in product(range(window + 1), repeat=len(sizes))
+    }
+    expected = max(total for total in sums if total <= window)
+    assert most_outstanding(ends(WeightedSizes(sorted(sizes)), stated)) == expected
+
+
+def test_a_huge_window_takes_no_memory() -> None:
+    stated = StatedParameters(row_permits=10**15 + 1, permit_batch=1)
+    assert most_outstanding(ends(WeightedSizes([6, 10]), stated)) == 10**15
+
+
+def test_a_batch_that_leaves_no_room_is_refused() -> None:
+    with pytest.raises(InvalidParametersError, match="permit_batch must be below row_permits = 8"):
+        ends(ConstantSize(1), StatedParameters(row_permits=8, permit_batch=8))
+
+
+def test_a_sweep_is_every_combination_at_both_ends() -> None:
+    setting = ends(ConstantSize(1), SMALL, StatedParameters(permit_batch=5))
+    axes = [Axis("row_count", [50, 100]), Axis("batch", [1, 2]), Axis("rtt", [0.5])]
+    swept = [point.applied_to(setting) for point in points(axes)]
+    assert [(one.sender.row_permits, one.receiver.permit_batch) for one in swept] == [
+        (50, 1),
+        (50, 2),
+        (100, 1),
+        (100, 2),
+    ]
+    assert {one.rtt_seconds for one in swept} == {0.5}

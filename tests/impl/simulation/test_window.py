@@ -1,0 +1,119 @@
+"""How many row permits keep a pipe full: the formula against bisection over simulated runs, on a grid."""
+
+import math
+from itertools import product
+
+import pytest
+
+from permitflow.protocol.frames import StatedParameters
+from permitflow.simulation.chunk_sizes import ChunkSizes, ConstantSize, GeometricSizes, UniformSizes, WeightedSizes
+from permitflow.simulation.run import run_length, simulate
+from permitflow.simulation.setting import Setting
+from permitflow.simulation.window import Window, enough_rows, exact_terms, smallest_window, with_row_count
+
+UNLIMITED = math.inf
+# Producer, consumer, link; each of them is the slowest somewhere, and two of them together.
+RATES = [
+    (UNLIMITED, 1000.0, UNLIMITED),
+    (1000.0, UNLIMITED, UNLIMITED),
+    (1000.0, 1000.0, UNLIMITED),
+    (1000.0, 3000.0, UNLIMITED),
+    (2000.0, 1000.0, 3000.0),
+    (2000.0, 3000.0, 1000.0),
+]
+GRID = [*product([1, 7], [1, 5, 16], [0.037], RATES, [False, True]), *product([7], [16], [0.1], RATES, [False, True])]
+
+
+def setting(chunks: ChunkSizes, batch: int, rtt: float, rates: tuple[float, float, float], *, flush: bool) -> Setting:
+    producer, consumer, link = rates
+    return Setting(
+        upstream=StatedParameters(row_permits=10_000, permit_batch=batch),
+        chunks=chunks,
+        flush_idle=flush,
+        forward_seconds=rtt / 2,
+        return_seconds=rtt / 2,
+        producer_rate=producer,
+        consumer_rate=consumer,
+        link_rate=link,
+    )
+
+
+def found(channel: Setting, **options: float) -> Window:
+    window = smallest_window(channel, **options)  # type: ignore[arg-type]  # one of its options
+    assert window is not None
+    return window
+
+
+def test_the_formula_is_exact_for_equal_chunks_at_steady_rates() -> None:
+    differences = [
+        (point, window.smallest, window.exact)
+        for point in GRID
+        if (window := found(setting(ConstantSize(point[0]), *point[1:4], flush=point[4]))).smallest != window.exact
+    ]
+    assert differences == []
+
+
+@pytest.mark.parametrize("point", [(7, 5, 0.1, RATES[0], False), (7, 16, 0.037, RATES[3], True)], ids=str)
+def test_one_chunk_less_is_slower(point: tuple[int, int, float, tuple[float, float, float], bool]) -> None:
+    channel = setting(ConstantSize(point[0]), *point[1:4], flush=point[4])
+    terms = exact_terms(channel)
+    assert terms is not None
+    full, less = (with_row_count(channel, sum(terms) - missing) for missing in (0, point[0]))
+    length = run_length(full)
+    rates = [found.throughput for one in (full, less) if (found := simulate(one, length=length).figures)]
+    assert rates[0] == pytest.approx(1000, rel=1e-6)
+    assert rates[1] < 0.99 * 1000
+
+
+def test_the_batch_and_whole_chunks_are_what_the_bandwidth_delay_product_lacks() -> None:
+    window = found(setting(ConstantSize(7), 16, 0.1, RATES[0], flush=False))
+    assert window.bandwidth_delay_product == pytest.approx(100)
+    assert window.terms is not None
+    assert window.terms._asdict() == {"under_way": 105, "returned_at_once": 21, "room": 0}
+    assert (window.smallest, window.exact, window.enough) == (126, 126, 100 + 16 + 2 * 7)
+
+
+def test_the_clamp_needs_room_for_a_chunk() -> None:
+    window = found(setting(ConstantSize(1), 40, 0.01, RATES[1], flush=True))
+    assert window.terms is not None
+    assert (window.smallest, window.terms.room) == (41, 41 - 10)
+
+
+@pytest.mark.parametrize("chunks", [UniformSizes(1, 40), WeightedSizes([1, 13, 64], [1, 5, 2])], ids=str)
+@pytest.mark.parametrize("rates", RATES, ids=str)
+@pytest.mark.parametrize("flush", [False, True])
+def test_what_is_always_enough_is_enough_for_chunks_of_any_sizes(
+    chunks: ChunkSizes, rates: tuple[float, float, float], *, flush: bool
+) -> None:
+    channel = setting(chunks, 16, 0.1, rates, flush=flush)
+    rows = enough_rows(channel)
+    assert rows is not None
+    tight, generous = with_row_count(channel, rows), with_row_count(channel, 10 * rows)
+    length = run_length(generous)
+    carried, most = (simulate(one, length=length).figures for one in (tight, generous))
+    assert carried is not None
+    assert most is not None
+    assert carried.throughput == pytest.approx(most.throughput, rel=1e-9)
+
+
+def test_less_than_full_needs_less_and_never_less_than_its_share_of_the_product() -> None:
+    channel = setting(UniformSizes(1, 40), 16, 0.1, RATES[0], flush=False)
+    full, less = found(channel), found(channel, full_share=0.9)
+    assert 90 <= less.smallest < full.smallest
+
+
+def test_without_a_largest_size_the_window_is_found_all_the_same() -> None:
+    window = found(setting(GeometricSizes(5), 16, 0.1, RATES[0], flush=False))
+    assert (window.terms, window.enough) == (None, None)
+    assert 100 < window.smallest < 100 + 16 + 20 * 5
+
+
+def test_where_nothing_is_slow_no_window_is_enough() -> None:
+    assert smallest_window(setting(ConstantSize(1), 5, 0.1, (UNLIMITED,) * 3, flush=False)) is None
+
+
+def test_the_search_tells_its_progress() -> None:
+    told: list[float] = []
+    smallest_window(setting(UniformSizes(1, 40), 16, 2.0, RATES[0], flush=False), on_progress=told.append)
+    assert told
+    assert all(0 <= share <= 1 for share in told)
