@@ -4,7 +4,11 @@ The rank counts, for each permit, how many places it still has to pass.  It fall
 so what waits is served, or stuck, after boundedly many of them.
 """
 
+from functools import partial
+
 from permitflow_model.permit_channel import Parameters, State, carried_by, held_by
+from permitflow_proofs.kernel.obligation import SymbolicObligation
+from permitflow_proofs.kernel.symbols import assume, natural
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import CHANNEL, amount
 
@@ -40,6 +44,14 @@ def _rank_is_positive(state: State, parameters: Parameters) -> bool:
     return rank(state, parameters) > 0
 
 
+def _steps_are_few(fewer: int) -> bool:
+    """What a falling rank comes to: there are no more steps of the protocol than the rank was at first."""
+    parameters = CHANNEL.any_parameters()
+    state, steps, first = CHANNEL.any_state(parameters), natural("steps"), natural("rank_at_first")
+    assume(steps + rank(state, parameters) <= first)
+    return steps <= first - fewer
+
+
 def theorems() -> tuple[Theorem, ...]:
     """Progress."""
     return (
@@ -56,6 +68,12 @@ def theorems() -> tuple[Theorem, ...]:
                     CHANNEL.protocol_actions(), _rank_falls, _rank_falls_by_two, "it falls by two at least"
                 ),
                 CHANNEL.holds_whenever_invariant("never negative", _rank_is_natural, _rank_is_positive, "never 0"),
+                SymbolicObligation(
+                    "so there are no more steps than the rank was at first",
+                    partial(_steps_are_few, 0),
+                    partial(_steps_are_few, 1),
+                    "one step fewer",
+                ),
             ),
         ),
     )

@@ -7,10 +7,11 @@ Each step but SendChunk uses up some of three supplies, and adds to none:
   floor(R / BATCH) grants;
 * what is left to do for barriers and watermarks, which have permits of their own.
 
+Ghosts count the steps by the supply that each uses up, so that their number is bounded by what there was at first.
 Where the channel is live, a chunk that waits is therefore sent after at most so many steps, and one more.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 
 from permitflow_model.kernel.explore import explore
@@ -18,7 +19,7 @@ from permitflow_model.permit_channel import SYSTEM, Parameters, State, carried_b
 from permitflow_proofs.kernel.exhaustive import ExhaustiveObligation
 from permitflow_proofs.kernel.induction import Clause
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.symbols import assume, natural
+from permitflow_proofs.kernel.symbols import assume, assuming, natural
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import channel
 from permitflow_proofs.permit_channel.progress import rank
@@ -61,24 +62,54 @@ def response_bound(parameters: Parameters) -> int:
     return 2 * parameters.row_count + parameters.row_count // parameters.batch + _most_beside(parameters) + 1
 
 
-def _step(before: State, after: State, parameters: Parameters) -> bool:
-    """Uses up a step of somebody's way, or a batch of what is away, and adds to nothing."""
-    way, away, beside = _way(after), _away(after), _beside(after)
-    if way > _way(before) or away > _away(before) or beside > _beside(before):
-        return False
-    return way < _way(before) or beside < _beside(before) or away <= _away(before) - parameters.batch
+class _Steps:
+    """How many steps there have been since some moment, by the supply that they used up."""
+
+    def __init__(self) -> None:
+        self.way = natural("way_steps")
+        self.beside = natural("beside_steps")
+        self.batches = natural("batch_times_steps")
+        """BATCH times the number of the others, so that all stays linear."""
+
+    def count(self, before: State, after: State, parameters: Parameters, times: int) -> None:
+        """Count a step, so many times."""
+        if _way(after) < _way(before):
+            self.way += times
+        elif _beside(after) < _beside(before):
+            self.beside += times
+        else:
+            self.batches += times * parameters.batch
+
+    def are_supplied(self, state: State, parameters: Parameters) -> bool:
+        """What was used up and what is left are no more than there can be."""
+        return (
+            self.way + _way(state) <= 2 * parameters.row_count
+            and self.beside + _beside(state) <= _most_beside(parameters)
+            and self.batches + _away(state) <= parameters.row_count
+        )
 
 
-def _step_of_two(before: State, after: State, _parameters: Parameters) -> bool:
-    """The twin's: each step shortens somebody's way by more than one ever does."""
-    return _way(after) <= _way(before) - 2 or _beside(after) <= _beside(before) - 3
+def _is_supplied(action: str, times: int) -> bool:
+    parameters = _PUBLISHED.any_parameters()
+    before = _PUBLISHED.any_state(parameters)
+    steps = _Steps()
+    with assuming():
+        assume(steps.are_supplied(before, parameters))
+    after = _PUBLISHED.perform(action, before, parameters)
+    if times:
+        steps.count(before, after, parameters, times)
+    return steps.are_supplied(after, parameters)
 
 
-def _grants_are_few(wrong: int) -> bool:
-    """From grants * BATCH <= R to grants <= floor(R / BATCH)."""
-    row_count, batch, grants = natural("row_count"), natural("batch", 1), natural("grants")
-    assume(grants * batch <= row_count)
-    return grants <= row_count // batch - wrong
+def _steps_are_few(wrong: int) -> bool:
+    """From what is used up to the number of steps, and one more that sends the chunk."""
+    parameters = _PUBLISHED.any_parameters()
+    state = _PUBLISHED.any_state(parameters)
+    steps, batches = _Steps(), natural("batch_steps")
+    with assuming():
+        assume(steps.are_supplied(state, parameters))
+    assume(steps.batches == batches * parameters.batch)
+    return steps.way + steps.beside + batches + 1 <= response_bound(parameters) - wrong
 
 
 def _at_most(supply: str, less: int) -> Clause[State, Parameters]:
@@ -99,14 +130,30 @@ def _rank_of_sent(state: State, parameters: Parameters) -> int:
     return rank(state._replace(waiting=SYSTEM.initial(parameters).waiting), parameters)
 
 
-def _rank_of_sent_falls(before: State, after: State, parameters: Parameters, by: int) -> bool:
-    return _rank_of_sent(after, parameters) <= _rank_of_sent(before, parameters) - by
+def _response_bound_with_flush(parameters: Parameters) -> int:
+    barriers = 4 * parameters.barrier_permits + 5 if parameters.barrier_permits > 0 else 0
+    return 4 * parameters.row_count + barriers + (9 if parameters.watermarks else 0) + 1
 
 
 def _rank_of_sent_bound(state: State, parameters: Parameters, less: int) -> bool:
-    barriers = 4 * parameters.barrier_permits + 5 if parameters.barrier_permits > 0 else 0
-    most = 4 * parameters.row_count + barriers + (9 if parameters.watermarks else 0)
-    return 0 <= _rank_of_sent(state, parameters) <= most - less
+    return 0 <= _rank_of_sent(state, parameters) <= _response_bound_with_flush(parameters) - 1 - less
+
+
+def _is_ranked(action: str, times: int) -> bool:
+    """Steps until now and the rank together are no more than the rank can be."""
+    parameters = _FLUSHING.any_parameters()
+    before, steps = _FLUSHING.any_state(parameters), natural("steps")
+    most = _response_bound_with_flush(parameters) - 1
+    assume(steps + _rank_of_sent(before, parameters) <= most)
+    after = _FLUSHING.perform(action, before, parameters)
+    return steps + times + _rank_of_sent(after, parameters) <= most
+
+
+def _ranked_are_few(wrong: int) -> bool:
+    parameters = _FLUSHING.any_parameters()
+    state, steps = _FLUSHING.any_state(parameters), natural("steps")
+    assume(steps + _rank_of_sent(state, parameters) <= _response_bound_with_flush(parameters) - 1)
+    return steps + 1 <= _response_bound_with_flush(parameters) - wrong
 
 
 # The exact response on small channels.
@@ -134,10 +181,26 @@ def longest_wait(parameters: Parameters) -> int:
     return max(steps(state) for state in explore(SYSTEM, parameters).states if not state.waiting.is_empty())
 
 
+def _counted(
+    claim: Callable[[str, int], bool], actions: Sequence[str], others: Sequence[str]
+) -> Iterator[SymbolicObligation]:
+    """Each of these actions is a step that uses up a supply; the others are none, and supply nothing."""
+    for action in actions:
+        yield SymbolicObligation(action, partial(claim, action, 1), partial(claim, action, 2), "it counts twice")
+    for action in others:
+        yield SymbolicObligation(
+            f"{action} supplies nothing", partial(claim, action, 0), partial(claim, action, 6), "it counts as six steps"
+        )
+
+
+# What the application may do meanwhile.
+_MEANWHILE = ("OfferChunk", "WithdrawChunk", "WithdrawBarrier")
+
+
 def _bounded_response() -> tuple[SymbolicObligation, ...]:
-    others = [action for action in _PUBLISHED.protocol_actions() if action not in ("SendChunk", "Flush")]
+    steps = [action for action in _PUBLISHED.protocol_actions() if action not in ("SendChunk", "Flush")]
     return (
-        *_PUBLISHED.step_obligations(others, _step, _step_of_two, "each step does the work of two"),
+        *_counted(_is_supplied, steps, _MEANWHILE),
         *(
             _PUBLISHED.holds_whenever_invariant(
                 f"the supply is bounded: {supply}", _at_most(supply, 0), _at_most(supply, 1), "the bound is one lower"
@@ -145,23 +208,36 @@ def _bounded_response() -> tuple[SymbolicObligation, ...]:
             for supply in ("way", "away", "beside")
         ),
         SymbolicObligation(
-            "grants that bring back BATCH each are few",
-            partial(_grants_are_few, 0),
-            partial(_grants_are_few, 1),
-            "fewer",
+            "so there are few steps", partial(_steps_are_few, 0), partial(_steps_are_few, 1), "one step fewer"
+        ),
+    )
+
+
+def _bounded_response_with_flush() -> tuple[SymbolicObligation, ...]:
+    steps = [action for action in _FLUSHING.protocol_actions() if action != "SendChunk"]
+    return (
+        *_counted(_is_ranked, steps, _MEANWHILE),
+        _FLUSHING.holds_whenever_invariant(
+            "the rank of all that does not wait is bounded",
+            partial(_rank_of_sent_bound, less=0),
+            partial(_rank_of_sent_bound, less=1),
+            "the bound is one lower",
+        ),
+        SymbolicObligation(
+            "so there are few steps", partial(_ranked_are_few, 0), partial(_ranked_are_few, 1), "one step fewer"
         ),
     )
 
 
 def theorems() -> tuple[Theorem, ...]:
     """The response that progress gives."""
-    others = [action for action in _FLUSHING.protocol_actions() if action != "SendChunk"]
     return (
         Theorem(
             id="bounded-response",
             statement=(
                 "In a live channel the oldest waiting chunk is sent within 2 R + floor(R / BATCH) + 1 steps of the "
-                "protocol (R = ROW_COUNT); with b barrier permits 3 b + 4 more, with watermarks 7 more."
+                "protocol (R = ROW_COUNT); with b barrier permits 3 b + 4 more, with watermarks 7 more, if no further "
+                "barriers and watermarks are offered meanwhile."
             ),
             module="PermitChannel",
             operator="SendChunk",
@@ -171,24 +247,11 @@ def theorems() -> tuple[Theorem, ...]:
             id="bounded-response-flush",
             statement=(
                 "With the idle flush, within 4 R + 1 steps of the protocol; with b barrier permits 4 b + 5 more, "
-                "with watermarks 9 more."
+                "with watermarks 9 more, if no further ones are offered meanwhile."
             ),
             module="PermitChannel",
             operator="Flush",
-            obligations=(
-                *_FLUSHING.step_obligations(
-                    others,
-                    partial(_rank_of_sent_falls, by=1),
-                    partial(_rank_of_sent_falls, by=2),
-                    "each step does the work of two",
-                ),
-                _FLUSHING.holds_whenever_invariant(
-                    "the rank of all that does not wait is bounded",
-                    partial(_rank_of_sent_bound, less=0),
-                    partial(_rank_of_sent_bound, less=1),
-                    "the bound is one lower",
-                ),
-            ),
+            obligations=_bounded_response_with_flush(),
         ),
         Theorem(
             id="exact-response",
