@@ -1,0 +1,130 @@
+"""What is measured is checked, and judged as it is."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from benchmarks.documents import MARKED, update_document
+from benchmarks.jobs import Job, Tally
+from benchmarks.pairs import Pair, PairFailedError
+from benchmarks.payloads import PAYLOADS
+from benchmarks.peers.registry import load_ways
+from benchmarks.records import Record
+from benchmarks.results import Results
+from benchmarks.series import Series, compact
+from benchmarks.stream_ends import StreamEnds
+from benchmarks.tables import TABLES
+from benchmarks.targets import judge
+from benchmarks.throughput import Cell
+
+JOB = Job(payload="64", chunks=40, row_permits=32_768, permit_batch=4_096)
+PEER, OURS = "Flight DoExchange, permits by hand", "permitflow, gRPC"
+
+
+def taken(job: Job, chunks: list[pa.RecordBatch]) -> Tally:
+    tally = Tally(job)
+    for chunk in chunks:
+        tally.take(chunk)
+    return tally
+
+
+@pytest.mark.parametrize("touch", ["ends", "columns"])
+@pytest.mark.parametrize("payload", ["1", "64", "wide"])
+def test_a_tally_accepts_what_was_sent(payload: str, touch: str) -> None:
+    job = replace(JOB, payload=payload, touch=touch)
+    outcome = taken(job, list(job.feed())).outcome()
+    assert outcome.chunks == job.chunks - job.chunks // 10
+    assert outcome.seconds > 0
+
+
+def test_a_tally_notices_a_lost_chunk() -> None:
+    with pytest.raises(AssertionError, match="39 of 40 chunks"):
+        taken(JOB, list(JOB.feed())[1:]).outcome()
+
+
+def test_a_tally_notices_other_content() -> None:
+    chunks = list(JOB.feed())
+    with pytest.raises(AssertionError, match="not what was sent"):
+        taken(JOB, [*chunks[:-1], PAYLOADS["64"].stamped(chunks[-1], 1)]).outcome()
+
+
+def test_a_stamped_chunk_is_timed() -> None:
+    job = replace(JOB, stamps=True)
+    median, percentile_99 = taken(job, list(job.feed())).outcome().latencies_ns
+    assert 0 < median <= percentile_99
+
+
+def test_a_tenth_of_the_chunks_warms_up_unless_all_count() -> None:
+    assert taken(replace(JOB, warm_up_share=0.0), list(JOB.feed())).outcome().chunks == JOB.chunks - 1
+
+
+def test_processes_that_fail_are_told_and_started_again(capfd: pytest.CaptureFixture[str]) -> None:
+    (way,) = load_ways("pipe")
+
+    async def run() -> None:
+        async with Pair("pipe", replace(way, name="carrier pigeon")) as pair:
+            with pytest.raises(PairFailedError, match="carrier pigeon: a process has ended"):
+                await pair.run(JOB)
+        async with Pair("pipe", way) as pair:
+            with pytest.raises(PairFailedError):
+                await pair.run(replace(JOB, payload="feathers"))
+            assert (await pair.run(JOB)).chunks_per_second > 0
+
+    asyncio.run(run())
+    assert "feathers" in capfd.readouterr().err
+
+
+def cell(way: str, rates: list[float]) -> Cell:
+    rate = Series.of(rates)
+    return Cell(way, "1,024", "ends", 32_768, 4_096, 100, rate, rate, rate)
+
+
+def results(**parts: list[Record]) -> Results:
+    found = Results(machine={"cores": "2"}, settings={"rounds": 3, "seed": 1})
+    for part, records in parts.items():
+        found.put(part, records)
+    return found
+
+
+@pytest.mark.parametrize(("ours", "told"), [([12.0, 13.0, 11.0], "met"), ([11.9, 13.0, 11.0], "not met")])
+def test_a_promise_is_judged_by_the_median_of_the_ratios(ours: list[float], told: str) -> None:
+    (verdict,) = judge(results(throughput=[cell(PEER, [10.0, 10.0, 10.0]), cell(OURS, ours)]))
+    assert (verdict.target, verdict.told) == (1.2, told)
+
+
+def test_one_failed_end_of_a_stream_breaks_a_promise() -> None:
+    verdicts = judge(results(ends=[StreamEnds(OURS, 1_000, 0), StreamEnds(OURS, 1_000, 1)]))
+    assert [verdict.told for verdict in verdicts] == ["met", "not met"]
+
+
+def test_results_survive_the_file(tmp_path: Path) -> None:
+    written = results(throughput=[cell(OURS, [1.0, 2.0])])
+    written.write(tmp_path)
+    assert Results.read(tmp_path).get("throughput", Cell) == written.get("throughput", Cell)
+
+
+def test_a_document_gets_tables_between_its_marks_and_keeps_the_rest(tmp_path: Path) -> None:
+    document = tmp_path / "page.md"
+    document.write_text("before\n<!-- measured: throughput -->\nold\n<!-- end -->\nafter\n")
+    measured = results(throughput=[cell(OURS, [10.0, 30.0, 20.0])])
+    for _ in range(2):
+        list(update_document(document, measured))
+        text = document.read_text()
+        assert text.startswith("before\n<!-- measured: throughput -->\n| chunks/s")
+        assert text.endswith("| permitflow, gRPC | 20 (10 to 30) |\n<!-- end -->\nafter\n")
+
+
+def test_the_document_asks_for_tables_that_exist(repository: Path) -> None:
+    asked = [found[1] for found in MARKED.finditer((repository / "docs/performance.md").read_text())]
+    assert set(asked) == set(TABLES)
+    assert len(asked) == len(set(asked))
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(0.4567, "0.46"), (4.0, "4"), (12.34, "12.3"), (4_321.0, "4,321"), (54_321.0, "54.3k"), (2.5e6, "2.50M")],
+)
+def test_numbers_have_three_digits(value: float, told: str) -> None:
+    assert compact(value) == told
