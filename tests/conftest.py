@@ -33,3 +33,18 @@ def run() -> Iterator[asyncio.Runner]:
     """
     with asyncio.Runner() as runner:
         yield runner
+
+
+@pytest.fixture(params=["network", "shared memory"])
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a test over both paths: every exchange refuses to share memory, or all of a stream goes through the ring."""
+    from permitflow.exchange.registry import Exchange
+    from permitflow.transports.shared_memory import message_socket
+    from permitflow.transports.shared_memory.policy import SameHost
+
+    taken: str = request.param
+    assert Exchange.__init__.__kwdefaults__ is not None
+    policy = SameHost.NEVER if taken == "network" else SameHost.AUTO
+    monkeypatch.setitem(Exchange.__init__.__kwdefaults__, "same_host", policy)
+    monkeypatch.setattr(message_socket, "RING_FROM_BYTES", 1)
+    return taken

@@ -26,8 +26,8 @@ from permitflow.transports.remote_sender import RemoteSender
 
 SCHEMA = pa.schema([("serial", pa.int64())])
 
-# Of the profile's runs: each opens two connections, and waits for idle consumers.
-RUNS_OF_A_HUNDRED = 40
+# Of the profile's runs, for each path: each opens two connections, and waits for idle consumers.
+RUNS_OF_A_HUNDRED = 25
 
 
 class Exchanged:
@@ -35,7 +35,8 @@ class Exchanged:
 
     timeout_seconds = 10.0
 
-    def __init__(self, exchange: Exchange, address: str) -> None:
+    def __init__(self, exchange: Exchange, address: str, path: str) -> None:
+        self._path = path
         self._exchange = exchange
         self._address = address
         self._names = (f"c{number}" for number in count())
@@ -49,6 +50,7 @@ class Exchanged:
             put(self._address, name, SCHEMA, record=record) as sender,
             get(self._address, name, record=record) as receiver,
         ):
+            assert {end.statistics().path.partition(":")[0] for end in (sender, receiver)} == {self._path}
             yield sender, receiver
 
     def streams(self, sender: SendEnd[object], receiver: ReceiveEnd[object]) -> Sequence[str]:
@@ -68,11 +70,11 @@ class Exchanged:
 
 
 @pytest.fixture
-def exchanged(run: asyncio.Runner) -> Iterator[Exchanged]:
+def exchanged(run: asyncio.Runner, path: str) -> Iterator[Exchanged]:
     exchange = Exchange()
     server = ExchangeServer(exchange)
     run.run(server.__aenter__())
-    yield Exchanged(exchange, server.address)
+    yield Exchanged(exchange, server.address, path)
     run.run(server.stop())
 
 

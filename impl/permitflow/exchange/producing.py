@@ -99,6 +99,7 @@ class _Producer:
             self._channel.abort(f"the producer at {self._peer} is gone: {reason}")
 
     def leave(self) -> None:
-        """The stream is over."""
+        """The stream is over, and what it has not passed on is of no use to anybody."""
         if self._channel is not None and self._stream is not None:
             self._channel.close_stream(self._stream)
+        self.end.close()

@@ -90,6 +90,8 @@ class SameHostOffer(NamedTuple):
 
     socket: str
     """The name at which the memory can be fetched."""
+    is_required: bool = False
+    """The acceptor must refuse the stream if it cannot accept the offer."""
 
 
 class SameHostAnswer(NamedTuple):

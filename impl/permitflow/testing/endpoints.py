@@ -21,7 +21,7 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.transports.grpc_aio import get, put
+from permitflow.transports.grpc_aio import SameHost, get, put
 
 __all__ = ["CHANNEL", "SCHEMA", "main"]
 
@@ -43,7 +43,7 @@ def say(event: str, **facts: object) -> None:
 
 async def serve(options: argparse.Namespace) -> None:
     """Serve a channel until somebody ends the process."""
-    exchange = Exchange(parameters=_parameters(options))
+    exchange = Exchange(parameters=_parameters(options), same_host=options.same_host)
     exchange.add_channel(CHANNEL, schema=SCHEMA)
     async with ExchangeServer(exchange) as server:
         say("ready", address=server.address)
@@ -52,7 +52,7 @@ async def serve(options: argparse.Namespace) -> None:
 
 async def source(options: argparse.Namespace) -> None:
     """Serve a channel, fill it, and stop when everything was consumed."""
-    exchange = Exchange(parameters=_parameters(options))
+    exchange = Exchange(parameters=_parameters(options), same_host=options.same_host)
     channel = exchange.add_channel(CHANNEL, schema=SCHEMA)
     async with ExchangeServer(exchange) as server:
         say("ready", address=server.address)
@@ -65,7 +65,9 @@ async def source(options: argparse.Namespace) -> None:
 
 async def produce(options: argparse.Namespace) -> None:
     """Put rows into the channel of an exchange."""
-    async with put(options.address, CHANNEL, SCHEMA, wanted=_parameters(options)) as sender:
+    async with put(
+        options.address, CHANNEL, SCHEMA, wanted=_parameters(options), same_host=options.same_host
+    ) as sender:
         say("ready")
         await fill(sender, options)
         await sender.end()
@@ -84,7 +86,7 @@ async def fill(sender: SendEnd[pa.RecordBatch], options: argparse.Namespace) -> 
 async def consume(options: argparse.Namespace) -> None:
     """Read the channel of an exchange; a pause after each chunk makes a slow consumer."""
     rows = 0
-    async with get(options.address, CHANNEL, wanted=_parameters(options)) as receiver:
+    async with get(options.address, CHANNEL, wanted=_parameters(options), same_host=options.same_host) as receiver:
         say("ready")
         async for message in receiver:
             if not rows:
@@ -120,6 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
     }
     for name, (kind, default) in numbers.items():
         parser.add_argument(name, type=kind, default=default)
+    parser.add_argument("--same-host", type=SameHost, default=SameHost.AUTO)
     options = parser.parse_args(arguments)
     try:
         asyncio.run(ROLES[options.role](options))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from permitflow.channels.names import stream_channels
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.transports.shared_memory.policy import SameHost
 
 __all__ = ["SMALL_WINDOW", "ServedExchange", "served_exchange"]
 
@@ -43,11 +44,14 @@ class ServedExchange:
 
 
 @contextmanager
-def served_exchange(parameters: ChannelParameters = SMALL_WINDOW) -> Iterator[ServedExchange]:
+def served_exchange(
+    parameters: ChannelParameters = SMALL_WINDOW, same_host: SameHost = SameHost.AUTO
+) -> Iterator[ServedExchange]:
     """Start ``permitflow serve``; at the end of the block it is asked to end, and killed if it does not."""
     streams = [argument for stream in STREAMS for argument in ("--stream", f"{stream}:{CHANNELS}")]
     window = ["--row-permits", str(parameters.row_permits), "--permit-batch", str(parameters.permit_batch)]
     command = [sys.executable, "-m", "permitflow.cli", "serve", *streams, *window, "--address", "127.0.0.1:0"]
+    command += ["--same-host", same_host.value]
     with subprocess.Popen(
         [*command, "--quiet"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -54,7 +54,9 @@ def _schema(message: pb.Get | pb.Put) -> bytes | None:
 
 
 def _offer(message: pb.Get | pb.Put) -> SameHostOffer | None:
-    return SameHostOffer(message.same_host.socket) if message.HasField("same_host") else None
+    if not message.HasField("same_host"):
+        return None
+    return SameHostOffer(message.same_host.socket, message.same_host.required)
 
 
 def _answer(message: pb.Agreement) -> SameHostAnswer | None:

@@ -26,6 +26,7 @@ def _write_dialling(into: pb.Get | pb.Put, frame: Get | Put) -> None:
         into.schema = frame.schema
     if frame.same_host is not None:
         into.same_host.socket = frame.same_host.socket
+        into.same_host.required = frame.same_host.is_required
 
 
 def _write_parameters(into: pb.Parameters, stated: StatedParameters) -> None:

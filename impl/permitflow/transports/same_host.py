@@ -45,7 +45,7 @@ async def meet(offer: SameHostOffer | None, policy: SameHost, *, writes: bool, w
         who: the dialler in words.
 
     Raises:
-        SameHostError: this end insists.
+        SameHostError: one of the ends insists, and it is impossible.
     """
     if offer is None:
         refusal = NO_OFFER
@@ -58,7 +58,7 @@ async def meet(offer: SameHostOffer | None, policy: SameHost, *, writes: bool, w
             return Meeting(SameHostAnswer(nonce_digest(received.region.nonce)), link, SHARED_MEMORY)
         refusal = received
     _log.info("no shared memory with %s: %s", who, refusal)
-    if policy is SameHost.REQUIRE:
+    if policy is SameHost.REQUIRE or (offer is not None and offer.is_required):
         raise SameHostError(who=who, reason=refusal)
     return Meeting(None if offer is None else SameHostAnswer(b"", refusal), None, f"{NETWORK}: {refusal}")
 

@@ -40,6 +40,8 @@ from permitflow.transports.remote_sender import RemoteSender
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
+pytestmark = pytest.mark.usefixtures("path")
+
 SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
 SCHEMA = pa.schema([("n", pa.int64())])
 

@@ -30,7 +30,7 @@ from permitflow.errors import (
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.served_exchange import ServedExchange, served_exchange
 from permitflow.tracing import MemoryTrace
-from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, open_sink, open_source, probe
+from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, SameHost, open_sink, open_source, probe
 
 Opens = Callable[[ServedExchange, str], BlockingSink | BlockingSource]
 
@@ -40,17 +40,20 @@ PATIENCE_SECONDS = 20.0
 SHORT_SECONDS = 0.3
 
 
-@pytest.fixture(scope="module")
-def exchange() -> Iterator[ServedExchange]:
+BOTH_PATHS = [SameHost.AUTO, SameHost.NEVER]
+
+
+@pytest.fixture(scope="module", params=BOTH_PATHS)
+def exchange(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
     """One exchange for all tests that leave it alive."""
-    with served_exchange() as served:
+    with served_exchange(same_host=request.param) as served:
         yield served
 
 
-@pytest.fixture
-def mortal_exchange() -> Iterator[ServedExchange]:
+@pytest.fixture(params=BOTH_PATHS)
+def mortal_exchange(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
     """An exchange that the test may kill."""
-    with served_exchange() as served:
+    with served_exchange(same_host=request.param) as served:
         yield served
 
 

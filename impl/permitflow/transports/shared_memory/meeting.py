@@ -60,7 +60,9 @@ class Offer:
     @property
     def frame(self) -> SameHostOffer | None:
         """What the first frame says; None if nothing is offered."""
-        return None if self.listener is None else SameHostOffer(self.listener.name)
+        if self.listener is None:
+            return None
+        return SameHostOffer(self.listener.name, self._policy is SameHost.REQUIRE)
 
     def _refuse(self) -> None:
         _log.info("no shared memory with %s: %s", self._who, self.reason)

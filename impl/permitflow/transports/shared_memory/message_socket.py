@@ -133,6 +133,9 @@ class MessageSocket:
         self._has_ended = True
         self._socket.close()
         self._ring.close()
+        # Who keeps this object, in the traceback of an error for instance, does not keep the memory.
+        self._writer = self._reader = None
+        self._inbox.clear()
 
     def forget(self) -> None:
         """In the child of a fork: let go without a word."""

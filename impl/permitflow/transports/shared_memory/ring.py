@@ -29,14 +29,14 @@ class RingWriter:
 
     def __init__(self, region: Region, counter: int) -> None:
         """``counter``: the descriptor of the event counter, which now belongs to this object."""
-        self._region = region
+        self._ring = region.ring
         self._space = WriterSpace(region.capacity_bytes)
         self.counter = counter
 
     @property
     def capacity_bytes(self) -> int:
         """Of the ring."""
-        return self._region.capacity_bytes
+        return self._space.capacity_bytes
 
     def put(self, parts: Sequence[Part], size: int) -> Place | None:
         """Copy a message in; None if there is no room for it now.
@@ -49,7 +49,7 @@ class RingWriter:
         if place is None:
             return None
         at = place.offset
-        ring = self._region.ring
+        ring = self._ring
         for part in parts:
             # Arrow's buffers say that they hold signed bytes, which the ring's do not.
             view = memoryview(part).cast("B")
@@ -100,6 +100,7 @@ class RingReader:
     def close(self) -> None:
         """Return nothing any more.  Views stay valid, as long as they are held.  Closing twice is harmless."""
         self._space.close()
+        self._memory = pa.py_buffer(b"")
         self._close_counter()
 
     def forget(self) -> None:

@@ -137,10 +137,12 @@ class Agreement(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., parameters: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., stream: _Optional[str] = ..., same_host: _Optional[_Union[SameHostAnswer, _Mapping]] = ...) -> None: ...
 
 class SameHostOffer(_message.Message):
-    __slots__ = ("socket",)
+    __slots__ = ("socket", "required")
     SOCKET_FIELD_NUMBER: _ClassVar[int]
+    REQUIRED_FIELD_NUMBER: _ClassVar[int]
     socket: str
-    def __init__(self, socket: _Optional[str] = ...) -> None: ...
+    required: bool
+    def __init__(self, socket: _Optional[str] = ..., required: bool = ...) -> None: ...
 
 class SameHostAnswer(_message.Message):
     __slots__ = ("proof", "refusal")

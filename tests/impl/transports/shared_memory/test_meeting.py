@@ -219,12 +219,12 @@ def test_what_is_handed_over_is_looked_at(
 
 
 def test_a_second_visitor_gets_nothing() -> None:
-    with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer:
-        with connect(name_of(offer)), connect(name_of(offer)) as second:
-            offer.serve()
-            offer.serve()
-            with pytest.raises(BlockingIOError):
-                second.recv(1)
+    offer = Offer(SameHost.AUTO, writes=True, who="the exchange")
+    with closing(offer), connect(name_of(offer)), connect(name_of(offer)) as second:
+        offer.serve()
+        offer.serve()
+        with pytest.raises(BlockingIOError):
+            second.recv(1)
 
 
 def test_a_cancelled_acceptance_leaves_nothing_open(complete: Complete) -> None:

@@ -1,0 +1,237 @@
+"""Processes of one host share memory: whole streams, through two of them, whatever happens to one of the processes."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import random
+import signal
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Protocol
+
+import psutil
+import pyarrow as pa
+import pytest
+
+from permitflow.errors import SameHostError
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.testing.endpoints import CHANNEL, SCHEMA, chunk
+from permitflow.transports.grpc_aio import SameHost, get, put
+from permitflow.transports.shared_memory.region import RING_BYTES
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+
+SECONDS_UNTIL_MISSED = 15.0
+WIDE = pa.schema([("number", pa.int64()), ("content", pa.large_binary())])
+
+
+class Endpoint(Protocol):
+    """A process of the fixture ``start``."""
+
+    watch: psutil.Process
+
+    def hears(self, event: str) -> dict[str, Any]: ...
+    def ends(self, within_seconds: float) -> dict[str, Any]: ...
+    def signal(self, number: int) -> None: ...
+
+
+Start = Callable[..., Endpoint]
+
+
+def wide(number: int, size: int) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([number]), pa.array([bytes([number % 251]) * size], pa.large_binary())], WIDE)
+
+
+def rings() -> list[str]:
+    """Mappings of this process that belong to rings."""
+    return [line for line in Path("/proc/self/maps").read_text().splitlines() if "permitflow-ring" in line]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_consumer_that_keeps_batches_finds_them_unchanged_however_often_the_ring_goes_around(
+    complete: Complete, seed: int
+) -> None:
+    """Chunks of all sizes, some larger than the ring; what is kept is compared when it is let go of, and at the end."""
+    chance = random.Random(seed)
+    sizes = [chance.choice([100, 5_000, 200_000, 1_500_000]) for _ in range(150)]
+    sizes[chance.randrange(150)] = RING_BYTES + 1_000_000
+    kept: list[pa.RecordBatch] = []
+
+    def check(batch: pa.RecordBatch) -> None:
+        number = batch.column("number")[0].as_py()
+        assert batch.column("content")[0].as_py() == bytes([number % 251]) * sizes[number]
+
+    async def produce(address: str) -> None:
+        async with put(address, CHANNEL, WIDE, same_host=SameHost.REQUIRE) as sender:
+            for number, size in enumerate(sizes):
+                await sender.send(wide(number, size))
+            await sender.end()
+
+    async def test() -> None:
+        exchange = Exchange(parameters=ChannelParameters(row_permits=16))
+        exchange.add_channel(CHANNEL, schema=WIDE)
+        received = 0
+        async with ExchangeServer(exchange) as server, asyncio.TaskGroup() as group:
+            group.create_task(produce(server.address))
+            async with get(server.address, CHANNEL, same_host=SameHost.REQUIRE) as receiver:
+                async for message in receiver:
+                    assert message.payload.column("number")[0].as_py() == received
+                    received += 1
+                    kept.append(message.payload)
+                    while len(kept) > chance.randint(0, 12):
+                        check(kept.pop(chance.randrange(len(kept))))
+                assert receiver.statistics().path == "shared memory"
+        assert received == len(sizes)
+        del message
+
+    complete(test())
+    assert rings() != []
+    for batch in kept:
+        check(batch)
+    del batch
+    kept.clear()
+    gc.collect()
+    assert rings() == []
+
+
+def test_a_consumer_that_keeps_everything_gets_everything(complete: Complete) -> None:
+    """More than the ring: permits return though space does not, so the rest must come another way."""
+
+    async def test() -> None:
+        exchange = Exchange(parameters=ChannelParameters(row_permits=16))
+        channel = exchange.add_channel(CHANNEL, schema=WIDE)
+
+        async def fill() -> None:
+            for number in range(40):
+                await channel.sender.send(wide(number, 500_000))
+            await channel.sender.end()
+
+        async with (
+            ExchangeServer(exchange) as server,
+            asyncio.TaskGroup() as group,
+            get(server.address, CHANNEL) as receiver,
+        ):
+            group.create_task(fill())
+            kept = [message.payload async for message in receiver]
+        assert [batch.column("content")[0].as_py()[:1] for batch in kept] == [bytes([number]) for number in range(40)]
+
+    complete(test())
+
+
+def test_why_memory_is_not_shared_is_in_the_statistics_of_both_ends(complete: Complete) -> None:
+    async def test() -> None:
+        exchange = Exchange(same_host=SameHost.NEVER)
+        exchange.add_channel(CHANNEL, schema=SCHEMA)
+        async with ExchangeServer(exchange) as server:
+            async with put(server.address, CHANNEL, SCHEMA) as sender:
+                ((stream,),) = [channel.streams for channel in exchange.statistics()]
+                reason = "network: it is switched off at the end that was dialled"
+                assert (sender.statistics().path, stream.numbers.path) == (reason, reason)
+                await sender.end(closes_channel=False)
+            exchange.same_host = SameHost.AUTO
+            async with put(server.address, CHANNEL, SCHEMA, same_host=SameHost.NEVER) as sender:
+                ((_, stream),) = [channel.streams for channel in exchange.statistics()]
+                assert sender.statistics().path == "network: it is switched off at this end"
+                assert stream.numbers.path == "network: the peer does not offer to share memory"
+                await sender.end()
+
+    complete(test())
+
+
+@pytest.mark.parametrize(("here", "there"), [("require", "never"), ("never", "require")])
+def test_who_insists_on_shared_memory_refuses_the_network(complete: Complete, here: str, there: str) -> None:
+    async def test() -> None:
+        exchange = Exchange(same_host=SameHost(there))
+        exchange.add_channel(CHANNEL, schema=SCHEMA)
+        async with ExchangeServer(exchange) as server:
+            with pytest.raises(SameHostError, match="no memory can be shared with"):
+                async with put(server.address, CHANNEL, SCHEMA, same_host=SameHost(here)):
+                    pass
+            # The channel has come to no harm.
+            exchange.same_host = SameHost.AUTO
+            async with put(server.address, CHANNEL, SCHEMA) as sender:
+                await sender.end()
+
+    complete(test())
+
+
+def test_streams_leave_no_descriptor_and_no_mapping(complete: Complete) -> None:
+    async def stream(address: str, channel: str) -> None:
+        async with put(address, channel, SCHEMA) as sender, get(address, channel) as receiver:
+            await sender.send(chunk(0, 4096))
+            await sender.end()
+            assert [message.rows async for message in receiver] == [4096]
+
+    async def test() -> None:
+        exchange = Exchange()
+        async with ExchangeServer(exchange) as server:
+            for number in range(12):
+                exchange.add_channel(f"c{number}", schema=SCHEMA)
+                await stream(server.address, f"c{number}")
+                gc.collect()
+                counts.append(len(psutil.Process().net_connections("unix")))
+
+    counts: list[int] = []
+    complete(test())
+    assert len(set(counts)) == 1
+    gc.collect()
+    assert rings() == []
+    assert open_memory() == []
+
+
+WINDOW = ("--chunk-rows", 8192, "--row-permits", 262_144, "--same-host", "require")
+
+
+@pytest.mark.parametrize("victim", ["produce", "consume"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_client_killed_in_the_middle_leaves_nothing_behind(
+    start: Start, complete: Complete, victim: str, seed: int
+) -> None:
+    """At a random moment, while large chunks go around the rings; the other client hears of it."""
+
+    async def test() -> None:
+        exchange = Exchange(parameters=ChannelParameters(row_permits=262_144))
+        exchange.add_channel(CHANNEL, schema=SCHEMA)
+        async with ExchangeServer(exchange) as server:
+            ends = {role: start(role, server.address, *WINDOW) for role in ("produce", "consume")}
+            for role, event in (("produce", "ready"), ("consume", "ready"), ("consume", "flowing")):
+                await asyncio.to_thread(ends[role].hears, event)
+            assert rings() != []
+            await asyncio.sleep(random.Random(f"{victim}{seed}").random() / 2)  # whatever they are doing then
+            ends.pop(victim).signal(signal.SIGKILL)
+            ((_, other),) = ends.items()
+            heard = await asyncio.to_thread(other.ends, SECONDS_UNTIL_MISSED)
+            assert heard["type"] in ("PeerGoneError", "ChannelAbortedError")
+            assert "is gone: " in heard["message"]
+
+    complete(test())
+    gc.collect()
+    assert rings() == []
+    assert open_memory() == []
+
+
+def test_an_exchange_killed_in_the_middle_leaves_nothing_behind(start: Start) -> None:
+    shared_before = sorted(os.listdir("/dev/shm"))
+    serve = start("serve", *WINDOW)
+    address = serve.hears("ready")["address"]
+    ends = {role: start(role, address, *WINDOW) for role in ("produce", "consume")}
+    for role, event in (("produce", "ready"), ("consume", "ready"), ("consume", "flowing")):
+        ends[role].hears(event)
+    serve.signal(signal.SIGKILL)
+    for end in ends.values():
+        heard = end.ends(SECONDS_UNTIL_MISSED)
+        assert heard["type"] == "PeerGoneError"
+        assert f"the exchange at {address}" in heard["message"]
+    assert sorted(os.listdir("/dev/shm")) == shared_before
+
+
+def open_memory() -> list[str]:
+    """Descriptors of this process for the memory of rings."""
+    targets = []
+    for file in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            targets.append(os.readlink(file))
+    return [target for target in targets if "permitflow-ring" in target]
