@@ -102,7 +102,11 @@ def _range(
         factor = 0.0
     if sign == "x" and factor <= 1:
         raise ValueError(f'must be multiplied by more than 1, as in ":x2", not {step!r}')
+    if sign == "x" and not first:
+        raise ValueError("cannot begin at 0 and be multiplied; name the values, or add")
     summand = read(step) if sign == "+" else first
+    if sign == "+" and not summand:
+        raise ValueError(f'must grow, as in ":+100", not by {step!r}')
     exact, count = float(first), 0
     while exact <= last * (1 + 1e-9):
         count += 1

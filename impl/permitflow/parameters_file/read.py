@@ -93,9 +93,8 @@ def _delays(document: Document) -> tuple[float, float]:
         seconds = network.read(ways[0], duration) or 0.0
         return (seconds / 2, seconds / 2) if ways == ["rtt"] else (seconds, seconds)
     if ways and sorted(ways) != ["back", "forward"]:
-        network.refuse(
-            ways[-1], f"and {ways[0]} are not understood together; give rtt, or one_way, or forward and back"
-        )
+        reason = "must be the only delay" if ways[1:] else "needs the other way too"
+        network.refuse(ways[-1], f"{reason}; give rtt, or one_way, or forward and back")
     return network.read("forward", duration) or 0.0, network.read("back", duration) or 0.0
 
 

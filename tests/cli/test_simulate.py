@@ -1,0 +1,135 @@
+"""``permitflow simulate``: figures, the window that is needed, sweeps, and what cannot be simulated."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., tuple[int, str, str]]
+Report = Callable[..., tuple[int, dict[str, Any]]]
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
+ORDERS = str(EXAMPLES / "orders.toml")
+NUMBERS = ("--row-count", "126", "--batch", "16", "--chunk-rows", "7", "--rtt", "100ms", "--consumer-rate", "1000")
+
+
+def test_the_window_is_found_and_explained(command: Command) -> None:
+    code, stdout, _ = command("simulate", *NUMBERS)
+    assert code == 0
+    assert stdout.startswith("flows: row count 126, batch 16, chunks of 7 rows")
+    assert "the smallest row count that keeps the pipe full: 126" in stdout
+    rows = {line.rsplit("  ", 1)[0].split("  ")[0]: line for line in stdout.splitlines()}
+    assert "100" in rows["bandwidth-delay product"]
+    assert "+5" in rows["whole chunks"]
+    assert "+21" in rows["the batch"]
+
+
+def test_a_report_for_programs(report: Report) -> None:
+    code, document = report("simulate", *NUMBERS)
+    assert (code, document["verdict"], document["may_deadlock"]) == (0, "flows", False)
+    assert document["figures"]["throughput"] == pytest.approx(1000)
+    assert document["window"]["smallest"] == document["window"]["exact"] == 126
+    assert sum(document["figures"]["whereabouts"].values()) == pytest.approx(126)
+
+
+def test_equal_seeds_give_equal_reports(report: Report) -> None:
+    arguments = ("simulate", *NUMBERS, "--chunk-rows", "1,7,20", "--chunks", "100")
+    assert report(*arguments, "--seed", "1") == report(*arguments, "--seed", "1")
+    assert report(*arguments, "--seed", "1") != report(*arguments, "--seed", "2")
+
+
+def test_options_change_what_the_file_says(report: Report) -> None:
+    _, document = report("simulate", ORDERS, "--rtt", "10ms", "--row-count", "65536", "--batch", "512")
+    assert document["rtt_seconds"] == pytest.approx(0.01)
+    assert (document["row_count"], document["batch"]) == (65536, 512)
+
+
+def test_a_deadlock_ends_with_1_and_shows_where_the_permits_are(command: Command, report: Report) -> None:
+    mismatch = str(EXAMPLES / "mismatch.toml")
+    code, stdout, _ = command("simulate", mismatch)
+    assert code == 1
+    assert stdout.startswith("deadlock:")
+    assert "nothing will ever happen again" in stdout
+    _, document = report("simulate", mismatch)
+    assert document["figures"] is document["window"] is None
+    assert document["stuck"]["waiting_cost"] > document["stuck"]["whereabouts"]["permits"]
+    assert report("check", mismatch)[0] == 1
+
+
+def test_a_refused_chunk_ends_with_1(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "two.toml"
+    file.write_text(
+        '[upstream]\nrow_count = 64\n[downstream]\nrow_count = 32\n[chunks]\nrows = 1\n[network]\nrtt = "1s"\n'
+    )
+    code, stdout, _ = command("simulate", str(file))
+    assert code == 1
+    assert "the receiver refuses a chunk, and the stream is over" in stdout
+
+
+def test_a_run_that_was_lucky_says_so(command: Command, report: Report, tmp_path: Path) -> None:
+    file = tmp_path / "rare.toml"
+    file.write_text(
+        "[upstream]\nrow_count = 90\nbatch = 2\nmax_chunk = 90\n[consumer]\nrate = 10\n"
+        "[chunks]\nrows = [1, 90]\nweights = [1e12, 1]\n"
+    )
+    code, document = report("simulate", str(file))
+    assert (code, document["verdict"], document["may_deadlock"]) == (0, "flows", True)
+    assert "permitflow check finds a run into a deadlock" in command("simulate", str(file))[1]
+    assert report("check", str(file))[0] == 1
+
+
+def test_a_sweep_is_a_table_a_file_and_a_report(command: Command, report: Report, tmp_path: Path) -> None:
+    arguments = ("simulate", *NUMBERS, "--sweep", "row_count=32..128:x2", "--sweep", "batch=1,16", "--chunks", "100")
+    code, stdout, _ = command(*arguments, "--csv", str(tmp_path / "sweep.csv"))
+    assert code == 0
+    assert f"written: {tmp_path / 'sweep.csv'}" in stdout
+    with (tmp_path / "sweep.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["row_count"], row["batch"]) for row in rows[:3]] == [("32", "1"), ("32", "16"), ("64", "1")]
+    _, document = report(*arguments)
+    throughputs = [point["figures"]["throughput"] for point in document["points"]]
+    assert throughputs == [float(row["throughput"]) for row in rows]
+    assert throughputs[0] < throughputs[2] < throughputs[4]
+
+
+def test_a_sweep_with_a_deadlock_in_it_ends_with_1(report: Report) -> None:
+    code, document = report("simulate", *NUMBERS, "--max-chunk", "7", "--sweep", "batch=16,200", "--sweep", "rtt=1ms")
+    assert code == 1
+    assert [point["verdict"] for point in document["points"]] == ["flows", "deadlock"]
+
+
+def test_a_combination_that_cannot_be_is_said_and_the_others_are_run(command: Command) -> None:
+    code, stdout, _ = command("simulate", *NUMBERS, "--sweep", "batch=16,200", "--chunks", "100")
+    assert code == 1
+    assert "impossible, for example with batch 200: batch must be below row_count = 126" in stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "--row-count is missing: name a file, or give at least --row-count and --chunk-rows"),
+        (["--row-count", "8"], "--chunk-rows is missing"),
+        (["--row-count", "8", "--chunk-rows", "1"], "--producer-rate or another rate must be finite"),
+        (["--row-count", "8", "--batch", "8", "--chunk-rows", "1"], "--batch must be below row count = 8"),
+        (["--row-count", "8", "--chunk-rows", "0"], "'--chunk-rows': must be at least 1, not '0'"),
+        (["--row-count", "8", "--chunk-rows", "1,x"], "'--chunk-rows': must be whole numbers separated by commas"),
+        ([ORDERS, "--rtt", "40"], "'--rtt': must be a duration with its unit, as in \"40ms\""),
+        ([ORDERS, "--consumer-rate", "0"], "'--consumer-rate': must be rows a second"),
+        ([ORDERS, "--full", "0"], "'--full': must be a share above 0 and up to 1"),
+        ([ORDERS, "--full", "101%"], "'--full': must be a share above 0 and up to 1"),
+        ([ORDERS, "--sweep", "rows=1"], "'--sweep': 'rows' cannot be varied"),
+        ([ORDERS, "--plot", "x.svg"], "--plot needs something to vary"),
+        ([ORDERS, "--csv", "x.csv"], "--csv needs something to vary"),
+        ([ORDERS, "--sweep", "rtt=1ms", "--plot", "x.gif"], "--plot: the name must end in .html, .svg, .png, .pdf"),
+        ([ORDERS, "--sweep", "rtt=1ms", "--plot", "no/x.svg"], "--plot: there is no folder no"),
+        (["no.toml"], "no.toml: cannot be read: No such file or directory"),
+        ([ORDERS, "--sweep", "row_count=1..900:+1", "--sweep", "batch=1..90:+1"], "81,000 combinations are too many"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_simulated_is_named(command: Command, arguments: list[str], complaint: str) -> None:
+    code, stdout, stderr = command("simulate", *arguments)
+    assert (code, stdout) == (2, "")
+    assert complaint in stderr
+    assert "Traceback" not in stderr

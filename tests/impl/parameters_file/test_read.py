@@ -1,0 +1,187 @@
+"""A description is read as it was meant; what cannot be meant is named with its line, its value and what to write."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from permitflow.errors import ParametersFileError
+from permitflow.parameters_file.read import Description, read_description
+from permitflow.protocol.parameters import Oversize
+from permitflow.simulation.sweep import Axis
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "docs/examples").glob("*.toml"))
+LEAST = "[upstream]\nrow_count = 100\nbatch = 10\n\n[chunks]\nrows = 5\n"
+
+
+def read(folder: Path, content: str) -> Description:
+    file = folder / "channel.toml"
+    file.write_text(content, encoding="utf-8")
+    return read_description(file)
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 4
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_every_example_is_understood(example: Path) -> None:
+    assert read_description(example).setting.sender.row_permits > 0
+
+
+def test_everything_that_can_be_said_is_heard(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        """
+        [upstream]
+        row_count = 4_096
+        batch = 512
+        max_chunk = 1_000
+        oversize = "whole"
+        barrier_permits = 2
+        [downstream]
+        row_count = 2_048
+        batch = 256
+        flush_idle = true
+        [chunks]
+        rows = [1, 64]
+        weights = [9, 1.5]
+        [network]
+        forward = "10ms"
+        back = "500us"
+        rate = 1e6
+        [producer]
+        rate = "unlimited"
+        [consumer]
+        rate = 250_000
+        [simulation]
+        seed = 3
+        chunks = 500
+        [sweep]
+        row_count = "1024..4096:x2"
+        rtt = ["1ms", "2ms"]
+        """,
+    )
+    setting = found.setting
+    sender, receiver = setting.sender, setting.receiver
+    assert (sender.row_permits, sender.permit_batch, sender.max_chunk_cost) == (4096, 512, 1000)
+    assert (sender.oversize, sender.barrier_permits) == (Oversize.WHOLE, 2)
+    assert (receiver.row_permits, receiver.permit_batch, receiver.max_chunk_cost) == (2048, 256, 1000)
+    assert setting.flush_idle
+    assert (setting.forward_seconds, setting.return_seconds) == pytest.approx((0.01, 0.0005))
+    assert (setting.producer_rate, setting.consumer_rate, setting.link_rate) == (math.inf, 250_000, 1e6)
+    assert setting.chunks.mean == pytest.approx((9 + 64 * 1.5) / 10.5)
+    assert (found.seed, found.least_chunks, found.has_timing) == (3, 500, True)
+    assert found.axes == [Axis("row_count", (1024, 2048, 4096)), Axis("rtt", (0.001, 0.002))]
+
+
+def test_little_is_enough(tmp_path: Path) -> None:
+    found = read(tmp_path, LEAST)
+    assert not found.has_timing
+    assert found.setting.receiver == found.setting.sender
+
+
+@pytest.mark.parametrize(("given", "there", "back"), [('rtt = "4ms"', 0.002, 0.002), ('one_way = "4ms"', 0.004, 0.004)])
+def test_a_delay_is_there_and_back_or_one_way(tmp_path: Path, given: str, there: float, back: float) -> None:
+    setting = read(tmp_path, f"{LEAST}[network]\n{given}\n").setting
+    assert (setting.forward_seconds, setting.return_seconds) == pytest.approx((there, back))
+
+
+def test_observed_sizes_are_beside_the_description(tmp_path: Path) -> None:
+    (tmp_path / "sizes.csv").write_text("when,rows\n1,10\n2,30\n3,30\n", encoding="utf-8")
+    content = LEAST.replace("rows = 5", 'csv = "sizes.csv"\ncolumn = "rows"')
+    assert read(tmp_path, content).setting.chunks.possible == (10, 30)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("row_count = 100", "", "upstream.row_count is missing; write row_count = 32_768 below [upstream]"),
+        ("100", "0", "line 2: upstream.row_count must be a whole number of at least 1, not 0"),
+        ("100", "1.5", "line 2: upstream.row_count must be a whole number of at least 1, not 1.5"),
+        ("100", "true", "line 2: upstream.row_count must be a whole number of at least 1, not True"),
+        ("batch =", "btach =", "line 3: upstream.btach is unknown; did you mean batch?"),
+        ("row_count", "row_permits", "line 2: upstream.row_permits is unknown; did you mean row_count?"),
+        ("batch =", "zzz =", "line 3: upstream.zzz is unknown; known are row_count, batch, max_chunk, oversize"),
+        ("= 10\n", "= 100\n", "line 3: upstream.batch must be below row_count = 100, else the clamp leaves no room"),
+        ("= 10\n", '= 10\noversize = "cut"\n', 'line 4: upstream.oversize must be "split" or "whole", not \'cut\''),
+        ("[upstream]", "[upstraem]", "line 1: [upstraem] is unknown; did you mean upstream?"),
+        ("[chunks]\nrows = 5", "", "[chunks] does not say how large; write rows = 1_024, or"),
+        ("rows = 5", "rows = 0", "line 6: chunks.rows must be at least 1, not 0"),
+        ("rows = 5", 'rows = "5"', "line 6: chunks.rows must be whole numbers, not '5'"),
+        ("rows = 5", "rows = [5, -1]", "line 6: chunks.rows must not be negative, not -1"),
+        ("rows = 5", "rows = 5\nweights = [1]", "line 7: chunks.weights belong to a list of sizes"),
+        ("rows = 5", "rows = [5]\nweights = [1, 2]", "line 7: chunks.weights must be 1, one for each size"),
+        ("rows = 5", "rows = 5\nmean = 3", "line 7: chunks.mean does not belong to rows, which takes rows, weights"),
+        ("rows = 5", 'rows = 5\ncsv = "x"', "line 5: [chunks] has rows and csv; keep one of them"),
+        (
+            "rows = 5",
+            'distribution = "normal"',
+            "line 6: chunks.distribution must be one of uniform, geometric, poisson",
+        ),
+        ("rows = 5", 'distribution = "poisson"', "chunks.mean is missing; write mean = 300 below [chunks]"),
+        ("rows = 5", 'distribution = "uniform"\nleast = 9\nmost = 3', "line 8: chunks.most must be at least 9, not 3"),
+        ("rows = 5", 'csv = "no.csv"', "line 6: chunks.csv cannot be read"),
+        (
+            "rows = 5",
+            "rows = 5\n[network]\nrtt = 40",
+            'line 8: network.rtt must be a duration with its unit, as in "40ms"',
+        ),
+        (
+            "rows = 5",
+            'rows = 5\n[network]\nrtt = "4ms"\none_way = "2ms"',
+            "line 9: network.one_way must be the only delay",
+        ),
+        ("rows = 5", 'rows = 5\n[network]\nback = "2ms"', "line 8: network.back needs the other way too"),
+        ("rows = 5", "rows = 5\n[consumer]\nrate = 0", "line 8: consumer.rate must be rows a second, as in 1_000_000"),
+        (
+            "rows = 5",
+            "rows = 5\n[downstream]\nflush_idle = 1",
+            "line 8: downstream.flush_idle must be true or false, not 1",
+        ),
+        ("rows = 5", "rows = 5\n[downstream]\nbatch = 100", "line 8: downstream.batch must be below row_count = 100"),
+        (
+            "rows = 5",
+            'rows = 5\n[sweep]\nrow_count = "1..2"',
+            'line 8: sweep.row_count needs a step: "1..2:x2" doubles',
+        ),
+        ("rows = 5", "rows = 5\n[simulation]\nseed = 1.5", "line 8: simulation.seed must be a whole number, not 1.5"),
+        ("rows = 5", "rows =", "is not valid TOML: Invalid value (at line 6"),
+        ("[upstream]\n", "downstream = 3\n[upstream]\n", "line 1: downstream must be a section, [downstream], not 3"),
+    ],
+)
+def test_what_cannot_be_meant_is_named(tmp_path: Path, old: str, new: str, complaint: str) -> None:
+    assert old in LEAST
+    with pytest.raises(ParametersFileError) as caught:
+        read(tmp_path, LEAST.replace(old, new, 1))
+    assert complaint in caught.value.message
+    assert caught.value.message.startswith(str(tmp_path / "channel.toml"))
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("when,rows\n1,10\n", "has the columns when, rows; choose one, as in column = 'when'"),
+        ("rows\n10\nten\n", "line 3: rows must be a whole number of at least 0, not 'ten'"),
+        ("", "has no column None; it has none"),
+        ("rows\n", "must name at least one size"),
+    ],
+)
+def test_observed_sizes_that_cannot_be_are_named_with_their_line(tmp_path: Path, content: str, complaint: str) -> None:
+    (tmp_path / "sizes.csv").write_text(content, encoding="utf-8")
+    with pytest.raises(ParametersFileError) as caught:
+        read(tmp_path, LEAST.replace("rows = 5", 'csv = "sizes.csv"'))
+    assert complaint in caught.value.message
+
+
+def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ParametersFileError, match=r"no\.toml: cannot be read: No such file"):
+        read_description(tmp_path / "no.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ParametersFileError, match="it is no UTF-8 text"):
+        read_description(tmp_path / "bytes.toml")
+
+
+def test_a_key_that_stands_elsewhere_has_its_line_too(tmp_path: Path) -> None:
+    with pytest.raises(ParametersFileError, match=r"line 2: upstream\.batch must be a whole number"):
+        read(tmp_path, 'upstream.row_count = 100\nupstream.batch = "x"\n[chunks]\nrows = 5\n')
