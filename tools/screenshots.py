@@ -1,4 +1,4 @@
-"""Take the pictures of docs/pictures again: ``permitflow explain`` makes the pages, a real browser shows them."""
+"""Take the pictures of docs/pictures again: ``permitflow`` makes the pages, a real browser shows them."""
 
 import asyncio
 import json
@@ -53,6 +53,8 @@ SHOTS = (
         height=780,
     ),
 )
+SWEEP_SHOT = Shot(name="sweep", explain=(), height=1000)
+SWEEP = FOLDER.parent / "examples" / "sweep.toml"
 DRAWINGS = {
     "deadlock": DEADLOCK,
     "states": ("--graph", "--row-count", "2", "--batch", "2", "--max-chunk", "2"),
@@ -67,12 +69,14 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for name, options in DRAWINGS.items():
         explain(*options, "--svg", str(FOLDER / f"{name}.svg"))
+    simulate(str(SWEEP), "--plot", str(FOLDER / "sweep.svg"))
     with TemporaryDirectory() as folder:
+        simulate(str(SWEEP), "--plot", str(Path(folder) / f"{SWEEP_SHOT.name}.html"))
         record(Path(folder) / TRACE)
         for shot in SHOTS:
             explain(*shot.explain, "-o", f"{shot.name}.html", folder=folder)
         with open_browser(chromium) as browser:
-            for shot in SHOTS:
+            for shot in (*SHOTS, SWEEP_SHOT):
                 take(shot, Path(folder), browser)
 
 
@@ -95,6 +99,13 @@ def take(shot: Shot, folder: Path, browser: "Browser") -> None:
 def explain(*arguments: str, folder: str | None = None) -> None:
     """Run the command."""
     subprocess.run([sys.executable, "-m", "permitflow.cli", "explain", *arguments], check=True, cwd=folder)
+
+
+def simulate(*arguments: str) -> None:
+    """Run the command; a deadlock somewhere in the sweep is part of the picture."""
+    done = subprocess.run([sys.executable, "-m", "permitflow.cli", "simulate", *arguments], check=False)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"permitflow simulate {' '.join(arguments)} ended with {done.returncode}")
 
 
 def record(file: Path) -> None:

@@ -97,3 +97,23 @@ def test_a_file_and_options_do_not_go_together(command: Command, option: str) ->
     code, _, stderr = command("check", str(EXAMPLES / "orders.toml"), *option.split())
     assert code == 2
     assert f"{option.split()[0]} and a file do not go together" in stderr
+
+
+def test_a_sweep_has_a_verdict_for_each_combination(report: Report, command: Command, tmp_path: Path) -> None:
+    file = described(tmp_path, "row_count = 64\nbatch = 4", "batch = 63")
+    arguments = ("check", file, "--sweep", "row_count=16,32", "--sweep", "batch=8,20", "--sweep", "max_chunk=9,13")
+    code, document = report(*arguments)
+    assert code == 1
+    verdicts = {tuple(point["varied"].values()): point["verdict"] for point in document["points"]}
+    assert len(verdicts) == 8
+    for (row_count, batch, chunk), verdict in verdicts.items():
+        single = report("check", *f"--row-count {row_count} --batch {batch} --max-chunk {chunk}".split())[1]
+        assert verdict == single["verdict"]
+    assert command(*arguments)[1].count("deadlock") == list(verdicts.values()).count("deadlock")
+
+
+def test_what_changes_no_verdict_is_not_varied(command: Command) -> None:
+    code, _, stderr = command("check", str(EXAMPLES / "orders.toml"), "--sweep", "rtt=1ms")
+    assert code == 2
+    assert "rtt changes no verdict; vary row_count, batch, max_chunk, chunk_rows" in stderr
+    assert "name a file" in command("check", "--sweep", "batch=1")[2]

@@ -8,8 +8,10 @@ import typer
 from permitflow.cli.check_file import check_file
 from permitflow.cli.check_models import Engine, check_models
 from permitflow.cli.check_numbers import Numbers, check_numbers
-from permitflow.cli.options import row_counts, whole_number
+from permitflow.cli.check_sweep import check_sweep
+from permitflow.cli.options import axis, row_counts, whole_number
 from permitflow.cli.outcomes import Json, unusable
+from permitflow.simulation.sweep import Axis
 
 __all__ = ["check"]
 
@@ -53,6 +55,12 @@ def check(
     flush_idle: Annotated[
         bool, typer.Option("--flush-idle", help="An idle receiver returns what is below the batch (permitflow's own).")
     ] = False,
+    sweep: Annotated[
+        list[Axis] | None,
+        typer.Option(
+            parser=axis, metavar="NAME=VALUES", help="Vary what the file says: 1,16,256 or 256..4096:x2; repeatable."
+        ),
+    ] = None,
     engine: Annotated[
         Engine | None,
         typer.Option(metavar="NAME", help="Who checks the models: explorer, tlc or both. Default: what is available."),
@@ -79,6 +87,7 @@ def check(
 
     \b
       permitflow check orders.toml
+      permitflow check orders.toml --sweep batch=256..16384:x2 --sweep max_chunk=1024,30000
 
     Without either, check all models of the specification (spec/manifest.toml): each must come out as it records,
     the ones with a seeded fault included.
@@ -103,7 +112,11 @@ def check(
         given += [name for name, value in (("--engine", engine), ("--model", model)) if value]
         if given:
             unusable(f"{given[0]} and a file do not go together: leave one of them away")
+        if sweep:
+            check_sweep(file, sweep, as_json=as_json)
         check_file(file, as_json=as_json)
+    if sweep:
+        unusable("--sweep varies what a file says: name a file")
     if not given:
         check_models(engine, model or [], as_json=as_json)
     if engine is not None or model:

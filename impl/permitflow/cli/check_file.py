@@ -18,7 +18,7 @@ from permitflow.simulation.setting import Setting
 if TYPE_CHECKING:
     from permitflow_proofs import Decision
 
-__all__ = ["Verdict", "check_file", "decided", "described"]
+__all__ = ["Answer", "Verdict", "answer_for", "check_file", "decided", "described"]
 
 Verdict = Literal["live", "deadlock", "overspend"]
 
@@ -27,7 +27,9 @@ _MOST_LISTED = 6
 
 
 @dataclass(frozen=True)
-class _Answer:
+class Answer:
+    """What is to be said of two ends."""
+
     setting: Setting
     decision: "Decision"
     overspend: str
@@ -35,6 +37,7 @@ class _Answer:
 
     @property
     def verdict(self) -> Verdict:
+        """In a word."""
         if not self.decision.is_live:
             return "deadlock"
         return "overspend" if self.overspend else "live"
@@ -51,12 +54,17 @@ def described(path: Path) -> Description:
 def check_file(path: Path, *, as_json: bool) -> None:
     """Decide, print the verdict and end the command."""
     setting = described(path).setting
-    answer = _Answer(setting, decided(setting), _overspend(setting))
+    answer = answer_for(setting)
     if as_json:
         print_json(_as_json(path, answer))
     else:
         _print(path, answer)
     stop(holds=answer.verdict == "live")
+
+
+def answer_for(setting: Setting) -> Answer:
+    """Everything that is to be said of two ends."""
+    return Answer(setting, decided(setting), _overspend(setting))
 
 
 def decided(setting: Setting) -> "Decision":
@@ -99,7 +107,7 @@ def _overspend(setting: Setting) -> str:
     return ""
 
 
-def _print(path: Path, answer: _Answer) -> None:
+def _print(path: Path, answer: Answer) -> None:
     console = open_console()
     decision, setting = answer.decision, answer.setting
     lines = [f"{answer.verdict}: {path}: {_question(setting, decision)}"]
@@ -128,7 +136,7 @@ def _question(setting: Setting, decision: "Decision") -> str:
     return f"row count {sender.row_permits:,}, {batches}, {chunks} ({protocol})"
 
 
-def _about_slices(answer: _Answer) -> str:
+def _about_slices(answer: Answer) -> str:
     possible, sender = answer.setting.chunks.possible, answer.setting.sender
     if (
         answer.decision.is_live
@@ -163,7 +171,7 @@ def _shown(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _advice(answer: _Answer) -> str:
+def _advice(answer: Answer) -> str:
     decision, setting = answer.decision, answer.setting
     chunk, batch = decision.safe_max_cost, decision.safe_batch
     if decision.is_live and setting.flush_idle:
@@ -184,7 +192,7 @@ def _advice(answer: _Answer) -> str:
     return "to be live, choose " + ", or ".join(ways)
 
 
-def _as_json(path: Path, answer: _Answer) -> dict[str, object]:
+def _as_json(path: Path, answer: Answer) -> dict[str, object]:
     from permitflow.cli.run_table import run_as_json
 
     setting, decision, run = answer.setting, answer.decision, answer.decision.run

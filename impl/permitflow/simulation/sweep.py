@@ -7,19 +7,8 @@ from typing import NamedTuple
 
 from permitflow.simulation.chunk_sizes import ConstantSize
 from permitflow.simulation.setting import Setting
-from permitflow.simulation.window import with_row_count
 
 __all__ = ["AXES", "Axis", "Point", "points"]
-
-
-def _batch(setting: Setting, rows: float) -> Setting:
-    up = setting.upstream._replace(permit_batch=int(rows))
-    return replace(setting, upstream=up, downstream=setting.downstream._replace(permit_batch=None))
-
-
-def _max_chunk(setting: Setting, rows: float) -> Setting:
-    up = setting.upstream._replace(max_chunk_cost=int(rows))
-    return replace(setting, upstream=up, downstream=setting.downstream._replace(max_chunk_cost=None))
 
 
 def _rtt(setting: Setting, seconds: float) -> Setting:
@@ -35,17 +24,16 @@ class Axis(NamedTuple):
     values: Sequence[float]
 
 
-AXES: Mapping[str, Callable[[Setting, float], Setting]] = {
-    "row_count": lambda setting, rows: with_row_count(setting, int(rows)),
-    "batch": _batch,
-    "max_chunk": _max_chunk,
+_NUMBERS: Mapping[str, str] = {"row_count": "row_permits", "batch": "permit_batch", "max_chunk": "max_chunk_cost"}
+_OTHERS: Mapping[str, Callable[[Setting, float], Setting]] = {
     "chunk_rows": lambda setting, rows: replace(setting, chunks=ConstantSize(int(rows))),
     "rtt": _rtt,
     "producer_rate": lambda setting, rows_per_second: replace(setting, producer_rate=rows_per_second),
     "consumer_rate": lambda setting, rows_per_second: replace(setting, consumer_rate=rows_per_second),
     "link_rate": lambda setting, rows_per_second: replace(setting, link_rate=rows_per_second),
 }
-"""What can be varied, at both ends alike, and how a setting is changed."""
+AXES = (*_NUMBERS, *_OTHERS)
+"""What can be varied; the first three at both ends alike."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +49,16 @@ class Point:
         Raises:
             InvalidParametersError: the combination cannot be.
         """
+        # All at once: one number alone may not fit the others as they were.
+        numbers = {_NUMBERS[name]: int(value) for name, value in self.values.items() if name in _NUMBERS}
+        setting = replace(
+            setting,
+            upstream=setting.upstream._replace(**numbers),  # type: ignore[arg-type]  # whole numbers
+            downstream=setting.downstream._replace(**dict.fromkeys(numbers)),
+        )
         for name, value in self.values.items():
-            setting = AXES[name](setting, value)
+            if name in _OTHERS:
+                setting = _OTHERS[name](setting, value)
         return setting
 
 

@@ -97,3 +97,9 @@ def test_a_sweep_is_every_combination_at_both_ends() -> None:
         (100, 2),
     ]
     assert {one.rtt_seconds for one in swept} == {0.5}
+
+
+def test_numbers_of_a_sweep_are_changed_all_at_once() -> None:
+    setting = ends(ConstantSize(1), SMALL, StatedParameters(permit_batch=50))
+    (point,) = points([Axis("row_count", [10]), Axis("batch", [3])])
+    assert point.applied_to(setting).receiver.permit_batch == 3
