@@ -29,6 +29,10 @@ def stays_below(last: int, item: int, _context: None) -> int:
     return item if last <= item else -1
 
 
+def as_sum(number: int, item: int, _base: int) -> int:
+    return number + item
+
+
 def is_natural(item: int, _context: None) -> bool:
     return item >= 0
 
@@ -184,14 +188,34 @@ def test_equal_starts_lead_to_equal_ends_and_nothing_else_is_known() -> None:
     assert decide(lambda: claim(start=True, queue=True, base=False)).outcome == "refuted"
 
 
+def test_one_fold_of_a_queue_says_nothing_of_another() -> None:
+    def claim() -> bool:
+        numbers = any_numbers()
+        return numbers.fold(as_digits, 0, 10) == numbers.fold(as_sum, 0, 10)
+
+    assert decide(claim).outcome == "refuted"
+
+
+def test_a_fold_can_be_asked_for_when_an_item_has_been_taken_already() -> None:
+    def claim(more: int) -> bool:
+        numbers = any_numbers()
+        assume(numbers.size() == 1)
+        item = numbers.head()
+        return numbers.fold(as_digits, 1, 10) == 10 + item + more
+
+    assert proved(decide(lambda: claim(0)))
+    assert decide(lambda: claim(1)).outcome == "refuted"
+
+
 def test_a_dead_end_is_known_only_where_it_is_given() -> None:
-    def claim(known: bool) -> bool:
+    def claim(start: int, known: bool) -> bool:
         ends = {stays_below: -1} if known else {}
         numbers = SymbolicQueue.any_queue("numbers", integer, dead_ends=ends)
-        return numbers.fold(stays_below, -1, None) == -1
+        return numbers.fold(stays_below, start, None) == start
 
-    assert proved(decide(lambda: claim(known=True)))
-    assert decide(lambda: claim(known=False)).outcome == "refuted"
+    assert proved(decide(lambda: claim(-1, known=True)))
+    assert decide(lambda: claim(-1, known=False)).outcome == "refuted"
+    assert decide(lambda: claim(0, known=True)).outcome == "refuted"
 
 
 def test_the_order_of_unknown_items_is_forgotten() -> None:
