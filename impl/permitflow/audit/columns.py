@@ -1,7 +1,7 @@
-"""A part of a trace as arrays: the events of each end of each channel side by side, in the order of the recording."""
+"""A part of a trace as arrays: for each end of each channel its events, in the order of the recording."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import COUNTERS, End
+from permitflow.protocol.recording import COUNTERS, Counters, End
 
-__all__ = ["ACTIONS", "Columns", "Integers", "Marks", "columns_of"]
+__all__ = ["ACTIONS", "CODE", "Codes", "Events", "Integers", "Marks", "events_of", "initial_counters"]
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Marks: TypeAlias = npt.NDArray[np.bool_]
+Codes: TypeAlias = npt.NDArray[np.intp]
 
 ACTIONS = (
     "OfferChunk",
@@ -33,66 +34,62 @@ ACTIONS = (
 )
 """An action is its index here; those of the receiver are the last three."""
 
-_FIRST_OF_RECEIVER = ACTIONS.index("Deliver")
+CODE = {name: code for code, name in enumerate(ACTIONS)}
+"""The other way round."""
+
 _ENDS: tuple[End, End] = ("sender", "receiver")
 _PERMITS = ("permits_rows", "permits_barriers", "permits_watermarks")
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
-    """Events of the two ends of channels; all arrays have a place for each event."""
+class Events:
+    """Events of one end of one channel; all arrays have a place for each event."""
 
-    channels: Sequence[str]
-    channel: Integers
-    """Index into ``channels``."""
-
-    is_receiver: Marks
+    channel: str
+    end: End
+    parameters: ChannelParameters
     sequence: Integers
-    action: Integers
+    action: Codes
     rows: Integers
-    permits: Integers
-    """n by 3: rows, barriers, watermarks."""
+    permits: tuple[Integers, Integers, Integers]
+    """Rows, barriers, watermarks."""
 
-    counters: Integers
-    """n by 3: those of the event's own end, after it."""
+    counters: tuple[Integers, Integers, Integers]
+    """The end's own, after the event; ``protocol.recording.COUNTERS`` says of what."""
 
     has_counters: Marks
-    total: Integers
-    """n by 3: all permits of the channel."""
-
-    batch: Integers
-    clamp: Integers
-    splits: Marks
 
     def __len__(self) -> int:
         return len(self.sequence)
 
-    def starts(self) -> Integers:
-        """Where another end or another channel begins."""
-        key = self.channel * 2 + self.is_receiver
-        return np.flatnonzero(np.diff(key, prepend=-1)).astype(np.int64)
+    @property
+    def total(self) -> Counters:
+        """All permits of the channel."""
+        return self.parameters.row_permits, self.parameters.barrier_permits, 1
 
-    def only(self, channel: str, end: End) -> "Columns":
-        """The events of one end of one channel."""
-        of_channel = self.channel == (self.channels.index(channel) if channel in self.channels else -1)
-        chosen = of_channel & (self.is_receiver == (end == "receiver"))
-        arrays = {name: getattr(self, name)[chosen] for name in self.__slots__ if name != "channels"}
-        return replace(self, **arrays)
+    def permits_of(self, index: int) -> tuple[int, int, int]:
+        """Those of one event."""
+        first, second, third = self.permits
+        return int(first[index]), int(second[index]), int(third[index])
 
-    def end_of(self, index: int) -> End:
-        """The end at which an event happened."""
-        return _ENDS[int(self.is_receiver[index])]
-
-    def counters_of(self, index: int) -> tuple[int, int, int] | None:
+    def counters_of(self, index: int) -> Counters | None:
         """What the end counted after an event."""
         if not self.has_counters[index]:
             return None
-        first, second, third = self.counters[index].tolist()
-        return first, second, third
+        first, second, third = self.counters
+        return int(first[index]), int(second[index]), int(third[index])
 
 
-def columns_of(table: pa.Table, parameters: Mapping[str, ChannelParameters], *, source: str) -> Columns:
-    """Bring a table with the columns of a trace into this form.
+def initial_counters(end: End, parameters: ChannelParameters) -> Counters:
+    """What an end counts before its first event: the sender has all permits, the receiver nothing.
+
+    Spec: Init.
+    """
+    return (parameters.row_permits, parameters.barrier_permits, 1) if end == "sender" else (0, 0, 0)
+
+
+def events_of(table: pa.Table, parameters: Mapping[str, ChannelParameters], *, source: str) -> Iterator[Events]:
+    """The events of each end of each channel in a table with the columns of a trace.
 
     Raises:
         TraceUnreadableError: a channel without parameters, or an action that does not happen at its end.
@@ -102,53 +99,63 @@ def columns_of(table: pa.Table, parameters: Mapping[str, ChannelParameters], *, 
     actions, action = _coded(table, "action")
     if unknown := [name for name in channels if name not in parameters]:
         raise TraceUnreadableError(path=source, line=0, reason=f"no header opened channel {unknown[0]!r}")
-    is_receiver = _translated(ends, _ENDS, end, "end", source) == 1
-    action = _translated(actions, ACTIONS, action, "action", source)
-    if (wrong := np.flatnonzero((action >= _FIRST_OF_RECEIVER) != is_receiver)).size:
+    end, action = _translated(ends, _ENDS, end, "end", source), _translated(actions, ACTIONS, action, "action", source)
+    if (wrong := np.flatnonzero((action >= CODE["Deliver"]) != (end == 1))).size:
         first = int(wrong[0])
-        reason = f"the {_ENDS[int(is_receiver[first])]} has no action {ACTIONS[action[first]]!r} (row {first + 1})"
+        reason = f"the {_ENDS[end[first]]} has no action {ACTIONS[action[first]]!r} (row {first + 1})"
         raise TraceUnreadableError(path=source, line=0, reason=reason)
-    order = np.argsort(channel * 2 + is_receiver, kind="stable")
-    of_sender, of_receiver = (_counted(table, names) for names in COUNTERS.values())
-    counters = np.where(is_receiver[:, None], of_receiver[0], of_sender[0])
-    has_counters = np.where(is_receiver, of_receiver[1], of_sender[1])
-    stated = _stated([parameters[name] for name in channels])[channel]
-    return Columns(
-        channels=channels,
-        channel=channel[order],
-        is_receiver=is_receiver[order],
-        sequence=_numbers(table, "sequence")[order],
-        action=action[order],
-        rows=_numbers(table, "rows")[order],
-        permits=np.stack([_numbers(table, name) for name in _PERMITS], axis=1)[order],
-        counters=counters[order],
-        has_counters=has_counters[order],
-        total=stated[order, :3],
-        batch=stated[order, 3],
-        clamp=stated[order, 4],
-        splits=stated[order, 5] == 1,
-    )
+    columns = _Columns(table)
+    for places, channel_code, end_code in _groups(channel * 2 + end):
+        name = channels[channel_code]
+        yield columns.chosen(places, name, _ENDS[end_code], parameters[name], action)
 
 
-def _stated(parameters: Sequence[ChannelParameters]) -> Integers:
-    rows = [
-        (of.row_permits, of.barrier_permits, 1, of.permit_batch, of.max_chunk_cost, of.oversize == "split")
-        for of in parameters
-    ]
-    return np.array(rows, dtype=np.int64).reshape(-1, 6)
+def _groups(keys: Codes) -> Iterator[tuple[Codes, int, int]]:
+    """Places of equal keys, in their order, with the two halves of the key."""
+    # Short numbers are sorted without comparing them.
+    order = np.argsort(keys.astype(np.uint16) if keys.max(initial=0) < 2**16 else keys, kind="stable")
+    in_order = keys[order]
+    starts = np.flatnonzero(np.diff(in_order, prepend=-1))
+    for start, stop in zip(starts, [*starts[1:], len(keys)], strict=True):
+        yield order[start:stop], *divmod(int(in_order[start]), 2)
 
 
-def _coded(table: pa.Table, name: str) -> tuple[list[str], Integers]:
+class _Columns:
+    """The numbers of a table."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._sequence, self._rows = _numbers(table, "sequence"), _numbers(table, "rows")
+        self._permits = [_numbers(table, name) for name in _PERMITS]
+        self._counters = {end: [_counted(table, name) for name in names] for end, names in COUNTERS.items()}
+
+    def chosen(self, places: Codes, channel: str, end: End, parameters: ChannelParameters, action: Codes) -> Events:
+        rows, barriers, watermarks = (column[places] for column in self._permits)
+        first, second, third = self._counters[end]
+        known = first[1] & second[1] & third[1]
+        return Events(
+            channel=channel,
+            end=end,
+            parameters=parameters,
+            sequence=self._sequence[places],
+            action=action[places],
+            rows=self._rows[places],
+            permits=(rows, barriers, watermarks),
+            counters=(first[0][places], second[0][places], third[0][places]),
+            has_counters=known[places],
+        )
+
+
+def _coded(table: pa.Table, name: str) -> tuple[list[str], Codes]:
     coded = table.column(name).combine_chunks()
     if not pa.types.is_dictionary(coded.type):
         coded = coded.dictionary_encode()
-    return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False).astype(np.intp)
 
 
-def _translated(names: Sequence[str], known: Sequence[str], codes: Integers, what: str, source: str) -> Integers:
+def _translated(names: Sequence[str], known: Sequence[str], codes: Codes, what: str, source: str) -> Codes:
     if unknown := [name for name in names if name not in known]:
         raise TraceUnreadableError(path=source, line=0, reason=f"{what} must be one of {', '.join(known)}: {unknown}")
-    return np.array([known.index(name) for name in names], dtype=np.int64)[codes]
+    return np.array([known.index(name) for name in names], dtype=np.intp)[codes]
 
 
 def _numbers(table: pa.Table, name: str) -> Integers:
@@ -156,7 +163,9 @@ def _numbers(table: pa.Table, name: str) -> Integers:
     return column
 
 
-def _counted(table: pa.Table, names: Sequence[str]) -> tuple[Integers, Marks]:
-    columns = [table.column(name) for name in names]
-    known = ~np.logical_or.reduce([column.is_null().to_numpy() for column in columns])
-    return np.stack([column.fill_null(0).to_numpy() for column in columns], axis=1).astype(np.int64, copy=False), known
+def _counted(table: pa.Table, name: str) -> tuple[Integers, Marks]:
+    """A column's numbers, and where there are any."""
+    column = table.column(name).combine_chunks()
+    known = column.is_valid().to_numpy(zero_copy_only=False)
+    numbers: Integers = column.fill_null(0).to_numpy().astype(np.int64, copy=False)
+    return numbers, known

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import numpy as np
 
 from permitflow.audit.clauses import Clause
-from permitflow.audit.columns import ACTIONS, Columns, Integers
+from permitflow.audit.columns import ACTIONS, Codes, Events, Integers
 from permitflow.audit.laws import returned_by, waiting_steps
 from permitflow.audit.part import violation_at
 from permitflow.audit.summary import tokens_of
@@ -14,7 +14,7 @@ from permitflow.audit.violations import Violation
 
 __all__ = ["NOTHING_DUE", "Reading", "first_below_zero", "first_difference", "first_return_above"]
 
-Reading: TypeAlias = Callable[[], Iterator[Columns]]
+Reading: TypeAlias = Callable[[], Iterator[Events]]
 """Reads the events of one end of one channel, part by part."""
 
 NOTHING_DUE = "nothing"
@@ -39,7 +39,7 @@ def first_return_above(read: Reading, limit: tuple[int, int, int]) -> Violation:
     """The first AddPermits after which the sender has got more permits of a class than were returned."""
     came: Integers = np.zeros(3, dtype=np.int64)
     for events in read():
-        totals = came + np.cumsum(returned_by(events), axis=0)
+        totals = came + np.cumsum(np.stack(returned_by(events), axis=1), axis=0)
         above = totals > np.array(limit)
         if (places := np.flatnonzero(above.any(axis=1))).size:
             index = int(places[0])
@@ -94,9 +94,9 @@ class _Tokens:
         return together[:count]
 
 
-def _places(events: Columns, prefix: str) -> Integers:
+def _places(events: Events, prefix: str) -> Codes:
     codes = [code for code, name in enumerate(ACTIONS) if name.startswith(prefix)]
-    return np.flatnonzero(np.isin(events.action, codes)).astype(np.int64)
+    return np.flatnonzero(np.isin(events.action, codes))
 
 
 def _named(token: int) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from permitflow.audit.clauses import Clause
-from permitflow.audit.columns import Columns, columns_of
+from permitflow.audit.columns import Events, events_of
 from permitflow.audit.locating import NOTHING_DUE, Reading, first_below_zero, first_difference, first_return_above
 from permitflow.audit.part import Part, boundary_violations, joined
 from permitflow.audit.report import Audit, ChannelAudit
@@ -149,11 +149,10 @@ class _Merging:
     def _read(self, side: _Side) -> Reading:
         """The events of one end, part by part, read again."""
 
-        def read() -> Iterator[Columns]:
-            if side.whole is None:
-                return
+        def read() -> Iterator[Events]:
             for unit in side.units():
-                events = columns_of(read_unit(unit), self._plan.parameters, source=unit.name)
-                yield events.only(side.whole.channel, side.whole.end)
+                for events in events_of(read_unit(unit), self._plan.parameters, source=unit.name):
+                    if side.whole is not None and (events.channel, events.end) == (side.whole.channel, side.whole.end):
+                        yield events
 
         return read

@@ -4,21 +4,20 @@ A monoid: summaries of neighbouring parts combine into that of both, in whatever
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
-from permitflow.audit.columns import ACTIONS, Columns, Integers
-from permitflow.audit.laws import Before, due_counters, returned_by, waiting_steps
+from permitflow.audit.columns import ACTIONS, CODE, Events, Integers
+from permitflow.audit.laws import Before, due_counters, kinds_of, returned_by, waiting_steps
 from permitflow.protocol.recording import Counters, End
 
-__all__ = ["Passage", "Rise", "Summary", "passage_of", "summaries_of", "tokens_of"]
+__all__ = ["Passage", "Rise", "Summary", "passage_of", "summary_of", "tokens_of"]
 
 # Odd, so that no factor is lost when numbers wrap at 64 bits.
 _RADIX = np.uint64(0x9E3779B97F4A7C15)
-_SENDS = [ACTIONS.index(name) for name in ("SendChunk", "SendBarrier", "SendWatermark")]
-_DELIVER, _CONSUME = ACTIONS.index("Deliver"), ACTIONS.index("Consume")
+_ARRIVES = np.array([name == "Deliver" or name.startswith("Send") for name in ACTIONS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,55 +99,55 @@ class Summary:
         )
 
 
-def summaries_of(events: Columns, before: Before) -> list[Summary]:
-    """A summary for each end of each channel in this part."""
-    bounds = [*events.starts().tolist(), len(events)]
-    steps, returned, tokens = waiting_steps(events), returned_by(events), tokens_of(events)
-    due = np.where(before.known[:, None], due_counters(events, before.counters), events.counters)
-    return [
-        _summary(events, slice(begin, end), due[end - 1].tolist(), steps, returned, tokens)
-        for begin, end in pairwise(bounds)
-    ]
-
-
-def _summary(
-    events: Columns, part: slice, due: list[int], steps: Integers, returned: Integers, tokens: Integers
-) -> Summary:
-    first, last = part.start, part.stop - 1
-    rows, barriers, watermarks = returned[part].sum(axis=0).tolist()
-    of_first, (one, two, three) = events.counters_of(first), events.permits[first].tolist()
-    arriving = np.isin(events.action[part], (*_SENDS, _DELIVER))
+def summary_of(events: Events, before: Before) -> Summary:
+    """Of the events of one end in one part."""
+    last = len(events) - 1
+    due = due_counters(events, before.counters) if before.known[last] else events.counters
+    rows, barriers, watermarks = (int(column.sum()) for column in returned_by(events))
+    chunks, waiting_barriers = waiting_steps(events)
+    tokens = tokens_of(events)
     return Summary(
-        channel=events.channels[int(events.channel[first])],
-        end=events.end_of(first),
-        events=part.stop - part.start,
-        first_sequence=int(events.sequence[first]),
+        channel=events.channel,
+        end=events.end,
+        events=len(events),
+        first_sequence=int(events.sequence[0]),
         last_sequence=int(events.sequence[last]),
-        first=(int(events.action[first]), int(events.rows[first]), (one, two, three), of_first),
+        first=(int(events.action[0]), int(events.rows[0]), events.permits_of(0), events.counters_of(0)),
         last_counters=events.counters_of(last),
-        last_due=(due[0], due[1], due[2]),
-        chunks_waiting=_rise(steps[0, part]),
-        barriers_waiting=_rise(steps[1, part]),
-        arrived=passage_of(tokens[part][arriving]),
-        consumed=passage_of(tokens[part][events.action[part] == _CONSUME]),
+        last_due=(int(due[0][last]), int(due[1][last]), int(due[2][last])),
+        chunks_waiting=_rise(chunks),
+        barriers_waiting=_rise(waiting_barriers),
+        arrived=passage_of(tokens[_ARRIVES[events.action]]),
+        consumed=passage_of(tokens[events.action == CODE["Consume"]]),
         returned=(rows, barriers, watermarks),
-        uncounted=int((~events.has_counters[part]).sum()),
+        uncounted=len(events) - int(events.has_counters.sum()),
     )
 
 
-def tokens_of(events: Columns) -> Integers:
+def tokens_of(events: Events) -> Integers:
     """A number for each message, by its kind and rows."""
-    kind = np.where(events.permits[:, 2] != 0, 2, np.where(events.permits[:, 1] != 0, 1, 0))
-    tokens: Integers = events.rows * 4 + kind
+    tokens: Integers = events.rows * 4 + kinds_of(events)
     return tokens
 
 
 def passage_of(tokens: Integers) -> Passage:
     """Of messages by their numbers."""
-    mixed = _mixed(tokens.astype(np.uint64))
-    powers = np.cumprod(np.concatenate(([np.uint64(1)], np.full(max(len(tokens) - 1, 0), _RADIX))), dtype=np.uint64)
-    fingerprint = (mixed * powers[: len(tokens)][::-1]).sum(dtype=np.uint64)
-    return Passage(len(tokens), int((tokens // 4).sum()), int(fingerprint))
+    count = len(tokens)
+    fingerprint = (_mixed(tokens.astype(np.uint64)) * _powers(_room_for(count))[:count][::-1]).sum(dtype=np.uint64)
+    return Passage(count, int((tokens // 4).sum()), int(fingerprint))
+
+
+def _room_for(count: int) -> int:
+    """The next power of two: few different tables are ever made."""
+    return 1 << max(count - 1, 0).bit_length()
+
+
+@cache
+def _powers(count: int) -> npt.NDArray[np.uint64]:
+    """Of the radix, from 0 upwards."""
+    factors = np.full(count, _RADIX)
+    factors[0] = 1
+    return np.cumprod(factors, dtype=np.uint64)
 
 
 def _mixed(tokens: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
