@@ -49,6 +49,8 @@ def open_channel(
 def _clock() -> Callable[[], float]:
     """The loop's clock where one runs, so that a simulated time is a simulated time here too."""
     try:
-        return asyncio.get_running_loop().time
+        loop = asyncio.get_running_loop()
     except RuntimeError:
         return time.monotonic
+    # Most loops only pass the question on.
+    return time.monotonic if type(loop).time is asyncio.BaseEventLoop.time else loop.time

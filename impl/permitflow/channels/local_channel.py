@@ -8,8 +8,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Generic, TypeVar
 
+from permitflow.channels.chunk_line import ChunkLine
 from permitflow.channels.statistics import ChannelStatistics
-from permitflow.channels.waiting import ParkedSend, ReceiveLine, SendLine, Stopwatch
+from permitflow.channels.waiting import ParkedSend, ReceiveLine, SendLine, Stopwatch, turn
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
@@ -18,7 +19,7 @@ from permitflow.errors import (
     PermitflowError,
     WouldBlock,
 )
-from permitflow.protocol.direct import return_directly
+from permitflow.protocol.direct import open_ends, return_directly
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.recording import RecorderFactory
@@ -70,19 +71,20 @@ class LocalChannel(Generic[T]):
         self.name = name
         self.parameters = parameters
         records = [record(name, end, parameters) if record else None for end in ("sender", "receiver")]
-        self.sender: PermitSender[T] = PermitSender(parameters, record=records[0])
-        self.receiver: PermitReceiver[T] = PermitReceiver(parameters, record=records[1])
+        ends: tuple[PermitSender[T], PermitReceiver[T]]
+        ends = open_ends(parameters, of_sender=records[0], of_receiver=records[1])
+        self.sender, self.receiver = ends
         self.sending = Sending.OPEN
         self.is_receiver_closed = False
         self.accepts = True
         """May something be sent?  Both ends are open and the stream has not been ended."""
         self.is_stalled = False
         """Does something wait that returned permits may set going?"""
-        self.takers: ReceiveLine[T] = ReceiveLine(self.receiver)
-        sender, deliver = self.sender, self.takers.deliver
-        self.chunks: SendLine[T] = SendLine(sender.sendable_chunks, sender.send_chunk, sender.withdraw, deliver)
-        self.barriers: SendLine[T] = SendLine(sender.sendable_barriers, sender.send_barrier, sender.withdraw, deliver)
         self.waiting = Stopwatch(clock)
+        self.takers: ReceiveLine[T] = ReceiveLine(self.receiver, self.sender)
+        self.chunks: ChunkLine[T] = ChunkLine(self.sender, self.takers, self.waiting)
+        sender, deliver = self.sender, self.takers.deliver
+        self.barriers: SendLine[T] = SendLine(sender.sendable_barriers, sender.send_barrier, sender.withdraw, deliver)
         self._clock = clock
         self._opened_at = clock()
         self._over_at: float | None = None
@@ -105,6 +107,7 @@ class LocalChannel(Generic[T]):
             self.waiting.stop()
             if self.is_stalled or self.sending is not _OPEN:
                 self.advance()
+            self.chunks.reckon()
 
     def advance(self) -> None:
         """Permits came back, or somebody left the line: let go what may go now."""
@@ -133,15 +136,29 @@ class LocalChannel(Generic[T]):
             ChannelError: there is none and there will be none; the type says why.
         """
         takers = self.takers
+        is_first = takers.begin_turn()
+        if is_first:
+            try:
+                await turn()
+            finally:
+                takers.end_turn()
+        await self.sleep_until_takeable(is_first=is_first)
+
+    async def sleep_until_takeable(self, *, is_first: bool) -> None:
+        """The same without a turn for the others; ``is_first``: they had one, and this task waits longest."""
+        takers = self.takers
         while takers.spare <= 0:
             if self.is_over:
                 raise self.ending()
-            future = takers.sleep()
+            future = takers.sleep(is_first=is_first)
+            self.chunks.at_once = 0
             try:
                 has_message = await future
             except BaseException:
                 takers.give_up(future)
                 raise
+            finally:
+                self.chunks.reckon()
             if has_message:
                 takers.reserved -= 1
                 if self.receiver.has_untaken:
@@ -196,6 +213,7 @@ class LocalChannel(Generic[T]):
 
     def end(self) -> None:
         """Nothing will be sent after what waits now."""
+        self.chunks.close()
         self.accepts = False
         self.sending = Sending.ENDED
         self.tell_if_over()
@@ -220,6 +238,7 @@ class LocalChannel(Generic[T]):
 
     def _stop(self) -> None:
         self._stop_clock()
+        self.chunks.close()
         self.accepts = self.is_stalled = False
         self.sender.withdraw_all()
         self.chunks.refuse_all()
@@ -232,6 +251,7 @@ class LocalChannel(Generic[T]):
 
     def statistics(self) -> ChannelStatistics:
         """What has happened so far."""
+        self.chunks.seat()
         sender, receiver = self.sender, self.receiver
         now = self._clock() if self._over_at is None else self._over_at
         return ChannelStatistics(

@@ -5,9 +5,9 @@ from typing import Generic, Self, TypeVar
 from permitflow.channels.counts import require_count
 from permitflow.channels.local_channel import LocalChannel, Sending
 from permitflow.channels.statistics import ChannelStatistics
+from permitflow.channels.waiting import turn
 from permitflow.errors import EndOfStream
-from permitflow.protocol.direct import return_directly
-from permitflow.protocol.messages import Message
+from permitflow.protocol.messages import Message, PlainChunk
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.trains import consume_many, receive_many, take_many
 
@@ -45,17 +45,40 @@ class LocalReceiver(Generic[T]):
 
     async def receive(self) -> Message[T]:
         """Receive the oldest message; wait until there is one."""
-        # As in _receive_now, without its call: this is the way of nearly every message.
-        if not self._line.reserved:
-            core = self._core
-            message = core.try_receive()
-            if message is not None:
-                if core.has_returns:
-                    return_directly(self._peer, core)
+        core, line = self._core, self._line
+        costs = core._costs
+        if not costs or line.reserved:
+            # As ``until_takeable``, without its call.
+            is_first = line.begin_turn()
+            if is_first:
+                try:
+                    await turn()
+                finally:
+                    line.end_turn()
+            if not costs or line.reserved:
+                await self._channel.sleep_until_takeable(is_first=is_first)
+            if line.futures:
+                return self._receive_now()
+        if core._is_quiet or core._note_arrivals():
+            # As ``_receive_now``, without its calls: this is the way of nearly every message.
+            cost = costs.popleft()
+            if cost:
+                payload = core._payloads.popleft()
+                unreturned = core._unreturned + cost
+                if unreturned < core._batch and costs:
+                    core._unreturned = unreturned
+                else:
+                    core._unreturned = 0
+                    peer = self._peer
+                    peer._row_permits += unreturned
+                    peer._returned_rows += unreturned
                     if self._channel.is_stalled:
                         self._channel.advance()
+                message: PlainChunk[T] = PlainChunk()
+                message.payload = payload  # type: ignore[assignment]  # a cost above 0 says that it is a T
+                message.rows = message.cost = cost
                 return message
-        await self._channel.until_takeable()
+            costs.appendleft(0)
         return self._receive_now()
 
     async def receive_many(self, max_messages: int | None = None) -> list[Message[T]]:
@@ -132,20 +155,10 @@ class LocalReceiver(Generic[T]):
         Raises:
             StopAsyncIteration: the stream has ended.
         """
-        if not self._line.reserved:
-            core = self._core
-            message = core.try_receive()
-            if message is not None:
-                if core.has_returns:
-                    return_directly(self._peer, core)
-                    if self._channel.is_stalled:
-                        self._channel.advance()
-                return message
         try:
-            await self._channel.until_takeable()
+            return await self.receive()
         except EndOfStream:
             raise StopAsyncIteration from None
-        return self._receive_now()
 
     def close(self) -> None:
         """Release this end."""

@@ -6,11 +6,12 @@ from typing import Generic, Self, TypeVar, cast
 
 from permitflow.channels.local_channel import LocalChannel, Sending
 from permitflow.channels.statistics import ChannelStatistics
-from permitflow.channels.waiting import ParkedSend
+from permitflow.channels.waiting import ParkedSend, turn
 from permitflow.chunks import rows_of, slices, tail, whole_rows
-from permitflow.errors import InvalidParametersError, WouldBlock
+from permitflow.errors import InvalidParametersError, PermitflowError, WouldBlock
 from permitflow.protocol.direct import send_directly
 from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.trains import deliver_many, offer_and_send_many
 
 __all__ = ["LocalSender"]
 
@@ -20,7 +21,17 @@ T = TypeVar("T")
 class LocalSender(Generic[T]):
     """The end into which messages go; see ``SendEnd`` for what each method promises."""
 
-    __slots__ = ("_channel", "_core", "_limit", "_peer", "_takers")
+    __slots__ = (
+        "_add_cost",
+        "_add_payload",
+        "_batch_type",
+        "_channel",
+        "_core",
+        "_limit",
+        "_line",
+        "_peer",
+        "_takers",
+    )
 
     def __init__(self, channel: LocalChannel[T]) -> None:
         """Use ``open_channel``."""
@@ -28,6 +39,9 @@ class LocalSender(Generic[T]):
         self._core = channel.sender
         self._peer = channel.receiver
         self._takers = channel.takers
+        self._line = channel.chunks
+        self._add_payload, self._add_cost = channel.receiver.entrance
+        self._batch_type: type | None = None  # of chunks that know their ``num_rows``
         self._limit = channel.parameters.max_chunk_cost
 
     @property
@@ -42,14 +56,18 @@ class LocalSender(Generic[T]):
 
     def send_nowait(self, chunk: T, rows: int | None = None) -> None:
         """Send a chunk now, all of it or nothing."""
-        if rows is None:
-            rows = rows_of(chunk)
-        elif type(rows) is not int:
-            rows = whole_rows(rows)
+        rows = self._rows_of(chunk) if rows is None else whole_rows(rows)
         if not self._try_send(chunk, rows):
             self._send_slices_nowait(chunk, rows)
 
+    def _rows_of(self, chunk: T) -> int:
+        rows = rows_of(chunk)
+        if hasattr(type(chunk), "num_rows"):
+            self._batch_type = type(chunk)
+        return rows
+
     def _try_send(self, chunk: T, rows: int) -> bool:
+        self._line.seat()
         if self._channel.accepts and send_directly(self._core, self._peer, chunk, rows):
             if self._takers.futures:
                 self._takers.wake()
@@ -59,55 +77,100 @@ class LocalSender(Generic[T]):
     async def send(self, chunk: T, rows: int | None = None) -> None:
         """Send a chunk; wait until its permits are here."""
         if rows is None:
-            rows = rows_of(chunk)
-        elif type(rows) is not int:
+            rows = chunk.num_rows if type(chunk) is self._batch_type else self._rows_of(chunk)  # type: ignore[attr-defined]  # the type has it
+        if type(rows) is not int:
             rows = whole_rows(rows)
-        # As in _try_send, without its call: this is the way of nearly every chunk.
-        if self._channel.accepts and send_directly(self._core, self._peer, chunk, rows):
-            if self._takers.futures:
-                self._takers.wake()
-            return
-        parked = self._stand_in_line(chunk, rows)
+        core, line = self._core, self._line
+        while True:
+            left = core._row_permits - rows
+            if left >= 0 and 0 < rows <= line.at_once:
+                # As ``send_directly``, without its call: this is the way of nearly every chunk.
+                core._row_permits = left
+                core.sent_chunks += 1
+                self._add_payload(chunk)
+                self._add_cost(rows)
+                self._peer._is_quiet = False
+                return
+            if not line.begin_turn(chunk, rows):
+                break
+            try:
+                await turn()
+            except BaseException:
+                if line.abandon_turn():
+                    self._channel.advance()
+                raise
+            if (parked := line.end_turn()) is not None:
+                line.go(parked)
+                return await self._leave(parked, chunk)
+        if not self._try_send(chunk, rows):
+            await self._leave(self._stand_in_line(chunk, rows), chunk)
+
+    async def _leave(self, parked: ParkedSend[T], chunk: T) -> None:
+        """Wait until a send that stands in line has left."""
         if not parked.is_over:
-            await self._channel.leave(self._channel.chunks, parked)
+            await self._channel.leave(self._line, parked)
         if parked.is_refused:
             raise self._channel.refusal(tail(chunk, parked.sent_rows))
 
     async def send_many(self, chunks: deque[T]) -> None:
         """Send all chunks of a queue, from the left, until it is empty."""
-        channel = self._channel
         while chunks:
-            if not channel.accepts:
-                raise channel.refusal(chunks)
-            chunk = chunks[0]
-            rows = rows_of(chunk)
-            if self._try_send(chunk, rows):
-                chunks.popleft()
-                continue
-            parked = self._stand_in_line(chunk, rows)
+            if not self._channel.accepts:
+                raise self._channel.refusal(chunks)
+            if not self._send_those_that_fit(chunks):
+                await self._send_leftmost(chunks)
+
+    def _send_those_that_fit(self, chunks: deque[T]) -> bool:
+        """Send the leftmost chunks as far as nothing keeps them; were there any?"""
+        self._line.seat()
+        sizes = self._sizes_that_fit(chunks)
+        if not sizes or not self._channel.accepts:
+            return False
+        count = offer_and_send_many(self._core, chunks, sizes)
+        deliver_many(self._peer, [chunks.popleft() for _ in range(count)], sizes[:count])
+        if self._takers.futures:
+            self._takers.wake()
+        return count > 0
+
+    def _sizes_that_fit(self, chunks: deque[T]) -> list[int]:
+        sizes: list[int] = []
+        left = self._core.permits.rows
+        for chunk in chunks:
             try:
-                if not parked.is_over:
-                    await channel.leave(channel.chunks, parked)
-            finally:
-                if parked.sent:
-                    chunks.popleft()
-            if parked.is_refused:
-                if sent_rows := parked.sent_rows:
-                    chunks.appendleft(tail(chunk, sent_rows))
-                raise channel.refusal(chunks)
+                rows = rows_of(chunk)
+            except PermitflowError:
+                break  # its turn comes
+            if (left := left - rows) < 0:
+                break
+            sizes.append(rows)
+        return sizes
+
+    async def _send_leftmost(self, chunks: deque[T]) -> None:
+        chunk = chunks[0]
+        rows = rows_of(chunk)
+        if self._try_send(chunk, rows):
+            chunks.popleft()
+            return
+        parked = self._stand_in_line(chunk, rows)
+        try:
+            if not parked.is_over:
+                await self._channel.leave(self._line, parked)
+        finally:
+            if parked.sent:
+                chunks.popleft()
+        if parked.is_refused:
+            if parked.sent:
+                chunks.appendleft(tail(chunk, parked.sent_rows))
+            raise self._channel.refusal(chunks)
 
     def _stand_in_line(self, chunk: T, rows: int) -> ParkedSend[T]:
-        """Offer a chunk that could not leave directly; let the first of its slices go if they may."""
-        if 0 <= rows <= self._limit:
-            self._require_open(chunk)
-            parked = ParkedSend([self._core.offer_chunk(chunk, rows)])
-            self._channel.chunks.parked.append(parked)
-            return parked
+        """Offer a chunk that cannot leave at once; let the first of its slices go if they may."""
         pieces = self._pieces(chunk, rows)
         self._require_open(chunk)
-        parked = ParkedSend([self._core.offer_chunk(piece, size) for piece, size in pieces])
-        self._channel.chunks.parked.append(parked)
-        self._channel.chunks.go(parked)
+        parked = self._line.stand([self._core.offer_chunk(piece, size) for piece, size in pieces])
+        if len(pieces) > 1:
+            self._line.go(parked)
+            self._line.reckon()
         return parked
 
     def _send_slices_nowait(self, chunk: T, rows: int) -> None:
@@ -159,6 +222,7 @@ class LocalSender(Generic[T]):
     def send_watermark(self, value: object) -> None:
         """Announce a watermark; never waits."""
         self._require_open(value)
+        self._line.seat()
         self._core.offer_watermark(cast("T", value))
         self._channel.advance()
 
@@ -211,6 +275,7 @@ class LocalSender(Generic[T]):
 
     def __repr__(self) -> str:
         channel, here = self._channel, self._core.permits
+        channel.chunks.seat()
         waiting = len(channel.chunks.parked) + len(channel.barriers.parked)
         return (
             f"<LocalSender {channel.name!r} {channel.sending.value}, "

@@ -3,20 +3,34 @@
 Waking a task is not doing its work: a woken task acts by itself when it runs, so that a task that is cancelled in
 between has done nothing.  What it was woken for stays its own until then, and goes to the next in line if it gives
 up; newcomers go to the end of the line.
+
+Going to sleep and being woken cost more than ten messages.  On a busy channel a task that has to wait therefore lets
+all others have one turn of the loop first (``turn``): often that is enough.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from types import coroutine
 from typing import Generic, TypeVar
 
 from permitflow.errors import WouldBlock
 from permitflow.protocol.messages import Message, Offered
 from permitflow.protocol.receiver import PermitReceiver
+from permitflow.protocol.sender import PermitSender
 
-__all__ = ["ParkedSend", "ReceiveLine", "SendLine", "Stopwatch"]
+__all__ = ["BURST", "ParkedSend", "ReceiveLine", "SendLine", "Stopwatch", "turn"]
 
 T = TypeVar("T")
+
+BURST = 2
+"""So many chunks since the last wait make a channel busy.  Where each chunk is waited for, a turn would be wasted."""
+
+
+@coroutine
+def turn() -> Generator[None, None, None]:
+    """Let every task that can run do so once."""
+    yield
 
 
 class Stopwatch:
@@ -33,7 +47,7 @@ class Stopwatch:
 
     def start(self) -> None:
         """One more wait begins."""
-        if self._running == 0:
+        if not self._running:
             self._since = self._clock()
         self._running += 1
 
@@ -164,15 +178,17 @@ class SendLine(Generic[T]):
 class ReceiveLine(Generic[T]):
     """The receiver's inbox and the tasks that wait for a message in it, oldest first."""
 
-    __slots__ = ("_inbox", "futures", "reserved")
+    __slots__ = ("_inbox", "_sender", "_sent_before", "futures", "reserved")
 
-    def __init__(self, inbox: PermitReceiver[T]) -> None:
-        """Nobody waits."""
+    def __init__(self, inbox: PermitReceiver[T], sender: PermitSender[T]) -> None:
+        """Nobody waits.  The sender is asked how much it has sent."""
         self._inbox = inbox
+        self._sender = sender
+        self._sent_before = 0
         self.futures: deque[asyncio.Future[bool]] = deque()
         """Tasks that have not been woken."""
         self.reserved = 0
-        """Messages that belong to tasks that were woken and have not run yet."""
+        """Messages, here or to come, that belong to tasks which were woken, or let others have a turn."""
 
     @property
     def spare(self) -> int:
@@ -185,10 +201,35 @@ class ReceiveLine(Generic[T]):
         if self.futures:
             self.wake()
 
-    def sleep(self) -> asyncio.Future[bool]:
-        """What to await until a message is this task's (true), or there may never be one (false)."""
+    def begin_turn(self) -> bool:
+        """Let a task that has to wait look again after a turn of the loop, if that is worth while.
+
+        It is if a burst of chunks has come since the last wait: then the sender is busy, and may soon send more.
+        Until ``end_turn``, the next message that comes is kept for this task.
+        """
+        sent = self._sender.sent_chunks
+        before, self._sent_before = self._sent_before, sent
+        if sent - before < BURST or self.reserved or self.futures:
+            return False
+        self.reserved = 1
+        return True
+
+    def end_turn(self) -> None:
+        """The turn is over: the task sees for itself whether a message came, or has given up."""
+        self.reserved -= 1
+        if self.futures:
+            self.wake()
+
+    def sleep(self, *, is_first: bool = False) -> asyncio.Future[bool]:
+        """What to await until a message is this task's (true), or there may never be one (false).
+
+        It stands at the end of the line, or before all others.
+        """
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.futures.append(future)
+        if is_first:
+            self.futures.appendleft(future)
+        else:
+            self.futures.append(future)
         return future
 
     def give_up(self, future: asyncio.Future[bool]) -> None:

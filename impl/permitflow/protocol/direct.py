@@ -1,17 +1,28 @@
-"""The two ends with no wires between them: what leaves the one is at the other in the same step.
+"""The two ends with no wire between them: what leaves the one is at the other in the same step.
 
-Both functions do what the two ends' own methods do one after the other.  They know their private fields, because
+Each function does what the two ends' own methods do one after the other.  They know their private fields, because
 most of the time of a local channel would go into calls.
 """
 
 from typing import TypeVar
 
+from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.receiver import PermitReceiver
+from permitflow.protocol.recording import Recorder
 from permitflow.protocol.sender import PermitSender
 
-__all__ = ["return_directly", "send_directly"]
+__all__ = ["open_ends", "return_directly", "send_directly"]
 
 T = TypeVar("T")
+
+
+def open_ends(
+    parameters: ChannelParameters, *, of_sender: Recorder | None = None, of_receiver: Recorder | None = None
+) -> tuple[PermitSender[T], PermitReceiver[T]]:
+    """Both ends of a new channel; where nobody records, the receiver looks up what the sender counts for both."""
+    sender: PermitSender[T] = PermitSender(parameters, record=of_sender)
+    is_recorded = of_sender is not None or of_receiver is not None
+    return sender, PermitReceiver(parameters, record=of_receiver, peer=None if is_recorded else sender)
 
 
 def send_directly(sender: PermitSender[T], receiver: PermitReceiver[T], payload: T, rows: int) -> bool:
@@ -21,7 +32,7 @@ def send_directly(sender: PermitSender[T], receiver: PermitReceiver[T], payload:
 
     Spec: OfferChunk, SendChunk, Deliver.
     """
-    if not 0 < rows <= sender._at_once:
+    if not 0 < rows <= sender.largest_at_once:
         return _send_unusual(sender, receiver, payload, rows)
     left = sender._row_permits - rows
     if left < 0 or sender._chunks:
@@ -52,7 +63,7 @@ def return_directly(sender: PermitSender[T], receiver: PermitReceiver[T]) -> Non
     Spec: Flush, AddPermits.
     """
     receiver.has_returns = False
-    if receiver._due_barriers or receiver._due_watermarks or not sender._at_once:
+    if receiver._due_barriers or receiver._due_watermarks or not sender.largest_at_once:
         _return_unusual(sender, receiver)
         return
     rows = receiver._due_rows

@@ -76,16 +76,16 @@ class Message(Generic[T]):
 
 
 class PlainChunk(Message[T]):
-    """How to make the message of a chunk quickly: without arguments, then one by one its fields."""
+    """How to make the message of a chunk quickly: without arguments, then payload, rows and cost."""
 
     __slots__ = ()
     __init__ = object.__init__  # no Python code runs
+    kind = Kind.CHUNK
 
 
 def plain_chunk(payload: T, rows: int) -> Message[T]:
     """The message of a chunk that costs its rows."""
     message: PlainChunk[T] = PlainChunk()
-    message.kind = Kind.CHUNK
     message.payload = payload
     message.rows = message.cost = rows
     return message

@@ -5,13 +5,12 @@ The inbox has no limit of its own; the permits bound it.  Taking a message out (
 its permits.
 """
 
-from collections import deque
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from permitflow.errors import LocalProtocolError, OverspendError, WouldBlock
 from permitflow.protocol.messages import Kind, Message, Permits, PlainChunk, message_of
-from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import Counters, Recorder
+from permitflow.protocol.receiver_books import ReceiverBooks
+from permitflow.protocol.recording import Counters
 
 __all__ = ["PermitReceiver"]
 
@@ -20,7 +19,7 @@ T = TypeVar("T")
 _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
 
 
-class PermitReceiver(Generic[T]):
+class PermitReceiver(ReceiverBooks[T]):
     """Keeps what has arrived, and collects the permits of what was consumed.
 
     Not thread-safe; does no I/O.
@@ -28,105 +27,7 @@ class PermitReceiver(Generic[T]):
     Spec: PermitChannel, the variables inbox and unreturned.
     """
 
-    __slots__ = (
-        "_barrier_permits",
-        "_batch",
-        "_costs",
-        "_due_barriers",
-        "_due_rows",
-        "_due_watermarks",
-        "_is_quiet",
-        "_payloads",
-        "_peak_inbox_rows",
-        "_record",
-        "_returned_rows",
-        "_row_permits",
-        "_surplus_consumed",
-        "_surplus_here",
-        "_taken",
-        "_unreturned",
-        "_watermark_permits",
-        "consumed_chunks",
-        "has_returns",
-        "parameters",
-    )
-
-    def __init__(self, parameters: ChannelParameters, *, record: Recorder | None = None) -> None:
-        """Start empty; the sender holds all permits."""
-        self.parameters = parameters
-        self.consumed_chunks = 0
-        self.has_returns = False
-        """May permits go back now: because they are due, or a residue because all that came was consumed?"""
-        self._batch = parameters.permit_batch
-        self._row_permits, self._barrier_permits = parameters.row_permits, parameters.barrier_permits
-        self._watermark_permits = 1
-        # The inbox.  A cost of 0 marks a payload that is a whole message: all but chunks that cost their rows.
-        # Garbage collection would look at every message again and again, at numbers and payloads it does not.
-        self._payloads: deque[T | Message[T]] = deque()
-        self._costs: deque[int] = deque()
-        self._taken = self._peak_inbox_rows = self._unreturned = self._returned_rows = 0
-        self._due_rows = self._due_barriers = self._due_watermarks = 0
-        # Rows less the permits they hold, here and consumed: only empty and oversize chunks differ.
-        self._surplus_here = self._surplus_consumed = 0
-        # Has nothing arrived since the last message was consumed, and is there no recorder to be told?
-        self._is_quiet = False
-        self._record = record
-
-    @property
-    def granted(self) -> Permits:
-        """Permits that the peer may still spend, as far as this end knows."""
-        return Permits(self._row_permits, self._barrier_permits, self._watermark_permits)
-
-    @property
-    def unreturned(self) -> int:
-        """Row permits of consumed chunks that have not been returned yet."""
-        return self._unreturned
-
-    @property
-    def inbox(self) -> tuple[Message[T], ...]:
-        """What has arrived and was not consumed, oldest first; what the application has taken is at the front."""
-        return tuple(map(message_of, self._payloads, self._costs))
-
-    @property
-    def inbox_rows(self) -> int:
-        """Rows that have arrived and are not consumed yet."""
-        held = self.parameters.row_permits - self._row_permits
-        return held - self._unreturned - self._due_rows + self._surplus_here
-
-    @property
-    def peak_inbox_rows(self) -> int:
-        """The most rows that were ever here and not consumed."""
-        return max(self._peak_inbox_rows, self.inbox_rows)
-
-    @property
-    def consumed_rows(self) -> int:
-        """Rows of the chunks that were consumed."""
-        return self._returned_rows + self._due_rows + self._unreturned + self._surplus_consumed
-
-    @property
-    def is_empty(self) -> bool:
-        """Has everything that arrived been consumed?"""
-        return not self._costs
-
-    @property
-    def is_due(self) -> bool:
-        """Are there permits to give back now?  ``take_due`` has them."""
-        return bool(self._due_rows or self._due_barriers or self._due_watermarks)
-
-    @property
-    def is_idle(self) -> bool:
-        """Has the consumer caught up while a residue is left to return?"""
-        return not self._costs and self._unreturned > 0
-
-    @property
-    def has_untaken(self) -> bool:
-        """Is there a message that the application has not taken yet?"""
-        return self._taken < len(self._costs)
-
-    @property
-    def untaken(self) -> int:
-        """Messages that the application has not taken yet."""
-        return len(self._costs) - self._taken
+    __slots__ = ()
 
     def deliver(self, message: Message[T]) -> None:
         """Accept a message from the wire.
@@ -140,9 +41,10 @@ class PermitReceiver(Generic[T]):
             self._admit_control(message)
         else:
             cost = message.cost
-            if not 1 <= cost <= self._row_permits:
-                raise OverspendError(permit_class="rows", cost=cost, available=self._row_permits)
-            self._row_permits -= cost
+            if self._peer is None:
+                if not 1 <= cost <= self._row_permits:
+                    raise OverspendError(permit_class="rows", cost=cost, available=self._row_permits)
+                self._row_permits -= cost
             if cost == message.rows:
                 self._payloads.append(message.payload)
                 self._costs.append(cost)
@@ -177,6 +79,7 @@ class PermitReceiver(Generic[T]):
             raise WouldBlock("no message is here")
         message = message_of(self._payloads[self._taken], self._costs[self._taken])
         self._taken += 1
+        self._is_quiet = False
         return message
 
     def consume(self) -> Permits | None:
@@ -213,9 +116,7 @@ class PermitReceiver(Generic[T]):
             return None
         cost = costs.popleft()
         payload = self._payloads.popleft()
-        if not self._is_quiet:
-            self._note_arrivals()
-        if not cost or not self._is_quiet:
+        if not (self._is_quiet or self._note_arrivals()) or not cost:
             return self._consume(payload, cost)
         unreturned = self._unreturned + cost
         if unreturned >= self._batch:
@@ -225,17 +126,26 @@ class PermitReceiver(Generic[T]):
         elif not costs:
             self.has_returns = True
         self._unreturned = unreturned
-        self.consumed_chunks += 1
+        self._consumed_chunks += 1
         message: PlainChunk[T] = PlainChunk()  # ``plain_chunk`` without the call
-        message.kind = _CHUNK
         message.payload = payload  # type: ignore[assignment]  # a cost above 0 says that it is a T; a cast is a call
         message.rows = message.cost = cost
         return message
 
-    def _note_arrivals(self) -> None:
+    def _note_arrivals(self) -> bool:
         # The inbox only shrinks until something arrives, so that its peak has to be looked at but once.
-        self._peak_inbox_rows = max(self._peak_inbox_rows, self.inbox_rows)
-        self._is_quiet = self._record is None
+        peer = self._peer
+        if peer is None:
+            granted = self._row_permits
+        else:
+            granted = peer._row_permits
+            if granted < peer._least_row_permits:
+                peer._least_row_permits = granted
+        here = self.parameters.row_permits - granted - self._unreturned - self._due_rows + self._surplus_here
+        if here > self._peak_inbox_rows:
+            self._peak_inbox_rows = here
+        self._is_quiet = is_quiet = self._record is None and not self._taken
+        return is_quiet
 
     def _consume(self, payload: T | Message[T], cost: int) -> Message[T]:
         """Consume any message that has just been taken out of the inbox, and tell the recorder."""
@@ -254,7 +164,7 @@ class PermitReceiver(Generic[T]):
     def _consume_chunk(self, message: Message[T]) -> None:
         self._surplus_here -= message.rows - message.cost
         self._surplus_consumed += message.rows - message.cost
-        self.consumed_chunks += 1
+        self._consumed_chunks += 1
         self._unreturned += message.cost
         if self._unreturned >= self._batch:
             self._due_rows += self._unreturned
@@ -291,6 +201,7 @@ class PermitReceiver(Generic[T]):
         """Forget what has arrived and was not consumed: the stream is over, its permits with it."""
         self._peak_inbox_rows = self.peak_inbox_rows
         self._surplus_here -= self.inbox_rows
+        self._dropped_chunks += len(self._costs)
         self._taken = 0
         self._costs.clear()
         self._payloads.clear()  # last, because freeing payloads may run anybody's code

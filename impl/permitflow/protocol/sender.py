@@ -29,7 +29,6 @@ class PermitSender(Generic[T]):
     """
 
     __slots__ = (
-        "_at_once",
         "_barrier_permits",
         "_barriers",
         "_chunks",
@@ -43,6 +42,7 @@ class PermitSender(Generic[T]):
         "_watermark",
         "_watermark_after",
         "_watermark_permits",
+        "largest_at_once",
         "parameters",
         "sent_chunks",
         "total",
@@ -63,7 +63,7 @@ class PermitSender(Generic[T]):
         self._watermark: Message[T] | None = None
         self._watermark_after = 0
         self._record = record
-        self._at_once = self._clamp if record is None else 0  # the largest chunk that leaves unasked, see ``direct``
+        self.largest_at_once = self._clamp if record is None else 0  # what may take the short ways of ``direct``
 
     @property
     def sent_rows(self) -> int:

@@ -4,7 +4,7 @@ Each function does what so many calls of the ends' own methods do one after the 
 action.  They know the ends' private fields, for the reason that ``direct`` gives.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ __all__ = ["consume_many", "deliver_many", "offer_and_send_many", "receive_many"
 T = TypeVar("T")
 
 
-def offer_and_send_many(sender: PermitSender[T], payloads: Sequence[T], rows: Sequence[int]) -> int:
+def offer_and_send_many(sender: PermitSender[T], payloads: Iterable[T], rows: Sequence[int]) -> int:
     """Offer chunks, and let as many of the first ones leave as may now; the others were not offered.
 
     Args:
@@ -41,7 +41,7 @@ def offer_and_send_many(sender: PermitSender[T], payloads: Sequence[T], rows: Se
         left -= cost
         count += 1
     if sender._record is not None:
-        for payload, cost in zip(payloads[:count], rows, strict=False):
+        for payload, cost in zip(payloads, rows[:count], strict=False):
             sender.offer_chunk(payload, cost)
             sender.send_chunk()
         return count
@@ -59,7 +59,7 @@ def deliver_many(receiver: PermitReceiver[T], payloads: Sequence[T], rows: Seque
     Spec: Deliver.
     """
     total = sum(rows)
-    if total > receiver._row_permits or min(rows, default=1) < 1:
+    if receiver._peer is None and (total > receiver._row_permits or min(rows, default=1) < 1):
         cost = total if total > receiver._row_permits else min(rows)
         raise OverspendError(permit_class="rows", cost=cost, available=receiver._row_permits)
     if receiver._record is not None:
@@ -75,10 +75,12 @@ def deliver_many(receiver: PermitReceiver[T], payloads: Sequence[T], rows: Seque
 def take_many(receiver: PermitReceiver[T], most: int) -> list[Message[T]]:
     """Hand over the oldest messages that were not taken yet, at most so many; their permits stay."""
     start = receiver._taken
-    entries = islice(zip(receiver._payloads, receiver._costs, strict=True), start, start + most)
-    messages = [message_of(payload, cost) for payload, cost in entries]
-    receiver._taken += len(messages)
-    return messages
+    # Copied first: making a message may run finalizers, which may do anything.
+    payloads = list(islice(receiver._payloads, start, start + most))
+    costs = list(islice(receiver._costs, start, start + most))
+    receiver._taken = start + len(costs)
+    receiver._is_quiet = False
+    return [message_of(payload, cost) for payload, cost in zip(payloads, costs, strict=True)]
 
 
 def consume_many(receiver: PermitReceiver[T], count: int) -> Permits | None:
@@ -96,36 +98,17 @@ def consume_many(receiver: PermitReceiver[T], count: int) -> Permits | None:
         if not held:
             raise LocalProtocolError("nothing was taken that could have been consumed")
         raise LocalProtocolError(f"{held} messages were taken, not the {count} that are said to be consumed")
-    receiver._taken -= count
-    receiver._note_arrivals()  # once, because nothing arrives meanwhile
-    while count:
-        count -= _consume_plain(receiver, count)
-        if count:
-            receiver._consume(receiver._payloads.popleft(), receiver._costs.popleft())
+    receiver._taken = held - count
+    receiver._note_arrivals()
+    consumed: list[object] = []  # freeing payloads may run anybody's code: once all is done
+    while count > 0 and receiver._costs:
+        payloads, costs = _consume_plain(receiver, count)
+        consumed.append(payloads)
+        count -= len(costs)
+        if count > 0 and receiver._costs:
+            consumed.append(receiver._consume(receiver._payloads.popleft(), receiver._costs.popleft()))
             count -= 1
     return receiver.take_due() if receiver.is_due else None
-
-
-def _consume_plain(receiver: PermitReceiver[T], most: int) -> int:
-    """Consume the oldest messages as long as they are chunks that cost their rows, and nobody records; say how many."""
-    if not receiver._is_quiet:
-        return 0
-    costs = receiver._costs
-    unreturned, batch, due, count = receiver._unreturned, receiver._batch, 0, 0
-    while count < most and (cost := costs[0]):
-        costs.popleft()
-        count += 1
-        unreturned += cost
-        if unreturned >= batch:
-            due += unreturned
-            unreturned = 0
-    receiver._unreturned = unreturned
-    receiver._due_rows += due
-    receiver.consumed_chunks += count
-    receiver.has_returns = not costs or receiver.is_due
-    for _ in range(count):
-        receiver._payloads.popleft()  # last, because freeing payloads may run anybody's code
-    return count
 
 
 def receive_many(receiver: PermitReceiver[T], most: int) -> list[Message[T]]:
@@ -141,4 +124,28 @@ def receive_many(receiver: PermitReceiver[T], most: int) -> list[Message[T]]:
     messages: list[Message[T]] = []
     while len(messages) < most and (message := receiver.try_receive()) is not None:
         messages.append(message)
+        payloads, costs = _consume_plain(receiver, most - len(messages))
+        messages += map(message_of, payloads, costs)
     return messages
+
+
+def _consume_plain(receiver: PermitReceiver[T], most: int) -> tuple[list[T | Message[T]], list[int]]:
+    """Consume the oldest chunks that cost their rows, at most so many, as long as there is no recorder to be told."""
+    payloads: list[T | Message[T]] = []
+    costs: list[int] = []
+    here, batch = receiver._costs, receiver._batch
+    unreturned, due = receiver._unreturned, 0
+    while here and here[0] and len(costs) < most and receiver._record is None:
+        cost = here.popleft()
+        payloads.append(receiver._payloads.popleft())
+        costs.append(cost)
+        unreturned += cost
+        if unreturned >= batch:
+            due += unreturned
+            unreturned = 0
+    if costs:
+        receiver._unreturned = unreturned
+        receiver._due_rows += due
+        receiver._consumed_chunks += len(costs)
+        receiver.has_returns = not here or receiver.is_due
+    return payloads, costs
