@@ -103,7 +103,8 @@ def explain(*arguments: str, folder: str | None = None) -> None:
 
 def simulate(*arguments: str) -> None:
     """Run the command; a deadlock somewhere in the sweep is part of the picture."""
-    done = subprocess.run([sys.executable, "-m", "permitflow.cli", "simulate", *arguments], check=False)
+    command = [sys.executable, "-m", "permitflow.cli", "simulate", *arguments]
+    done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
     if done.returncode not in (0, 1):
         raise SystemExit(f"permitflow simulate {' '.join(arguments)} ended with {done.returncode}")
 

@@ -137,12 +137,11 @@ def _question(setting: Setting, decision: "Decision") -> str:
 
 
 def _about_slices(answer: Answer) -> str:
-    possible, sender = answer.setting.chunks.possible, answer.setting.sender
-    if (
-        answer.decision.is_live
-        or sender.oversize is Oversize.WHOLE
-        or (possible and max(possible) <= sender.max_chunk_cost)
-    ):
+    """A deadlock may need an order of costs in which slices of one chunk cannot come."""
+    costs, possible = costs_of(answer.setting), answer.setting.chunks.possible
+    if answer.decision.is_live or costs is None or possible is None:
+        return ""
+    if {max(rows, 1) for rows in possible} >= set(costs) or answer.setting.sender.oversize is Oversize.WHOLE:
         return ""
     return (
         "chunks above the clamp are split; their slices are taken to come in any order, which is more than may happen"
