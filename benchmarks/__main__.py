@@ -21,6 +21,8 @@ from benchmarks.tables import TABLES
 DEFAULT_FOLDER = CHECKOUT / "build" / "bench"
 DOCUMENT = CHECKOUT / "docs" / "performance.md"
 
+NO_PLOTS = "no plots: they need matplotlib: pip install 'permitflow[bench]'"
+
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
 Folder = Annotated[Path, typer.Option(help="Where results are.", file_okay=False)]
 # Progress goes to standard error, tables to standard output.
@@ -55,7 +57,7 @@ def run(
     began = time.monotonic()
     results = measure(chosen, settings, progress)
     if (folder / RESULTS_FILE).exists():
-        results.parts = Results.read(folder).parts | results.parts
+        results.keep(Results.read(folder))
     tell(results, folder)
     output.print(f"measured in {time.monotonic() - began:.0f} s; see {folder}")
     if results.failures:
@@ -90,8 +92,8 @@ def tell(results: Results, folder: Path) -> None:
     text = "\n\n".join(f"## {name}\n\n{made(results)}" for name, made in TABLES.items())
     (folder / "tables.md").write_text(text + "\n")
     output.print(Markdown(text))
-    for path in draw_all(results, folder):
-        progress.print(f"drew {path.name}")
+    drawn = list(draw_all(results, folder))
+    progress.print(f"drew {', '.join(path.name for path in drawn)}" if drawn else NO_PLOTS)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ WINDOWS = tuple(1 << exponent for exponent in range(11, 20))
 WINDOW_SIZES = ("64", "1,024")
 BATCHES = (1, 4, 16, 64, 256, 1_024, 4_096, 16_384)
 DELAY_PAYLOAD = PAYLOADS["1,024"]
+MOST_ROUNDS = 3
 DELAYS_SECONDS = (0.001, 0.005, 0.02)
 
 
@@ -115,7 +116,8 @@ async def measure_delays(field: Field) -> list[DelayPoint]:
             for window in track(windows, f"a distance of {delay * 1e3:g} ms", console=field.console):
                 job = replace(near, row_permits=window, permit_batch=window // BATCH_SHARE)
                 job = replace(job, chunks=_affordable(job, delay, field.settings.longest_job_seconds))
-                found.append((delay, job, [await pair.run(job) for _ in range(min(3, field.settings.rounds))]))
+                samples = [await field.run_pair(pair, job) for _ in range(min(MOST_ROUNDS, field.settings.rounds))]
+                found.append((delay, job, [sample for sample in samples if sample is not None]))
     return _compared(found)
 
 
@@ -129,8 +131,9 @@ def _compared(found: Iterable[tuple[float, Job, list[Sample]]]) -> list[DelayPoi
     rates = [
         (delay, job, Series.of(sample.chunks_per_second * job.shape.rows for sample in samples))
         for delay, job, samples in found
+        if samples
     ]
-    fastest = max(rate.median for _, _, rate in rates)
+    fastest = max((rate.median for _, _, rate in rates), default=0.0)
     return [
         DelayPoint(2e3 * delay, job.row_permits, rate, _predicted(job, delay, fastest)) for delay, job, rate in rates
     ]

@@ -54,8 +54,12 @@ class Field:
 
     async def run(self, way: Way, job: Job) -> Sample | None:
         """Let a way do a job; None if it cannot, which is noted."""
+        return await self.run_pair(self._pairs[way.name], job)
+
+    async def run_pair(self, pair: Pair, job: Job) -> Sample | None:
+        """The same for a pair that is not among the competitors."""
         try:
-            return await self._pairs[way.name].run(job)
+            return await pair.run(job)
         except PairFailedError as failure:
             self.failures.append(str(failure))
             self.console.print(f"FAILED {failure}", style="red")

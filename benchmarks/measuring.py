@@ -14,6 +14,7 @@ from benchmarks.latency import measure_latency
 from benchmarks.limits import measure_limits
 from benchmarks.local import measure_local
 from benchmarks.machine import describe_machine
+from benchmarks.profiling import measure_profile
 from benchmarks.records import Record
 from benchmarks.results import Results
 from benchmarks.settings import Settings
@@ -42,10 +43,11 @@ AMONG_WAYS: dict[str, Among] = {
     "windows": measure_windows,
     "batches": measure_batches,
     "delays": measure_delays,
+    "profile": measure_profile,
 }
 PARTS = (*ALONE, *AMONG_WAYS)
 # How our own figures depend on numbers: minutes more, and nothing that others are compared with.
-CURVES = ("windows", "batches", "delays", "channels")
+CURVES = ("windows", "batches", "delays", "channels", "profile")
 COMPARISON = tuple(part for part in PARTS if part not in CURVES)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ __all__ = ["Pair", "PairFailedError", "Sample"]
 CHECKOUT = Path(__file__).resolve().parent.parent
 # Guards against hangs; measures nothing.
 ANSWER_SECONDS = 120.0
+# A profiler writes its report when its process ends.
+ENDING_SECONDS = 10.0
 # An answer is one line.
 LINE_BYTES = 1 << 20
 
@@ -41,15 +44,19 @@ class Sample:
 class Pair:
     """Two processes that serve one way, until closed; started when they are first needed."""
 
-    def __init__(self, module: str, way: Way, delay_seconds: float = 0.0) -> None:
+    def __init__(
+        self, module: str, way: Way, delay_seconds: float = 0.0, under: Callable[[str], Sequence[str]] | None = None
+    ) -> None:
         """Starts nothing yet.
 
         Args:
             module: where the way is.
             way: what the processes do.
             delay_seconds: of a proxy between them, each way; 0: none.
+            under: the command under which the process of a role runs, such as a profiler.
         """
         self._delay_seconds = delay_seconds
+        self._under = under or (lambda _: ())
         self.way = way
         self._module = module
         self._processes: list[asyncio.subprocess.Process] = []
@@ -103,16 +110,20 @@ class Pair:
         )
 
     async def _start(self) -> None:
-        producer = await self._spawn("benchmarks.worker", "producer", self._module, self.way.name)
+        producer = await self._spawn_worker("producer")
         address = (await _hear(producer))["address"]
         if self._delay_seconds:
             proxy = await self._spawn("benchmarks.delay_proxy", address, str(self._delay_seconds))
             address = (await _hear(proxy))["address"]
-        await _hear(await self._spawn("benchmarks.worker", "consumer", self._module, self.way.name, address))
+        await _hear(await self._spawn_worker("consumer", address))
 
-    async def _spawn(self, module: str, *arguments: str) -> asyncio.subprocess.Process:
+    async def _spawn_worker(self, role: str, *address: str) -> asyncio.subprocess.Process:
+        worker = ("benchmarks.worker", role, self._module, self.way.name, *address)
+        return await self._spawn(*worker, under=self._under(role))
+
+    async def _spawn(self, module: str, *arguments: str, under: Sequence[str] = ()) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", module, *arguments),
+            *(*under, sys.executable, "-m", module, *arguments),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             cwd=CHECKOUT,
@@ -129,7 +140,7 @@ class Pair:
             process.stdin.close()
         for process in processes:
             try:
-                async with asyncio.timeout(2.0):
+                async with asyncio.timeout(ENDING_SECONDS):
                     await process.wait()
             except TimeoutError:
                 with suppress(ProcessLookupError):
@@ -145,9 +156,10 @@ async def _tell(process: asyncio.subprocess.Process, facts: dict[str, Any]) -> N
 
 async def _hear(process: asyncio.subprocess.Process) -> dict[str, Any]:
     assert process.stdout is not None
-    line = await process.stdout.readline()
-    if not line:
-        raise EOFError("a process has ended; its reason stands above")
+    while not (line := await process.stdout.readline()).startswith(b"{"):
+        # A profiler prints words of its own.
+        if not line:
+            raise EOFError("a process has ended; its reason stands above")
     told: dict[str, Any] = json.loads(line)
     return told
 

@@ -23,10 +23,18 @@ class Results:
     settings: dict[str, Any]
     failures: list[str] = field(default_factory=list)
     parts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    rounds: dict[str, int] = field(default_factory=dict)
+    """Of each part."""
 
     def put(self, part: str, records: Sequence[Record]) -> None:
         """Replace a part."""
         self.parts[part] = [record.facts() for record in records]
+        self.rounds[part] = self.settings["rounds"]
+
+    def keep(self, former: "Results") -> None:
+        """Take over the parts that were not measured this time."""
+        self.parts = former.parts | self.parts
+        self.rounds = former.rounds | self.rounds
 
     def get(self, part: str, kind: type[R]) -> list[R]:
         """A part; empty if it was not measured."""

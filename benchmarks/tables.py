@@ -10,6 +10,7 @@ from benchmarks.limits import Limit
 from benchmarks.local import LocalRate
 from benchmarks.payloads import PAYLOADS
 from benchmarks.peers.registry import find_ways
+from benchmarks.profiling import Cost
 from benchmarks.results import Results
 from benchmarks.series import compact
 from benchmarks.targets import Verdict, judge
@@ -31,7 +32,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def machine(results: Results) -> str:
     """On what it was measured, and how thoroughly."""
     facts = ", ".join(f"{name} {value}" for name, value in results.machine.items())
-    return f"{facts}. {results.settings['rounds']} rounds, seed {results.settings['seed']}."
+    by_rounds: dict[int, list[str]] = {}
+    for part, count in results.rounds.items():
+        by_rounds.setdefault(count, []).append(part)
+    told = "; ".join(f"{count} rounds of {', '.join(parts)}" for count, parts in by_rounds.items())
+    return f"{facts}. Seed {results.settings['seed']}; {told}."
 
 
 def ways(_: Results) -> str:
@@ -188,6 +193,24 @@ def channels(results: Results) -> str:
     return table(["idle channels", "number", "KiB each", "of a core, each"], rows)
 
 
+def profile(results: Results) -> str:
+    """The costliest functions of each process."""
+    costs = results.get("profile", Cost)
+    processes = dict.fromkeys((cost.way, cost.payload, cost.role) for cost in costs)
+    rows = [
+        [
+            f"{way}, {payload} rows, {role}",
+            ", ".join(
+                f"`{cost.function}` {cost.share:.0%}"
+                for cost in costs
+                if (cost.way, cost.payload, cost.role) == (way, payload, role)
+            ),
+        ]
+        for way, payload, role in processes
+    ]
+    return "\n".join(["| Process | Where |", "|---|---|", *(f"| {name} | {where} |" for name, where in rows)])
+
+
 def verdicts(results: Results) -> str:
     """Promises, and whether they are kept."""
     return table(["Promise", "found", "target", "verdict"], [_verdict(verdict) for verdict in judge(results)])
@@ -213,6 +236,7 @@ TABLES: dict[str, Table] = {
     "batches": batches,
     "delays": delays,
     "channels": channels,
+    "profile": profile,
     "limits": limits,
     "verdicts": verdicts,
 }
