@@ -54,10 +54,11 @@ def run(
     settings = replace(SMOKE if smoke else FULL, seed=seed, ways=ways)
     if not smoke:
         settings = replace(settings, rounds=rounds)
+    former = measured(folder) if (folder / RESULTS_FILE).exists() else None
     began = time.monotonic()
     results = measure(chosen, settings, progress)
-    if (folder / RESULTS_FILE).exists():
-        results.keep(Results.read(folder))
+    if former is not None:
+        results.keep(former)
     tell(results, folder)
     output.print(f"measured in {time.monotonic() - began:.0f} s; see {folder}")
     if results.failures:
@@ -84,6 +85,8 @@ def measured(folder: Path) -> Results:
         return Results.read(folder)
     except FileNotFoundError:
         raise typer.BadParameter(f"nothing was measured in {folder} yet: run make bench") from None
+    except (TypeError, ValueError) as error:
+        raise typer.BadParameter(f"{folder / RESULTS_FILE} cannot be read: {error}; run make bench again") from None
 
 
 def tell(results: Results, folder: Path) -> None:

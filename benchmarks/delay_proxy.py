@@ -7,7 +7,6 @@ Prints a JSON object with the address at which it listens; ends when its standar
 
 import asyncio
 import json
-import signal
 import socket
 import sys
 
@@ -49,8 +48,6 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
 
 def main(target: str, delay_seconds: str) -> None:
     """Serve."""
-    # Ctrl-C reaches it too; its parent ends it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     asyncio.run(serve(target, float(delay_seconds)))
 
 

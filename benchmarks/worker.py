@@ -9,7 +9,6 @@ input ends, so does the process.
 
 import gc
 import json
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -27,8 +26,6 @@ Say = Callable[..., None]
 
 def main(role: str, module: str, name: str, address: str = "") -> None:
     """Play a role until there are no more jobs."""
-    # Ctrl-C reaches both processes too; it is their parent who ends them, by closing their input.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     say = speaker()
     (way,) = (way for way in load_ways(module) if way.name == name)
     if role == "producer":
