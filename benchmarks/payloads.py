@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import cycle, islice
 
 import pyarrow as pa
@@ -46,15 +47,16 @@ class Payload:
         """Bytes of data in a chunk."""
         return self.rows * (WIDE_ROW_BYTES if self.is_wide else 3 * _INT64_BYTES)
 
-    def distinct(self) -> list[pa.RecordBatch]:
-        """The chunks that are sent again and again."""
-        return [self._chunk(number * self.rows) for number in range(DISTINCT_CHUNKS)]
+    def distinct(self) -> tuple[pa.RecordBatch, ...]:
+        """The chunks that are sent again and again; made once."""
+        return _distinct(self)
 
     def chunks(self, count: int) -> Iterator[pa.RecordBatch]:
         """So many chunks."""
         return islice(cycle(self.distinct()), count)
 
-    def _chunk(self, first: int) -> pa.RecordBatch:
+    def chunk(self, first: int) -> pa.RecordBatch:
+        """Its serials begin with ``first``."""
         numbers = range(first, first + self.rows)
         if self.is_wide:
             content = [bytes([number % 256]) * (WIDE_ROW_BYTES - _INT64_BYTES) for number in numbers]
@@ -67,6 +69,11 @@ class Payload:
         content = struct.pack("q", time_ns) + bytes(_INT64_BYTES * (self.rows - 1))
         serials = pa.Array.from_buffers(pa.int64(), self.rows, [None, pa.py_buffer(content)])
         return pa.RecordBatch.from_arrays([serials, *chunk.columns[1:]], schema=chunk.schema)
+
+
+@cache
+def _distinct(payload: Payload) -> tuple[pa.RecordBatch, ...]:
+    return tuple(payload.chunk(number * payload.rows) for number in range(DISTINCT_CHUNKS))
 
 
 def sum_of_ends(chunk: pa.RecordBatch) -> int:

@@ -23,15 +23,13 @@ def throughput(axes: "Axes", results: Results) -> bool:
     cells = [cell for cell in results.get("throughput", Cell) if cell.touch == "ends"]
     sizes = list(PAYLOADS)
     for number, name in enumerate(dict.fromkeys(cell.way for cell in cells)):
-        mine = [cell for cell in cells if cell.way == name]
-        axes.plot(
-            [sizes.index(cell.payload) for cell in mine],
-            [cell.chunks_per_second.median for cell in mine],
-            marker="o" if name.startswith("permitflow") else ".",
-            linewidth=2.5 if name.startswith("permitflow") else 1,
-            label=name,
-            color=f"C{number}",
-        )
+        is_ours = name.startswith("permitflow")
+        style = {"marker": "o" if is_ours else ".", "linewidth": 2.5 if is_ours else 1, "color": f"C{number}"}
+        # Wide rows are another kind of chunk, not a larger one: no line leads there.
+        for is_wide in (False, True):
+            mine = [cell for cell in cells if cell.way == name and PAYLOADS[cell.payload].is_wide is is_wide]
+            rates = [cell.chunks_per_second.median for cell in mine]
+            axes.plot([sizes.index(cell.payload) for cell in mine], rates, label=None if is_wide else name, **style)
     axes.set_xticks(range(len(sizes)), sizes)
     axes.set(yscale="log", xlabel="rows per chunk (wide: 1,024 of 500 bytes)", ylabel="chunks per second")
     return bool(cells)
