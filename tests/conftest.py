@@ -35,16 +35,24 @@ def run() -> Iterator[asyncio.Runner]:
         yield runner
 
 
-@pytest.fixture(params=["network", "shared memory"])
+@pytest.fixture(params=["gRPC", "TCP", "shared memory"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Run a test over both paths: every exchange refuses to share memory, or all of a stream goes through the ring."""
+    """Run a test over all paths, and say how statistics call it.
+
+    Every exchange refuses to share memory, and is served over gRPC or over TCP; or all of a stream goes through the
+    ring.
+    """
     from permitflow.exchange.registry import Exchange
+    from permitflow.exchange.server import ExchangeServer
     from permitflow.transports.shared_memory import message_socket
     from permitflow.transports.shared_memory.policy import SameHost
 
     taken: str = request.param
+    is_shared = taken == "shared memory"
     assert Exchange.__init__.__kwdefaults__ is not None
-    policy = SameHost.NEVER if taken == "network" else SameHost.AUTO
+    policy = SameHost.AUTO if is_shared else SameHost.NEVER
     monkeypatch.setitem(Exchange.__init__.__kwdefaults__, "same_host", policy)
     monkeypatch.setattr(message_socket, "RING_FROM_BYTES", 1)
-    return taken
+    if taken == "TCP":
+        monkeypatch.setattr(ExchangeServer.__init__, "__defaults__", ("tcp://127.0.0.1:0",))
+    return taken if is_shared else "network"

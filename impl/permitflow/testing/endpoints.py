@@ -45,7 +45,7 @@ async def serve(options: argparse.Namespace) -> None:
     """Serve a channel until somebody ends the process."""
     exchange = Exchange(parameters=_parameters(options), same_host=options.same_host)
     exchange.add_channel(CHANNEL, schema=SCHEMA)
-    async with ExchangeServer(exchange) as server:
+    async with ExchangeServer(exchange, options.listen) as server:
         say("ready", address=server.address)
         await server.wait_until_stopped()
 
@@ -54,7 +54,7 @@ async def source(options: argparse.Namespace) -> None:
     """Serve a channel, fill it, and stop when everything was consumed."""
     exchange = Exchange(parameters=_parameters(options), same_host=options.same_host)
     channel = exchange.add_channel(CHANNEL, schema=SCHEMA)
-    async with ExchangeServer(exchange) as server:
+    async with ExchangeServer(exchange, options.listen) as server:
         say("ready", address=server.address)
         await fill(channel.sender, options)
         await channel.sender.end()
@@ -122,6 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
     }
     for name, (kind, default) in numbers.items():
         parser.add_argument(name, type=kind, default=default)
+    parser.add_argument("--listen", default="127.0.0.1:0")
     parser.add_argument("--same-host", type=SameHost, default=SameHost.AUTO)
     options = parser.parse_args(arguments)
     try:

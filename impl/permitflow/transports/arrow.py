@@ -100,7 +100,7 @@ class BatchCodec:
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         encoded = self._as_stream(batch) if self._has_dictionaries else batch.serialize()
         _require_size(batch.num_rows, encoded.size)
-        return memoryview(encoded)
+        return memoryview(encoded).cast("B")
 
     def decode(self, data: Buffer, rows: Sequence[int]) -> list[pa.RecordBatch]:
         """Decode chunks of a peer, and check all of it: a lying offset must not reach whoever reads the batches.

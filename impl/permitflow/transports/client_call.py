@@ -2,16 +2,17 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import grpc
 
-from permitflow.errors import PeerGoneError, PermitflowError, TransportError
+from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
 from permitflow.transports.carrier import Buffer
+from permitflow.transports.connection import CLIENT_OPTIONS
 from permitflow.transports.status import Metadata, error_from_status
 
-__all__ = ["ClientCall"]
+__all__ = ["ClientCall", "calling"]
 
 # What grpc.aio says when a write crosses the end of the call.  It replaces the peer's status, or is replaced by it.
 _CROSSED = "Internal error from Core"
@@ -119,3 +120,24 @@ def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
         return result
     coroutine.close()
     raise AssertionError("a call that has a status answers at once")
+
+
+@contextlib.asynccontextmanager
+async def calling(address: str, method: str, who: str, timeout_seconds: float) -> AsyncIterator[ClientCall]:
+    """A call of one method of the exchange at this address.
+
+    Raises:
+        PeerTimeoutError: nobody answers there.
+    """
+    async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as channel:
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await channel.channel_ready()
+        except TimeoutError:
+            reason = f"no connection within {timeout_seconds:g} s; is an exchange running there (permitflow serve)?"
+            raise PeerTimeoutError(who=who, reason=reason) from None
+        call = ClientCall(channel.stream_stream(method)(), who)
+        try:
+            yield call
+        finally:
+            await call.settle()

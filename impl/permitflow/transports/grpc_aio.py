@@ -9,10 +9,9 @@ consumed.  Reading never waits for the application, so that a slow consumer hold
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NamedTuple, TypeVar
 
-import grpc
 import pyarrow as pa
 
 from permitflow.errors import InvalidParametersError, PeerGoneError, PeerTimeoutError, PermitflowError, ProtocolError
@@ -21,11 +20,14 @@ from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
+from permitflow.transports import client_call, tcp_client
 from permitflow.transports.client_call import ClientCall
-from permitflow.transports.connection import CLIENT_OPTIONS, GET_STREAM, PUT_STREAM
+from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost, offering
+from permitflow.transports.tcp_framing import SCHEME
+from permitflow.transports.tcp_stream import TcpStream
 
 __all__ = ["ChannelDescription", "SameHost", "describe", "get", "put"]
 
@@ -57,7 +59,7 @@ async def get(
     """Read a channel of an exchange.  Leaving the block before the end of the stream breaks the channel.
 
     Args:
-        address: host and port of the exchange.
+        address: host and port of the exchange, as in ``localhost:5600``, or ``tcp://localhost:5600`` if it serves that.
         channel: its name, or the four ids that name it.
         wanted: the most that this end wants; by default what the exchange has.
         schema: what the chunks must look like; by default as they come.
@@ -99,7 +101,7 @@ async def put(
     """Feed a channel of an exchange.  Leaving the block without ``end`` aborts the channel.
 
     Args:
-        address: host and port of the exchange.
+        address: host and port of the exchange, as in ``localhost:5600``, or ``tcp://localhost:5600`` if it serves that.
         channel: its name, or the four ids that name it.
         schema: of the chunks that will be sent.
         wanted: the most that this end wants; by default what the exchange has.
@@ -170,20 +172,11 @@ def _address(channel: str | Address) -> Address:
     return named
 
 
-@asynccontextmanager
-async def _calling(address: str, method: str, who: str, timeout_seconds: float) -> AsyncIterator[ClientCall]:
-    async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as channel:
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                await channel.channel_ready()
-        except TimeoutError:
-            reason = f"no connection within {timeout_seconds:g} s; is an exchange running there (permitflow serve)?"
-            raise PeerTimeoutError(who=who, reason=reason) from None
-        call = ClientCall(channel.stream_stream(method)(), who)
-        try:
-            yield call
-        finally:
-            await call.settle()
+def _calling(
+    address: str, method: str, who: str, timeout_seconds: float
+) -> AbstractAsyncContextManager[ClientCall | TcpStream]:
+    calling = tcp_client.calling if address.startswith(SCHEME) else client_call.calling
+    return calling(address, method, who, timeout_seconds)
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ import grpc
 from permitflow import errors
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
 
-__all__ = ["ERROR_KEY", "Metadata", "error_from_status", "heard", "status_of", "told"]
+__all__ = ["ERROR_KEY", "Metadata", "error_from_status", "error_of", "heard", "said", "status_of", "told"]
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 
@@ -95,6 +95,24 @@ def error_from_status(
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return PeerTimeoutError(who=who, reason=reason)
     return TransportError(f"the stream with {who} failed: {reason}", code=code.name if code else "unknown")
+
+
+def said(error: Exception) -> bytes:
+    """A status as bytes, where the carrier has none of its own."""
+    code, text, metadata = status_of(error)
+    told_error = next((value.decode() for _, value in metadata if isinstance(value, bytes)), None)
+    return json.dumps({"code": code.name, "details": text, "error": told_error}).encode()
+
+
+def error_of(value: bytes, *, who: str) -> PermitflowError:
+    """The error that a peer meant by a status as bytes."""
+    try:
+        content = json.loads(value)
+        code, details, error = grpc.StatusCode[content["code"]], str(content["details"]), content["error"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return PeerGoneError(who=who, reason="it ended the stream with a status that cannot be read")
+    metadata = ((ERROR_KEY, error.encode(errors="replace")),) if isinstance(error, str) else ()
+    return error_from_status(code, details, metadata, who=who)
 
 
 def heard(value: bytes, *, who: str) -> PermitflowError | None:

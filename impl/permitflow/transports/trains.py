@@ -18,7 +18,7 @@ from permitflow.transports.payloads import EncodedChunks, WireFrame, checked_mar
 __all__ = ["TrainWriter", "encoded", "with_batches"]
 
 # Below this size it is cheaper to copy a chunk beside its neighbours than to give it an IPC message of its own.
-_SMALL_BYTES = 8 << 10
+_SMALL_BYTES = 64 << 10
 # Whoever holds one of the joined chunks keeps all of them in memory.
 _JOINED_BYTES = 256 << 10
 _JOINED_CHUNKS = 8_192

@@ -31,8 +31,9 @@ from permitflow.errors import (
     UnknownChannelError,
     VersionMismatchError,
 )
+from permitflow.exchange.grpc_listener import ServerCall
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer, ServerCall
+from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.frames import (
     Abort,
     AddPermits,

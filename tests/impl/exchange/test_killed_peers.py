@@ -20,6 +20,8 @@ from permitflow.transports.grpc_aio import describe, put
 # Keep-alive asks every 2 s and waits 4 s; the rest is for a busy machine.
 SECONDS_UNTIL_MISSED = 15.0
 
+OVER_GRPC, OVER_TCP = "127.0.0.1:0", "tcp://127.0.0.1:0"
+
 
 class Endpoint(Protocol):
     """A process of the fixture ``start``."""
@@ -44,8 +46,8 @@ class Trio(NamedTuple):
     address: str
 
 
-def streaming(start: Start) -> Trio:
-    serve = start("serve")
+def streaming(start: Start, listen: str = OVER_GRPC) -> Trio:
+    serve = start("serve", "--listen", listen)
     address = serve.hears("ready")["address"]
     consume = start("consume", address)
     produce = start("produce", address, "--chunk-rows", 10, "--pause-seconds", 0.002)
@@ -74,9 +76,10 @@ def check_news(trio: Trio, victim: str) -> None:
     assert time.monotonic() - since < SECONDS_UNTIL_MISSED
 
 
+@pytest.mark.parametrize("listen", [OVER_GRPC, OVER_TCP])
 @pytest.mark.parametrize("victim", ["serve", "produce", "consume"])
-def test_those_who_are_left_hear_who_was_killed(start: Start, victim: str) -> None:
-    trio = streaming(start)
+def test_those_who_are_left_hear_who_was_killed(start: Start, victim: str, listen: str) -> None:
+    trio = streaming(start, listen)
     getattr(trio, victim).signal(signal.SIGKILL)
     check_news(trio, victim)
     left = [end for name, end in zip(Trio._fields, trio[:3], strict=False) if name not in (victim, "serve")]

@@ -1,0 +1,139 @@
+"""Lets an exchange be dialled over gRPC."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Sequence
+from functools import partial
+from typing import Protocol
+
+import grpc
+
+from permitflow.errors import PeerGoneError, PermitflowError, TransportError
+from permitflow.exchange.consuming import serve_get
+from permitflow.exchange.producing import serve_put
+from permitflow.exchange.registry import Exchange
+from permitflow.transports.carrier import Buffer, Carrier
+from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE
+from permitflow.transports.status import status_of
+
+__all__ = ["GrpcListener", "ServerCall"]
+
+_log = logging.getLogger(__name__)
+
+# Time for those who are told that the exchange stops to hear it.
+_FAREWELL_SECONDS = 2.0
+
+Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class _Serve(Protocol):
+    """Serves one stream."""
+
+    def __call__(
+        self, exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event
+    ) -> Awaitable[None]: ...
+
+
+class ServerCall:
+    """A call that is being served; see ``Carrier``."""
+
+    def __init__(self, context: Context, who: str) -> None:
+        """``who`` is at the other end, in words for an error."""
+        self._context = context
+        self._who = who
+
+    async def read(self) -> bytes | None:
+        """The next message; None once the client has closed its half."""
+        try:
+            message = await self._context.read()
+        except grpc.aio.BaseError as error:
+            raise PeerGoneError(who=self._who, reason=str(error)) from error
+        return message if isinstance(message, bytes) else None
+
+    async def write(self, message: Sequence[Buffer]) -> None:
+        """Hand a message over; waits while gRPC is full."""
+        try:
+            await self._context.write(b"".join(message))
+        except grpc.aio.BaseError as error:
+            raise PeerGoneError(who=self._who, reason=str(error)) from error
+
+    async def half_close(self) -> None:
+        """Nothing to do: the server's half closes with the status, when all is over."""
+
+
+class GrpcListener:
+    """A gRPC server; see ``Listener``."""
+
+    def __init__(self, exchange: Exchange, address: str) -> None:
+        """See ``ExchangeServer``."""
+        self._exchange = exchange
+        self._wanted_address = address
+        self._address = ""
+        self._stopping = asyncio.Event()
+        self._server: grpc.aio.Server | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it listens, with the port that was chosen."""
+        return self._address
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            TransportError: the address cannot be had.
+        """
+        server = grpc.aio.server(options=SERVER_OPTIONS)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._handlers()),))
+        try:
+            port = server.add_insecure_port(self._wanted_address)
+        except RuntimeError as error:
+            raise TransportError.of(what=f"cannot listen at {self._wanted_address}", cause=error) from error
+        await server.start()
+        self._server = server
+        self._address = f"{self._wanted_address.rpartition(':')[0]}:{port}"
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Take no new streams, give the others some time to end, then tell them that the exchange is gone."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        async with asyncio.TaskGroup() as group:
+            stopped = group.create_task(server.stop(grace_seconds + _FAREWELL_SECONDS))
+            await asyncio.wait({stopped}, timeout=grace_seconds)
+            self._stopping.set()
+
+    async def wait_until_stopped(self) -> None:
+        """Wait until somebody stops the server."""
+        if self._server is not None:
+            await self._server.wait_for_termination()
+
+    def _handlers(self) -> dict[str, "grpc.RpcMethodHandler[bytes, bytes]"]:
+        methods: dict[str, _Serve] = {GET_STREAM: serve_get, PUT_STREAM: serve_put}
+        return {
+            name.rpartition("/")[2]: grpc.stream_stream_rpc_method_handler(partial(self._serve, serve))
+            for name, serve in methods.items()
+        }
+
+    async def _serve(self, serve: _Serve, _requests: object, context: Context) -> None:
+        peer = context.peer()
+        # Else they would go with the first message; and while that one is under way, no status could be sent.
+        await context.send_initial_metadata(())
+        try:
+            await serve(
+                self._exchange, ServerCall(context, f"the client at {peer}"), peer=peer, stopping=self._stopping
+            )
+        except PermitflowError as error:
+            await self._tell(context, error)
+        except Exception as error:
+            _log.exception("a stream with %s failed for a reason that is not the peer's", peer)
+            await self._tell(context, error)
+
+    async def _tell(self, context: Context, error: Exception) -> None:
+        code, text, metadata = status_of(error)
+        try:
+            await context.abort(code, text, metadata)
+        except grpc.aio.AbortError:
+            raise
+        except grpc.aio.BaseError as lost:
+            _log.info("%s could not be told: %s (%s)", context.peer(), error, lost)

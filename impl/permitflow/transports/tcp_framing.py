@@ -1,0 +1,59 @@
+"""How messages lie in a TCP connection.
+
+Each message stands behind eight bytes: what follows, three letters by which a stranger is recognised, and how many
+bytes follow.  The dialler's first one says which method it calls.  All numbers are big-endian.
+"""
+
+from enum import IntEnum
+from struct import Struct
+
+from permitflow.errors import UndecodableDataError
+from permitflow.transports.arrow import MAX_MESSAGE_BYTES
+from permitflow.transports.connection import GET_STREAM, PUT_STREAM
+
+__all__ = ["HEADER_BYTES", "METHODS", "SCHEME", "Kind", "header", "read_header"]
+
+SCHEME = "tcp://"
+"""Begins the address of an exchange that is dialled this way."""
+
+_HEADER = Struct(">B3sI")
+_MARK = b"pfl"
+HEADER_BYTES = _HEADER.size
+
+
+class Kind(IntEnum):
+    """What follows."""
+
+    MESSAGE = 0
+    END = 1
+    """Nothing: this half is closed, in good order."""
+    STATUS = 2
+    """Why the acceptor ends the stream, as JSON: what gRPC says with a status."""
+    PING = 3
+    """Nothing: a sign of life."""
+    GET = 4
+    """Nothing: the dialler calls GetStream."""
+    PUT = 5
+    """Nothing: the dialler calls PutStream."""
+
+
+METHODS = {Kind.GET: GET_STREAM, Kind.PUT: PUT_STREAM}
+
+
+def header(kind: Kind, size_bytes: int = 0) -> bytes:
+    """What stands before so many bytes."""
+    return _HEADER.pack(kind, _MARK, size_bytes)
+
+
+def read_header(data: memoryview) -> tuple[Kind, int]:
+    """What follows, and how many bytes.
+
+    Raises:
+        UndecodableDataError: this is no message of ours, or it is too long.
+    """
+    kind, mark, size = _HEADER.unpack_from(data)
+    if mark != _MARK or kind > Kind.PUT:
+        raise UndecodableDataError(what=f"a header {bytes(data[:HEADER_BYTES])!r}", reason="it is none of permitflow's")
+    if size > (MAX_MESSAGE_BYTES if kind in (Kind.MESSAGE, Kind.STATUS) else 0):
+        raise UndecodableDataError(what=f"a message of {size} bytes", reason=f"{MAX_MESSAGE_BYTES} are the most")
+    return Kind(kind), size

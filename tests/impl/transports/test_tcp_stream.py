@@ -1,0 +1,197 @@
+"""Messages over TCP: whole, in order and unchanged, however the bytes arrive; and strangers are refused in words."""
+
+import asyncio
+import random
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from permitflow.errors import InvalidParametersError, PeerGoneError, UndecodableDataError, UnknownChannelError
+from permitflow.transports.connection import GET_STREAM
+from permitflow.transports.tcp_client import host_and_port
+from permitflow.transports.tcp_framing import Kind, header
+from permitflow.transports.tcp_stream import TcpStream
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[tuple[TcpStream, TcpStream]]:
+    """A dialler and an acceptor; the call has been made."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        near = socket.create_connection(listener.getsockname())
+        far, _ = listener.accept()
+    dialler = TcpStream(near, who="the acceptor", is_acceptor=False)
+    acceptor = TcpStream(far, who="the dialler", is_acceptor=True)
+    await dialler.call(Kind.GET)
+    assert await acceptor.method() == GET_STREAM
+    yield dialler, acceptor
+    dialler.close()
+    acceptor.close()
+
+
+@asynccontextmanager
+async def dialled_by_a_stranger() -> AsyncIterator[tuple[socket.socket, TcpStream]]:
+    near, far = socket.socketpair(socket.AF_UNIX)
+    near.setblocking(False)
+    far_inet = _Inet(far)
+    acceptor = TcpStream(far_inet, who="the client", is_acceptor=True)
+    yield near, acceptor
+    acceptor.close()
+    near.close()
+
+
+class _Inet(socket.socket):
+    """A socket pair knows no options of TCP."""
+
+    def __init__(self, other: socket.socket) -> None:
+        super().__init__(other.family, other.type, other.proto, other.detach())
+
+    def setsockopt(self, *_: Any) -> None:
+        """Nothing to set."""
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_messages_of_all_sizes_arrive_as_they_were_written(complete: Complete, seed: int) -> None:
+    chance = random.Random(seed)
+    sizes = [chance.choice([0, 1, 55, 56, 57, 5_000, 16_376, 16_384, 70_000, 3_000_000]) for _ in range(60)]
+    contents = [chance.randbytes(size) for size in sizes]
+
+    async def write(stream: TcpStream) -> None:
+        for content in contents:
+            cuts = sorted(chance.randrange(len(content) + 1) for _ in range(3))
+            pieces = [content[a:b] for a, b in zip([0, *cuts], [*cuts, len(content)], strict=True)]
+            await stream.write([pieces[0], *[memoryview(piece) for piece in pieces[1:]]])
+        await stream.half_close()
+
+    async def test() -> None:
+        async with connected() as (dialler, acceptor), asyncio.TaskGroup() as group:
+            group.create_task(write(dialler))
+            for content in contents:
+                assert await acceptor.read() == content
+            assert await acceptor.read() is None
+            assert await acceptor.read() is None
+
+    complete(test())
+
+
+def test_what_arrives_byte_by_byte_is_put_together(complete: Complete) -> None:
+    async def test() -> None:
+        async with dialled_by_a_stranger() as (stranger, acceptor):
+            loop = asyncio.get_running_loop()
+            for byte in header(Kind.PUT) + header(Kind.MESSAGE, 3) + b"abc" + header(Kind.PING) + header(Kind.END):
+                await loop.sock_sendall(stranger, bytes((byte,)))
+                await asyncio.sleep(0)
+            await acceptor.method()
+            assert await acceptor.read() == b"abc"
+            assert await acceptor.read() is None
+
+    complete(test())
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\n", "it is none of permitflow's"),
+        (header(Kind.MESSAGE, 3) + b"abc", "MESSAGE calls no method"),
+        (header(Kind.MESSAGE, 2**32 - 1), "are the most"),
+        (header(Kind.GET, 1), "are the most"),
+        (b"\x09pfl\0\0\0\0", "it is none of permitflow's"),
+    ],
+)
+def test_a_stranger_is_refused_in_words(complete: Complete, data: bytes, reason: str) -> None:
+    async def test() -> None:
+        async with dialled_by_a_stranger() as (stranger, acceptor):
+            stranger.send(data)
+            with pytest.raises(UndecodableDataError, match=reason):
+                await acceptor.method()
+
+    complete(test())
+
+
+@pytest.mark.parametrize("kind", [Kind.GET, Kind.STATUS])
+def test_a_dialler_says_only_what_it_may(complete: Complete, kind: Kind) -> None:
+    async def test() -> None:
+        async with connected() as (dialler, acceptor):
+            await dialler.call(kind)
+            with pytest.raises(UndecodableDataError, match="may not come here"):
+                await acceptor.read()
+
+    complete(test())
+
+
+def test_a_connection_that_breaks_off_is_no_end(complete: Complete) -> None:
+    async def test() -> None:
+        async with connected() as (dialler, acceptor):
+            await dialler.write([b"the last word"])
+            dialler.close()
+            assert await acceptor.read() == b"the last word"
+            with pytest.raises(PeerGoneError, match="the dialler is gone: its connection was closed before the end"):
+                await acceptor.read()
+            with pytest.raises(PeerGoneError):
+                await acceptor.write([b"?"])
+
+    complete(test())
+
+
+def test_an_acceptor_ends_with_a_status_however_much_is_on_its_way(complete: Complete) -> None:
+    async def write_for_ever(stream: TcpStream) -> None:
+        while True:
+            await stream.write([bytes(100_000)])
+
+    async def test() -> None:
+        async with connected() as (dialler, acceptor):
+            writing = asyncio.create_task(write_for_ever(dialler))
+            finishing = asyncio.create_task(acceptor.finish(UnknownChannelError(channel="x", known=("y",))))
+            with pytest.raises(UnknownChannelError) as caught:
+                await dialler.read()
+            assert caught.value.known == ("y",)
+            writing.cancel()
+            await asyncio.wait({writing})
+            dialler.close()
+            await finishing
+
+    complete(test())
+
+
+def test_an_error_that_is_not_ours_arrives_in_words(complete: Complete) -> None:
+    async def test() -> None:
+        async with connected() as (dialler, acceptor):
+            finishing = asyncio.create_task(acceptor.finish(ZeroDivisionError("by zero")))
+            with pytest.raises(Exception, match=r"ZeroDivisionError: by zero .*INTERNAL"):
+                await dialler.read()
+            dialler.close()
+            await finishing
+
+    complete(test())
+
+
+def test_a_writer_that_waits_for_a_peer_that_hangs_up_hears_of_it(complete: Complete) -> None:
+    async def write_for_ever(stream: TcpStream) -> None:
+        while True:
+            await stream.write([bytes(100_000)])
+
+    async def test() -> None:
+        async with connected() as (dialler, acceptor):
+            writing = asyncio.create_task(write_for_ever(dialler))
+            while dialler._writable is None:  # noqa: ASYNC110  # there is no event to wait for
+                await asyncio.sleep(0)
+            acceptor.close()
+            with pytest.raises(PeerGoneError, match="the acceptor is gone"):
+                await writing
+
+    complete(test())
+
+
+@pytest.mark.parametrize("address", ["tcp://", "tcp://host", "tcp://host:port", "host:1", "tcp://:1", "tcp://[::1"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(InvalidParametersError, match="must be tcp://host:port"):
+        host_and_port(address)
+
+
+def test_addresses_of_both_versions_are_understood() -> None:
+    assert host_and_port("tcp://localhost:5600") == ("localhost", 5600)
+    assert host_and_port("tcp://[::1]:0") == ("::1", 0)

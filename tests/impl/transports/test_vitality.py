@@ -1,0 +1,95 @@
+"""A peer that gives no sign of life is given up, one whose silence is this end's own fault is not."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from permitflow.transports import vitality
+from permitflow.transports.vitality import Vitality
+
+
+class Clock:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._calls: list[tuple[float, Callable[[], None]]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> "Clock":
+        self._calls.append((self.now + seconds, call))
+        return self
+
+    def create_task(self, coroutine: Any) -> "Clock":
+        coroutine.close()
+        return self
+
+    def cancel(self) -> None:
+        self._calls.clear()
+
+    def pass_seconds(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self._calls and self._calls[0][0] <= end:
+            self.now, call = self._calls.pop(0)
+            call()
+        self.now = end
+
+    def be_busy(self, seconds: float) -> None:
+        """Nothing runs meanwhile; what was due runs late."""
+        self.now += seconds
+        late, self._calls = self._calls, []
+        for _, call in late:
+            call()
+
+
+class Watched:
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.pings = 0
+        self.silences: list[float] = []
+        loop = cast("asyncio.AbstractEventLoop", self.clock)
+        self.vitality = Vitality(loop, ping=self._ping, give_up=self.silences.append)
+
+    def _ping(self) -> Any:
+        self.pings += 1
+
+        async def nothing() -> None: ...
+
+        return nothing()
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+def test_a_silent_peer_is_given_up_once(watched: Watched) -> None:
+    watched.clock.pass_seconds(vitality._PATIENCE_SECONDS)
+    assert watched.silences == []
+    watched.clock.pass_seconds(60)
+    (seconds,) = watched.silences
+    assert vitality._PATIENCE_SECONDS < seconds < vitality._PATIENCE_SECONDS + 2 * vitality._PING_EVERY_SECONDS
+
+
+def test_a_peer_that_gives_signs_is_kept_however_long_it_takes(watched: Watched) -> None:
+    for _ in range(500):
+        watched.vitality.note_sign()
+        watched.clock.pass_seconds(vitality._PATIENCE_SECONDS / 2)
+    assert watched.silences == []
+
+
+def test_a_busy_loop_blames_nobody(watched: Watched) -> None:
+    for _ in range(10):
+        watched.clock.be_busy(3 * vitality._PATIENCE_SECONDS)
+        watched.clock.pass_seconds(vitality._PING_EVERY_SECONDS)
+    assert watched.silences == []
+
+
+def test_who_is_watched_no_more_is_not_given_up(watched: Watched) -> None:
+    watched.vitality.stop()
+    watched.clock.pass_seconds(100)
+    assert watched.silences == []
