@@ -4,6 +4,7 @@ from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel import (
     bounds,
     cost_sets,
+    delivery,
     grants,
     idle,
     inductive,
@@ -28,6 +29,7 @@ _TOPICS = (
     cost_sets,
     idle,
     progress,
+    delivery,
     response,
     grants,
     statements,

@@ -98,6 +98,9 @@ def test_where_z3_leaves_something_out_wrongly_the_second_solver_objects(monkeyp
     assert outcomes(verdict) == {"Z3": "proved", "cvc5": "refuted"}
     assert (verdict.outcome, verdict.is_as_expected) == ("unknown", False)
     assert verdict.problems() == ["it: cvc5 says sat to the claim, not unsat"]
+    # What is left out wrongly is no way in which a twin fails.
+    (opinion,) = prove(theorem(claim, twin=claim), "cvc5").opinions
+    assert opinion.problems[1:] == ("it: cvc5 says unsat to the twin, not sat",)
 
 
 def test_what_the_second_cannot_tell_is_unknown_and_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,6 +109,16 @@ def test_what_the_second_cannot_tell_is_unknown_and_not_proved(monkeypatch: pyte
     verdict = prove(theorem(hard), "cvc5")
     assert (verdict.outcome, verdict.is_as_expected) == ("unknown", False)
     assert any("it: cvc5 says unknown" in problem for problem in verdict.problems())
+
+
+def test_a_twin_that_the_second_cannot_tell_of_leaves_a_claim_that_could_not_have_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = iter(["unsat", "sat", "unknown"])
+    monkeypatch.setattr(second_solver, "answer", lambda _text: next(answers))
+    verdict = prove(theorem(true), "cvc5")
+    assert (verdict.outcome, verdict.is_as_expected) == ("proved", False)
+    assert verdict.problems() == ["it: cvc5 says unknown to the twin, not sat"]
 
 
 @pytest.mark.parametrize("text", ["(set-logic ALL)(assert (p x))(check-sat)", "(set-logic ALL)(check-sat"])
