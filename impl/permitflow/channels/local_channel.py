@@ -140,8 +140,10 @@ class LocalChannel(Generic[T]):
         if is_first:
             try:
                 await turn()
-            finally:
-                takers.end_turn()
+            except BaseException:
+                takers.abandon_turn()
+                raise
+            takers.reserved -= 1
         await self.sleep_until_takeable(is_first=is_first)
 
     async def sleep_until_takeable(self, *, is_first: bool) -> None:

@@ -53,8 +53,10 @@ class LocalReceiver(Generic[T]):
             if is_first:
                 try:
                     await turn()
-                finally:
-                    line.end_turn()
+                except BaseException:
+                    line.abandon_turn()
+                    raise
+                line.reserved -= 1
             if not costs or line.reserved:
                 await self._channel.sleep_until_takeable(is_first=is_first)
             if line.futures:

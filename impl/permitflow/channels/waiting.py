@@ -205,7 +205,7 @@ class ReceiveLine(Generic[T]):
         """Let a task that has to wait look again after a turn of the loop, if that is worth while.
 
         It is if a burst of chunks has come since the last wait: then the sender is busy, and may soon send more.
-        Until ``end_turn``, the next message that comes is kept for this task.
+        The next message that comes is kept for this task, until it counts itself out of ``reserved`` or gives up.
         """
         sent = self._sender.sent_chunks
         before, self._sent_before = self._sent_before, sent
@@ -214,8 +214,8 @@ class ReceiveLine(Generic[T]):
         self.reserved = 1
         return True
 
-    def end_turn(self) -> None:
-        """The turn is over: the task sees for itself whether a message came, or has given up."""
+    def abandon_turn(self) -> None:
+        """The task was cancelled: what was kept for it is the next one's."""
         self.reserved -= 1
         if self.futures:
             self.wake()
