@@ -79,7 +79,7 @@ async def _run(adapter: ChannelAdapter, agreed: ChannelParameters, observed: Obs
             observed.events.append(("consumed", 0, 0))
 
     try:
-        async with asyncio.timeout(10 * adapter.timeout_seconds + 1), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(10 * adapter.timeout_seconds), asyncio.TaskGroup() as group:
             for first in (1, 1001):
                 group.create_task(produce(first))
             group.create_task(consume())

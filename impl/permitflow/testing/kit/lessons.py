@@ -178,8 +178,12 @@ def withdraw_and_forget(state: State, parameters: Parameters) -> State:
 
 def keep_withdrawn(state: State, parameters: Parameters) -> State:
     """Sends a chunk that was withdrawn, when its permits are here."""
-    after = _RIGHT["WithdrawChunk"](state, parameters)
-    return after._replace(waiting=state.waiting.without_last().push(state.waiting.last()._replace(id=WITHDRAWN)))
+    line = list(state.waiting)
+    own = [position for position, chunk in enumerate(line) if chunk.id != WITHDRAWN]
+    require(own)
+    newest = line[own[-1]]
+    line[own[-1]] = newest._replace(id=WITHDRAWN)
+    return state._replace(waiting=Fifo(line), offered=newest.id)
 
 
 class ReturnsOnHandOver(Outside):

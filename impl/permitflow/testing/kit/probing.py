@@ -53,11 +53,12 @@ class Probing:
     async def verdict(self, rule: Rule) -> RuleVerdict:
         """Does the channel make a mistake that breaks this rule?"""
         tried = [await self._try(mistake) for mistake in self._mistakes_of(rule)]
-        for one in tried:
+        wrong = [one for one in tried if not one.is_right]
+        for one in wrong:
             if one.is_recognised:
                 return self._broken(rule, one.mistake.name, one)
-        for one in tried:
-            if not one.is_right and (again := await self._besides_what_is_known(one)) is not None:
+        for one in wrong:
+            if (again := await self._besides(await self._all_known(), one)) is not None:
                 return self._broken(rule, *again)
         moves = sum(len(one.steps) for one in tried)
         if not moves:
@@ -72,21 +73,22 @@ class Probing:
             return []
         return [mistake for mistake in rule.mistakes if not mistake.needs & self._lacks]
 
-    async def _besides_what_is_known(self, tried: _Tried) -> tuple[str, _Tried] | None:
+    async def _besides(self, known: tuple[Mistake, ...], tried: _Tried) -> tuple[str, _Tried] | None:
         """The mistake that is left if those that are known are taken for granted; None if none is."""
-        known = await self._all_known()
-        others = tuple(one for one in known if one is not tried.mistake)
-        combined = await self._run(tried.mistake, tried.probe, others)
-        if combined.is_right:
-            again = await self._try(tried.mistake, others)
-            return (again.mistake.name, again) if again.is_recognised else None
-        return f"does something else than the model, in a run that asks whether it {tried.mistake.name}", tried
+        if not (await self._run(tried.mistake, tried.probe, known)).is_right:
+            return f"does something else than the model, in a run that asks whether it {tried.mistake.name}", tried
+        again = await self._try(tried.mistake, known)
+        return (again.mistake.name, again) if again.is_recognised else None
 
     async def _all_known(self) -> tuple[Mistake, ...]:
+        """As few mistakes as explain what was seen: each explains a run that those before it do not explain."""
         if self._known is None:
-            mistakes = [mistake for rule in PROBED_RULES for mistake in self._mistakes_of(rule)]
-            tried = [await self._try(mistake) for mistake in mistakes]
-            self._known = tuple(one.mistake for one in tried if one.is_recognised)
+            known: tuple[Mistake, ...] = ()
+            for mistake in (mistake for rule in PROBED_RULES for mistake in self._mistakes_of(rule)):
+                tried = await self._try(mistake)
+                if tried.is_recognised and not (await self._run(mistake, tried.probe, known)).is_right:
+                    known = (*known, mistake)
+            self._known = known
         return self._known
 
     async def _try(self, mistake: Mistake, known: tuple[Mistake, ...] = ()) -> _Tried:

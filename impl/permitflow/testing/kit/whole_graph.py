@@ -19,10 +19,13 @@ _SMALL = frozenset({Feature.WEIGHTS, Feature.BATCHING, Feature.REFUSALS})
 def graphs_of(lacks: frozenset[Feature], hops: int) -> tuple[frozenset[Feature], ...]:
     """The features that are left out of each graph; together the graphs have all that the channel has.
 
-    A chain of channels is walked with chunks only: with barriers or watermarks its graph has ten times as many edges.
+    A chain of channels is walked with chunks of one size only, sent by those who wait: all of it would be a hundred
+    times as many edges.
     """
-    beside = () if hops > 1 else sorted(_CLASSES - lacks)
-    return tuple(dict.fromkeys((lacks | _CLASSES, *(lacks | _SMALL | (_CLASSES - {kind}) for kind in beside))))
+    if hops > 1:
+        return (lacks | _CLASSES | _SMALL,)
+    beside = (lacks | _SMALL | (_CLASSES - {kind}) for kind in sorted(_CLASSES - lacks))
+    return tuple(dict.fromkeys((lacks | _CLASSES, *beside)))
 
 
 async def walk_graphs(rule: Rule, make: MakeAdapter) -> RuleVerdict:

@@ -1,0 +1,119 @@
+"""What the kit finds out about other people's channels, and about one that is wrong."""
+
+import asyncio
+from collections.abc import Callable
+
+import anyio
+import pytest
+
+from permitflow.testing import ChannelAdapter
+from permitflow.testing.kit.examples.memory_streams import CountedStream, StreamChannel
+from permitflow.testing.kit.examples.queues import CountedQueue, QueueChannel
+from permitflow.testing.kit.examples.semaphores import SemaphoreChannel
+from permitflow.testing.kit.judging import ChannelJudge
+from permitflow.testing.kit.report import Report
+
+JudgeOf = Callable[[type[ChannelAdapter]], ChannelJudge]
+
+WHOLE_RUNS = {"every-edge": "does something else than the model", "observed-run": "does what no behaviour explains"}
+
+BROKEN = {
+    QueueChannel: {
+        "cost-is-rows": "counts chunks instead of rows",
+        "returned-when-consumed": "returns permits when a message is handed over",
+        "batched": "returns the permits of each chunk at once",
+        **WHOLE_RUNS,
+    },
+    CountedQueue: {},
+    StreamChannel: {
+        "cost-is-rows": "counts chunks instead of rows",
+        "batched": "returns the permits of each chunk at once",
+        **WHOLE_RUNS,
+        "cancelled-send": "has delivered chunk 3, while nothing was due",
+        "cancelled-receive": "has lost chunk 1: it was sent, and cannot be received",
+        "end-comes-last": "ends before everything was received",
+    },
+    CountedStream: {
+        "cancelled-send": "has delivered chunk 3, while nothing was due",
+        "cancelled-receive": "has lost chunk 1: it was sent, and cannot be received",
+        "end-comes-last": "ends before everything was received",
+    },
+    SemaphoreChannel: {
+        "empty-costs-one": "lets empty chunks pass for nothing",
+        "returned-when-consumed": "returns permits when a message is handed over",
+        "every-edge": "does something else than the model",
+        "cancelled-send": "has lost permits: 1 of 2 chunks find room",
+        "observed-run": "stands still after",
+    },
+}
+
+
+def findings(report: Report) -> dict[str, str]:
+    return {rule: report[rule].finding for rule in report.broken}
+
+
+@pytest.mark.parametrize("adapter", BROKEN, ids=lambda adapter: adapter.__name__)
+def test_exactly_these_rules_are_broken(adapter: type[ChannelAdapter], judge_of: JudgeOf) -> None:
+    found = findings(judge_of(adapter).report())
+
+    expected = BROKEN[adapter]
+    assert set(found) == set(expected)
+    assert [finding for rule, finding in found.items() if not finding.startswith(expected[rule])] == []
+
+
+def test_what_a_queue_lacks_is_said_rule_by_rule(judge_of: JudgeOf) -> None:
+    report = judge_of(CountedQueue).report()
+
+    assert "lacks batching; rules not checked: batched, batch-in-time, residue-returned" in "\n".join(report.lacking())
+    assert (
+        "lacks acknowledgement; not asked: whether it returns permits when a message is handed over" in report.lacking()
+    )
+    assert report["barriers-bounded"].finding == "lacks barriers"
+    assert report["recorded-run"].finding == "it recorded nothing"
+    assert report.conforms
+
+
+def test_a_mistake_does_not_make_other_rules_look_broken(judge_of: JudgeOf) -> None:
+    report = judge_of(QueueChannel).report()
+
+    # Chunks overtake in its run because all chunks cost the same, not because the order is wrong.
+    assert report["oldest-leaves-first"].finding == "what else is seen comes from mistakes against other rules"
+    assert "oldest-leaves-first" in report.held
+
+
+def test_a_counterexample_is_short_and_names_the_clause(judge_of: JudgeOf) -> None:
+    verdict = judge_of(QueueChannel).report()["cost-is-rows"]
+
+    assert verdict.rule.clause.startswith("PermitChannel.tla:")
+    assert verdict.counterexample == (
+        "1. OfferChunk(2): done, nobody waits",
+        "2. OfferChunk(2): done, nobody waits",
+        "   expected: done, chunk 1 waits",
+    )
+
+
+def test_two_cancellations_of_anyios_stream_go_wrong_where_it_was_woken(judge_of: JudgeOf) -> None:
+    report = judge_of(CountedStream).report()
+
+    for what in ("send", "receive"):
+        (when, _) = report[f"cancelled-{what}"].counterexample
+        assert when == f"a {what} is cancelled at its await number 2, after it was woken, before it ran"
+
+
+def test_what_the_kit_says_of_anyio_happens_without_the_kit_too(run: asyncio.Runner) -> None:
+    """A receive that is cancelled after a message was handed to it loses the message."""
+
+    async def lose() -> int:
+        channel = StreamChannel()
+        channel.sender, channel.receiver = anyio.create_memory_object_stream(2)
+        receiving = asyncio.create_task(channel.take())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        channel.send_chunk_now(1, 1)
+        receiving.cancel()
+        await asyncio.gather(receiving, return_exceptions=True)
+        left = channel.receiver.statistics().current_buffer_used
+        await channel.close()
+        return left
+
+    assert run.run(lose()) == 0
