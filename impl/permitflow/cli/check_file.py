@@ -24,6 +24,8 @@ Verdict = Literal["live", "deadlock", "overspend"]
 
 # More sizes than these are not listed.
 _MOST_LISTED = 6
+# Sums of sizes that are looked at, about ten seconds; beyond it, every size up to the largest is asked about.
+_MOST_RESIDUES = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ def decided(setting: Setting) -> "Decision":
     relevant = (
         None if costs is None else tuple(cost for cost in costs if cost < receiver.permit_batch or cost == costs[-1])
     )
+    if relevant is not None and len(relevant) * receiver.permit_batch > _MOST_RESIDUES:
+        relevant = None
     try:
         return decide(
             sender.row_permits,

@@ -8,6 +8,7 @@ from permitflow.cli.check_file import decided
 from permitflow.cli.console import open_console, open_table
 from permitflow.cli.outcomes import print_json, stop
 from permitflow.cli.progress import late_progress
+from permitflow.errors import InvalidParametersError
 from permitflow.parameters_file.quantities import duration_text
 from permitflow.parameters_file.read import Description
 from permitflow.simulation.channel import Whereabouts
@@ -36,10 +37,13 @@ def simulate_once(description: Description, *, full_share: float, as_json: bool)
     length = run_length(setting, least_chunks=description.least_chunks or LEAST_CHUNKS)
     with late_progress("simulating") as report:
         run = simulate(setting, seed=description.seed, length=length, on_progress=report)
-    window = None
+    window, trouble = None, ""
     if run.verdict == "flows":
-        with late_progress("searching the smallest window") as report:
-            window = smallest_window(setting, seed=description.seed, full_share=full_share, on_progress=report)
+        try:
+            with late_progress("searching the smallest window") as report:
+                window = smallest_window(setting, seed=description.seed, full_share=full_share, on_progress=report)
+        except InvalidParametersError as error:
+            trouble = f"the smallest row count that keeps the pipe full was not searched: it {error.rule}"
     may_deadlock = _may_deadlock(setting)
     if as_json:
         found = None if window is None else _window_as_json(window)
@@ -48,7 +52,9 @@ def simulate_once(description: Description, *, full_share: float, as_json: bool)
     console = open_console()
     console.print(f"{run.verdict}: {in_words(setting)}", soft_wrap=True)
     _print_run(console, run)
-    if run.verdict == "flows":
+    if trouble:
+        console.print(trouble, soft_wrap=True)
+    elif run.verdict == "flows":
         _print_window(console, setting, window)
     if run.verdict == "flows" and may_deadlock:
         console.print(

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
 from random import Random
@@ -24,7 +24,7 @@ class ChunkSizes(Protocol):
         """Rows of a chunk on average."""
 
     @property
-    def possible(self) -> Collection[int] | None:
+    def possible(self) -> Sequence[int] | None:
         """The sizes that may occur, ascending; None: every size from 1 on, without an end."""
 
     def draw(self, random: Random) -> int:
@@ -46,7 +46,7 @@ class ConstantSize:
         _require(rows >= 1, "rows", rows, "must be at least 1")
         self.rows = rows
         self.mean = float(rows)
-        self.possible: Collection[int] | None = (rows,)
+        self.possible: Sequence[int] | None = (rows,)
 
     def draw(self, random: Random) -> int:
         """Always the same."""
@@ -77,7 +77,7 @@ class WeightedSizes:
         _require(self._sizes[-1] > 0, "rows", list(rows), "must name a size above 0: rows have to flow")
         self._cumulated = list(accumulate(together[size] for size in self._sizes))
         self.mean = sum(size * together[size] for size in self._sizes) / self._cumulated[-1]
-        self.possible: Collection[int] | None = tuple(self._sizes)
+        self.possible: Sequence[int] | None = tuple(self._sizes)
 
     def draw(self, random: Random) -> int:
         """One of the sizes."""
@@ -101,7 +101,7 @@ class UniformSizes:
         _require(least >= 0, "least", least, "must not be negative")
         _require(most >= max(least, 1), "most", most, f"must be at least {max(least, 1)}")
         self.mean = (least + most) / 2
-        self.possible: Collection[int] | None = range(least, most + 1)
+        self.possible: Sequence[int] | None = range(least, most + 1)
         self._least, self._most = least, most
 
     def draw(self, random: Random) -> int:
@@ -115,7 +115,7 @@ class UniformSizes:
 class GeometricSizes:
     """Many small chunks, few large ones: each row is the last one with the same probability."""
 
-    possible: Collection[int] | None = None
+    possible: Sequence[int] | None = None
 
     def __init__(self, mean: float) -> None:
         """Rows on average.
@@ -138,7 +138,7 @@ class GeometricSizes:
 class PoissonSizes:
     """What arrives by chance in an interval: sizes near the mean; sometimes none, which is an empty chunk."""
 
-    possible: Collection[int] | None = None
+    possible: Sequence[int] | None = None
 
     def __init__(self, mean: float) -> None:
         """Rows on average.

@@ -7,11 +7,12 @@ from typing import NamedTuple
 from permitflow.errors import InvalidParametersError, ParameterMismatchError
 from permitflow.protocol.frames import StatedParameters
 from permitflow.protocol.handshake import agree
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.simulation.setting import Setting, pieces_of
 
 __all__ = ["Disagreement", "agreement", "costs_of", "disagreements", "largest_cost", "most_outstanding"]
 
+_MOST_SIZES = 10_000
 # Two megabytes.
 _MOST_BITS = 1 << 24
 
@@ -46,19 +47,28 @@ def agreement(setting: Setting) -> ChannelParameters | InvalidParametersError | 
 def largest_cost(setting: Setting) -> int:
     """The most row permits that a message may take."""
     sender, possible = setting.sender, setting.chunks.possible
-    return sender.max_chunk_cost if possible is None else sender.cost_of(max(possible))
+    return sender.max_chunk_cost if possible is None else sender.cost_of(possible[-1])
 
 
 def costs_of(setting: Setting) -> tuple[int, ...] | None:
-    """All costs that messages may have, ascending; None if it is every one from 1 to the largest."""
+    """All costs that messages may have, ascending; None if it is every one from 1 to the largest.
+
+    So many sizes that nobody could tell them from all sizes are taken for all.
+    """
     possible, sender = setting.chunks.possible, setting.sender
     if possible is None:
         return None
     largest = largest_cost(setting)
-    if isinstance(possible, range) and possible.start <= 1:
+    if len(possible) > _MOST_SIZES or (isinstance(possible, range) and possible.start <= 1):
         return None
-    costs = {sender.cost_of(piece) for rows in possible for piece in set(pieces_of(rows, sender))}
+    costs = {sender.cost_of(piece) for rows in possible for piece in pieces_of(_shortened(rows, sender), sender)}
     return None if len(costs) == largest else tuple(sorted(costs))
+
+
+def _shortened(rows: int, parameters: ChannelParameters) -> int:
+    """Fewer rows that come to the same sizes of slices: a million equal ones are as good as one."""
+    clamp = parameters.max_chunk_cost
+    return rows if rows < 2 * clamp or parameters.oversize is Oversize.WHOLE else clamp + rows % clamp
 
 
 def most_outstanding(setting: Setting) -> int:

@@ -10,13 +10,25 @@ from permitflow.errors import InvalidParametersError, OverspendError
 from permitflow.simulation.channel import Channel, Totals, Whereabouts
 from permitflow.simulation.setting import Setting
 
-__all__ = ["LEAST_CHUNKS", "Figures", "Progress", "RunLength", "SimulatedRun", "Stuck", "run_length", "simulate"]
+__all__ = [
+    "LEAST_CHUNKS",
+    "MOST_MESSAGES",
+    "Figures",
+    "Progress",
+    "RunLength",
+    "SimulatedRun",
+    "Stuck",
+    "run_length",
+    "simulate",
+]
 
 Progress = Callable[[float], None]
 """Told now and then which share of a run is done, from 0 to 1."""
 
 LEAST_CHUNKS = 2_000
 LEAST_WINDOWS = 10
+# A few minutes.
+MOST_MESSAGES = 20_000_000
 _EVENTS_PER_REPORT = 8_192
 # Before the first back-pressure a window has to fill; where that takes for ever, so many windows are enough.
 _MOST_WINDOWS_TO_FILL = 20
@@ -110,7 +122,7 @@ def simulate(
     """Run a channel until its figures mean something.
 
     Raises:
-        InvalidParametersError: nothing in the setting takes any time.
+        InvalidParametersError: nothing in the setting takes any time, or the run would take too much of ours.
     """
     if setting.bottleneck_rate == math.inf and setting.rtt_seconds == 0:
         raise InvalidParametersError(
@@ -119,6 +131,7 @@ def simulate(
             rule="or another rate must be finite where there is no round-trip time: else nothing takes time",
         )
     length = length or run_length(setting)
+    _require_feasible(setting, length)
     channel = Channel(setting, Random(seed))
     figures = refusal = None
     try:
@@ -134,6 +147,16 @@ def simulate(
         stuck=_stuck(channel) if figures is None and refusal is None else None,
         refusal=refusal,
     )
+
+
+def _require_feasible(setting: Setting, length: RunLength) -> None:
+    rows_of_message = min(max(setting.chunks.mean, 1.0), setting.sender.max_chunk_cost)
+    messages = (length.warm_up_rows + length.measured_rows) / rows_of_message
+    if messages > MOST_MESSAGES:
+        rule = f"must be smaller, or messages larger: a meaningful run has {messages:,.0f} of them, at most "
+        raise InvalidParametersError(
+            name="row_permits", value=setting.sender.row_permits, rule=f"{rule}{MOST_MESSAGES:,} are simulated"
+        )
 
 
 def _measured(channel: Channel, length: RunLength, on_progress: Progress | None) -> Figures | None:

@@ -87,7 +87,7 @@ def enough_rows(setting: Setting) -> int | None:
     possible = setting.chunks.possible
     if possible is None or setting.bottleneck_rate == math.inf:
         return None
-    largest = max(possible)
+    largest = possible[-1]
     chunks = 2 if math.isinf(setting.link_rate) else 3
     return math.ceil(setting.bandwidth_delay_product) + setting.receiver.permit_batch + chunks * largest
 
@@ -179,6 +179,6 @@ class _Search:
 def _generous(setting: Setting) -> int:
     """Certainly enough: twice what is enough for the largest chunk, or for one that is rarely exceeded."""
     possible = setting.chunks.possible
-    largest = 20 * math.ceil(setting.chunks.mean) if possible is None else max(possible)
+    largest = 20 * math.ceil(setting.chunks.mean) if possible is None else possible[-1]
     room = (setting.upstream.max_chunk_cost or 0) + (setting.receiver.permit_batch)
     return 2 * (math.ceil(setting.bandwidth_delay_product) + 3 * largest + room)

@@ -194,3 +194,9 @@ def test_progress_is_told_and_ends_near_1() -> None:
     )
     assert told == sorted(told)
     assert told[-1] > 0.5
+
+
+@pytest.mark.parametrize(("row_count", "rows"), [(10**12, 1), (2, 10**9)])
+def test_a_run_that_nobody_would_see_the_end_of_is_refused(row_count: int, rows: int) -> None:
+    with pytest.raises(InvalidParametersError, match="a meaningful run has"):
+        simulate(setting(row_count, 1, ConstantSize(rows), consumer_rate=10))

@@ -50,10 +50,12 @@ def test_the_handshake_refuses_what_cannot_be_reconciled() -> None:
     [
         (ConstantSize(30), (30,), 30),
         (ConstantSize(200), (40, 80), 80),
+        (ConstantSize(80 * 10**12 + 3), (3, 80), 80),
         (WeightedSizes([0, 30]), (1, 30), 30),
         (UniformSizes(1, 50), None, 50),
         (UniformSizes(48, 50), (48, 49, 50), 50),
         (GeometricSizes(5), None, 80),
+        (UniformSizes(2, 10**9), None, 80),
     ],
     ids=str,
 )
