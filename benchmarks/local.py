@@ -25,4 +25,4 @@ def measure_local(rounds: int, *, is_smoke: bool) -> list[LocalRate]:
     """All candidates at all sizes, in shuffled rounds."""
     messages = SMOKE_MESSAGES if is_smoke else MESSAGES
     found = local_channel.measure(rounds=rounds, messages=messages)
-    return [LocalRate(name, rows, Series.of([median])) for (name, rows), median in found.items()]
+    return [LocalRate(each.candidate, each.chunk_rows, Series.of(each.rates)) for each in found]

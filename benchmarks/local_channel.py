@@ -1,10 +1,12 @@
 """The channel inside a process against ``asyncio.Queue``, messages per second, in one run.
 
-Both move the same chunks from one task to another, with room for the same number of rows.  Rounds of all candidates
-are shuffled together, so that a noisy machine disturbs them alike; the median of each is compared with the queue's.
-Seconds are those of the processor: nothing here waits for anything but itself.
+All move the same chunks from one task to another, with room for the same number of rows, and the consumer reads each
+chunk.  In each round every candidate runs once, in another order, so that a noisy machine disturbs them alike; a
+ratio is taken within a round.  Seconds are those of the processor: nothing here waits for anything but itself.
 
-    python benchmarks/local_channel.py --messages 100000 --rounds 9
+    python benchmarks/local_channel.py --messages 20000 --rounds 25
+
+``receive`` is the figure that counts: one call for each message at both ends, as with the queue.
 """
 
 import argparse
@@ -12,122 +14,208 @@ import asyncio
 import random
 import statistics
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from itertools import islice
+
+import anyio
 
 from permitflow import ChannelParameters, EndOfStream, LocalReceiver, LocalSender, open_channel
 
+__all__ = ["CANDIDATES", "CHUNK_ROWS", "QUEUE", "LocalRates", "measure"]
+
 ROW_PERMITS = 32_768
 CHUNK_ROWS = (1, 1_024, 4_096)
+AT_ONCE = 64
+"""Chunks that ``send_many`` is given."""
+QUEUE = "asyncio.Queue"
 
 
 class Chunk:
-    """As an Arrow batch looks to a channel."""
+    """As an Arrow batch looks to a channel, with something to read."""
 
-    __slots__ = ("num_rows",)
+    __slots__ = ("num_rows", "value")
 
-    def __init__(self, num_rows: int) -> None:
-        """Only counts."""
+    def __init__(self, num_rows: int, value: int) -> None:
+        """``value`` is what the consumer adds up."""
         self.num_rows = num_rows
+        self.value = value
 
 
-async def queue(messages: int, rows: int) -> None:
+Chunks = list[Chunk]
+Ends = tuple[LocalSender[Chunk], LocalReceiver[Chunk]]
+Candidate = Callable[[Chunks, int], Awaitable[int]]
+"""Moves the chunks, with room for so many rows, and gives the sum of their values."""
+
+
+async def queue(chunks: Chunks, row_permits: int) -> int:
     """``asyncio.Queue`` with room for as many chunks as there are permits for."""
-    items: asyncio.Queue[Chunk | None] = asyncio.Queue(max(1, ROW_PERMITS // max(1, rows)))
-    chunk = Chunk(rows)
+    items: asyncio.Queue[Chunk | None] = asyncio.Queue(row_permits // chunks[0].num_rows)
 
     async def produce() -> None:
-        for _ in range(messages):
+        for chunk in chunks:
             await items.put(chunk)
         await items.put(None)
 
-    async def consume() -> None:
-        while await items.get() is not None:
-            pass
+    async def consume() -> int:
+        total = 0
+        while (chunk := await items.get()) is not None:
+            total += chunk.value
+        return total
 
-    await asyncio.gather(produce(), consume())
+    return (await asyncio.gather(produce(), consume()))[1]
 
 
-async def channel(messages: int, rows: int, consume: Callable[[LocalReceiver[Chunk]], Awaitable[None]]) -> None:
-    """The channel, with its default parameters."""
-    ends: tuple[LocalSender[Chunk], LocalReceiver[Chunk]] = open_channel(ChannelParameters(row_permits=ROW_PERMITS))
-    sender, receiver = ends
-    chunk = Chunk(rows)
+async def anyio_stream(chunks: Chunks, row_permits: int) -> int:
+    """``anyio``'s memory object stream with room for as many chunks as there are permits for."""
+    sending, receiving = anyio.create_memory_object_stream[Chunk](row_permits // chunks[0].num_rows)
 
     async def produce() -> None:
-        for _ in range(messages):
-            await sender.send(chunk)
-        await sender.end()
+        async with sending:
+            for chunk in chunks:
+                await sending.send(chunk)
 
-    await asyncio.gather(produce(), consume(receiver))
-    moved = receiver.statistics()
-    assert (moved.consumed_chunks, moved.consumed_rows) == (messages, messages * rows), moved
-    assert moved.peak_permits_outstanding <= ROW_PERMITS, moved
+    async def consume() -> int:
+        total = 0
+        async with receiving:
+            async for chunk in receiving:
+                total += chunk.value
+        return total
+
+    return (await asyncio.gather(produce(), consume()))[1]
 
 
-async def iterated(receiver: LocalReceiver[Chunk]) -> None:
+async def one_by_one(sender: LocalSender[Chunk], chunks: Chunks) -> None:
+    """Chunks by ``send``."""
+    for chunk in chunks:
+        await sender.send(chunk)
+    await sender.end()
+
+
+async def many(sender: LocalSender[Chunk], chunks: Chunks) -> None:
+    """Chunks by ``send_many``."""
+    left = iter(chunks)
+    while train := deque(islice(left, AT_ONCE)):
+        await sender.send_many(train)
+    await sender.end()
+
+
+async def iterated(receiver: LocalReceiver[Chunk]) -> int:
     """Messages by ``async for``."""
-    async for _ in receiver:
-        pass
+    total = 0
+    async for message in receiver:
+        total += message.payload.value
+    return total
 
 
-async def received(receiver: LocalReceiver[Chunk]) -> None:
+async def received(receiver: LocalReceiver[Chunk]) -> int:
     """Messages by ``receive``."""
+    total = 0
     try:
         while True:
-            await receiver.receive()
+            message = await receiver.receive()
+            total += message.payload.value
     except EndOfStream:
-        return
+        return total
 
 
-async def received_many(receiver: LocalReceiver[Chunk]) -> None:
+async def received_many(receiver: LocalReceiver[Chunk]) -> int:
     """Messages by ``receive_many``."""
+    total = 0
     try:
         while True:
-            await receiver.receive_many(64)
+            for message in await receiver.receive_many():
+                total += message.payload.value
     except EndOfStream:
-        return
+        return total
 
 
-CANDIDATES: dict[str, Callable[[int, int], Awaitable[None]]] = {
-    "asyncio.Queue": queue,
-    "async for": lambda messages, rows: channel(messages, rows, iterated),
-    "receive": lambda messages, rows: channel(messages, rows, received),
-    "receive_many": lambda messages, rows: channel(messages, rows, received_many),
+def channel(
+    produce: Callable[[LocalSender[Chunk], Chunks], Awaitable[None]],
+    consume: Callable[[LocalReceiver[Chunk]], Awaitable[int]],
+) -> Candidate:
+    """Our channel, with its default parameters, used in this way."""
+
+    async def move(chunks: Chunks, row_permits: int) -> int:
+        ends: Ends = open_channel(ChannelParameters(row_permits=row_permits))
+        sender, receiver = ends
+        _, total = await asyncio.gather(produce(sender, chunks), consume(receiver))
+        moved = receiver.statistics()
+        assert moved.consumed_chunks == len(chunks), moved
+        assert moved.peak_permits_outstanding <= row_permits, moved
+        return total
+
+    return move
+
+
+CANDIDATES: dict[str, Candidate] = {
+    QUEUE: queue,
+    "anyio": anyio_stream,
+    "receive": channel(one_by_one, received),
+    "async for": channel(one_by_one, iterated),
+    "receive_many": channel(one_by_one, received_many),
+    "send_many, receive_many": channel(many, received_many),
 }
 
 
-async def timed(candidate: Callable[[int, int], Awaitable[None]], messages: int, rows: int) -> float:
-    """Million messages per second."""
-    start = time.process_time()
-    await candidate(messages, rows)
-    return messages / (time.process_time() - start) / 1e6
+@dataclass(frozen=True)
+class LocalRates:
+    """One candidate with chunks of one size."""
+
+    candidate: str
+    chunk_rows: int
+    rates: tuple[float, ...]
+    """Million messages per second of processor time, one for each round."""
+
+    def ratios_to(self, other: "LocalRates") -> list[float]:
+        """Round by round."""
+        return [mine / theirs for mine, theirs in zip(self.rates, other.rates, strict=True)]
 
 
-def measure(messages: int, rounds: int) -> dict[tuple[str, int], float]:
-    """The median of the rounds of each candidate at each chunk size."""
-    plan = [(name, rows) for name in CANDIDATES for rows in CHUNK_ROWS for _ in range(rounds)]
-    random.Random(1).shuffle(plan)
-    found: dict[tuple[str, int], list[float]] = {}
-    for name, rows in plan:
-        found.setdefault((name, rows), []).append(asyncio.run(timed(CANDIDATES[name], messages, rows)))
-    return {key: statistics.median(values) for key, values in found.items()}
+def measure(rounds: int, messages: int, *, seed: int = 1) -> list[LocalRates]:
+    """All candidates at all sizes; the n-th rate of each is from the n-th round."""
+    order = random.Random(seed)
+    rates: dict[tuple[str, int], list[float]] = {(name, rows): [] for rows in CHUNK_ROWS for name in CANDIDATES}
+    for _ in range(rounds):
+        for rows in CHUNK_ROWS:
+            chunks = [Chunk(rows, number) for number in range(messages)]
+            for name in order.sample(list(CANDIDATES), len(CANDIDATES)):
+                rates[name, rows].append(messages / _seconds(CANDIDATES[name], chunks) / 1e6)
+    return [LocalRates(name, rows, tuple(found)) for (name, rows), found in rates.items()]
+
+
+def _seconds(candidate: Candidate, chunks: Chunks) -> float:
+    async def timed() -> float:
+        start = time.process_time()
+        total = await candidate(chunks, ROW_PERMITS)
+        seconds = time.process_time() - start
+        assert total == sum(chunk.value for chunk in chunks), "something was lost"
+        return seconds
+
+    return asyncio.run(timed())
 
 
 def main() -> None:
     """Measure, and print rates and ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--messages", type=int, default=50_000, help="messages per round")
-    parser.add_argument("--rounds", type=int, default=9, help="rounds of each candidate at each chunk size")
+    parser.add_argument("--messages", type=int, default=20_000, help="messages per round")
+    parser.add_argument("--rounds", type=int, default=15, help="rounds of each candidate at each chunk size")
     arguments = parser.parse_args()
-    medians = measure(arguments.messages, arguments.rounds)
-    print("million messages per second (ratio to asyncio.Queue of the same run)")
-    print(f"{'rows per chunk':16}" + "".join(f"{rows:>18,}" for rows in CHUNK_ROWS))
+    if arguments.messages < 1 or arguments.rounds < 1:
+        parser.error("--messages and --rounds must be at least 1")
+    found = {(each.candidate, each.chunk_rows): each for each in measure(arguments.rounds, arguments.messages)}
+    print(f"million messages per second, and the ratio to {QUEUE}: median (middle half of the rounds)")
+    print(f"{'rows per chunk':24}" + "".join(f"{rows:>26,}" for rows in CHUNK_ROWS))
     for name in CANDIDATES:
-        cells = [
-            f"{medians[name, rows]:.2f} ({medians[name, rows] / medians['asyncio.Queue', rows]:.2f})"
-            for rows in CHUNK_ROWS
-        ]
-        print(f"{name:16}" + "".join(f"{cell:>18}" for cell in cells))
+        cells = [_told(found[name, rows], found[QUEUE, rows]) for rows in CHUNK_ROWS]
+        print(f"{name:24}" + "".join(f"{cell:>26}" for cell in cells))
+
+
+def _told(rates: LocalRates, of_queue: LocalRates) -> str:
+    ratios = sorted(rates.ratios_to(of_queue))
+    low, high = ratios[len(ratios) // 4], ratios[len(ratios) * 3 // 4]
+    return f"{statistics.median(rates.rates):.2f}  {statistics.median(ratios):.2f} ({low:.2f}-{high:.2f})"
 
 
 if __name__ == "__main__":
