@@ -12,6 +12,7 @@ from rich.markdown import Markdown
 from benchmarks.documents import update_document
 from benchmarks.measuring import COMPARISON, CURVES, PARTS, measure
 from benchmarks.pairs import CHECKOUT
+from benchmarks.payloads import PAYLOADS
 from benchmarks.peers.registry import find_ways
 from benchmarks.plots import draw_all
 from benchmarks.results import RESULTS_FILE, Results
@@ -33,7 +34,8 @@ progress, output = Console(stderr=True), Console()
 def run(
     part: Annotated[list[str] | None, typer.Option(help=f"Only this part, of {', '.join(PARTS)}; repeatable.")] = None,
     curves: Annotated[bool, typer.Option(help=f"Only {', '.join(CURVES)}, which are left out otherwise.")] = False,
-    ways: Annotated[str, typer.Option(help="Only ways with this in their name.")] = "",
+    ways: Annotated[list[str] | None, typer.Option(help="Only ways with this in their name; repeatable.")] = None,
+    size: Annotated[list[str] | None, typer.Option(help=f"Only {' or '.join(PAYLOADS)} rows; repeatable.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each measurement.")] = FULL.rounds,
     seed: Annotated[int, typer.Option(help="Of the order of measurements.")] = FULL.seed,
     smoke: Annotated[bool, typer.Option(help="Does it still run? Seconds; nothing is judged.")] = False,
@@ -49,11 +51,13 @@ def run(
         raise typer.BadParameter(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     if part and curves:
         raise typer.BadParameter("--curves stands for parts: leave it out, or --part")
-    if not any(ways in name for name in find_ways()[0]):
-        raise typer.BadParameter(f"no way has {ways!r} in its name; there are {', '.join(find_ways()[0])}")
-    settings = replace(SMOKE if smoke else FULL, seed=seed, ways=ways)
-    if not smoke:
-        settings = replace(settings, rounds=rounds)
+    for wanted in ways or []:
+        if not any(wanted in name for name in find_ways()[0]):
+            raise typer.BadParameter(f"no way has {wanted!r} in its name; there are {', '.join(find_ways()[0])}")
+    if unknown := set(size or []) - set(PAYLOADS):
+        raise typer.BadParameter(f"no such size: {', '.join(sorted(unknown))}; there are {', '.join(PAYLOADS)}")
+    settings = SMOKE if smoke else replace(FULL, rounds=rounds)
+    settings = replace(settings, seed=seed, ways=tuple(ways or FULL.ways), payloads=tuple(size or settings.payloads))
     former = measured(folder) if (folder / RESULTS_FILE).exists() else None
     began = time.monotonic()
     results = measure(chosen, settings, progress)

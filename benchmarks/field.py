@@ -121,6 +121,6 @@ async def open_field(settings: Settings, console: Console) -> AsyncIterator[Fiel
         pairs = [
             await stack.enter_async_context(Pair(module, way))
             for module, way in found.values()
-            if settings.ways in way.name
+            if any(part in way.name for part in settings.ways)
         ]
         yield Field(pairs, settings, console)

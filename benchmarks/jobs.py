@@ -3,20 +3,20 @@
 import asyncio
 import statistics
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
-from benchmarks.payloads import PAYLOADS, Payload, sum_of_columns, sum_of_ends
+from benchmarks.payloads import PAYLOADS, Payload, sum_of_column, sum_of_columns
 
 __all__ = ["Job", "Outcome", "Tally"]
 
 # A producer that has more to send hands over so many chunks at once, if it can hand over several.
 BURST_CHUNKS = 64
-TOUCHES: dict[str, Callable[[pa.RecordBatch], int]] = {"ends": sum_of_ends, "columns": sum_of_columns}
+TOUCHES: dict[str, Callable[[Sequence[pa.RecordBatch]], int]] = {"column": sum_of_column, "columns": sum_of_columns}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +29,8 @@ class Job:
     row_permits: int
     permit_batch: int
     """Permits return in batches of so many rows."""
-    touch: str = "ends"
-    """What the consumer reads: ``ends`` of a column, or all ``columns``."""
+    touch: str = "column"
+    """What the consumer reads: one ``column``, or all ``columns``."""
     pause_seconds: float = 0.0
     """Between bursts; 0: as fast as it can."""
     burst_chunks: int = BURST_CHUNKS
@@ -96,7 +96,7 @@ class Job:
 
     def checksum(self) -> int:
         """What the consumer must come to, if every chunk arrives."""
-        sums = [TOUCHES[self.touch](chunk) for chunk in self.shape.distinct()]
+        sums = [TOUCHES[self.touch]([chunk]) for chunk in self.shape.distinct()]
         rounds, rest = divmod(self.chunks, len(sums))
         return rounds * sum(sums) + sum(sums[:rest])
 
@@ -124,24 +124,41 @@ class Tally:
         self._job = job
         self._touch = TOUCHES[job.touch]
         self._warm_up_chunks = max(1, int(job.chunks * job.warm_up_share))
-        self._count = 0
+        self._pending: list[pa.RecordBatch] = []
+        self._read_chunks = 0
+        self._due = self._next_due()
         self._sum = 0
         self._latencies_ns: list[int] = []
         self._began = self._ended = 0.0
+        self._chunks_before = 0
         self.take: Callable[[pa.RecordBatch], None] = self._take_stamped if job.is_stamped else self._take
         """What a consumer does with each chunk."""
 
     def _take(self, chunk: pa.RecordBatch) -> None:
-        self._sum += self._touch(chunk)
-        self._count += 1
-        if self._count == self._warm_up_chunks:
-            self._began = time.perf_counter()
-        elif self._count == self._job.chunks:
-            self._ended = time.perf_counter()
+        self._pending.append(chunk)
+        if len(self._pending) == self._due:
+            self._read()
 
     def _take_stamped(self, chunk: pa.RecordBatch) -> None:
         self._latencies_ns.append(time.monotonic_ns() - chunk.column(0)[0].as_py())
         self._take(chunk)
+
+    def _read(self) -> None:
+        """Read what was taken; the clock stands where warming up ends, and at the last chunk."""
+        self._sum += self._touch(self._pending)
+        self._read_chunks += len(self._pending)
+        self._pending.clear()
+        self._ended = time.perf_counter()
+        if not self._began and self._read_chunks >= self._warm_up_chunks:
+            self._began, self._chunks_before = self._ended, self._read_chunks
+        self._due = self._next_due()
+
+    def _next_due(self) -> int:
+        """After how many chunks to read; where the clock starts or stops, no chunk may be left over."""
+        until_mark = self._warm_up_chunks - self._read_chunks
+        if until_mark <= 0:
+            until_mark = self._job.chunks - self._read_chunks
+        return min(self._job.shape.chunks_at_once, until_mark)
 
     def outcome(self) -> Outcome:
         """Judge what has come.
@@ -149,8 +166,9 @@ class Tally:
         Raises:
             AssertionError: chunks are missing, or their content is not what was sent.
         """
-        assert self._count == self._job.chunks, f"{self._count} of {self._job.chunks} chunks came"
-        counted, seconds = self._count - self._warm_up_chunks, self._ended - self._began
+        came = self._read_chunks + len(self._pending)
+        assert came == self._job.chunks, f"{came} of {self._job.chunks} chunks came"
+        counted, seconds = self._read_chunks - self._chunks_before, self._ended - self._began
         if self._job.is_stamped:
             percentiles = statistics.quantiles(self._latencies_ns[self._warm_up_chunks :], n=100)
             return Outcome(counted, seconds, (int(percentiles[49]), int(percentiles[98])))

@@ -28,7 +28,7 @@ __all__ = ["CANDIDATES", "CHUNK_ROWS", "QUEUE", "LocalRates", "measure"]
 ROW_PERMITS = 32_768
 CHUNK_ROWS = (1, 1_024, 4_096)
 AT_ONCE = 64
-"""Chunks that ``send_many`` is given."""
+"""Chunks that ``send_many`` is given, and the most that ``receive_many`` gives."""
 QUEUE = "asyncio.Queue"
 
 
@@ -125,7 +125,7 @@ async def received_many(receiver: LocalReceiver[Chunk]) -> int:
     total = 0
     try:
         while True:
-            for message in await receiver.receive_many():
+            for message in await receiver.receive_many(AT_ONCE):
                 total += message.payload.value
     except EndOfStream:
         return total

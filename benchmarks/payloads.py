@@ -1,7 +1,7 @@
 """What is moved: chunks of several sizes, and the window that each of them gets."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import cycle, islice
@@ -17,6 +17,9 @@ CHUNKS_IN_WINDOW = 8
 # Different chunks one after the other, so that no cache holds just the one; few, so that they are made in no time.
 DISTINCT_CHUNKS = 8
 WIDE_ROW_BYTES = 500
+# Small enough for the first cache; the permits of what is held have returned.
+MOST_AT_ONCE = 64
+BYTES_AT_ONCE = 96 << 10
 _INT64_BYTES = 8
 
 
@@ -47,6 +50,11 @@ class Payload:
         """Bytes of data in a chunk."""
         return self.rows * (WIDE_ROW_BYTES if self.is_wide else 3 * _INT64_BYTES)
 
+    @property
+    def chunks_at_once(self) -> int:
+        """How many a consumer reads together, as engines do with small ones."""
+        return max(1, min(MOST_AT_ONCE, BYTES_AT_ONCE // self.chunk_bytes))
+
     def distinct(self) -> tuple[pa.RecordBatch, ...]:
         """The chunks that are sent again and again; made once."""
         return _distinct(self)
@@ -76,17 +84,16 @@ def _distinct(payload: Payload) -> tuple[pa.RecordBatch, ...]:
     return tuple(payload.chunk(number * payload.rows) for number in range(DISTINCT_CHUNKS))
 
 
-def sum_of_ends(chunk: pa.RecordBatch) -> int:
-    """The least that a consumer does with a chunk: look at the first and at the last value of a column."""
-    serials = chunk.column(0)
-    ends: int = serials[0].as_py() + serials[-1].as_py()
-    return ends
+def sum_of_column(chunks: Sequence[pa.RecordBatch]) -> int:
+    """A consumer that reads one column of several chunks: the sum of all serials."""
+    total: int = pc.sum(pa.Table.from_batches(chunks).column(0)).as_py()
+    return total
 
 
-def sum_of_columns(chunk: pa.RecordBatch) -> int:
+def sum_of_columns(chunks: Sequence[pa.RecordBatch]) -> int:
     """A consumer that reads everything: the sum of all integers, and the length of all content."""
     total = 0
-    for column in chunk.columns:
+    for column in pa.Table.from_batches(chunks).columns:
         numbers = column if pa.types.is_integer(column.type) else pc.binary_length(column)
         total += pc.sum(numbers).as_py()
     return total

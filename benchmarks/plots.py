@@ -20,16 +20,22 @@ Drawing = Callable[["Axes", Results], bool]
 
 def throughput(axes: "Axes", results: Results) -> bool:
     """Chunks per second of all ways."""
-    cells = [cell for cell in results.get("throughput", Cell) if cell.touch == "ends"]
+    cells = [cell for cell in results.get("throughput", Cell) if cell.touch == "column"]
     sizes = list(PAYLOADS)
     for number, name in enumerate(dict.fromkeys(cell.way for cell in cells)):
         is_ours = name.startswith("permitflow")
-        style = {"marker": "o" if is_ours else ".", "linewidth": 2.5 if is_ours else 1, "color": f"C{number}"}
         # Wide rows are another kind of chunk, not a larger one: no line leads there.
         for is_wide in (False, True):
             mine = [cell for cell in cells if cell.way == name and PAYLOADS[cell.payload].is_wide is is_wide]
             rates = [cell.chunks_per_second.median for cell in mine]
-            axes.plot([sizes.index(cell.payload) for cell in mine], rates, label=None if is_wide else name, **style)
+            axes.plot(
+                [sizes.index(cell.payload) for cell in mine],
+                rates,
+                marker="o" if is_ours else ".",
+                linewidth=2.5 if is_ours else 1,
+                color=f"C{number}",
+                label=None if is_wide else name,
+            )
     axes.set_xticks(range(len(sizes)), sizes)
     axes.set(yscale="log", xlabel="rows per chunk (wide: 1,024 of 500 bytes)", ylabel="chunks per second")
     return bool(cells)

@@ -20,8 +20,8 @@ class Settings:
     stream_ends: int = 1_000
     seed: int = 1
     payloads: tuple[str, ...] = tuple(PAYLOADS)
-    ways: str = ""
-    """Only ways with this in their name; all by default."""
+    ways: tuple[str, ...] = ("",)
+    """Only ways with one of these in their name; all by default."""
     is_smoke: bool = False
     """Does it still run?  Nothing is judged."""
 

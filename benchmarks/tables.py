@@ -62,8 +62,8 @@ def _cells(results: Results, touch: str) -> list[Cell]:
 
 
 def throughput(results: Results) -> str:
-    """Of a consumer that looks at the ends of a column."""
-    return _by_way(_cells(results, "ends"), lambda cell: cell.chunks_per_second.told(), "chunks/s, median (range)")
+    """Of a consumer that sums up one column."""
+    return _by_way(_cells(results, "column"), lambda cell: cell.chunks_per_second.told(), "chunks/s, median (range)")
 
 
 def reading(results: Results) -> str:
@@ -73,18 +73,18 @@ def reading(results: Results) -> str:
 
 def processor(results: Results) -> str:
     """Seconds of both processes for a gigabyte."""
-    return _by_way(_cells(results, "ends"), lambda cell: compact(cell.cpu_seconds_per_gigabyte.median), "CPU s/GB")
+    return _by_way(_cells(results, "column"), lambda cell: compact(cell.cpu_seconds_per_gigabyte.median), "CPU s/GB")
 
 
 def memory(results: Results) -> str:
     """Of both processes."""
-    return _by_way(_cells(results, "ends"), lambda cell: f"{cell.peak_memory_bytes.median / 2**20:.0f}", "MiB")
+    return _by_way(_cells(results, "column"), lambda cell: f"{cell.peak_memory_bytes.median / 2**20:.0f}", "MiB")
 
 
 def settings(results: Results) -> str:
     """Window and batch of each way."""
     return _by_way(
-        _cells(results, "ends"), lambda cell: f"{cell.row_permits // 1024}k / {cell.permit_batch / 1024:g}k", "rows"
+        _cells(results, "column"), lambda cell: f"{cell.row_permits // 1024}k / {cell.permit_batch / 1024:g}k", "rows"
     )
 
 

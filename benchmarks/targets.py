@@ -74,7 +74,7 @@ def ways_for(target: str) -> list[Way]:
 
 
 def _throughput(cells: list[Cell]) -> Iterator[Verdict]:
-    rates = {(cell.way, cell.payload): cell.chunks_per_second for cell in cells if cell.touch == "ends"}
+    rates = {(cell.way, cell.payload): cell.chunks_per_second for cell in cells if cell.touch == "column"}
     (peer,) = ways_for("peer")
     for target, least in LEAST_MULTIPLES.items():
         for way in ways_for(target):

@@ -30,7 +30,7 @@ def taken(job: Job, chunks: list[pa.RecordBatch]) -> Tally:
     return tally
 
 
-@pytest.mark.parametrize("touch", ["ends", "columns"])
+@pytest.mark.parametrize("touch", ["column", "columns"])
 @pytest.mark.parametrize("payload", ["1", "64", "wide"])
 def test_a_tally_accepts_what_was_sent(payload: str, touch: str) -> None:
     job = replace(JOB, payload=payload, touch=touch)
@@ -78,7 +78,7 @@ def test_processes_that_fail_are_told_and_started_again(capfd: pytest.CaptureFix
 
 def cell(way: str, rates: list[float]) -> Cell:
     rate = Series.of(rates)
-    return Cell(way, "1,024", "ends", 32_768, 4_096, 100, rate, rate, rate)
+    return Cell(way, "1,024", "column", 32_768, 4_096, 100, rate, rate, rate)
 
 
 def results(**parts: list[Record]) -> Results:
