@@ -61,10 +61,12 @@ OUT_OF_ORDER = -1
 
 def sum_permits(parts: Iterable[Permits]) -> Permits:
     """Permits of all parts together, class by class."""
-    result = NOTHING
+    rows = barriers = watermarks = 0
     for part in parts:
-        result = plus(result, part)
-    return result
+        rows += part.rows
+        barriers += part.barriers
+        watermarks += part.watermarks
+    return Permits(rows, barriers, watermarks)
 
 
 def held_by(messages: Queue[Message]) -> Permits:
@@ -103,13 +105,14 @@ def is_chunk(message: Message, parameters: Parameters) -> bool:
 
 def is_permits(permits: Permits, parameters: Parameters) -> bool:
     """No class is negative."""
-    return all(count >= 0 for count in permits)
+    return permits.rows >= 0 and permits.barriers >= 0 and permits.watermarks >= 0
 
 
 def type_ok(state: State, parameters: Parameters) -> bool:
     """Every variable is in its range."""
     return (
-        all(0 <= tag < parameters.tags for tag in (state.offered, state.consumed))
+        0 <= state.offered < parameters.tags
+        and 0 <= state.consumed < parameters.tags
         and state.waiting.size() <= parameters.waiters
         and NO_WATERMARK <= state.watermark_pending <= state.waiting.size()
         and is_permits(state.permits, parameters)

@@ -127,13 +127,19 @@ def replay(interpretation: Interpretation[W, E], start: W, logs: Sequence[Sequen
                 tail.append((before, event))
                 performed += 1
                 positions[number] += 1
-                broken = {name for world in worlds for name in interpretation.broken(world)}
+                broken = _broken(interpretation, worlds)
                 if broken:
                     return Replay(performed, worlds, broken=tuple(sorted(broken)), tail=tuple(tail))
         if performed == performed_before:
             break
     order = sorted(blocked.values(), key=lambda block: not block.is_refused)
     return Replay(performed, worlds, blocked=tuple(order), tail=tuple(tail))
+
+
+def _broken(interpretation: Interpretation[W, E], worlds: tuple[W, ...]) -> set[str] | list[str]:
+    if len(worlds) == 1:
+        return interpretation.broken(worlds[0])
+    return {name for world in worlds for name in interpretation.broken(world)}
 
 
 def _perform(perform: Callable[[W, E], Sequence[W]], worlds: tuple[W, ...], event: E) -> tuple[W, ...]:

@@ -29,7 +29,7 @@ class SummedFifo(Generic[T]):
     old versions of the queue are not used again.
     """
 
-    __slots__ = ("_back", "_front", "_size")
+    __slots__ = ("_back", "_front", "_size", "_sums", "_truths")
 
     def __init__(self, front: _Cell[T] | None = None, back: _Cell[T] | None = None, size: int = 0) -> None:
         """Without arguments: an empty queue."""
@@ -38,6 +38,9 @@ class SummedFifo(Generic[T]):
         self._front = front
         self._back = back
         self._size = size
+        # Most steps leave most queues as they are, and several invariants ask for the same sum.
+        self._sums: dict[object, object] = {}
+        self._truths: dict[object, tuple[object, bool]] = {}
 
     def is_empty(self) -> bool:
         """Is there nothing in it?"""
@@ -70,10 +73,19 @@ class SummedFifo(Generic[T]):
 
     def sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
         """The measures of all items together, oldest first."""
+        try:
+            return cast("V", self._sums[measure])  # only `measure` writes under its key
+        except KeyError:
+            total = self._sums[measure] = self._sum_of(measure, plus, nothing)
+            return total
+
+    def _sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
         back = _fold(self._back, measure, None, measure, plus, nothing)
+        if self._front is None:
+            return back
         # On the front stack the newest item is at the bottom.
         front = _fold(self._front, measure, None, measure, lambda newer, older: plus(older, newer), nothing)
-        return plus(front, back)
+        return front if self._back is None else plus(front, back)
 
     def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
         """Where the items lead, oldest first; takes time in proportion to their number."""
@@ -83,17 +95,16 @@ class SummedFifo(Generic[T]):
 
     def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
         """Does it hold for every item?"""
-        for stack in (self._front, self._back):
-            if stack is None:
-                continue
-            known = stack.sums.get(holds)
-            if known is not None and known[0] is parameters:
-                all_hold = cast("bool", known[1])
-            else:
-                all_hold = _fold(stack, holds, parameters, lambda item: holds(item, parameters), and_, True)
-            if not all_hold:
-                return False
-        return True
+        known = self._truths.get(holds)
+        if known is None or known[0] is not parameters:
+            known = self._truths[holds] = (parameters, self._every(holds, parameters))
+        return known[1]
+
+    def _every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
+        stacks = (self._front, self._back)
+        return all(
+            _fold(stack, holds, parameters, lambda item: holds(item, parameters), and_, True) for stack in stacks
+        )
 
     def __iter__(self) -> Iterator[T]:
         """Oldest first."""
