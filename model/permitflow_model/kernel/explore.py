@@ -4,7 +4,6 @@ States are visited as integers, and steps are looked up where the action has bee
 looks the same to it; see ``packing`` and ``looking_up``.  Graphs hand out states as the model has them.
 """
 
-from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,9 +16,6 @@ __all__ = ["Graph", "StateLimitReached", "Violation", "explore"]
 
 S = TypeVar("S")
 P = TypeVar("P")
-
-_LARGE = "Q"
-"""The type of arrays of positions."""
 
 
 class StateLimitReached(Exception):
@@ -48,13 +44,15 @@ class Graph(Generic[S]):
         self._moves = moves
         self._unpack = unpack
         self.packed = [start]
-        self.sources, self.taken, self.targets = array(_LARGE), array(_LARGE), array(_LARGE)
+        self.sources: list[int] = []
+        self.taken: list[int] = []
+        self.targets: list[int] = []
         """The edges: from, by which move, to."""
 
-        self.first_edges = array(_LARGE, [0])
+        self.first_edges = [0]
         """For each state, the edge by which it was met first; nothing that counts for the initial state."""
 
-        self.levels = array(_LARGE, [1])
+        self.levels = [1]
         """For each state, how many states are on a shortest path to it, both ends included."""
 
         self.violations: list[Violation[S]] = []
@@ -144,7 +142,8 @@ class _Search(Generic[S, P]):
         position = 0
         while position < len(graph.packed):
             steps = self._look_up.steps(graph.packed[position])
-            self._keep_up()
+            if self._repackings != self._look_up.repackings:
+                self._keep_up()
             if not steps and graph.deadlock is None:
                 graph.deadlock = graph.violation("deadlock", position)
                 if self._stops:
@@ -182,7 +181,8 @@ class _Search(Generic[S, P]):
     def _is_broken(self, position: int) -> bool:
         """Note the invariants that are broken for the first time, and say whether there are any."""
         broken = self._look_up.broken(self.graph.packed[position])
-        self._keep_up()
+        if self._repackings != self._look_up.repackings:
+            self._keep_up()
         for name in broken:
             self._look_up.drop(name)
             self.graph.violations.append(self.graph.violation(name, position))
@@ -190,6 +190,5 @@ class _Search(Generic[S, P]):
 
     def _keep_up(self) -> None:
         """Pack all states as they are packed now."""
-        if self._repackings != self._look_up.repackings:
-            self._repackings = self._look_up.repackings
-            self.graph.packed[:] = map(self._look_up.packing.again, self.graph.packed)
+        self._repackings = self._look_up.repackings
+        self.graph.packed[:] = map(self._look_up.packing.again, self.graph.packed)

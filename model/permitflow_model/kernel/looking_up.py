@@ -15,7 +15,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from permitflow_model.kernel.packing import Packing
 from permitflow_model.kernel.system import Disabled, System
-from permitflow_model.kernel.watching import Look, Notes, changes_of, watched
+from permitflow_model.kernel.watching import Notes, changes_of, watched
 
 __all__ = ["LookUp"]
 
@@ -36,8 +36,9 @@ class _Node(Generic[T]):
 
     __slots__ = ("known", "looks", "mask")
 
-    def __init__(self, looks: Sequence[Look], mask: int) -> None:
+    def __init__(self, looks: Sequence[int], mask: int) -> None:
         self.looks = looks
+        """By their numbers."""
         self.mask = mask
         """The bits of the looks."""
         self.known: dict[int, _Tree[T]] = {}
@@ -143,29 +144,26 @@ class LookUp(Generic[S, P]):
         """Work out what comes of a function, and remember it."""
         notes = Notes()
         outcome = function.work_out(watched(self.packing.unpack(packed), notes))
-        looks = list(notes.looks)
-        if unknown := [look for look in looks if look not in self.packing]:
-            self._add(unknown)
+        looks_before = self.packing.looks
+        looks = [self.packing.number_of(look) for look in notes.looks]
+        if self.packing.looks > looks_before:
+            self.repackings += 1
             packed = self.packing.again(packed)
+            for change in self._changes:
+                change.keep, change.bits = self.packing.change(change.values)
         function.tree = self._grown(function.tree, packed, looks, outcome)
         return outcome
 
-    def _add(self, looks: list[Look]) -> None:
-        for look in looks:
-            self.packing.add(look)
-        for change in self._changes:
-            change.keep, change.bits = self.packing.change(change.values)
-        self.repackings += 1
-
-    def _grown(self, tree: _Tree[T], packed: int, looks: Sequence[Look], outcome: T) -> _Tree[T]:
+    def _grown(self, tree: _Tree[T], packed: int, looks: Sequence[int], outcome: T) -> _Tree[T]:
         """The tree with one more outcome."""
         if not looks:
             return outcome
         if not isinstance(tree, _Node):
             tree = _Node(looks, self.packing.mask_of(looks))
-        shared = sum(1 for _ in takewhile(bool, map(eq, tree.looks, looks)))
-        if shared < len(tree.looks):
-            # The others are not always taken.
+        shared = len(tree.looks)
+        if tree.looks != looks[:shared]:
+            # Not all of them are always taken.
+            shared = sum(1 for _ in takewhile(bool, map(eq, tree.looks, looks)))
             tree = _Node(looks[:shared], self.packing.mask_of(looks[:shared]))
         bits = packed & tree.mask
         tree.known[bits] = self._grown(tree.known.get(bits, _UNKNOWN), packed, looks[shared:], outcome)

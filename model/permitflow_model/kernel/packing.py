@@ -65,30 +65,36 @@ class Packing(Generic[S]):
         self._type = type(start)
         self._is_tuple = hasattr(start, "_fields")
         self._width = max(1, (most_values - 1).bit_length())
-        self._slots: dict[Look, _Slot] = {}
+        self._numbers: dict[Look, int] = {}
+        self._slots: list[_Slot] = []
         self._variables = [_Variable() for _ in self._values_in(start)]
         for position in range(len(self._variables)):
-            self.add(Look(position))
+            self.number_of(Look(position))
         # These are the lowest bits, and look for look they hold the numbers of the values.
         self._low = (1 << self._width) - 1
         self._shifts = range(0, len(self._variables) * self._width, self._width)
-        self.identity = self.mask_of(self._slots)
+        self.identity = self.mask_of(range(self.looks))
         """States are equal if they agree in these bits."""
 
-    def __contains__(self, look: Look) -> bool:
-        """Has the look bits of its own?"""
-        return look in self._slots
+    @property
+    def looks(self) -> int:
+        """How many looks have bits; if there are more than before, states must be packed ``again``."""
+        return len(self._slots)
 
-    def add(self, look: Look) -> None:
-        """Give a look bits of its own; states that were packed before must be packed ``again``."""
-        slot = self._slots[look] = _Slot(len(self._slots) * self._width, self._width)
-        self._variables[look.variable].add(look, slot)
+    def number_of(self, look: Look) -> int:
+        """A short name for a look, which from now on has bits of its own."""
+        number = self._numbers.get(look)
+        if number is None:
+            number = self._numbers[look] = self.looks
+            self._slots.append(_Slot(number * self._width, self._width))
+            self._variables[look.variable].add(look, self._slots[number])
+        return number
 
-    def mask_of(self, looks: Iterable[Look]) -> int:
+    def mask_of(self, looks: Iterable[int]) -> int:
         """The bits of some looks."""
         mask = 0
-        for look in looks:
-            mask |= self._slots[look].mask
+        for number in looks:
+            mask |= self._slots[number].mask
         return mask
 
     def pack(self, state: S) -> int:
@@ -122,7 +128,7 @@ class Packing(Generic[S]):
             variable = self._variables[position]
             changed |= variable.mask
             bits |= variable.bits_of(value)
-        return ((1 << len(self._slots) * self._width) - 1) & ~changed, bits
+        return ((1 << self.looks * self._width) - 1) & ~changed, bits
 
     def _values_in(self, state: S) -> Sequence[object]:
         return cast("Sequence[object]", state) if self._is_tuple else (state,)
