@@ -1,0 +1,280 @@
+"""How fast models are checked: our explorer beside TLC, recorded runs, proofs.
+
+    python benchmarks/model_checking.py                          everything, minutes
+    python benchmarks/model_checking.py --against CHECKOUT       another version of this project beside this one
+    python benchmarks/model_checking.py --smoke                  does it still run? seconds
+    python benchmarks/model_checking.py --json FILE              for programs, too
+
+Each measurement is a process of its own and counts its CPU seconds, children included; the best of several rounds
+counts, and rounds of two checkouts take turns.  TLC has one worker, as in all checks here, and its start counts.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from time import process_time
+
+from permitflow.cli.console import open_console, open_table
+from permitflow_model.tla_values import TlaValue
+
+HERE = Path(__file__).resolve().parents[1]
+
+MODELS: dict[str, dict[str, TlaValue]] = {
+    "every chunk size": {"RowCount": 10, "Batch": 3, "Clamp": 8, "Sizes": frozenset({1, 2, 3, 4})},
+    "barriers and watermarks": {
+        "RowCount": 4,
+        "Batch": 2,
+        "Clamp": 3,
+        "Sizes": frozenset({1, 3}),
+        "BarrierPermits": 1,
+        "Watermarks": True,
+        "FlushIdle": True,
+    },
+    "numbered chunks": {
+        "RowCount": 6,
+        "Batch": 2,
+        "Clamp": 5,
+        "Sizes": frozenset({1, 3}),
+        "FlushIdle": True,
+        "Withdrawals": True,
+        "Waiters": 2,
+        "Tags": 9,
+    },
+}
+"""Models of PermitChannel larger than those of the manifest, by what makes them large; other constants as there."""
+
+CHUNKS = 20_000
+"""Of a recorded run."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was done, and how long it took."""
+
+    what: str
+    count: int
+    """Of ``unit``."""
+    unit: str
+    checkout: str
+    """``this`` or ``other``; ``TLC``."""
+    cpu_seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Units a second."""
+        return self.count / self.cpu_seconds
+
+
+# What a process of its own does: it returns how many units of work there were, and prints the seconds they took.
+
+
+def explore_model(name: str, _chunks: int) -> tuple[int, float]:
+    """States of a model, by our explorer, with all its invariants."""
+    from permitflow_model.exploration import explore_model as explore
+    from permitflow_model.manifest import read_manifest
+
+    model = read_manifest(HERE / "spec")["published"]
+    model = replace(model, constants={**model.constants, **MODELS[name]})
+    began = process_time()
+    states = explore(model).states
+    return states, process_time() - began
+
+
+def explore_manifest(_name: str, _chunks: int) -> tuple[int, float]:
+    """States of all models of the manifest that the explorer knows."""
+    from permitflow_model.exploration import SYSTEMS
+    from permitflow_model.exploration import explore_model as explore
+    from permitflow_model.manifest import read_manifest
+
+    models = [model for model in read_manifest(HERE / "spec").values() if model.module in SYSTEMS]
+    began = process_time()
+    states = sum(explore(model).states for model in models)
+    return states, process_time() - began
+
+
+def run_tlc(name: str, _chunks: int) -> tuple[int, float]:
+    """States of the same model, by TLC."""
+    from permitflow_model.manifest import read_manifest
+    from permitflow_model.tlc.check import run_model
+
+    model = read_manifest(HERE / "spec")["published"]
+    model = replace(model, constants={**model.constants, **MODELS[name]})
+    found = run_model(model, spec_directory=HERE / "spec", timeout_seconds=600)
+    return found.states, children_seconds()
+
+
+def replay_run(name: str, chunks: int) -> tuple[int, float]:
+    """Events of a recorded run, replayed and checked."""
+    from permitflow.protocol.parameters import ChannelParameters
+    from permitflow.testing.core_pair import CorePair
+    from permitflow.testing.traces import judge
+    from permitflow.tracing import MemoryTrace
+
+    trace = MemoryTrace()
+    agreed = ChannelParameters(row_permits=2_000, permit_batch=150)
+    pair = CorePair(agreed, record=trace.recorder)
+    # As many chunks of different sizes as always fit into the window, again and again.
+    wave = [1 + 17 * number % 61 for number in range(50)]
+    assert sum(wave) <= agreed.row_permits - agreed.permit_batch
+    for _ in range(max(1, chunks // len(wave))):
+        for rows in wave:
+            pair.offer_chunk(rows)
+            pair.send_chunk()
+        for _ in wave:
+            pair.deliver()
+        for _ in wave:
+            pair.consume()
+        while pair.grants:
+            pair.add_permits()
+    (channel,) = trace.trace().channels.values()
+    began = process_time()
+    verdict = judge(channel, by_end=name == "from two processes")
+    assert verdict.is_valid
+    return verdict.replay.performed, process_time() - began
+
+
+def prove(_name: str, _chunks: int) -> tuple[int, float]:
+    """Theorems, each with its twin that must fail."""
+    command = [sys.executable, "-m", "permitflow.cli", "prove", "--json"]
+    output = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+    return len(json.loads(output)["theorems"]), children_seconds()
+
+
+def children_seconds() -> float:
+    """CPU time of all children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+Work = Callable[[str, int], tuple[int, float]]
+WORK: dict[str, Work] = {
+    "explore": explore_model,
+    "manifest": explore_manifest,
+    "tlc": run_tlc,
+    "replay": replay_run,
+    "prove": prove,
+}
+
+
+# The process that measures.
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something to measure."""
+
+    work: str
+    name: str
+    unit: str
+    is_ours: bool = True
+    """Worth comparing with another version of the project."""
+
+    @property
+    def what(self) -> str:
+        """For the table."""
+        return f"{TITLES[self.work]}{f': {self.name}' if self.name else ''}"
+
+
+TITLES = {
+    "explore": "explorer",
+    "manifest": "explorer: the manifest's models",
+    "tlc": "TLC",
+    "replay": "recorded run",
+    "prove": "theorems and their twins",
+}
+
+TASKS = [
+    *(Task("explore", name, "states") for name in MODELS),
+    Task("manifest", "", "states"),
+    *(Task("tlc", name, "states", is_ours=False) for name in MODELS),
+    *(Task("replay", name, "events") for name in ("from one process", "from two processes")),
+    Task("prove", "", "theorems", is_ours=False),
+]
+SMOKE = [Task("manifest", "", "states"), Task("replay", "from one process", "events")]
+
+
+def measure(tasks: Sequence[Task], *, rounds: int, chunks: int, other: Path | None = None) -> list[Measured]:
+    """Measure all tasks, those of ours also in another checkout.
+
+    Raises:
+        subprocess.CalledProcessError: something could not be measured.
+    """
+    best: dict[tuple[Task, str], Measured] = {}
+    checkouts = {"this": HERE} if other is None else {"this": HERE, "other": other}
+    for task in tasks:
+        for _ in range(rounds if task.is_ours else 1):
+            for label, checkout in checkouts.items() if task.is_ours else [("this", HERE)]:
+                found = measure_once(task, label, checkout, chunks)
+                known = best.get((task, label))
+                if known is None or found.cpu_seconds < known.cpu_seconds:
+                    best[task, label] = found
+    return list(best.values())
+
+
+def measure_once(task: Task, label: str, checkout: Path, chunks: int) -> Measured:
+    """In a process of its own."""
+    command = [sys.executable, __file__, "--work", task.work, "--name", task.name, "--chunks", str(chunks)]
+    paths = os.pathsep.join(str(checkout / room) for room in ("impl", "model", "proofs"))
+    output = subprocess.run(
+        command, stdout=subprocess.PIPE, check=True, text=True, env={**os.environ, "PYTHONPATH": paths}
+    ).stdout
+    count, seconds = json.loads(output)
+    return Measured(task.what, count, task.unit, label, seconds)
+
+
+def print_table(results: Sequence[Measured]) -> None:
+    """For people."""
+    others = {result.what: result for result in results if result.checkout == "other"}
+    numbers = ("count", "CPU seconds", "a second", "other", "times as fast")
+    table = open_table("what", "unit", *numbers, right=numbers)
+    for result in results:
+        if result.checkout == "other":
+            continue
+        other = others.get(result.what)
+        compared = (f"{other.rate:,.0f}", f"{result.rate / other.rate:.1f}") if other else ("", "")
+        rate = f"{result.rate:,.0f}" if result.rate >= 10 else f"{result.rate:.2f}"
+        table.add_row(result.what, result.unit, f"{result.count:,}", f"{result.cpu_seconds:.2f}", rate, *compared)
+    open_console().print(table)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure what was asked for."""
+    options = parser().parse_args(arguments)
+    if options.work:
+        print(json.dumps(WORK[options.work](options.name, options.chunks)))
+        return 0
+    if options.against is not None and not (options.against / "model/permitflow_model").is_dir():
+        parser().error(f"argument --against: {options.against} is no checkout of this project")
+    tasks, rounds, chunks = (SMOKE, 1, 1_000) if options.smoke else (TASKS, options.rounds, options.chunks)
+    tasks = [task for task in tasks if options.only in task.what]
+    other = None if options.against is None else options.against.resolve()
+    results = measure(tasks, rounds=rounds, chunks=chunks, other=other)
+    print_table(results)
+    if options.json is not None:
+        documents = [asdict(result) | {"units_per_second": result.rate} for result in results]
+        options.json.write_text(json.dumps(documents, indent=2) + "\n")
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--against", type=Path, metavar="CHECKOUT", help="measure this version, too")
+    options.add_argument("--only", default="", metavar="WORDS", help="only what has these words in its name")
+    options.add_argument("--rounds", type=int, default=3, help="of each measurement of ours; default 3")
+    options.add_argument("--chunks", type=int, default=CHUNKS, help="of the recorded run; default 20000")
+    options.add_argument("--smoke", action="store_true", help="only whether it runs")
+    options.add_argument("--json", type=Path, metavar="FILE", help="write the results there, too")
+    options.add_argument("--work", choices=WORK, help=argparse.SUPPRESS)
+    options.add_argument("--name", default="", help=argparse.SUPPRESS)
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())
