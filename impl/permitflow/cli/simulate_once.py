@@ -1,5 +1,6 @@
 """``permitflow simulate`` without a sweep: one run, and the window that it would need."""
 
+import math
 from dataclasses import asdict
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -109,9 +110,9 @@ def _print_run(console: "Console", run: SimulatedRun) -> None:
 
 def _figures_table(run: SimulatedRun, figures: Figures) -> "Table":
     setting = run.setting
-    table = open_table("figure", "value", "", right=("value",))
+    table = open_table("figure", "value", "remark", right=("value",), wrap=("remark",))
     table.add_row("throughput", f"{figures.throughput:,.0f} rows/s", limits_in_words(setting))
-    if setting.bottleneck_rate < float("inf"):
+    if setting.bottleneck_rate < math.inf:
         table.add_row("utilisation", f"{figures.utilisation:.1%}", f"of the slowest, {_slowest(setting)}")
     if figures.link_utilisation is not None:
         table.add_row("utilisation of the link", f"{figures.link_utilisation:.1%}", "of what fits onto the wire")
@@ -133,7 +134,7 @@ def _figures_table(run: SimulatedRun, figures: Figures) -> "Table":
 def limits_in_words(setting: Setting) -> str:
     """The rates that are limited, in rows a second, and the delay."""
     rates = {"producer": setting.producer_rate, "link": setting.link_rate, "consumer": setting.consumer_rate}
-    stated = [f"{name} {rate:,.0f} rows/s" for name, rate in rates.items() if rate < float("inf")]
+    stated = [f"{name} {rate:,.0f} rows/s" for name, rate in rates.items() if rate < math.inf]
     return ", ".join([*stated, f"round trip {duration_text(setting.rtt_seconds)}"])
 
 
@@ -155,7 +156,7 @@ def _print_window(console: "Console", setting: Setting, window: Window | None) -
     share = "" if window.full_share == 1 else f" to {window.full_share:g} of the most it carries"
     found = f"the smallest row count that keeps the pipe full{share}: {window.smallest:,}, found by bisection over runs"
     console.print(found, soft_wrap=True)
-    table = open_table("", "rows", "", right=("rows",))
+    table = open_table("part", "rows", "remark", right=("rows",), wrap=("remark",))
     product = window.bandwidth_delay_product
     rate, rtt = f"{setting.bottleneck_rate:,.0f} rows/s", duration_text(setting.rtt_seconds)
     table.add_row("bandwidth-delay product", f"{product:,.0f}", f"{rate} * {rtt}")
@@ -189,14 +190,20 @@ def run_as_json(run: SimulatedRun) -> dict[str, object]:
         "seed": run.seed,
         "warm_up_rows": run.length.warm_up_rows,
         "peak_rows": run.peak_rows,
-        "figures": None if figures is None else asdict(figures) | {"whereabouts": figures.whereabouts._asdict()},
+        "figures": None if figures is None else _figures_as_json(figures),
         "stuck": None if stuck is None else asdict(stuck) | {"whereabouts": stuck.whereabouts._asdict()},
         "refusal": None if run.refusal is None else run.refusal.message,
     }
 
 
-def _finite(value: float) -> float | None:
-    return value if value < float("inf") else None
+def _figures_as_json(figures: Figures) -> dict[str, object]:
+    numbers = {name: _finite(value) for name, value in asdict(figures).items() if name != "whereabouts"}
+    return {**numbers, "whereabouts": figures.whereabouts._asdict()}
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no other numbers; a run may be so short that no chunk was consumed whole."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _window_as_json(window: Window) -> dict[str, object]:

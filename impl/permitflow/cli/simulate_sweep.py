@@ -68,7 +68,7 @@ def _print(description: Description, rows: Sequence[Row], written: Sequence[str]
     console = open_console()
     names = [axis.name for axis in description.axes]
     console.print(f"varied from: {in_words(description.setting)}", soft_wrap=True)
-    table = open_table(*names, "verdict", *HEADS, right=(*names, *HEADS))
+    table = open_table(*names, "verdict", *HEADS, right=(*names, *HEADS), wrap=HEADS)
     for row in rows:
         table.add_row(*(shown_value(name, row.point.values[name]) for name in names), row.verdict, *row.shown())
     console.print(table)

@@ -53,7 +53,7 @@ class ConstantSize:
         return self.rows
 
     def __str__(self) -> str:
-        return f"{self.rows:,} rows"
+        return "1 row" if self.rows == 1 else f"{self.rows:,} rows"
 
 
 class WeightedSizes:

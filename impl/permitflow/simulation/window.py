@@ -138,6 +138,7 @@ class _Search:
         self._seed = seed
         self._on_progress = on_progress
         self._runs = 0
+        self._told = 0.0
         # No permit is back before a round trip is over: a window below this cannot carry what is asked for.
         self.too_small = max(0, math.ceil(full_share * setting.bandwidth_delay_product * (1 - _ROUNDING)) - 1)
         self.large_enough = _generous(setting)
@@ -173,7 +174,9 @@ class _Search:
         if self._on_progress is None:
             return
         ahead = math.log2(max(2, self.large_enough - self.too_small))
-        self._on_progress((self._runs + share) / (self._runs + 1 + ahead))
+        # What is still ahead is a guess; what was told is never taken back.
+        self._told = max(self._told, (self._runs + share) / (self._runs + 1 + ahead))
+        self._on_progress(self._told)
 
 
 def _generous(setting: Setting) -> int:

@@ -116,4 +116,5 @@ def test_the_search_tells_its_progress() -> None:
     told: list[float] = []
     smallest_window(setting(UniformSizes(1, 40), 16, 2.0, RATES[0], flush=False), on_progress=told.append)
     assert told
-    assert all(0 <= share <= 1 for share in told)
+    assert told == sorted(told)
+    assert 0 <= told[0] <= told[-1] <= 1
