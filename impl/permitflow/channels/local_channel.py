@@ -144,7 +144,8 @@ class LocalChannel(Generic[T]):
                 takers.abandon_turn()
                 raise
             takers.reserved -= 1
-        await self.sleep_until_takeable(is_first=is_first)
+        if takers.spare <= 0:
+            await self.sleep_until_takeable(is_first=is_first)
 
     async def sleep_until_takeable(self, *, is_first: bool) -> None:
         """The same without a turn for the others; ``is_first``: they had one, and this task waits longest."""

@@ -148,10 +148,14 @@ class LocalSender(Generic[T]):
     async def _send_leftmost(self, chunks: deque[T]) -> None:
         chunk = chunks[0]
         rows = rows_of(chunk)
-        if self._try_send(chunk, rows):
+        if self._line.begin_turn(chunk, rows):
+            if (parked := await self._after_a_turn()) is None:
+                return
+        elif self._try_send(chunk, rows):
             chunks.popleft()
             return
-        parked = self._stand_in_line(chunk, rows)
+        else:
+            parked = self._stand_in_line(chunk, rows)
         try:
             if not parked.is_over:
                 await self._channel.leave(self._line, parked)
@@ -162,6 +166,19 @@ class LocalSender(Generic[T]):
             if parked.sent:
                 chunks.appendleft(tail(chunk, parked.sent_rows))
             raise self._channel.refusal(chunks)
+
+    async def _after_a_turn(self) -> ParkedSend[T] | None:
+        """Let the others have the turn that was begun; the place in the line, if somebody came meanwhile."""
+        try:
+            await turn()
+        except BaseException:
+            if self._line.abandon_turn():
+                self._channel.advance()
+            raise
+        parked = self._line.end_turn()
+        if parked is not None:
+            self._line.go(parked)
+        return parked
 
     def _stand_in_line(self, chunk: T, rows: int) -> ParkedSend[T]:
         """Offer a chunk that cannot leave at once; let the first of its slices go if they may."""

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TypeVar
 
 from permitflow.errors import LocalProtocolError, OverspendError
-from permitflow.protocol.messages import Message, Permits, message_of, plain_chunk
+from permitflow.protocol.messages import Message, Permits, PlainChunk, message_of, plain_chunk
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.sender import PermitSender
 
@@ -124,8 +124,11 @@ def receive_many(receiver: PermitReceiver[T], most: int) -> list[Message[T]]:
     messages: list[Message[T]] = []
     while len(messages) < most and (message := receiver.try_receive()) is not None:
         messages.append(message)
-        payloads, costs = _consume_plain(receiver, most - len(messages))
-        messages += map(message_of, payloads, costs)
+        for payload, cost in zip(*_consume_plain(receiver, most - len(messages)), strict=True):
+            chunk: PlainChunk[T] = PlainChunk()  # ``plain_chunk`` without the call
+            chunk.payload = payload  # type: ignore[assignment]  # a cost above 0 says that it is a T
+            chunk.rows = chunk.cost = cost
+            messages.append(chunk)
     return messages
 
 

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.errors import LocalProtocolError
-from permitflow.protocol.direct import return_directly, send_directly
+from permitflow.protocol.direct import open_ends, return_directly, send_directly
 from permitflow.protocol.messages import Message, Permits
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.receiver import PermitReceiver
+from permitflow.protocol.recording import Recorder
 from permitflow.protocol.sender import PermitSender
 
 
@@ -19,10 +20,12 @@ class Pair:
 
     def __init__(self, parameters: ChannelParameters, *, is_recorded: bool) -> None:
         self.events: list[tuple[str, int, Permits]] = []
-        record = (lambda *event: self.events.append(event[:3])) if is_recorded else None
+        self.open(parameters, (lambda *event: self.events.append(event[:3])) if is_recorded else None)
+        self.serial = itertools.count()
+
+    def open(self, parameters: ChannelParameters, record: Recorder | None) -> None:
         self.sender: PermitSender[int] = PermitSender(parameters, record=record)
         self.receiver: PermitReceiver[int] = PermitReceiver(parameters, record=record)
-        self.serial = itertools.count()
 
     def send(self, rows: int) -> bool:
         try:
@@ -83,7 +86,10 @@ class Pair:
 
 
 class DirectPair(Pair):
-    """The same by the short ways."""
+    """The same by the short ways, where the receiver looks up what the sender counts for both."""
+
+    def open(self, parameters: ChannelParameters, record: Recorder | None) -> None:
+        self.sender, self.receiver = open_ends(parameters, of_sender=record, of_receiver=record)
 
     def send(self, rows: int) -> bool:
         return send_directly(self.sender, self.receiver, next(self.serial), rows)
@@ -125,6 +131,24 @@ def test_the_short_ways_lead_to_the_same_books(is_recorded: bool, oversize: Over
         assert direct.books() == by_steps.books(), described
     assert heard(direct) == heard(by_steps)
     assert bool(direct.events) <= is_recorded
+
+
+def test_what_was_dropped_does_not_count_as_consumed() -> None:
+    sender: PermitSender[int]
+    receiver: PermitReceiver[int]
+    sender, receiver = open_ends(ChannelParameters(row_permits=8, permit_batch=2))
+    for serial in range(3):
+        send_directly(sender, receiver, serial, 2)
+    sender.offer_barrier(-1)
+    receiver.deliver(sender.send_barrier())
+    receiver.try_receive()
+    return_directly(sender, receiver)
+    before = receiver.consumed_chunks, receiver.consumed_rows
+    receiver.drop()
+
+    assert before == (receiver.consumed_chunks, receiver.consumed_rows) == (1, 2)
+    assert receiver.inbox_rows == 0
+    assert receiver.peak_inbox_rows == 6
 
 
 def heard(pair: Pair) -> list[tuple[str, int, Permits]]:
