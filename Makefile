@@ -41,8 +41,9 @@ mutants: setup  ## mistakes made on purpose in specification and implementation:
 proto: setup  ## regenerate the protobuf modules
 	@$(BIN)/python -m grpc_tools.protoc -I proto --python_out=impl --pyi_out=impl proto/permitflow/wire/v1/exchange.proto
 
-docs: setup  ## regenerate docs/cli.md from the commands' own help
+docs: setup  ## regenerate docs/cli.md, and the tables of docs/conformance-kit.md
 	@$(BIN)/python tools/cli_reference.py
+	@$(BIN)/python tools/conformance_table.py
 
 bench-setup: setup
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev,bench]"

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from functools import cache
 
 import pytest
 
@@ -18,9 +17,11 @@ RANDOM_RUNS = 15
 @pytest.fixture(scope="session")
 def judge_of(run: asyncio.Runner) -> JudgeOf:
     """The judge of an adapter."""
+    judges: dict[type[ChannelAdapter], ChannelJudge] = {}
 
-    @cache
     def judge(adapter: type[ChannelAdapter]) -> ChannelJudge:
-        return ChannelJudge(adapter, runner=run, random_runs=RANDOM_RUNS)
+        if adapter not in judges:
+            judges[adapter] = ChannelJudge(adapter, runner=run, random_runs=RANDOM_RUNS)
+        return judges[adapter]
 
-    return lambda adapter: judge(adapter)
+    return judge

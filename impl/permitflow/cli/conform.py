@@ -46,8 +46,6 @@ def conform(
     from permitflow.errors import InvalidParametersError
 
     with requires_extra("testing"):
-        import hypothesis  # noqa: F401 - it is needed later
-
         from permitflow.testing import judge_adapter, judge_pair
     made = _load(adapter)
     try:

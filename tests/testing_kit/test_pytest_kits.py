@@ -1,0 +1,120 @@
+"""What pytest makes of a test class of the kit."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from permitflow.testing import ChannelKit, Feature, PairKit, RuleBroken, judge_adapter
+from permitflow.testing.core_pair import CorePair
+from permitflow.testing.kit.catalogue import all_rules, selected
+from permitflow.testing.kit.examples.queues import QueueChannel
+from permitflow.testing.kit.judging import ChannelJudge
+from permitflow.testing.kit.pairs import judge_pair, pair_rules
+
+
+class Kit(ChannelKit):
+    """Not collected: its name does not begin with Test."""
+
+    adapter = QueueChannel
+    known_breaks: ClassVar[Mapping[str, str]] = {"batched": "it has no batches", "window": "a mistake in this list"}
+
+
+@pytest.fixture
+def kit(run: asyncio.Runner) -> Kit:
+    Kit.judge = ChannelJudge(QueueChannel, runner=run)
+    return Kit()
+
+
+def check(kit: Kit, rule: str) -> None:
+    kit.check(*selected(all_rules(), [rule]))
+
+
+def test_there_is_a_test_for_every_rule_and_its_docstring_says_it() -> None:
+    for base, rules in ((ChannelKit, all_rules()), (PairKit, pair_rules())):
+        for rule in rules:
+            test = getattr(base, f"test_{rule.id.replace('-', '_')}")
+            assert test.__doc__ == f"{rule.statement} ({rule.clause})"
+
+
+def test_a_rule_that_holds_passes(kit: Kit) -> None:
+    check(kit, "none-lost")
+
+
+def test_a_broken_rule_fails_with_the_rule_the_clause_and_the_run(kit: Kit) -> None:
+    with pytest.raises(RuleBroken) as caught:
+        check(kit, "cost-is-rows")
+
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "breaks rule 'cost-is-rows': A chunk costs as many permits as it has rows."
+    assert lines[1].startswith("(PermitChannel.tla:")
+    assert lines[2] == "It counts chunks instead of rows."
+    assert lines[-1] == "   expected: done, chunk 1 waits"
+
+
+def test_a_rule_about_what_is_lacking_is_skipped(kit: Kit) -> None:
+    with pytest.raises(pytest.skip.Exception, match="not applicable: lacks barriers"):
+        check(kit, "barriers-bounded")
+
+
+def test_a_known_break_is_an_expected_failure(kit: Kit) -> None:
+    with pytest.raises(pytest.xfail.Exception, match=r"it has no batches \(it returns the permits of each chunk"):
+        check(kit, "batched")
+
+
+def test_a_known_break_that_holds_is_noticed(kit: Kit) -> None:
+    with pytest.raises(RuleBroken, match="'window' is listed in known_breaks"):
+        check(kit, "window")
+
+
+def test_without_a_judge_or_a_loop_the_kit_makes_its_own() -> None:
+    class Alone(ChannelKit):
+        adapter = QueueChannel
+
+    check_alone = Alone().check
+    check_alone(*selected(all_rules(), ["whole-window"]))
+    runner = Alone.runner
+    assert runner is not None
+    Alone.teardown_class()
+    with pytest.raises(RuntimeError, match="closed"):
+        runner.get_loop()
+
+
+def test_a_pair_that_lacks_something_is_not_asked_for_it() -> None:
+    lacks = [Feature.BARRIERS, Feature.WATERMARKS, Feature.WEIGHTS, Feature.BATCHING, Feature.CANCELLATION]
+    report = judge_pair(lambda a, t, r: CorePair(a, tags=t, record=r), name="core", lacks=lacks)
+
+    assert report.conforms
+    assert set(report.not_checked) >= {"barriers-bounded", "batched", "cost-is-rows", "random-runs"}
+    assert "every-edge" in report.held
+
+
+@pytest.mark.parametrize(
+    "module", ["permitflow.testing", "permitflow.testing.kit.judging", "permitflow.testing.traces"]
+)
+def test_who_does_not_draw_runs_or_test_needs_neither_hypothesis_nor_pytest(module: str) -> None:
+    code = f"import sys, {module}; sys.exit(bool({{'hypothesis', 'pytest', 'anyio', 'grpc'}} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=30).returncode == 0
+
+
+def test_the_example_of_the_document_fails_as_tests_do(repository: Path) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "docs/examples/test_queue_channel.py"]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 1
+    assert "4 failed, 17 passed, 13 skipped" in done.stdout
+
+
+def test_a_channel_that_raises_is_named_with_what_it_raised() -> None:
+    class Raising(QueueChannel):
+        def consume(self) -> None:
+            raise ZeroDivisionError("of all things")
+
+    verdict = judge_adapter(Raising, only=["none-lost"])["none-lost"]
+
+    assert verdict.is_broken
+    assert verdict.counterexample[-2] == "4. Receive(): ZeroDivisionError was raised: of all things"

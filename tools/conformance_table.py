@@ -1,0 +1,86 @@
+"""Write the tables of docs/conformance-kit.md: the rules, and which channels keep them, ours and other people's.
+
+A test compares the tables with what this would write.
+"""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from permitflow.testing.kit.adapter import ChannelAdapter
+from permitflow.testing.kit.catalogue import all_rules
+from permitflow.testing.kit.examples.core import make_core_pair
+from permitflow.testing.kit.examples.memory_streams import CountedStream, StreamChannel
+from permitflow.testing.kit.examples.our_channels import ExchangeChannel, LocalChannel
+from permitflow.testing.kit.examples.queues import CountedQueue, QueueChannel
+from permitflow.testing.kit.examples.semaphores import SemaphoreChannel
+from permitflow.testing.kit.judging import judge_adapter
+from permitflow.testing.kit.pairs import judge_pair
+from permitflow.testing.kit.report import Outcome, Report
+
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "conformance-kit.md"
+MARKS = ("<!-- the rules, written by make docs -->\n", "<!-- the results, written by make docs -->\n")
+END = "<!-- end -->\n"
+CORE = "core pair"
+
+ADAPTERS: dict[str, type[ChannelAdapter]] = {
+    "local": LocalChannel,
+    "exchange": ExchangeChannel,
+    "`Queue`": QueueChannel,
+    "`Queue`, declared": CountedQueue,
+    "anyio": StreamChannel,
+    "anyio, declared": CountedStream,
+    "semaphore": SemaphoreChannel,
+}
+
+CELLS = {Outcome.HOLDS: "holds", Outcome.BREAKS: "**breaks**", Outcome.NOT_APPLICABLE: "-"}
+
+
+def table(reports: Mapping[str, Report]) -> str:
+    """A line for each rule, a column for each report."""
+    lines = [f"| Rule | {' | '.join(reports)} |", f"|---|{'---|' * len(reports)}"]
+    for rule in all_rules():
+        cells = [cell(report, rule.id) for report in reports.values()]
+        lines.append(f"| `{rule.id}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def cell(report: Report, rule: str) -> str:
+    """What a report says about a rule; nothing if it was not asked."""
+    try:
+        return CELLS[report[rule].outcome]
+    except KeyError:
+        return ""
+
+
+def rules() -> str:
+    """A line for each rule: what it says, where it stands, and the mistakes that are sought."""
+    lines = ["| Rule | What it says | Specification | Mistakes |", "|---|---|---|---|"]
+    for rule in all_rules():
+        clause = f"`{rule.operator}`" if rule.operator else f"`{rule.contract}` of the channels"
+        mistakes = "; ".join(mistake.name for mistake in rule.mistakes)
+        lines.append(f"| `{rule.id}` | {rule.statement} | {clause} | {mistakes} |")
+    return "\n".join(lines) + "\n"
+
+
+def with_tables(document: str, reports: Mapping[str, Report]) -> str:
+    """The document with its tables written again."""
+    for mark, text in zip(MARKS, (rules(), table(reports)), strict=True):
+        before, _, rest = document.partition(mark)
+        document = f"{before}{mark}\n{text}\n{END}{rest.partition(END)[2]}"
+    return document
+
+
+def judged() -> dict[str, Report]:
+    """All reports."""
+    with asyncio.Runner() as runner:
+        reports = {CORE: judge_pair(make_core_pair, name=CORE)}
+        for name, adapter in ADAPTERS.items():
+            print(name, file=sys.stderr)
+            reports[name] = judge_adapter(adapter, name=name, runner=runner, random_runs=15)
+    return reports
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(with_tables(DOCUMENT.read_text(encoding="utf-8"), judged()), encoding="utf-8")
