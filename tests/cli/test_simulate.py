@@ -110,7 +110,10 @@ def test_a_combination_that_cannot_be_is_said_and_the_others_are_run(command: Co
     [
         ([], "--row-count is missing: name a file, or give at least --row-count and --chunk-rows"),
         (["--row-count", "8"], "--chunk-rows is missing"),
-        (["--row-count", "8", "--chunk-rows", "1"], "--producer-rate or another rate must be finite"),
+        (
+            ["--row-count", "8", "--chunk-rows", "1"],
+            "nothing takes time: give a delay (--rtt 40ms, or rtt below [network])",
+        ),
         (["--row-count", "8", "--batch", "8", "--chunk-rows", "1"], "--batch must be below row count = 8"),
         (["--row-count", "8", "--chunk-rows", "0"], "'--chunk-rows': must be at least 1, not '0'"),
         (["--row-count", "8", "--chunk-rows", "1,x"], "'--chunk-rows': must be whole numbers separated by commas"),

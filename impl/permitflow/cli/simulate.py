@@ -139,6 +139,11 @@ def simulate(
         least_chunks=chunks or description.least_chunks,
         axes=sweep or description.axes,
     )
+    if not description.axes and not description.setting.takes_time:
+        unusable(
+            "nothing takes time: give a delay (--rtt 40ms, or rtt below [network]) or a rate (--consumer-rate, or rate "
+            "below [consumer])"
+        )
     try:
         if description.axes:
             simulate_sweep(description, Outputs(plot=plot, csv=csv, as_json=as_json))
@@ -159,7 +164,7 @@ def _description(file: Path | None, given: Mapping[str, object]) -> Description:
             unusable(f"{option} is missing: name a file, or give at least --row-count and --chunk-rows")
     numbers, others = _parted(given)
     setting = Setting(upstream=StatedParameters(**numbers), **others)  # type: ignore[arg-type]  # parsers made them
-    return Description(setting=setting, has_timing=True, seed=0, least_chunks=None, axes=())
+    return Description(setting=setting, seed=0, least_chunks=None, axes=())
 
 
 def _changed(setting: Setting, given: Mapping[str, object]) -> Setting:

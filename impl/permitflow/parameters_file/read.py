@@ -34,8 +34,6 @@ class Description:
     """What a file says."""
 
     setting: Setting
-    has_timing: bool
-    """Does it say anything about delays or rates?"""
     seed: int
     least_chunks: int | None
     """How many chunks to measure at least; None: as many as are usual."""
@@ -72,7 +70,6 @@ def read_description(path: Path) -> Description:
         end.refuse(KEYS[error.name], f"{error.rule.replace('row_permits', 'row_count')}; it is {error.value}")
     return Description(
         setting=setting,
-        has_timing=any(map(document.has, ("network", "producer", "consumer"))),
         seed=simulation.read("seed", _seed) or 0,
         least_chunks=simulation.read("chunks", whole),
         axes=[found for name in sweep if (found := sweep.read(name, partial(axis, name)))],

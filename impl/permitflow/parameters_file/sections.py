@@ -73,10 +73,6 @@ class Document:
             self.refuse(name, f"must be a section, [{name}], not {content!r}", line=self.line_of(name))
         return Section(self, name, content, known)
 
-    def has(self, name: str) -> bool:
-        """Is there such a section?"""
-        return name in self._content
-
     def refuse(self, key: str, reason: str, *, line: int = 0) -> NoReturn:
         """Say what is wrong.
 

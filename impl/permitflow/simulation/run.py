@@ -124,7 +124,7 @@ def simulate(
     Raises:
         InvalidParametersError: nothing in the setting takes any time, or the run would take too much of ours.
     """
-    if setting.bottleneck_rate == math.inf and setting.rtt_seconds == 0:
+    if not setting.takes_time:
         raise InvalidParametersError(
             name="producer_rate",
             value=setting.producer_rate,

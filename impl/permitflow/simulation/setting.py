@@ -114,6 +114,11 @@ class Setting:
         return min(self.producer_rate, self.link_rate, self.consumer_rate)
 
     @property
+    def takes_time(self) -> bool:
+        """Is there a delay, or a rate that is not unlimited?"""
+        return self.rtt_seconds > 0 or self.bottleneck_rate < math.inf
+
+    @property
     def bandwidth_delay_product(self) -> float:
         """Rows that the slowest can do in one round trip; infinite if nothing is slow."""
         return self.bottleneck_rate * self.rtt_seconds if self.rtt_seconds else 0.0

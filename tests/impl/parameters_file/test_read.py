@@ -71,13 +71,13 @@ def test_everything_that_can_be_said_is_heard(tmp_path: Path) -> None:
     assert (setting.forward_seconds, setting.return_seconds) == pytest.approx((0.01, 0.0005))
     assert (setting.producer_rate, setting.consumer_rate, setting.link_rate) == (math.inf, 250_000, 1e6)
     assert setting.chunks.mean == pytest.approx((9 + 64 * 1.5) / 10.5)
-    assert (found.seed, found.least_chunks, found.has_timing) == (3, 500, True)
+    assert (found.seed, found.least_chunks) == (3, 500)
     assert found.axes == [Axis("row_count", (1024, 2048, 4096)), Axis("rtt", (0.001, 0.002))]
 
 
 def test_little_is_enough(tmp_path: Path) -> None:
     found = read(tmp_path, LEAST)
-    assert not found.has_timing
+    assert not found.setting.takes_time
     assert found.setting.receiver == found.setting.sender
 
 
