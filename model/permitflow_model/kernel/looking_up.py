@@ -104,13 +104,16 @@ class LookUp(Generic[S, P]):
             change = function.tree
             while isinstance(change, _Node):
                 change = change.known.get(packed & change.mask, _UNKNOWN)
+            if change is None:
+                continue
             if isinstance(change, _Unknown):
                 repackings = self.repackings
                 change = self._learn_change(function, packed)
                 if self.repackings > repackings:
                     return self.steps(self.packing.again(packed))
-            if change is not None:
-                found.append((move, packed & change.keep | change.bits))
+                if change is None:
+                    continue
+            found.append((move, packed & change.keep | change.bits))
         return found
 
     def broken(self, packed: int) -> list[str]:
@@ -120,6 +123,8 @@ class LookUp(Generic[S, P]):
             holds = function.tree
             while isinstance(holds, _Node):
                 holds = holds.known.get(packed & holds.mask, _UNKNOWN)
+            if holds is True:
+                continue
             if isinstance(holds, _Unknown):
                 repackings = self.repackings
                 holds = self._learn(function, packed)
