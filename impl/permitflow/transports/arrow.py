@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from permitflow.errors import ChunkTooLargeError, SchemaMismatchError, UndecodableDataError
 from permitflow.transports.arrow_compression import require_uncompressed
+from permitflow.transports.arrow_pieces import PieceWriter
 from permitflow.transports.carrier import Buffer
 
 __all__ = ["MAX_CHUNK_BYTES", "MAX_MESSAGE_BYTES", "BatchCodec", "read_schema", "require_equal_schemas"]
@@ -21,6 +22,8 @@ __all__ = ["MAX_CHUNK_BYTES", "MAX_MESSAGE_BYTES", "BatchCodec", "read_schema", 
 MAX_MESSAGE_BYTES = 256 << 20
 # The rest of a message: the frame around the chunk.
 MAX_CHUNK_BYTES = MAX_MESSAGE_BYTES - 4096
+# Below that one copy costs less than many pieces.
+_PIECES_FROM_BYTES = 32 << 10
 
 
 def read_schema(data: bytes) -> pa.Schema:
@@ -62,6 +65,7 @@ class BatchCodec:
         self.can_join = bool(len(schema)) and not self._has_dictionaries
         """May several batches be encoded as one?"""
         self._row_bytes = _row_bytes(schema)
+        self._piece_writer = PieceWriter(schema)
 
     def accepts(self, batch: object) -> bool:
         """Would ``require`` accept this, as far as can be said without looking closely?"""
@@ -91,16 +95,22 @@ class BatchCodec:
         size: int = pa.ipc.get_record_batch_size(batch)
         return size
 
-    def encode(self, batches: Sequence[pa.RecordBatch]) -> memoryview:
-        """Encode chunks that ``require`` has accepted, as the rows of one batch.
+    def encode(self, batches: Sequence[pa.RecordBatch]) -> list[Buffer]:
+        """Encode chunks that ``require`` has accepted, as the rows of one batch, in pieces that may refer to them.
 
         Raises:
             ChunkTooLargeError: its dictionaries do not fit, which only shows now.
         """
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        pieces = self._pieces_of(batch)
+        _require_size(batch.num_rows, sum(map(len, pieces)))
+        return pieces
+
+    def _pieces_of(self, batch: pa.RecordBatch) -> list[Buffer]:
+        if not self._has_dictionaries and self.size_of(batch) >= _PIECES_FROM_BYTES:
+            return self._piece_writer.pieces(batch)
         encoded = self._as_stream(batch) if self._has_dictionaries else batch.serialize()
-        _require_size(batch.num_rows, encoded.size)
-        return memoryview(encoded).cast("B")
+        return [memoryview(encoded).cast("B")]
 
     def decode(self, data: Buffer, rows: Sequence[int]) -> list[pa.RecordBatch]:
         """Decode chunks of a peer, and check all of it: a lying offset must not reach whoever reads the batches.

@@ -34,14 +34,14 @@ def encode_upstream(frames: Iterable[WireFrame]) -> Iterator[list[Buffer]]:
     """
     train, body, size = pb.FromUpstream(), list[Buffer](), 0
     for frame in frames:
-        arrow = frame.arrow if isinstance(frame, EncodedChunks) else b""
-        if size and size + len(arrow) > TRAIN_BYTES:
+        arrow = frame.arrow if isinstance(frame, EncodedChunks) else ()
+        arrow_bytes = sum(map(len, arrow))
+        if size and size + arrow_bytes > TRAIN_BYTES:
             yield laid_out(train.SerializeToString(), body)
             train, body, size = pb.FromUpstream(), [], 0
         UPSTREAM_WRITERS[type(frame)](train.frames.add(), frame)
-        if arrow:
-            body.append(arrow)
-        size += len(arrow) + _FRAME_BYTES
+        body.extend(arrow)
+        size += arrow_bytes + _FRAME_BYTES
     if size:
         yield laid_out(train.SerializeToString(), body)
 
@@ -71,7 +71,7 @@ def decode_upstream(message: Received) -> list[WireFrame]:
         name = _name(frame, UPSTREAM_READERS)
         if name == "chunks":
             chunks = read_chunks(frame.chunks, body)
-            body = body[len(chunks.arrow) :]
+            body = body[frame.chunks.size_bytes :]
             frames.append(chunks)
         else:
             frames.append(UPSTREAM_READERS[name](getattr(frame, name)))

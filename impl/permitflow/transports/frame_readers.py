@@ -98,7 +98,7 @@ def read_chunks(message: pb.Chunks, body: memoryview) -> EncodedChunks:
     if not message.rows or not 0 < message.size_bytes <= len(body):
         reason = f"they take {message.size_bytes} of the {len(body)} bytes of the body"
         raise UndecodableDataError(what=f"a batch of {len(message.rows)} chunks", reason=reason)
-    return EncodedChunks(tuple(message.rows), message.permits, body[: message.size_bytes])
+    return EncodedChunks(tuple(message.rows), message.permits, (body[: message.size_bytes],))
 
 
 def _marker(message: pb.Marker) -> Marker:

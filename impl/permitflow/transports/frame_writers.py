@@ -73,7 +73,7 @@ def _write_data(into: pb.UpstreamFrame, frame: Data[Marker]) -> None:
 def _write_chunks(into: pb.UpstreamFrame, frame: EncodedChunks) -> None:
     into.chunks.rows.extend(frame.rows)
     into.chunks.permits = frame.permits
-    into.chunks.size_bytes = len(frame.arrow)
+    into.chunks.size_bytes = sum(map(len, frame.arrow))
 
 
 def _write_marker(into: pb.Marker, payload: Marker, what: str) -> None:

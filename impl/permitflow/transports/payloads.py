@@ -1,5 +1,6 @@
 """What a message carries on the wire."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -21,7 +22,8 @@ class EncodedChunks:
     """Of each of them."""
     permits: int
     """Those of all of them."""
-    arrow: Buffer
+    arrow: Sequence[Buffer]
+    """In pieces; what was read is one."""
 
 
 WireFrame: TypeAlias = Put | Agreement | Data[Marker] | EncodedChunks | End | Abort | Failure

@@ -112,5 +112,6 @@ def with_batches(frame: WireFrame, batches: BatchCodec | None) -> UpstreamFrame[
     if not isinstance(frame, EncodedChunks):
         return frame
     if batches is None:
-        return Chunks([frame.arrow] * len(frame.rows), frame.rows, frame.permits)
-    return Chunks(batches.decode(frame.arrow, frame.rows), frame.rows, frame.permits)
+        return Chunks(list(frame.arrow) * len(frame.rows), frame.rows, frame.permits)
+    (arrow,) = frame.arrow
+    return Chunks(batches.decode(arrow, frame.rows), frame.rows, frame.permits)

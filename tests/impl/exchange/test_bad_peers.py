@@ -63,7 +63,7 @@ Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
 BATCH = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64())})
 CODEC = BatchCodec(BATCH.schema)
-ENCODED = bytes(CODEC.encode([BATCH]))
+ENCODED = b"".join(CODEC.encode([BATCH]))
 ADDRESS = Address("orders/0")
 
 
@@ -80,7 +80,7 @@ def get_frame(**changes: Any) -> Get:
 
 
 def data(rows: int = 3, permits: int | None = None, arrow: Buffer = ENCODED) -> EncodedChunks:
-    return EncodedChunks((rows,), rows if permits is None else permits, arrow)
+    return EncodedChunks((rows,), rows if permits is None else permits, (arrow,))
 
 
 class Outcome(NamedTuple):
@@ -586,7 +586,9 @@ def test_whoever_is_no_exchange_is_told_apart(complete: Complete) -> None:
 
 small = st.integers(-2, 9)
 markers = st.none() | small | st.text("ab", max_size=2)
-chunks = st.builds(EncodedChunks, st.tuples(small) | st.tuples(small, small), small, st.sampled_from([ENCODED, b"?"]))
+chunks = st.builds(
+    EncodedChunks, st.tuples(small) | st.tuples(small, small), small, st.sampled_from([(ENCODED,), (b"?",)])
+)
 others = st.builds(Message, st.sampled_from([Kind.BARRIER, Kind.WATERMARK]), markers, st.just(0), small)
 statements = st.builds(StatedParameters, *[st.none() | small] * 4, st.sampled_from([None, None, "split", "whole"]))
 addresses = st.sampled_from([ADDRESS, ADDRESS, Address(), Address("", 1)])

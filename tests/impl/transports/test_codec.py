@@ -17,6 +17,8 @@ from permitflow.protocol.frames import (
     Failure,
     Get,
     Put,
+    SameHostAnswer,
+    SameHostOffer,
     StatedParameters,
 )
 from permitflow.protocol.messages import Kind, Message, Permits
@@ -48,14 +50,19 @@ stated = st.builds(
     st.sampled_from([None, "split", "whole"]),
 )
 schemas = st.none() | st.binary(max_size=5)
-agreements = st.builds(Agreement, versions, stated, st.binary(max_size=5), st.text("abc", max_size=3))
+offers = st.none() | st.builds(SameHostOffer, st.text("abc", max_size=3), st.booleans())
+answers = st.none() | st.builds(SameHostAnswer, st.binary(max_size=5), st.text("abc", max_size=3))
+agreements = st.builds(Agreement, versions, stated, st.binary(max_size=5), st.text("abc", max_size=3), answers)
 messages = st.builds(Message, st.sampled_from([Kind.BARRIER, Kind.WATERMARK]), markers, st.just(0), counts)
 chunks = st.builds(
-    EncodedChunks, st.lists(counts, min_size=1, max_size=3).map(tuple), counts, st.binary(min_size=1, max_size=9)
+    EncodedChunks,
+    st.lists(counts, min_size=1, max_size=3).map(tuple),
+    counts,
+    st.tuples(st.binary(min_size=1, max_size=9)),
 )
 failures = st.builds(Failure, st.binary(max_size=5))
 upstream_frames = st.one_of(
-    st.builds(Put, versions, addresses, stated, schemas),
+    st.builds(Put, versions, addresses, stated, schemas, offers),
     agreements,
     st.builds(Data, messages),
     chunks,
@@ -64,7 +71,7 @@ upstream_frames = st.one_of(
     failures,
 )
 downstream_frames = st.one_of(
-    st.builds(Get, versions, addresses, stated, schemas, st.booleans()),
+    st.builds(Get, versions, addresses, stated, schemas, st.booleans(), offers),
     agreements,
     st.builds(AddPermits, st.builds(Permits, counts, counts, counts)),
     failures,
@@ -106,7 +113,7 @@ def test_damaged_frames_are_frames_or_refused(frames: list[Any], data: st.DataOb
 
 
 def chunk(size: int) -> EncodedChunks:
-    return EncodedChunks((1,), 1, bytes(size))
+    return EncodedChunks((1,), 1, (bytes(size),))
 
 
 def test_what_is_ready_together_travels_together() -> None:
