@@ -31,7 +31,7 @@ Among = Callable[[Field], Awaitable[Sequence[Record]]]
 ALONE: dict[str, Alone] = {
     "limits": lambda settings: measure_limits(settings.rounds, is_smoke=settings.is_smoke),
     "imbalance": lambda settings: measure_imbalance(settings.rounds, settings.seed, is_smoke=settings.is_smoke),
-    "local": lambda settings: measure_local(settings.rounds, is_smoke=settings.is_smoke),
+    "local": lambda settings: measure_local(settings.rounds, settings.seed, is_smoke=settings.is_smoke),
     "channels": lambda settings: measure_idle_channels(is_smoke=settings.is_smoke),
 }
 # Parts in which the ways compete.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from benchmarks.imbalance.experiment import Imbalance
 from benchmarks.imbalance.setups import BOUNDS, CONTROL, EQUAL_COSTS, PERMITS, WIDE_BOUNDS, WIDE_PERMITS
 from benchmarks.latency import LOADS, Latency
-from benchmarks.local import LocalRate
+from benchmarks.local import QUEUE, LocalRate
 from benchmarks.peers.registry import find_ways
 from benchmarks.peers.way import Way
 from benchmarks.results import Results
@@ -23,8 +23,8 @@ LEAST_MULTIPLES = {
     "same host": {"1": 5.0, "64": 5.0, "1,024": 2.5, "4,096": 2.5, "65,536": 3.0, "wide": 3.0},
 }
 LEAST_SHARE_WITH_PERMITS = 0.95
-QUEUE = "asyncio.Queue"
-LOCAL_CANDIDATES = ("receive", "receive_many")
+# A call for each message at both ends, as with the queue; and several at once.
+LOCAL_CANDIDATES = ("receive", "send_many, receive_many")
 LEAST_LOCAL = 1.2
 # Rows per second of the faster upstream as a multiple of the slower one's.
 LEAST_IMBALANCE = {BOUNDS.name: 3.0, WIDE_BOUNDS.name: 3.0}
