@@ -14,15 +14,13 @@ from benchmarks.measuring import COMPARISON, CURVES, PARTS, measure
 from benchmarks.pairs import CHECKOUT
 from benchmarks.payloads import PAYLOADS
 from benchmarks.peers.registry import find_ways
-from benchmarks.plots import draw_all
+from benchmarks.plots import can_draw, draw_all
 from benchmarks.results import RESULTS_FILE, Results
 from benchmarks.settings import FULL, SMOKE
 from benchmarks.tables import TABLES
 
 DEFAULT_FOLDER = CHECKOUT / "build" / "bench"
 DOCUMENT = CHECKOUT / "docs" / "performance.md"
-
-NO_PLOTS = "no plots: they need matplotlib: pip install 'permitflow[bench]'"
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
 Folder = Annotated[Path, typer.Option(help="Where results are.", file_okay=False)]
@@ -99,8 +97,10 @@ def tell(results: Results, folder: Path) -> None:
     text = "\n\n".join(f"## {name}\n\n{made(results)}" for name, made in TABLES.items())
     (folder / "tables.md").write_text(text + "\n")
     output.print(Markdown(text))
-    drawn = list(draw_all(results, folder))
-    progress.print(f"drew {', '.join(path.name for path in drawn)}" if drawn else NO_PLOTS)
+    if not can_draw():
+        progress.print("no plots: they need matplotlib: pip install 'permitflow[bench]'", markup=False)
+    for path in draw_all(results, folder):
+        progress.print(f"drew {path.name}")
 
 
 if __name__ == "__main__":

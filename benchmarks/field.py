@@ -62,7 +62,7 @@ class Field:
             return await pair.run(job)
         except PairFailedError as failure:
             self.failures.append(str(failure))
-            self.console.print(f"FAILED {failure}", style="red")
+            self.console.print(f"FAILED {failure}", style="red", markup=False)
             return None
 
     async def calibrated(self, way: Way, payload: Payload) -> Job | None:
@@ -116,7 +116,7 @@ async def open_field(settings: Settings, console: Console) -> AsyncIterator[Fiel
     """All ways whose libraries are here."""
     found, skipped = find_ways()
     for module, reason in skipped.items():
-        console.print(f"skipped {module}: {reason}")
+        console.print(f"skipped {module}: {reason}", markup=False)
     async with AsyncExitStack() as stack:
         pairs = [
             await stack.enter_async_context(Pair(module, way))

@@ -1,6 +1,7 @@
 """Results as pictures; without matplotlib there are none, and nothing else is missing."""
 
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from benchmarks.throughput import Cell
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_all"]
+__all__ = ["can_draw", "draw_all"]
 
 Drawing = Callable[["Axes", Results], bool]
 
@@ -111,13 +112,18 @@ DRAWINGS: dict[str, Drawing] = {
 }
 
 
+def can_draw() -> bool:
+    """Is matplotlib here?"""
+    return find_spec("matplotlib") is not None
+
+
 def draw_all(results: Results, folder: Path, prefix: str = "") -> Iterator[Path]:
-    """All pictures of what was measured, as SVG."""
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError:
+    """All pictures of what was measured, as SVG; none without matplotlib."""
+    if not can_draw():
         return
+    import matplotlib
+    from matplotlib.figure import Figure
+
     folder.mkdir(parents=True, exist_ok=True)
     # The same results give the same file.
     with matplotlib.rc_context({"svg.hashsalt": "permitflow", "font.size": 9}):

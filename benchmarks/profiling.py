@@ -44,7 +44,7 @@ async def measure_profile(field: Field) -> list[Cost]:
     """Ways of ours that targets are about, at several sizes."""
     profiler = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
     if profiler is None:
-        field.console.print("skipped profile: needs py-spy: pip install 'permitflow[bench]'")
+        field.console.print("skipped profile: needs py-spy: pip install 'permitflow[bench]'", markup=False)
         return []
     found: list[Cost] = []
     for module, way in find_ways()[0].values():
