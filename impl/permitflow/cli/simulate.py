@@ -139,19 +139,24 @@ def simulate(
         least_chunks=chunks or description.least_chunks,
         axes=sweep or description.axes,
     )
-    if not description.axes and not description.setting.takes_time:
+    try:
+        if description.axes:
+            simulate_sweep(description, Outputs(plot=plot, csv=csv, as_json=as_json))
+        _require_one_run(description.setting, plot, csv)
+        simulate_once(description, full_share=full, as_json=as_json)
+    except InvalidParametersError as error:
+        _refuse(error)
+
+
+def _require_one_run(setting: Setting, plot: Path | None, csv: Path | None) -> None:
+    """End the command if one run is not what was meant, or can not be."""
+    if plot is not None or csv is not None:
+        unusable(f"{'--plot' if plot else '--csv'} needs something to vary: --sweep row_count=256..65536:x2")
+    if not setting.takes_time:
         unusable(
             "nothing takes time: give a delay (--rtt 40ms, or rtt below [network]) or a rate (--consumer-rate, or rate "
             "below [consumer])"
         )
-    try:
-        if description.axes:
-            simulate_sweep(description, Outputs(plot=plot, csv=csv, as_json=as_json))
-        if plot is not None or csv is not None:
-            unusable(f"{'--plot' if plot else '--csv'} needs something to vary: --sweep row_count=256..65536:x2")
-        simulate_once(description, full_share=full, as_json=as_json)
-    except InvalidParametersError as error:
-        _refuse(error)
 
 
 def _description(file: Path | None, given: Mapping[str, object]) -> Description:

@@ -51,11 +51,20 @@ def read_description(path: Path) -> Description:
     upstream = document.section("upstream", tuple(KEYS.values()))
     downstream = document.section("downstream", (*KEYS.values(), "flush_idle"))
     upstream.required("row_count", whole, example="row_count = 32_768")
-    forward, back = _delays(document)
     simulation = document.section("simulation", ("seed", "chunks"))
     sweep = document.section("sweep", tuple(AXIS_READERS))
+    return Description(
+        setting=_setting(document, upstream, downstream),
+        seed=simulation.read("seed", _seed) or 0,
+        least_chunks=simulation.read("chunks", whole),
+        axes=[found for name in sweep if (found := sweep.read(name, partial(axis, name)))],
+    )
+
+
+def _setting(document: Document, upstream: Section, downstream: Section) -> Setting:
+    forward, back = _delays(document)
     try:
-        setting = Setting(
+        return Setting(
             upstream=_stated(upstream),
             downstream=_stated(downstream),
             flush_idle=downstream.read("flush_idle", _flag) or False,
@@ -68,12 +77,6 @@ def read_description(path: Path) -> Description:
         # What is left to go wrong: a batch that leaves no room for any chunk, here or there.
         end = downstream if KEYS[error.name] in downstream else upstream
         end.refuse(KEYS[error.name], f"{error.rule.replace('row_permits', 'row_count')}; it is {error.value}")
-    return Description(
-        setting=setting,
-        seed=simulation.read("seed", _seed) or 0,
-        least_chunks=simulation.read("chunks", whole),
-        axes=[found for name in sweep if (found := sweep.read(name, partial(axis, name)))],
-    )
 
 
 def _stated(section: Section) -> StatedParameters:
