@@ -29,7 +29,7 @@ class SummedFifo(Generic[T]):
     old versions of the queue are not used again.
     """
 
-    __slots__ = ("_back", "_front", "_size", "_sums", "_truths")
+    __slots__ = ("_back", "_front", "_size", "_sums")
 
     def __init__(self, front: _Cell[T] | None = None, back: _Cell[T] | None = None, size: int = 0) -> None:
         """Without arguments: an empty queue."""
@@ -40,7 +40,6 @@ class SummedFifo(Generic[T]):
         self._size = size
         # Most steps leave most queues as they are, and several invariants ask for the same sum.
         self._sums: dict[object, object] = {}
-        self._truths: dict[object, tuple[object, bool]] = {}
 
     def is_empty(self) -> bool:
         """Is there nothing in it?"""
@@ -95,16 +94,17 @@ class SummedFifo(Generic[T]):
 
     def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
         """Does it hold for every item?"""
-        known = self._truths.get(holds)
-        if known is None or known[0] is not parameters:
-            known = self._truths[holds] = (parameters, self._every(holds, parameters))
-        return known[1]
-
-    def _every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
-        stacks = (self._front, self._back)
-        return all(
-            _fold(stack, holds, parameters, lambda item: holds(item, parameters), and_, True) for stack in stacks
-        )
+        for stack in (self._front, self._back):
+            if stack is None:
+                continue
+            known = stack.sums.get(holds)
+            if known is not None and known[0] is parameters:
+                all_hold = cast("bool", known[1])
+            else:
+                all_hold = _fold(stack, holds, parameters, lambda item: holds(item, parameters), and_, True)
+            if not all_hold:
+                return False
+        return True
 
     def __iter__(self) -> Iterator[T]:
         """Oldest first."""
