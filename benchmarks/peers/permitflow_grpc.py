@@ -16,7 +16,7 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.grpc_aio import SameHost, get
 from permitflow.transports.grpc_blocking import open_source
 
-__all__ = ["WAYS", "ExchangeProducer", "GrpcConsumer", "channel_of", "receive_many", "receive_one_by_one"]
+__all__ = ["WAYS", "ExchangeProducer", "GrpcBlockingConsumer", "GrpcConsumer", "channel_of", "receive_many", "receive_one_by_one"]
 
 
 def channel_of(job: Job) -> str:
@@ -109,13 +109,15 @@ class OneByOneConsumer(GrpcConsumer):
 class GrpcBlockingConsumer(Consumer):
     """The client for threads and scripts."""
 
+    SAME_HOST = SameHost.NEVER
+
     def __init__(self, address: str) -> None:
         """The exchange's address."""
         self._address = address
 
     def consume(self, job: Job, tally: Tally) -> None:
         """Dial and read."""
-        with closing(open_source(self._address, channel_of(job))) as source:
+        with closing(open_source(self._address, channel_of(job), same_host=self.SAME_HOST)) as source:
             for chunk in source:
                 tally.take(chunk)
 

@@ -1,6 +1,6 @@
 """permitflow between processes of one host: an exchange in the producer's process, chunks through shared memory."""
 
-from benchmarks.peers.permitflow_grpc import ExchangeProducer, GrpcConsumer
+from benchmarks.peers.permitflow_grpc import ExchangeProducer, GrpcBlockingConsumer, GrpcConsumer
 from benchmarks.peers.way import Group, Way
 from permitflow.transports.grpc_aio import SameHost
 
@@ -13,6 +13,12 @@ class SameHostConsumer(GrpcConsumer):
     SAME_HOST = SameHost.REQUIRE
 
 
+class SameHostBlockingConsumer(GrpcBlockingConsumer):
+    """The same for threads and scripts."""
+
+    SAME_HOST = SameHost.REQUIRE
+
+
 WAYS = (
     Way(
         "permitflow, same host",
@@ -21,5 +27,12 @@ WAYS = (
         ExchangeProducer,
         SameHostConsumer,
         target="same host",
+    ),
+    Way(
+        "permitflow, same host, blocking client",
+        Group.OURS,
+        "`open_source` through shared memory, as Spark's workers use it",
+        ExchangeProducer,
+        SameHostBlockingConsumer,
     ),
 )
