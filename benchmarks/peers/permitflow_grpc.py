@@ -16,7 +16,15 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.grpc_aio import SameHost, get
 from permitflow.transports.grpc_blocking import open_source
 
-__all__ = ["WAYS", "ExchangeProducer", "GrpcBlockingConsumer", "GrpcConsumer", "channel_of", "receive_many", "receive_one_by_one"]
+__all__ = [
+    "WAYS",
+    "ExchangeProducer",
+    "GrpcBlockingConsumer",
+    "GrpcConsumer",
+    "channel_of",
+    "receive_many",
+    "receive_one_by_one",
+]
 
 
 def channel_of(job: Job) -> str:
