@@ -136,3 +136,13 @@ def test_what_cannot_be_simulated_is_named(command: Command, arguments: list[str
     assert (code, stdout) == (2, "")
     assert complaint in stderr
     assert "Traceback" not in stderr
+
+
+def test_a_plot_without_the_extra_says_what_to_install(process: Callable[..., tuple[int, str, str]]) -> None:
+    arguments = ["permitflow", "simulate", ORDERS, "--sweep", "rtt=1ms", "--plot", "x.svg"]
+    program = (
+        f"import sys; sys.modules['matplotlib'] = None; sys.argv = {arguments}; from permitflow.cli import main; main()"
+    )
+    code, _, stderr = process(program=program)
+    assert code == 2
+    assert "matplotlib is not installed, but this command needs it: install permitflow[plots]" in stderr

@@ -30,7 +30,7 @@ _MILLISECONDS = 1_000
 
 def require_drawable(path: Path | None) -> None:
     """End the command early if the drawing could not be made."""
-    from permitflow.pictures.sweep_plot import SUFFIXES
+    from permitflow.pictures.sweep_plot import SUFFIXES, load_matplotlib
 
     if path is None:
         return
@@ -39,7 +39,7 @@ def require_drawable(path: Path | None) -> None:
     if not path.parent.is_dir():
         unusable(f"--plot: there is no folder {path.parent}")
     with requires_extra("plots"):
-        import matplotlib as _  # noqa: F401
+        load_matplotlib()
 
 
 def draw(description: Description, rows: Sequence[Row], path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
+from importlib import import_module
 from string import Template
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["SUFFIXES", "Series", "SweepPicture", "sweep_bytes"]
+__all__ = ["SUFFIXES", "Series", "SweepPicture", "load_matplotlib", "sweep_bytes"]
 
 SUFFIXES = (".html", ".svg", ".png", ".pdf")
 _INCHES = (9.6, 7.2)
@@ -58,6 +59,15 @@ class SweepPicture:
     """Of the table on the page."""
     rows: Sequence[tuple[bool, Sequence[str]]]
     """Its lines; the first says whether it went well."""
+
+
+def load_matplotlib() -> None:
+    """Load it now, so that its absence is noticed before anything else is done.
+
+    Raises:
+        ModuleNotFoundError: it is not installed.
+    """
+    import_module("matplotlib.figure")
 
 
 def sweep_bytes(picture: SweepPicture, suffix: str) -> bytes:
