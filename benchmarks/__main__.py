@@ -17,7 +17,7 @@ from benchmarks.peers.registry import find_ways
 from benchmarks.plots import can_draw, draw_all
 from benchmarks.results import RESULTS_FILE, Results
 from benchmarks.settings import FULL, SMOKE
-from benchmarks.tables import TABLES
+from benchmarks.tables import TABLES, UNMEASURED
 
 DEFAULT_FOLDER = CHECKOUT / "build" / "bench"
 DOCUMENT = CHECKOUT / "docs" / "performance.md"
@@ -94,7 +94,8 @@ def measured(folder: Path) -> Results:
 def tell(results: Results, folder: Path) -> None:
     """Write everything that can be made of results, and print the tables."""
     results.write(folder)
-    text = "\n\n".join(f"## {name}\n\n{made(results)}" for name, made in TABLES.items())
+    tables = {name: made(results) for name, made in TABLES.items()}
+    text = "\n\n".join(f"## {name}\n\n{made}" for name, made in tables.items() if made != UNMEASURED)
     (folder / "tables.md").write_text(text + "\n")
     output.print(Markdown(text))
     if not can_draw():

@@ -28,6 +28,8 @@ WINDOW_SIZES = ("64", "1,024")
 BATCHES = (1, 4, 16, 64, 256, 1_024, 4_096, 16_384)
 DELAY_PAYLOAD = PAYLOADS["1,024"]
 MOST_ROUNDS = 3
+# Below this share of the fastest rate, the pipe is not full.
+FULL_SHARE = 0.9
 DELAYS_SECONDS = (0.001, 0.005, 0.02)
 
 
@@ -99,6 +101,13 @@ class DelayPoint(Record):
     rows_per_second: Series
     predicted_rows_per_second: float
     """By the simulation of the same channel, with the fastest rate of this run as the consumer's."""
+    is_bound_by_window: bool
+    """Says the simulation that the window holds the channel back?"""
+
+    @property
+    def turn_around_milliseconds(self) -> float:
+        """What both processes add to the round trip, if the window is what holds the channel back."""
+        return self.rtt_milliseconds * (self.predicted_rows_per_second / self.rows_per_second.median - 1)
 
 
 async def measure_delays(field: Field) -> list[DelayPoint]:
@@ -134,9 +143,11 @@ def _compared(found: Iterable[tuple[float, Job, list[Sample]]]) -> list[DelayPoi
         if samples
     ]
     fastest = max((rate.median for _, _, rate in rates), default=0.0)
-    return [
-        DelayPoint(2e3 * delay, job.row_permits, rate, _predicted(job, delay, fastest)) for delay, job, rate in rates
-    ]
+    points = []
+    for delay, job, rate in rates:
+        predicted = _predicted(job, delay, fastest)
+        points.append(DelayPoint(2e3 * delay, job.row_permits, rate, predicted, predicted < FULL_SHARE * fastest))
+    return points
 
 
 def _predicted(job: Job, delay_seconds: float, consumer_rate: float) -> float:

@@ -19,14 +19,16 @@ from benchmarks.throughput import Cell
 __all__ = ["TABLES", "table"]
 
 NOT_MEASURED = "-"
+UNMEASURED = "Not measured in this run."
+HEAD_LINES = 2
 
 Table = Callable[[Results], str]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The first column is text, the others are numbers."""
+    """The first column is text, the others are numbers.  Without rows, a word in place of a table."""
     lines = [head, ["---", *("---:" for _ in head[1:])], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) if len(lines) > HEAD_LINES else UNMEASURED
 
 
 def machine(results: Results) -> str:
@@ -172,11 +174,11 @@ def delays(results: Results) -> str:
             f"{point.row_permits:,}",
             point.rows_per_second.told(),
             compact(point.predicted_rows_per_second),
-            f"{point.rows_per_second.median / point.predicted_rows_per_second:.2f}",
+            f"{point.turn_around_milliseconds:.1f} ms" if point.is_bound_by_window else "the pipe is full",
         ]
         for point in results.get("delays", DelayPoint)
     ]
-    return table(["round trip", "ROW_COUNT", "rows/s", "simulated", "measured ÷ simulated"], rows)
+    return table(["round trip", "ROW_COUNT", "rows/s", "simulated", "turn-around of both processes"], rows)
 
 
 def channels(results: Results) -> str:
@@ -208,7 +210,8 @@ def profile(results: Results) -> str:
         ]
         for way, payload, role in processes
     ]
-    return "\n".join(["| Process | Where |", "|---|---|", *(f"| {name} | {where} |" for name, where in rows)])
+    lines = ["| Process | Where |", "|---|---|", *(f"| {name} | {where} |" for name, where in rows)]
+    return "\n".join(lines) if rows else UNMEASURED
 
 
 def verdicts(results: Results) -> str:
