@@ -1,6 +1,6 @@
 """Results as Markdown tables; documents take them from here, by name."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from benchmarks.curves import DelayPoint, Point
 from benchmarks.idle_channels import IdleChannels
@@ -15,6 +15,7 @@ from benchmarks.results import Results
 from benchmarks.series import compact
 from benchmarks.targets import Verdict, judge
 from benchmarks.throughput import Cell
+from permitflow.protocol.parameters import ChannelParameters
 
 __all__ = ["TABLES", "table"]
 
@@ -166,6 +167,31 @@ def _points(points: list[Point], what: str, number: Callable[[Point], int]) -> s
     return table(["", what, "chunks/s", "p50 ms, full", "p99 ms, full", "MiB"], rows)
 
 
+def defaults(results: Results) -> str:
+    """What the default window and batch reach of what the fastest of the curve does, and what that one costs."""
+    standard = ChannelParameters()
+    rows = [
+        *_default_rows(results.get("windows", Point), "ROW_COUNT", "row_permits", standard.row_permits),
+        *_default_rows(results.get("batches", Point), "BATCH", "permit_batch", standard.permit_batch),
+    ]
+    return table(["", "default", "of the fastest", "time on the way", "the fastest has", "time on the way"], rows)
+
+
+def _default_rows(points: list[Point], what: str, number: str, default: int) -> Iterator[list[str]]:
+    for way, payload in dict.fromkeys((point.way, point.payload) for point in points):
+        curve = [point for point in points if (point.way, point.payload) == (way, payload)]
+        fastest = max(curve, key=lambda point: point.chunks_per_second.median)
+        for point in (point for point in curve if getattr(point, number) == default):
+            yield [
+                f"{what}, {way}, {payload} rows",
+                f"{default:,}",
+                f"{point.chunks_per_second.median / fastest.chunks_per_second.median:.0%}",
+                f"{compact(point.median_milliseconds.median)} ms",
+                f"{getattr(fastest, number):,}",
+                f"{compact(fastest.median_milliseconds.median)} ms",
+            ]
+
+
 def delays(results: Results) -> str:
     """By distance and window."""
     rows = [
@@ -237,6 +263,7 @@ TABLES: dict[str, Table] = {
     "imbalance": imbalance,
     "windows": windows,
     "batches": batches,
+    "defaults": defaults,
     "delays": delays,
     "channels": channels,
     "profile": profile,
