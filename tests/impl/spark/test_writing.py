@@ -121,6 +121,24 @@ def test_what_one_job_writes_another_reads(driver: Driver, options: Options) -> 
     assert sorted(read, key=lambda row: row.id) == written
 
 
+@pytest.mark.parametrize("same_host", ["require", "never"])
+def test_workers_on_the_exchanges_host_share_memory_with_it_or_not(
+    driver: Driver, options: Options, same_host: str
+) -> None:
+    """Batches of a few hundred KiB, so that they go through the ring."""
+    options = {**options, "same_host": same_host, "row_permits": "256"}
+
+    def job(spark: SparkSession) -> int:
+        wide = spark.range(0, 1000, 1, 2).selectExpr("id", "repeat('x', 2000) AS text")
+        frame = spark.read.format("permitflow").schema("id LONG NOT NULL, text STRING").options(**options).load()
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(lambda: frame.selectExpr("sum(length(text) + id)").collect())
+            wide.write.format("permitflow").mode("append").options(**options).save()
+            return int(reading.result()[0][0])
+
+    assert driver.run(job) == 1000 * 2000 + sum(range(1000))
+
+
 @pytest.mark.parametrize(
     "query",
     ["SELECT id FROM range(0, 4, 1, 4) WHERE id = 1", "SELECT id FROM range(0)", "SELECT id FROM range(5) WHERE 1 = 0"],
