@@ -15,7 +15,7 @@ from benchmarks.pairs import CHECKOUT
 from benchmarks.payloads import PAYLOADS
 from benchmarks.peers.registry import find_ways
 from benchmarks.plots import can_draw, draw_all
-from benchmarks.results import RESULTS_FILE, Results
+from benchmarks.results import RESULTS_FILE, Results, StaleResultsError
 from benchmarks.settings import FULL, SMOKE
 from benchmarks.tables import TABLES, UNMEASURED
 
@@ -56,7 +56,7 @@ def run(
         raise typer.BadParameter(f"no such size: {', '.join(sorted(unknown))}; there are {', '.join(PAYLOADS)}")
     settings = SMOKE if smoke else replace(FULL, rounds=rounds)
     settings = replace(settings, seed=seed, ways=tuple(ways or FULL.ways), payloads=tuple(size or settings.payloads))
-    former = measured(folder) if (folder / RESULTS_FILE).exists() else None
+    former = former_results(folder)
     began = time.monotonic()
     results = measure(chosen, settings, progress)
     if former is not None:
@@ -91,11 +91,34 @@ def measured(folder: Path) -> Results:
         raise typer.BadParameter(f"{folder / RESULTS_FILE} cannot be read: {error}; run make bench again") from None
 
 
+def former_results(folder: Path) -> Results | None:
+    """What a new run adds to; None if there is nothing of use."""
+    if not (folder / RESULTS_FILE).exists():
+        return None
+    former = measured(folder)
+    try:
+        _ = tables_of(former)
+    except StaleResultsError as error:
+        progress.print(f"{error}; former results are not kept")
+        return None
+    return former
+
+
+def tables_of(results: Results) -> dict[str, str]:
+    """Those that were measured."""
+    tables = {name: made(results) for name, made in TABLES.items()}
+    return {name: made for name, made in tables.items() if made != UNMEASURED}
+
+
 def tell(results: Results, folder: Path) -> None:
     """Write everything that can be made of results, and print the tables."""
     results.write(folder)
-    tables = {name: made(results) for name, made in TABLES.items()}
-    text = "\n\n".join(f"## {name}\n\n{made}" for name, made in tables.items() if made != UNMEASURED)
+    try:
+        tables = tables_of(results)
+    except StaleResultsError as error:
+        path = folder / RESULTS_FILE
+        raise typer.BadParameter(f"{error}; delete {path}, or measure this part again") from None
+    text = "\n\n".join(f"## {name}\n\n{made}" for name, made in tables.items())
     (folder / "tables.md").write_text(text + "\n")
     output.print(Markdown(text))
     if not can_draw():

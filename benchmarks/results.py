@@ -8,9 +8,14 @@ from typing import Any, TypeVar
 
 from benchmarks.records import Record
 
-__all__ = ["RESULTS_FILE", "Results"]
+__all__ = ["RESULTS_FILE", "Results", "StaleResultsError"]
 
 RESULTS_FILE = "results.json"
+
+
+class StaleResultsError(Exception):
+    """Records that this version does not understand."""
+
 
 R = TypeVar("R", bound=Record)
 
@@ -37,8 +42,15 @@ class Results:
         self.rounds = former.rounds | self.rounds
 
     def get(self, part: str, kind: type[R]) -> list[R]:
-        """A part; empty if it was not measured."""
-        return [kind.read(facts) for facts in self.parts.get(part, [])]
+        """A part; empty if it was not measured.
+
+        Raises:
+            StaleResultsError: it was measured by another version.
+        """
+        try:
+            return [kind.read(facts) for facts in self.parts.get(part, [])]
+        except TypeError as error:
+            raise StaleResultsError(f"{part!r} was measured by another version: {error}") from None
 
     def write(self, folder: Path) -> Path:
         """Into a folder, which is made if need be."""
