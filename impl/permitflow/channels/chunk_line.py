@@ -64,12 +64,18 @@ class ChunkLine(SendLine[T]):
             return False
         self.at_once = 0
         self._turning = chunk, rows
-        self._waiting.start()
+        waiting = self._waiting  # as ``start``, without its call
+        if not waiting.running:
+            waiting.since = waiting.clock()
+        waiting.running += 1
         return True
 
     def end_turn(self) -> ParkedSend[T] | None:
         """The turn is over; the place in the line, if somebody came meanwhile."""
-        self._waiting.stop()
+        waiting = self._waiting  # as ``stop``, without its call
+        waiting.running -= 1
+        if not waiting.running:
+            waiting.total += waiting.clock() - waiting.since
         if self._turning is not None:
             self._turning = None
             if self._takers.futures or not self._is_open:

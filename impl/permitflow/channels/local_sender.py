@@ -24,7 +24,7 @@ class LocalSender(Generic[T]):
     __slots__ = (
         "_add_cost",
         "_add_payload",
-        "_batch_type",
+        "_are_batches",
         "_channel",
         "_core",
         "_limit",
@@ -41,7 +41,7 @@ class LocalSender(Generic[T]):
         self._takers = channel.takers
         self._line = channel.chunks
         self._add_payload, self._add_cost = channel.receiver.entrance
-        self._batch_type: type | None = None  # of chunks that know their ``num_rows``
+        self._are_batches = True  # chunks that know their ``num_rows``, as far as was seen
         self._limit = channel.parameters.max_chunk_cost
 
     @property
@@ -56,15 +56,9 @@ class LocalSender(Generic[T]):
 
     def send_nowait(self, chunk: T, rows: int | None = None) -> None:
         """Send a chunk now, all of it or nothing."""
-        rows = self._rows_of(chunk) if rows is None else whole_rows(rows)
+        rows = rows_of(chunk) if rows is None else whole_rows(rows)
         if not self._try_send(chunk, rows):
             self._send_slices_nowait(chunk, rows)
-
-    def _rows_of(self, chunk: T) -> int:
-        rows = rows_of(chunk)
-        if hasattr(type(chunk), "num_rows"):
-            self._batch_type = type(chunk)
-        return rows
 
     def _try_send(self, chunk: T, rows: int) -> bool:
         self._line.seat()
@@ -77,9 +71,12 @@ class LocalSender(Generic[T]):
     async def send(self, chunk: T, rows: int | None = None) -> None:
         """Send a chunk; wait until its permits are here."""
         if rows is None:
-            rows = chunk.num_rows if type(chunk) is self._batch_type else self._rows_of(chunk)  # type: ignore[attr-defined]  # the type has it
+            try:
+                rows = chunk.num_rows if self._are_batches else None  # type: ignore[attr-defined]  # then it has them
+            except AttributeError:
+                self._are_batches = False
         if type(rows) is not int:
-            rows = whole_rows(rows)
+            rows = rows_of(chunk) if rows is None else whole_rows(rows)
         core, line = self._core, self._line
         while True:
             left = core._row_permits - rows

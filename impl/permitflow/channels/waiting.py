@@ -36,31 +36,31 @@ def turn() -> Generator[None, None, None]:
 class Stopwatch:
     """Measures the time during which at least one of several waits is going on, in seconds."""
 
-    __slots__ = ("_clock", "_running", "_since", "_total")
+    __slots__ = ("clock", "running", "since", "total")
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """``clock`` tells the time in seconds; it is only asked when somebody waits."""
-        self._clock = clock
-        self._running = 0
-        self._since = 0.0
-        self._total = 0.0
+        self.clock = clock
+        self.running = 0
+        self.since = 0.0
+        self.total = 0.0
 
     def start(self) -> None:
         """One more wait begins."""
-        if not self._running:
-            self._since = self._clock()
-        self._running += 1
+        if not self.running:
+            self.since = self.clock()
+        self.running += 1
 
     def stop(self) -> None:
         """One wait is over."""
-        self._running -= 1
-        if self._running == 0:
-            self._total += self._clock() - self._since
+        self.running -= 1
+        if self.running == 0:
+            self.total += self.clock() - self.since
 
     @property
     def seconds(self) -> float:
         """The time so far, a wait that is going on included."""
-        return self._total + (self._clock() - self._since if self._running else 0.0)
+        return self.total + (self.clock() - self.since if self.running else 0.0)
 
 
 class ParkedSend(Generic[T]):

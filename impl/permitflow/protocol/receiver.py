@@ -141,7 +141,7 @@ class PermitReceiver(ReceiverBooks[T]):
             granted = peer._row_permits
             if granted < peer._least_row_permits:
                 peer._least_row_permits = granted
-        here = self.parameters.row_permits - granted - self._unreturned - self._due_rows + self._surplus_here
+        here = self._total_rows - granted - self._unreturned - self._due_rows + self._surplus_here  # inbox_rows
         if here > self._peak_inbox_rows:
             self._peak_inbox_rows = here
         self._is_quiet = is_quiet = self._record is None and not self._taken

@@ -36,6 +36,7 @@ class ReceiverBooks(Generic[T]):
         "_surplus_consumed",
         "_surplus_here",
         "_taken",
+        "_total_rows",
         "_unreturned",
         "_watermark_permits",
         "has_returns",
@@ -50,6 +51,7 @@ class ReceiverBooks(Generic[T]):
         self._consumed_chunks = self._dropped_chunks = 0
         self.has_returns = False
         """May permits go back now: because they are due, or a residue because all that came was consumed?"""
+        self._total_rows = parameters.row_permits
         self._batch = parameters.permit_batch
         self._row_permits, self._barrier_permits = parameters.row_permits, parameters.barrier_permits
         self._watermark_permits = 1
