@@ -11,6 +11,7 @@ from permitflow.testing.behaviours import random_behaviour
 from permitflow.testing.referee import Referee, ask_tlc
 from permitflow.testing.traces import judge, model_of
 from permitflow.tracing import ChannelTrace, Event
+from permitflow_model.permit_channel import State
 from permitflow_model.tlc.trace import Told, module_text, walk_trace
 
 AGREED = ChannelParameters(row_permits=4, permit_batch=2, max_chunk_cost=3, barrier_permits=2, oversize=Oversize.WHOLE)
@@ -158,11 +159,49 @@ def test_an_event_that_only_tlc_allows_is_a_disagreement() -> None:
     assert "an event is possible that the model refuses" in referee.describe()
 
 
-def test_of_a_run_that_is_too_long_tlc_gets_the_beginning() -> None:
-    referee = ask_tlc(random_run(seed=3, events=100), most_steps=40)
+def test_a_long_run_is_walked_in_segments_as_if_it_were_walked_at_once() -> None:
+    channel = random_run(seed=3, events=100)
+
+    at_once, in_segments = ask_tlc(channel), ask_tlc(channel, segment_steps=40)
+
+    assert in_segments.agrees
+    assert in_segments.walk.steps == in_segments.walk.reached == in_segments.steps == at_once.steps > 100
+
+
+def test_a_bad_run_stops_in_the_same_segment_at_the_same_step() -> None:
+    channel = misread(random_run(seed=5, events=300))
+
+    referee = ask_tlc(channel, segment_steps=20)
+
     assert referee.agrees
-    assert referee.is_partial
-    assert f"TLC agrees: the first 40 of {referee.steps} steps" in referee.describe()
+    assert referee.steps > 40
+    assert referee.walk.reached == ask_tlc(channel).walk.reached
+
+
+def test_a_segment_must_end_where_the_next_one_starts() -> None:
+    """Or the states in between would be taken on trust."""
+    channel = random_run(seed=3, events=100)
+    verdict = judge(channel, keep_path=True)
+    assert verdict.world.path is not None
+    states = [step.state for step in verdict.world.path.steps()]
+    parameters = model_of(AGREED)
+    told = [Told(step.action, step.arguments[0] if step.arguments else 0) for step in verdict.world.path.steps()]
+    wrong = states[59]._replace(unreturned=states[59].unreturned + 1)
+
+    def reached(start: State, end: State) -> int:
+        return walk_trace(told[40:60], parameters, start=start, end=end).reached
+
+    assert reached(states[39], states[59]) == 20
+    assert reached(states[39], wrong) == 19
+    assert reached(states[0], states[59]) < 20
+
+
+def test_after_a_segment_that_is_not_walked_to_its_end_tlc_is_asked_no_more(other_specification: Path) -> None:
+    referee = ask_tlc(random_run(seed=3, events=400), spec_directory=other_specification, segment_steps=50)
+
+    assert not referee.agrees
+    assert referee.walk.steps - 50 <= referee.walk.reached < referee.walk.steps < 400
+    assert f"step {referee.walk.reached + 1} is no step of the specification" in referee.describe()
 
 
 def test_numbers_beyond_those_of_tlc_are_refused() -> None:

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from permitflow.testing.traces import UNLIMITED, judge, largest_rows, model_of
 from permitflow.tracing.reader import ChannelTrace
 from permitflow_model.permit_channel_world import Path as Explained
 from permitflow_model.permit_channel_world import TraceEvent
-from permitflow_model.tlc.trace import MOST_STEPS, Told, Walk, walk_trace
+from permitflow_model.tlc.trace import SEGMENT_STEPS, Told, Walk, walk_trace
 
 __all__ = ["Referee", "ask_tlc"]
 
@@ -19,16 +18,13 @@ class Referee:
     """What TLC says, beside what the model says."""
 
     walk: Walk
+    """Over all segments that TLC was given; after one that it does not walk to its end, it gets no more."""
+
     steps: int
-    """Steps of the specification that explain the run, in the model's opinion; TLC may have been given fewer."""
+    """Steps of the specification that explain the run, in the model's opinion."""
 
     impossible: int
     """Events that the model calls impossible after these steps."""
-
-    @property
-    def is_partial(self) -> bool:
-        """Was the run too long for TLC?"""
-        return self.walk.steps < self.steps
 
     @property
     def agrees(self) -> bool:
@@ -46,26 +42,26 @@ class Referee:
             )
         if walk.goes_on:
             return f"TLC DISAGREES: after {walk.steps:,} steps an event is possible that the model refuses ({took})"
-        which = f"the first {walk.steps:,} of {self.steps:,}" if self.is_partial else f"all {walk.steps:,}"
-        then = ", and nothing that was recorded can follow" if self.impossible and not self.is_partial else ""
-        return f"TLC agrees: {which} steps are steps of the specification{then} ({took})"
+        then = ", and nothing that was recorded can follow" if self.impossible else ""
+        return f"TLC agrees: all {walk.steps:,} steps are steps of the specification{then} ({took})"
 
     def as_json(self) -> dict[str, object]:
         """For programs."""
         return {
             "agrees": self.agrees,
             "steps": self.steps,
-            "given": self.walk.steps,
             "reached": self.walk.reached,
             "goes_on": self.walk.goes_on,
             "seconds": round(self.walk.seconds, 3),
         }
 
 
-def ask_tlc(channel: ChannelTrace, *, spec_directory: Path | None = None, most_steps: int = MOST_STEPS) -> Referee:
+def ask_tlc(
+    channel: ChannelTrace, *, spec_directory: Path | None = None, segment_steps: int = SEGMENT_STEPS
+) -> Referee:
     """Give TLC the steps by which the model explains the run, and the events that it finds impossible after them.
 
-    Of a run that is too long for TLC, it gets the beginning.
+    TLC gets ``segment_steps`` at a time, and where they must lead.
 
     Raises:
         ValueError: a number is too large for TLC.
@@ -75,14 +71,26 @@ def ask_tlc(channel: ChannelTrace, *, spec_directory: Path | None = None, most_s
     verdict = judge(channel, keep_path=True)
     path = verdict.world.path
     links = [] if path is None else path.links()
-    told = list(islice(_told(links), most_steps))
+    told = list(_told(links))
     # What the model plays of an end that was not recorded could go on in many ways: TLC is not asked for all of them.
     blocked = [_of_event(block.event) for block in verdict.replay.blocked if len(channel.ends) == 2]
     parameters = model_of(channel.parameters, sizes=(largest_rows(channel),), waiters=UNLIMITED)
-    walk = walk_trace(
-        told, parameters, impossible=blocked if len(told) == len(links) else (), spec_directory=spec_directory
-    )
-    return Referee(walk, len(links), len(blocked))
+    whole = Walk(steps=0, reached=0, goes_on=False, seconds=0.0)
+    for first in range(0, max(len(told), 1), segment_steps):
+        segment = told[first : first + segment_steps]
+        is_last = first + len(segment) == len(told)
+        walk = walk_trace(
+            segment,
+            parameters,
+            start=links[first - 1].step.state if first else None,
+            end=None if is_last else links[first + len(segment) - 1].step.state,
+            impossible=blocked if is_last else (),
+            spec_directory=spec_directory,
+        )
+        whole = whole.followed_by(walk)
+        if walk.reached < walk.steps:
+            break
+    return Referee(whole, len(links), len(blocked))
 
 
 def _told(links: list[Explained]) -> Iterator[Told]:

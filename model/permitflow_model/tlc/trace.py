@@ -4,27 +4,30 @@ A generated module extends ``PermitChannel`` and holds the run as a constant.  I
 step if the specification allows it with what was recorded of it, and stop where it does not.  TLC walks this one
 behaviour; how far it comes is the verdict.  No invariants are checked on the way: what every behaviour of the
 specification keeps to, TLC and the proofs have shown elsewhere.
+
+A long run is walked in segments.  Each starts in the state in which the one before it had to end: TLC itself has
+shown that it is this one, so nothing is taken on trust.
 """
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from permitflow_model.manifest import find_spec_directory
-from permitflow_model.permit_channel import Parameters
+from permitflow_model.permit_channel import Parameters, State, rows_in
 from permitflow_model.tla_config import config_text
-from permitflow_model.tla_values import TlaValue
+from permitflow_model.tla_values import TlaValue, camel_case, format_value, to_tla
 from permitflow_model.tlc.output import TlcError
 from permitflow_model.tlc.run import run_tlc
 from permitflow_model.verdict import SUCCESS
 
-__all__ = ["MOST_STEPS", "Told", "Walk", "walk_trace"]
+__all__ = ["SEGMENT_STEPS", "Told", "Walk", "walk_trace"]
 
-MOST_STEPS = 200_000
-"""TLC takes about half a minute for so many; the module is some 10 MB."""
+SEGMENT_STEPS = 100_000
+"""TLC takes about a quarter of a minute for so many; the module is some 5 MB."""
 
 MOST_NUMBER = 2**31 - 1
 """TLC's numbers have 32 bits."""
@@ -61,20 +64,33 @@ class Walk:
 
     seconds: float
 
+    def followed_by(self, walk: "Walk") -> "Walk":
+        """Both together; this one was walked to its end."""
+        return Walk(
+            steps=self.steps + walk.steps,
+            reached=self.reached + walk.reached,
+            goes_on=walk.goes_on,
+            seconds=self.seconds + walk.seconds,
+        )
+
 
 def walk_trace(
     steps: Sequence[Told],
     parameters: Parameters,
     *,
+    start: State | None = None,
+    end: State | None = None,
     impossible: Sequence[Told] = (),
     spec_directory: Path | None = None,
     timeout_seconds: float = 300,
 ) -> Walk:
-    """Let TLC walk a recorded run.
+    """Let TLC walk a recorded run, or a segment of it.
 
     Args:
         steps: in the order of one behaviour.
         parameters: of the channel; bounds for exploring do not matter.
+        start: the state before the first step; None: the initial one.
+        end: the state to which the last step must lead; None: any.
         impossible: events that are said to be impossible after the last step.
         spec_directory: where ``PermitChannel.tla`` is; found by itself by default.
         timeout_seconds: give up after so long.
@@ -88,7 +104,7 @@ def walk_trace(
     with tempfile.TemporaryDirectory(prefix="permitflow-trace-") as name:
         folder = Path(name)
         shutil.copy(directory / "PermitChannel.tla", folder)
-        (folder / f"{_MODULE}.tla").write_text(module_text(steps, impossible), encoding="utf-8")
+        (folder / f"{_MODULE}.tla").write_text(module_text(steps, impossible, start, end), encoding="utf-8")
         found = run_tlc(_MODULE, _config(parameters), spec_directory=folder, timeout_seconds=timeout_seconds)
     if found.verdict != SUCCESS:
         raise TlcError(f"TLC stopped in the recorded run: {found.verdict}")
@@ -96,7 +112,9 @@ def walk_trace(
     return Walk(len(steps), min(found.states - 1, len(steps)), found.states - 1 > len(steps), found.seconds)
 
 
-def module_text(steps: Sequence[Told], impossible: Sequence[Told]) -> str:
+def module_text(
+    steps: Sequence[Told], impossible: Sequence[Told], start: State | None = None, end: State | None = None
+) -> str:
     """The generated module.
 
     Raises:
@@ -112,7 +130,24 @@ def module_text(steps: Sequence[Told], impossible: Sequence[Told]) -> str:
         part=_PART,
         count=len(steps),
         impossible=_listed(impossible),
+        start="Init" if start is None else _equations(start),
+        inbox_rows=0 if start is None else rows_in(start.inbox),
+        end="TRUE" if end is None else _equations(end, "'"),
     )
+
+
+def _equations(state: State, prime: str = "") -> str:
+    """That the variables have the values that they have in a state."""
+    values = ((camel_case(name), getattr(state, name)) for name in state._fields)
+    return "\n       ".join(f"/\\ {name}{prime} = {_value(value)}" for name, value in values)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, tuple) or not isinstance(value, Iterable):
+        return format_value(to_tla(value))
+    items = [format_value(to_tla(item)) for item in value]
+    parts = [f"<<{', '.join(items[start : start + _PART])}>>" for start in range(0, len(items), _PART)]
+    return " \\o ".join(parts) or "<<>>"
 
 
 def _config(parameters: Parameters) -> str:
@@ -207,12 +242,18 @@ Possible(step) ==
       [] step[1] = "OfferBarrier" -> BarrierPermits > 0 /\ step[4] \in {{<<>>, Told(permits)}}
       [] OTHER -> ENABLED Step(step)
 
-InitRecorded == Init /\ position = 0 /\ inboxRows = 0
+InitRecorded ==
+    /\ {start}
+    /\ position = 0 /\ inboxRows = {inbox_rows}
+
+Ends ==
+    /\ {end}
 
 recordedVars == <<vars, position, inboxRows>>
 
 NextRecorded ==
-    \/ position < {count} /\ Step(Recorded(position + 1)) /\ position' = position + 1
+    \/ /\ position < {count} /\ Step(Recorded(position + 1)) /\ position' = position + 1
+       /\ position' = {count} => Ends
     \/ /\ position = {count} /\ \E step \in Impossible : Possible(step)
        /\ position' = position + 1 /\ UNCHANGED <<vars, inboxRows>>
     \/ UNCHANGED recordedVars
