@@ -77,7 +77,11 @@ def show(folder: Folder = DEFAULT_FOLDER) -> None:
 @application.command(name="update-docs")
 def update_docs(folder: Folder = DEFAULT_FOLDER) -> None:
     """Paste the results into docs/performance.md, and the plots into docs/pictures."""
-    for changed in update_document(DOCUMENT, measured(folder)):
+    results = measured(folder)
+    if results.settings["is_smoke"]:
+        raise typer.BadParameter(f"{folder} holds a smoke run, whose figures mean nothing: run make bench")
+    understood(results, folder)
+    for changed in update_document(DOCUMENT, results):
         output.print(f"wrote {changed.relative_to(CHECKOUT)}")
 
 
@@ -110,14 +114,19 @@ def tables_of(results: Results) -> dict[str, str]:
     return {name: made for name, made in tables.items() if made != UNMEASURED}
 
 
-def tell(results: Results, folder: Path) -> None:
-    """Write everything that can be made of results, and print the tables."""
-    results.write(folder)
+def understood(results: Results, folder: Path) -> dict[str, str]:
+    """All tables, if the results are of this version."""
     try:
-        tables = tables_of(results)
+        return tables_of(results)
     except StaleResultsError as error:
         path = folder / RESULTS_FILE
         raise typer.BadParameter(f"{error}; delete {path}, or measure this part again") from None
+
+
+def tell(results: Results, folder: Path) -> None:
+    """Write everything that can be made of results, and print the tables."""
+    results.write(folder)
+    tables = understood(results, folder)
     text = "\n\n".join(f"## {name}\n\n{made}" for name, made in tables.items())
     (folder / "tables.md").write_text(text + "\n")
     output.print(Markdown(text))

@@ -48,3 +48,20 @@ def test_a_wrong_option_is_refused_with_what_is_possible(
     done = command(repository, *arguments)
     assert done.returncode == 2
     assert complaint in " ".join(done.stderr.replace("│", "").split())
+
+
+def test_figures_of_a_smoke_run_do_not_get_into_documents(repository: Path, tmp_path: Path) -> None:
+    assert command(repository, "run", "--smoke", "--part", "limits", "--folder", str(tmp_path)).returncode == 0
+    before = (repository / "docs/performance.md").read_bytes()
+    done = command(repository, "update-docs", "--folder", str(tmp_path))
+    assert done.returncode == 2
+    assert "smoke run" in done.stderr
+    assert (repository / "docs/performance.md").read_bytes() == before
+
+
+def test_results_of_another_version_are_refused(repository: Path, tmp_path: Path) -> None:
+    results = {"machine": {}, "settings": {"is_smoke": False, "seed": 1}, "parts": {"limits": [{"speed": 1.0}]}}
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    done = command(repository, "show", "--folder", str(tmp_path))
+    assert done.returncode == 2
+    assert "measured by another version" in " ".join(done.stderr.replace("│", "").split())
