@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants bench-setup bench imbalance curves bench-docs bench-smoke soak trace-evidence clean
+.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants bench-setup bench imbalance curves bench-docs bench-models bench-smoke soak trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -60,8 +60,12 @@ curves: bench-setup  ## how our own figures depend on ROW_COUNT, BATCH, distance
 bench-docs: setup  ## paste what make bench has measured into docs/performance.md
 	@$(BIN)/python -m benchmarks update-docs
 
+bench-models: setup  ## explorer beside TLC, recorded runs, proofs: minutes
+	@$(WITH_JAVA) $(BIN)/python benchmarks/model_checking.py
+
 bench-smoke: setup  ## do the benchmarks still run? seconds
 	@$(BIN)/python -m benchmarks run --smoke --folder build/bench-smoke
+	@$(BIN)/python benchmarks/model_checking.py --smoke
 	@$(BIN)/python benchmarks/soak_grpc.py --rows 500000 --slow-seconds 5
 
 soak: setup  ## ten million rows through gRPC, then memory under a consumer that is a hundred times slower
