@@ -9,7 +9,10 @@ from typing import ClassVar
 
 import pytest
 
-from permitflow.testing import ChannelKit, Feature, PairKit, RuleBroken, judge_adapter
+from permitflow.errors import InvalidParametersError
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import RecorderFactory
+from permitflow.testing import ChannelAdapter, ChannelKit, Feature, PairKit, RuleBroken, judge_adapter
 from permitflow.testing.core_pair import CorePair
 from permitflow.testing.kit.catalogue import all_rules, selected
 from permitflow.testing.kit.examples.queues import QueueChannel
@@ -118,3 +121,27 @@ def test_a_channel_that_raises_is_named_with_what_it_raised() -> None:
 
     assert verdict.is_broken
     assert verdict.counterexample[-2] == "4. Receive(): ZeroDivisionError was raised: of all things"
+
+
+def test_an_adapter_that_cannot_be_opened_breaks_the_rule_and_shows_where() -> None:
+    class Unreachable(QueueChannel):
+        async def open(self, parameters: ChannelParameters, record: RecorderFactory) -> None:
+            raise OSError("no such host")
+
+    verdict = judge_adapter(Unreachable, only=["window"])["window"]
+
+    assert verdict.finding == "raises OSError: no such host"
+    assert verdict.counterexample[-1] == "OSError: no such host"
+
+
+def test_an_adapter_without_the_methods_that_are_needed_is_refused() -> None:
+    class Empty(ChannelAdapter):
+        pass
+
+    with pytest.raises(InvalidParametersError, match="must have a method open"):
+        judge_adapter(Empty)
+
+
+def test_a_rule_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(InvalidParametersError, match="must be a rule: window, whole-window"):
+        judge_adapter(QueueChannel, only=["bogus"])

@@ -54,7 +54,7 @@ def conform(
         else:
             report = judge_adapter(_channel(made, adapter), name=adapter, only=rule or [], random_runs=random_runs)  # type: ignore[arg-type]
     except InvalidParametersError as error:
-        unusable(f"--rule: there is no rule {error.facts['value']!r}; it {error.facts['rule']}")
+        unusable(f"--rule: {error}" if error.facts["name"] == "only" else str(error))
     if as_json:
         print_json(report.as_json())
     else:
@@ -69,8 +69,8 @@ def _load(place: str) -> object:
     sys.path.insert(0, "")  # as python -m does: modules of this folder are found
     try:
         module = import_module(module_name)
-    except ImportError as error:
-        unusable(f"module {module_name} cannot be imported: {error}")
+    except Exception as error:
+        unusable(f"module {module_name} cannot be imported: {type(error).__name__}: {error}")
     if not hasattr(module, name):
         unusable(f"module {module_name} has no {name}")
     return getattr(module, name)

@@ -2,12 +2,13 @@
 
 from typing import ClassVar, NamedTuple
 
+from permitflow.errors import InvalidParametersError
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.kit.features import Feature
 
-__all__ = ["Aborted", "ChannelAdapter", "Ended", "Received", "Refused", "lacks_of"]
+__all__ = ["Aborted", "ChannelAdapter", "Ended", "Received", "Refused", "lacks_of", "require_methods"]
 
 
 class Refused(Exception):
@@ -142,3 +143,15 @@ def lacks_of(adapter: ChannelAdapter) -> frozenset[Feature]:
         if getattr(type(adapter), method) is getattr(ChannelAdapter, method)
     }
     return adapter.lacks | left_out
+
+
+def require_methods(adapter: ChannelAdapter) -> None:
+    """Insist on the three methods without which nothing can be asked.
+
+    Raises:
+        InvalidParametersError: one is missing.
+    """
+    for method in ("open", "offer_chunk", "take"):
+        if getattr(type(adapter), method) is getattr(ChannelAdapter, method):
+            rule = f"must have a method {method}"
+            raise InvalidParametersError(name="adapter", value=type(adapter).__name__, rule=rule)

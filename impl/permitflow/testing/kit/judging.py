@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine
 from typing import TypeAlias
 
-from permitflow.testing.kit.adapter import lacks_of
+from permitflow.testing.kit.adapter import lacks_of, require_methods
 from permitflow.testing.kit.cancelled_operations import CancelledBarrier, CancelledReceive, CancelledSend
 from permitflow.testing.kit.cancelling import cancel_everywhere
 from permitflow.testing.kit.catalogue import PROBED_RULES, all_rules, selected
 from permitflow.testing.kit.ending import abort_run, end_run
 from permitflow.testing.kit.free_running import observe_run, record_run
 from permitflow.testing.kit.probing import Probing
-from permitflow.testing.kit.report import Outcome, Report, RuleVerdict
+from permitflow.testing.kit.report import Outcome, Report, RuleVerdict, caught
 from permitflow.testing.kit.rules import MakeAdapter, Rule
 from permitflow.testing.kit.whole_graph import walk_graphs
 
@@ -37,9 +37,15 @@ class ChannelJudge:
     """Judges the channels that one factory makes; a verdict once found is kept."""
 
     def __init__(self, make: MakeAdapter, *, runner: asyncio.Runner, random_runs: int = RANDOM_RUNS) -> None:
-        """``make`` is an adapter's class, or a function that makes adapters; all run in the loop of ``runner``."""
+        """``make`` is an adapter's class, or a function that makes adapters; all run in the loop of ``runner``.
+
+        Raises:
+            InvalidParametersError: the adapter lacks a method without which nothing can be asked.
+        """
         self.make = make
-        self.lacks = lacks_of(make())
+        adapter = make()
+        require_methods(adapter)
+        self.lacks = lacks_of(adapter)
         self._runner = runner
         self._random_runs = random_runs
         self._probing = Probing(make)
@@ -48,7 +54,7 @@ class ChannelJudge:
     def verdict(self, rule: Rule) -> RuleVerdict:
         """What can be said about a rule."""
         if rule.id not in self._verdicts:
-            self._verdicts[rule.id] = self._judged(rule)
+            self._verdicts[rule.id] = caught(rule, self._judged)
         return self._verdicts[rule.id]
 
     def _judged(self, rule: Rule) -> RuleVerdict:
@@ -94,7 +100,7 @@ def judge_adapter(
         random_runs: how many runs Hypothesis draws.
 
     Raises:
-        InvalidParametersError: ``only`` names a rule that does not exist.
+        InvalidParametersError: ``only`` names a rule that does not exist, or the adapter lacks a method.
     """
     if runner is None:
         with asyncio.Runner() as own:

@@ -17,7 +17,7 @@ from permitflow.testing.kit.catalogue import PROBED_RULES, RUN_RULES, selected
 from permitflow.testing.kit.features import Feature
 from permitflow.testing.kit.lessons import spoilt
 from permitflow.testing.kit.outside import Outside
-from permitflow.testing.kit.report import Outcome, Report, RuleVerdict
+from permitflow.testing.kit.report import Outcome, Report, RuleVerdict, caught
 from permitflow.testing.kit.rules import Mistake, Rule, constants
 from permitflow.testing.lockstep import walk
 from permitflow.testing.moves import Divergence, Move, PairAdapter, moves_of, step
@@ -62,7 +62,7 @@ class PairJudge:
     def verdict(self, rule: Rule) -> RuleVerdict:
         """What can be said about a rule."""
         if rule.id not in self._verdicts:
-            self._verdicts[rule.id] = self._judged(rule)
+            self._verdicts[rule.id] = caught(rule, self._judged)
         return self._verdicts[rule.id]
 
     def report(self, name: str, only: Collection[str] = ()) -> Report:

@@ -1,14 +1,15 @@
 """What the kit found: rule by rule, for people and for programs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from textwrap import indent
+from traceback import format_exception
 
 from permitflow.testing.kit.features import Feature
 from permitflow.testing.kit.rules import Rule
 
-__all__ = ["Outcome", "Report", "RuleVerdict"]
+__all__ = ["Outcome", "Report", "RuleVerdict", "caught"]
 
 
 class Outcome(StrEnum):
@@ -53,6 +54,15 @@ class RuleVerdict:
             "finding": self.finding,
             "counterexample": list(self.counterexample),
         }
+
+
+def caught(rule: Rule, judge: Callable[[Rule], RuleVerdict]) -> RuleVerdict:
+    """The verdict about a rule; an adapter that raises where it should not has broken it."""
+    try:
+        return judge(rule)
+    except Exception as error:
+        where = "".join(format_exception(error)[-3:]).rstrip().splitlines()
+        return RuleVerdict(rule, Outcome.BREAKS, f"raises {type(error).__name__}: {error}", tuple(where))
 
 
 @dataclass(frozen=True)
