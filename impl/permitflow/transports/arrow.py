@@ -23,7 +23,7 @@ MAX_MESSAGE_BYTES = 256 << 20
 # The rest of a message: the frame around the chunk.
 MAX_CHUNK_BYTES = MAX_MESSAGE_BYTES - 4096
 # Below that one copy costs less than many pieces.
-_PIECES_FROM_BYTES = 32 << 10
+_PIECES_FROM_BYTES = 128 << 10
 
 
 def read_schema(data: bytes) -> pa.Schema:

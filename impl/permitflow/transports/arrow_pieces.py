@@ -12,6 +12,9 @@ from permitflow.transports.carrier import Buffer
 
 __all__ = ["PieceWriter"]
 
+# So many are short, and cost more one by one than a copy of all.
+_MOST_PIECES = 256
+
 
 class _Memory(io.RawIOBase):
     """A file that keeps what is written, without copying it."""
@@ -43,4 +46,8 @@ class PieceWriter:
         """The message.  The pieces refer to the batch."""
         self._writer.write_batch(batch)
         pieces, self._memory.pieces = self._memory.pieces, []
-        return pieces
+        if len(pieces) > _MOST_PIECES:
+            return [b"".join(pieces)]
+        # Before the first column stand a few words and the metadata.
+        columns = next((at for at, piece in enumerate(pieces) if isinstance(piece, memoryview)), len(pieces))
+        return [b"".join(pieces[:columns]), *pieces[columns:]]

@@ -43,17 +43,23 @@ def test_a_batch_survives_the_wire(kind: str) -> None:
     assert arrived.schema.equals(batch.schema)
 
 
-@pytest.mark.parametrize("kind", ["plain", "slice", "nested", "times", "decimals", "views"])
+@pytest.mark.parametrize("kind", ["plain", "slice", "nested", "times", "decimals"])
 def test_a_large_batch_is_encoded_without_a_copy_of_it(kind: str) -> None:
     batch = batches()[kind]
     repeated = pa.concat_batches([batch] * (400_000 // max(1, batch.nbytes)))
     for large in (repeated, repeated.slice(1), repeated.slice(3, repeated.num_rows // 2)):
         pieces = BatchCodec(batch.schema).encode([large])
         assert b"".join(pieces) == large.serialize().to_pybytes()
-        assert len(pieces) > 1
+        assert len(pieces) < 20
     before = pa.total_allocated_bytes()
     pieces = BatchCodec(batch.schema).encode([repeated])
     assert pa.total_allocated_bytes() - before < repeated.nbytes / 10
+
+
+def test_many_short_buffers_travel_as_one_piece() -> None:
+    views = pa.concat_batches([batches()["views"]] * 5_000)
+    (piece,) = BatchCodec(views.schema).encode([views])
+    assert piece == views.serialize().to_pybytes()
 
 
 def test_a_slice_carries_its_own_rows_only() -> None:
