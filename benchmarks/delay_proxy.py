@@ -9,6 +9,7 @@ import asyncio
 import json
 import socket
 import sys
+from contextlib import suppress
 
 __all__ = ["main"]
 
@@ -22,6 +23,8 @@ async def serve(target: str, delay_seconds: float) -> None:
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_reader, far_writer = await asyncio.open_connection(host, int(port))
         await asyncio.gather(pass_on(reader, far_writer, delay_seconds), pass_on(far_reader, writer, delay_seconds))
+        far_writer.close()
+        writer.close()
 
     async with await asyncio.start_server(accept, "127.0.0.1", 0, limit=READ_BYTES) as server:
         address, listened_port, *_ = server.sockets[0].getsockname()
@@ -36,7 +39,10 @@ async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, de
     loop = asyncio.get_running_loop()
     while content := await _read(reader):
         loop.call_later(delay_seconds, writer.write, content)
-    loop.call_later(delay_seconds, writer.close)
+    await asyncio.sleep(delay_seconds)
+    # The other direction may still be open, unless the peer has gone.
+    with suppress(OSError, RuntimeError):
+        writer.write_eof()
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:

@@ -24,7 +24,7 @@ MOST_CHUNKS = 2_000_000
 DEFAULT_BATCH_SHARE = 8
 # For peers with permits by hand: window and batch as shares of ROW_COUNT.
 WINDOW_SHARES = (2, 1)
-BATCH_SHARES = (2, 4, 8, 16)
+BATCH_SHARES = (2, 4, 8)
 WINDOWS_IN_A_JOB = 2
 
 T = TypeVar("T")

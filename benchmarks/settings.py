@@ -16,7 +16,7 @@ class Settings:
     """How long each job should take, roughly."""
     longest_job_seconds: float = 1.2
     """Where more is needed to fill the window twice."""
-    latency_seconds: float = 0.8
+    latency_seconds: float = 0.5
     stream_ends: int = 1_000
     seed: int = 1
     payloads: tuple[str, ...] = tuple(PAYLOADS)
