@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 
+from permitflow.protocol import trains
 from permitflow.protocol.downstream import DownstreamSession
-from permitflow.protocol.frames import AddPermits, DownstreamFrame
+from permitflow.protocol.frames import AddPermits, Chunks, DownstreamFrame
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.recording import End
@@ -50,9 +51,17 @@ def return_on_receipt() -> None:
         deliver_message(self, message)
         self._give_back(self.receiver.take_due())
 
+    def give_back_each_at_once(self: DownstreamSession[object], chunks: Chunks[object]) -> None:
+        for payload, rows in zip(chunks.payloads, chunks.rows, strict=True):
+            self._deliver(Message(Kind.CHUNK, payload, rows, self.parameters.cost_of(rows)))
+
     setattr(PermitReceiver, "deliver", deliver_and_return)  # noqa: B010 - a method of a class is not assigned to lightly
     setattr(PermitReceiver, "_consume", only_consume)  # noqa: B010
     setattr(DownstreamSession, "_deliver", give_back_at_once)  # noqa: B010
+    setattr(DownstreamSession, "_deliver_chunks", give_back_each_at_once)  # noqa: B010
+    # No short ways: they do not pass by what is sabotaged.
+    setattr(PermitReceiver, "_note_arrivals", lambda self: False)  # noqa: B010
+    setattr(trains, "_consume_plain", lambda receiver, most: ([], []))  # noqa: B010
 
 
 def _change_return(change: Callable[[AddPermits], list[DownstreamFrame]]) -> None:
@@ -76,16 +85,16 @@ SABOTAGES = {"twice": return_twice, "lost": lose, "on-receipt": return_on_receip
 @contextmanager
 def sabotaged(name: str) -> Iterator[None]:
     """Let all receivers of this process return permits wrongly until the end of the block."""
-    classes = (PermitReceiver, DownstreamSession)
-    before = [dict(vars(kind)) for kind in classes]
+    places = (PermitReceiver, DownstreamSession, trains)
+    before = [dict(vars(place)) for place in places]
     SABOTAGES[name]()
     try:
         yield
     finally:
-        for kind, members in zip(classes, before, strict=True):
+        for place, members in zip(places, before, strict=True):
             for member, value in members.items():
-                if vars(kind)[member] is not value:
-                    setattr(kind, member, value)
+                if vars(place)[member] is not value:
+                    setattr(place, member, value)
 
 
 def first_wrong_event(channel: ChannelTrace, sabotage: str) -> tuple[End, int]:
