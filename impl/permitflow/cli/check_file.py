@@ -1,48 +1,28 @@
 """``permitflow check FILE``: two ends with numbers of their own, decided as they are, and as a handshake makes them."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import typer
 
+from permitflow.checking import deciding
+from permitflow.checking.deciding import Answer
 from permitflow.cli.check_numbers import print_run, theorems_of
 from permitflow.cli.console import open_console
 from permitflow.cli.outcomes import ExitCode, complain, print_json, requires_extra, stop, unusable
 from permitflow.errors import ParametersFileError, PermitflowError
 from permitflow.parameters_file.read import KEYS, Description, read_description
 from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.simulation.ends import Disagreement, agreement, costs_of, disagreements, largest_cost, most_outstanding
+from permitflow.simulation.ends import Disagreement, agreement, costs_of, disagreements
 from permitflow.simulation.setting import Setting
 
 if TYPE_CHECKING:
     from permitflow_proofs import Decision
 
-__all__ = ["Answer", "Verdict", "answer_for", "check_file", "decided", "described"]
-
-Verdict = Literal["live", "deadlock", "overspend"]
+__all__ = ["answer_for", "check_file", "decided", "described"]
 
 # More sizes than these are not listed.
 _MOST_LISTED = 6
-# Sums of sizes that are looked at, about ten seconds; beyond it, every size up to the largest is asked about.
-_MOST_RESIDUES = 20_000_000
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What is to be said of two ends."""
-
-    setting: Setting
-    decision: "Decision"
-    overspend: str
-    """How the upstream may exceed what the downstream allows; empty if it may not."""
-
-    @property
-    def verdict(self) -> Verdict:
-        """In a word."""
-        if not self.decision.is_live:
-            return "deadlock"
-        return "overspend" if self.overspend else "live"
 
 
 def described(path: Path) -> Description:
@@ -64,51 +44,20 @@ def check_file(path: Path, *, as_json: bool) -> None:
     stop(holds=answer.verdict == "live")
 
 
-def answer_for(setting: Setting) -> Answer:
-    """Everything that is to be said of two ends."""
-    return Answer(setting, decided(setting), _overspend(setting))
-
-
 def decided(setting: Setting) -> "Decision":
-    """Whether the sender of the one and the receiver of the other can get stuck."""
+    """Whether the sender of the one and the receiver of the other can get stuck; or end the command."""
+    return answer_for(setting).decision
+
+
+def answer_for(setting: Setting) -> Answer:
+    """Everything that is to be said of two ends; or end the command."""
     with requires_extra("proofs"):
-        from permitflow_proofs import Undecided, decide
-    sender, receiver, costs = setting.sender, setting.receiver, costs_of(setting)
-    is_published = sender.max_chunk_cost == sender.row_permits - sender.permit_batch
-    differ = sender.permit_batch != receiver.permit_batch
-    # What costs as much as the batch leaves no residue; of those, only the largest can wait for ever.
-    relevant = (
-        None if costs is None else tuple(cost for cost in costs if cost < receiver.permit_batch or cost == costs[-1])
-    )
-    if relevant is not None and len(relevant) * receiver.permit_batch > _MOST_RESIDUES:
-        relevant = None
+        from permitflow_proofs import Undecided
     try:
-        return decide(
-            sender.row_permits,
-            receiver.permit_batch,
-            largest_cost(setting),
-            sizes=relevant,
-            flush_idle=setting.flush_idle,
-            batch_up=sender.permit_batch if differ and is_published else None,
-        )
+        return deciding.answer_for(setting)
     except Undecided as error:
         complain(f"undecided: {error}")
         raise typer.Exit(ExitCode.FAILS) from None
-
-
-def _overspend(setting: Setting) -> str:
-    sender, receiver = setting.sender, setting.receiver
-    if (rows := most_outstanding(setting)) > receiver.row_permits:
-        return (
-            f"the upstream may have {rows:,} row permits out at once, the downstream allows {receiver.row_permits:,}: "
-            "permitflow's receiver refuses what exceeds them, and one that does not look holds more than it was told"
-        )
-    if sender.barrier_permits > receiver.barrier_permits:
-        return (
-            f"the upstream may have {sender.barrier_permits:,} barriers out at once, the downstream allows "
-            f"{receiver.barrier_permits:,}: permitflow's receiver refuses what exceeds them"
-        )
-    return ""
 
 
 def _print(path: Path, answer: Answer) -> None:

@@ -13,7 +13,7 @@ from permitflow.errors import InvalidParametersError
 from permitflow.simulation.sweep import Axis, Point, points
 
 if TYPE_CHECKING:
-    from permitflow.cli.check_file import Answer
+    from permitflow.checking.deciding import Answer
     from permitflow.simulation.setting import Setting
 
 __all__ = ["check_sweep"]

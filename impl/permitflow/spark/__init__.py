@@ -1,4 +1,5 @@
-"""Spark reads and writes the channels of an exchange: ``format("permitflow")``; and audits recorded traces.
+"""Spark reads and writes the channels of an exchange: ``format("permitflow")``; audits recorded traces; and checks
+many channels at once.
 
 Importing this package does not load gRPC: Spark's daemon forks, and gRPC must be loaded in the worker after that.
 """
@@ -6,5 +7,6 @@ Importing this package does not load gRPC: Spark's daemon forks, and gRPC must b
 from permitflow.spark.auditing import SparkAudit, audit
 from permitflow.spark.register import register
 from permitflow.spark.source import PermitflowDataSource
+from permitflow.spark.sweeping import SparkSweep, sweep
 
-__all__ = ["PermitflowDataSource", "SparkAudit", "audit", "register"]
+__all__ = ["PermitflowDataSource", "SparkAudit", "SparkSweep", "audit", "register", "sweep"]

@@ -23,6 +23,7 @@ from permitflow.audit.part import Part
 from permitflow.audit.report import Audit, ChannelAudit
 from permitflow.audit.units import Plan, Unit, plan
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.spark.slots import task_slots
 
 __all__ = ["SparkAudit", "audit"]
 
@@ -147,15 +148,8 @@ def _parts(spark: SparkSession, whole: Plan, paths: Sequence[str]) -> dict[int, 
         return {}
     spark.dataSource.register(AuditDataSource)
     reading = spark.read.format(AuditDataSource.name()).option("paths", json.dumps(list(paths)))
-    looked_at = reading.option("tasks", str(_tasks(spark))).load()
+    looked_at = reading.option("tasks", str(task_slots(spark) * _TASKS_PER_SLOT)).load()
     return {row.unit: pickle.loads(row.part) for row in looked_at.toLocalIterator()}
-
-
-def _tasks(spark: SparkSession) -> int:
-    # A remote session does not say how many slots there are; its own default number of partitions must do.
-    context = getattr(spark, "_sc", None)
-    slots = int(spark.conf.get("spark.sql.shuffle.partitions") or 1) if context is None else context.defaultParallelism
-    return int(slots) * _TASKS_PER_SLOT
 
 
 def _in_order(whole: Plan, parts: dict[int, Part]) -> Iterator[tuple[Unit, Part]]:

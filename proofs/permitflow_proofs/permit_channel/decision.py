@@ -10,7 +10,7 @@ from permitflow_proofs.permit_channel.arbitrary import any_parameters
 from permitflow_proofs.permit_channel.residues import largest_residue, pile_for, stuck_residue
 from permitflow_proofs.permit_channel.stuck import live_below
 
-__all__ = ["Decision", "Undecided", "decide"]
+__all__ = ["Decision", "Undecided", "decide", "safe_max_cost"]
 
 _CONSUMED: tuple[Move, ...] = (("SendChunk", ()), ("Deliver", ()), ("Consume", ()))
 
@@ -68,7 +68,6 @@ def decide(
     costs = None if sizes is None else tuple(sorted({min(max(rows, 1), clamp) for rows in sizes}))
     largest = clamp if costs is None else costs[-1]
     pile = _pile(row_count, batch, largest, costs, flush_idle=flush_idle)
-    safe_max_cost = row_count if flush_idle else max(0, row_count - batch + 1)
     safe_batch = 0 if largest > row_count else row_count if flush_idle else row_count - largest + 1
     theorem = "flush-idle" if flush_idle else "threshold" if costs is None else "sets-of-sizes"
     if pile is None:
@@ -81,12 +80,20 @@ def decide(
     return Decision(
         is_live=run is None,
         max_cost=largest,
-        safe_max_cost=safe_max_cost,
+        safe_max_cost=safe_max_cost(row_count, batch, flush_idle=flush_idle),
         safe_batch=safe_batch,
         theorems=(theorem,) if batch_up is None else (theorem, "mismatched-batches"),
         explanation=explanation,
         run=run,
     )
+
+
+def safe_max_cost(row_count: int, batch: int, *, flush_idle: bool = False) -> int:
+    """The most a chunk may cost if chunks of every smaller cost may come too; 0: the batch leaves room for none.
+
+    Source: the theorems ``threshold`` and ``flush-idle``.
+    """
+    return row_count if flush_idle else max(0, row_count - batch + 1)
 
 
 def _check(row_count: int, batch: int, batch_up: int | None, sizes: Sequence[int] | None) -> None:

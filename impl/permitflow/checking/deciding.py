@@ -1,0 +1,86 @@
+"""Two ends with numbers of their own, decided by the theorems.  Needs ``permitflow[proofs]``."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from permitflow.simulation.ends import costs_of, largest_cost, most_outstanding
+from permitflow.simulation.setting import Setting
+
+if TYPE_CHECKING:
+    from permitflow_proofs import Decision
+
+__all__ = ["Answer", "Verdict", "answer_for", "decided", "overspend_of"]
+
+Verdict = Literal["live", "deadlock", "overspend"]
+
+# Sums of sizes that are looked at, about ten seconds; beyond it, every size up to the largest is asked about.
+_MOST_RESIDUES = 20_000_000
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is to be said of two ends."""
+
+    setting: Setting
+    decision: "Decision"
+    overspend: str
+    """How the upstream may exceed what the downstream allows; empty if it may not."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """In a word."""
+        if not self.decision.is_live:
+            return "deadlock"
+        return "overspend" if self.overspend else "live"
+
+
+def answer_for(setting: Setting) -> Answer:
+    """Everything that is to be said of two ends.
+
+    Raises:
+        Undecided: the solver gave up.
+    """
+    return Answer(setting, decided(setting), overspend_of(setting))
+
+
+def decided(setting: Setting) -> "Decision":
+    """Whether the sender of the one and the receiver of the other can get stuck.
+
+    Raises:
+        Undecided: the solver gave up.
+    """
+    from permitflow_proofs import decide
+
+    sender, receiver, costs = setting.sender, setting.receiver, costs_of(setting)
+    is_published = sender.max_chunk_cost == sender.row_permits - sender.permit_batch
+    differ = sender.permit_batch != receiver.permit_batch
+    # What costs as much as the batch leaves no residue; of those, only the largest can wait for ever.
+    relevant = (
+        None if costs is None else tuple(cost for cost in costs if cost < receiver.permit_batch or cost == costs[-1])
+    )
+    if relevant is not None and len(relevant) * receiver.permit_batch > _MOST_RESIDUES:
+        relevant = None
+    return decide(
+        sender.row_permits,
+        receiver.permit_batch,
+        largest_cost(setting),
+        sizes=relevant,
+        flush_idle=setting.flush_idle,
+        batch_up=sender.permit_batch if differ and is_published else None,
+    )
+
+
+def overspend_of(setting: Setting) -> str:
+    """How the upstream may exceed what the downstream allows; empty if it may not."""
+    sender, receiver = setting.sender, setting.receiver
+    if (rows := most_outstanding(setting)) > receiver.row_permits:
+        return (
+            f"the upstream may have {rows:,} row permits out at once, the downstream allows {receiver.row_permits:,}: "
+            "permitflow's receiver refuses what exceeds them, and one that does not look holds more than it was told"
+        )
+    if sender.barrier_permits > receiver.barrier_permits:
+        return (
+            f"the upstream may have {sender.barrier_permits:,} barriers out at once, the downstream allows "
+            f"{receiver.barrier_permits:,}: permitflow's receiver refuses what exceeds them"
+        )
+    return ""

@@ -1,0 +1,79 @@
+"""Two ends with numbers of their own, run through the model: every state that can be reached is visited."""
+
+from collections.abc import Iterable, Sequence
+
+from permitflow.simulation.ends import costs_of, largest_cost
+from permitflow.simulation.setting import Setting
+from permitflow_model.kernel.explore import Graph, explore
+from permitflow_model.permit_channel import SYSTEM, Parameters, State
+
+__all__ = ["explored", "model_of", "most_states"]
+
+
+def model_of(setting: Setting) -> Parameters:
+    """The model of these ends: chunks without numbers, no barriers, no watermarks; those cannot change the verdict."""
+    largest, costs = largest_cost(setting), costs_of(setting)
+    return Parameters(
+        row_count=setting.sender.row_permits,
+        batch=setting.receiver.permit_batch,
+        clamp=largest,
+        # What costs the same behaves the same, so each cost stands for all sizes that have it.
+        sizes=tuple(range(1, largest + 1)) if costs is None else costs,
+        flush_idle=setting.flush_idle,
+    )
+
+
+def explored(parameters: Parameters, *, max_states: int) -> Graph[State]:
+    """All reachable states, and the first violation of each invariant.
+
+    Raises:
+        StateLimitReached: there are more states than that.
+    """
+    return explore(SYSTEM, parameters, max_states=max_states)
+
+
+def most_states(parameters: Parameters) -> int:
+    """In how many ways the permits of a channel can be spread over the places where permits can be.
+
+    No more states than these can be reached; where chunks of every size may come, exactly these.  Counted, not
+    listed: as the coefficient of a product of power series, one for each place, in time linear in the row count.
+
+    Spec: Conservation, TypeOK, GrantsBatched.
+    """
+    costs = [cost for cost in sorted(set(parameters.sizes)) if cost <= parameters.row_count]
+    least_grant = 1 if parameters.flush_idle else parameters.batch
+    most_grant = parameters.batch - 1 + (costs[-1] if costs else 0)
+    ways = [1] * (parameters.row_count + 1)  # n permits at the sender: one way, for each n
+    ways = _queued(ways, costs)  # the wire
+    ways = _queued(ways, costs)  # the inbox
+    ways = _queued(ways, range(least_grant, most_grant + 1))  # permits on their way back
+    waiting = 1 + len(set(parameters.sizes))  # nobody, or a chunk of one of the sizes
+    return waiting * sum(ways[-parameters.batch :])  # unreturned: less than a batch
+
+
+def _queued(ways: Sequence[int], parts: Iterable[int]) -> list[int]:
+    """As many ways, with a queue of such parts in addition: it is empty, or a part follows a queue."""
+    spans = list(_spans(parts))
+    result: list[int] = []
+    sums = [0]  # sums[n]: of the first n results
+    for total, before in enumerate(ways):
+        ways_here = before + sum(
+            sums[total - first + 1] - sums[max(0, total - last)] for first, last in spans if first <= total
+        )
+        result.append(ways_here)
+        sums.append(sums[-1] + ways_here)
+    return result
+
+
+def _spans(parts: Iterable[int]) -> Iterable[tuple[int, int]]:
+    """Neighbouring numbers together, as (first, last): all sizes from 1 on are one span."""
+    first = last = None
+    for part in parts:
+        if last is not None and part == last + 1:
+            last = part
+            continue
+        if first is not None and last is not None:
+            yield first, last
+        first = last = part
+    if first is not None and last is not None:
+        yield first, last

@@ -1,0 +1,82 @@
+"""What is checked: a channel, what of it varies, and who looks at which part of it."""
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from permitflow.errors import InvalidParametersError
+from permitflow.protocol.frames import StatedParameters
+from permitflow.simulation.chunk_sizes import UniformSizes
+from permitflow.simulation.setting import Setting
+from permitflow.simulation.sweep import Axis, Point, points
+
+__all__ = ["NAMES", "Grid", "grid_of", "shares"]
+
+NAMES = ("row_count", "batch", "max_chunk", "chunk_rows")
+"""What may vary: rates and delays change no verdict."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One channel with many numbers."""
+
+    setting: Setting
+    """What does not vary."""
+
+    axes: Sequence[Axis]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the axes."""
+        return [axis.name for axis in self.axes]
+
+    def points(self) -> list[Point]:
+        """All combinations; the last axis turns fastest."""
+        return list(points(self.axes))
+
+
+def grid_of(varied: Mapping[str, Iterable[int]], *, flush_idle: bool = False) -> Grid:
+    """A grid of a channel in which chunks of every size up to the clamp may come.
+
+    Args:
+        varied: values of ``row_count`` (must be there), ``batch``, ``max_chunk``, ``chunk_rows``; all in rows, at
+            least 1.  A batch that is not varied is an eighth of the row count, a max chunk the row count less the
+            batch.
+        flush_idle: does an idle receiver return what is below its batch?
+
+    Raises:
+        InvalidParametersError: a name is unknown, has no value, or one below 1.
+    """
+    axes = [Axis(name, tuple(values)) for name, values in varied.items()]
+    for axis in axes:
+        if axis.name not in NAMES:
+            rule = f"must be one of {', '.join(NAMES)}"
+            raise InvalidParametersError(name="grid", value=axis.name, rule=rule)
+        if not axis.values or not all(isinstance(value, int) and value >= 1 for value in axis.values):
+            rule = "must be one or more whole numbers of at least 1"
+            raise InvalidParametersError(name=axis.name, value=axis.values, rule=rule)
+    if "row_count" not in varied:
+        raise InvalidParametersError(name="grid", value=list(varied), rule="must say row_count")
+    largest = int(max(value for axis in axes for value in axis.values))
+    # A window of one row leaves no room for a batch; every point states its own.
+    stated = StatedParameters(row_permits=largest + 1)
+    return Grid(Setting(upstream=stated, chunks=UniformSizes(1, largest), flush_idle=flush_idle), axes)
+
+
+def shares(efforts: Sequence[int], *, most: int) -> list[list[int]]:
+    """Numbers of cells for each task: about equal efforts, the largest first.
+
+    Greedy: the largest that is left goes to the task that has least to do.  A cell that is larger than an equal share
+    is alone in its task.
+
+    Args:
+        efforts: of each cell, in any unit.
+        most: so many tasks at most.
+    """
+    tasks: list[list[int]] = [[] for _ in range(min(most, len(efforts)))]
+    ahead = [(0, number) for number in range(len(tasks))]
+    for cell in sorted(range(len(efforts)), key=lambda cell: -efforts[cell]):
+        effort, number = heapq.heappop(ahead)
+        tasks[number].append(cell)
+        heapq.heappush(ahead, (effort + max(1, efforts[cell]), number))
+    return sorted(tasks, key=lambda cells: -sum(efforts[cell] for cell in cells))

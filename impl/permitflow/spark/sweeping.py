@@ -1,0 +1,155 @@
+"""Checks many channels on Spark: a grid of numbers, cut into tasks of about equal work."""
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from permitflow.checking import Cell, Check, Finding, Grid, cells_of, check_cell, grid_of
+from permitflow.checking.cells import MOST_STATES
+from permitflow.checking.grid import shares
+from permitflow.spark.slots import task_slots
+
+__all__ = ["SparkSweep", "sweep"]
+
+# Enough that a slow task does not hold up the others, few enough that starting them costs nothing.
+_TASKS_PER_SLOT = 8
+
+_FOUND = StructType([StructField("cell", IntegerType(), nullable=False), StructField("finding", BinaryType())])
+_FIGURES = (
+    StructField("verdict", StringType(), nullable=False),
+    StructField("reason", StringType(), nullable=False),
+    StructField("run", ArrayType(StringType(), containsNull=False), nullable=False),
+    *(StructField(name, LongType()) for name in ("max_cost", "safe_max_cost", "safe_batch", "states", "depth")),
+    StructField("seconds", DoubleType(), nullable=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSweep:
+    """What a sweep has found, for programs and as a DataFrame."""
+
+    grid: Grid
+    findings: list[Finding]
+    """In the order of the grid: the last axis turns fastest."""
+
+    table: DataFrame
+    """A row for each: the numbers that vary, verdict, reason, run, and the figures of ``Finding``."""
+
+    @property
+    def holds(self) -> bool:
+        """Are all of them live?"""
+        return all(finding.holds for finding in self.findings)
+
+
+def sweep(
+    spark: SparkSession,
+    check: Check | str,
+    grid: Grid | Mapping[str, Iterable[int]],
+    *,
+    max_states: int = MOST_STATES,
+) -> SparkSweep:
+    """Check every combination of numbers: can it get stuck?
+
+    Args:
+        spark: classic or Connect; its workers must be able to import permitflow.
+        check: "decide", by the theorems (workers need ``permitflow[proofs]``), or "explore", by visiting all states.
+        grid: values of ``row_count``, ``batch``, ``max_chunk``, ``chunk_rows``; see ``permitflow.checking.grid_of``.
+        max_states: of one channel, to explore at most.
+
+    Raises:
+        InvalidParametersError: a name of the grid is unknown, has no value, or one below 1.
+        ValueError: there is no such check.
+    """
+    grid, check = grid if isinstance(grid, Grid) else grid_of(grid), Check(check)
+    cells = cells_of(grid)
+    found = _found(spark, _Work(check, max_states, cells))
+    findings = [found[number] for number in range(len(cells))]
+    schema = StructType([*(StructField(name, LongType(), nullable=False) for name in grid.names), *_FIGURES])
+    names = [field.name for field in _FIGURES]
+    rows = [(*each.values.values(), *(_plain(getattr(each, name)) for name in names)) for each in findings]
+    return SparkSweep(grid, findings, spark.createDataFrame(rows, schema))
+
+
+class SweepDataSource(DataSource):
+    """Checks the cells of a grid: an internal data source, because those need no pandas, also through Connect."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Of the format."""
+        return "permitflow_sweep"
+
+    def schema(self) -> StructType:
+        """A pickled ``Finding`` for each cell."""
+        return _FOUND
+
+    def reader(self, schema: StructType) -> "_SweepReader":
+        """Of the work in the option ``work``, with at most ``tasks`` tasks."""
+        work = pickle.loads(bytes.fromhex(self.options["work"]))
+        assert isinstance(work, _Work), "it comes from sweep()"
+        return _SweepReader(work, int(self.options["tasks"]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    check: Check
+    max_states: int
+    cells: list[Cell]
+
+    def effort(self, cell: Cell) -> int:
+        """States to visit; to decide takes about as long for all numbers."""
+        if self.check is Check.DECIDE:
+            return 1
+        return cell.states if cell.states <= self.max_states else 0
+
+
+class _Share(InputPartition):
+    def __init__(self, numbers: list[int], work: _Work) -> None:
+        super().__init__(numbers)
+        self.numbers = numbers
+        self.work = work
+        """These cells only."""
+
+
+class _SweepReader(DataSourceReader):
+    def __init__(self, work: _Work, tasks: int) -> None:
+        self._work = work
+        self._tasks = tasks
+
+    def partitions(self) -> list[InputPartition]:
+        """The largest first: Spark starts tasks in this order, so what takes long does not begin last."""
+        work = self._work
+        tasks = shares([work.effort(cell) for cell in work.cells], most=self._tasks)
+        return [
+            _Share(numbers, _Work(work.check, work.max_states, [work.cells[number] for number in numbers]))
+            for numbers in tasks
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[int, bytes]]:
+        assert isinstance(partition, _Share), "Spark hands over what partitions() has made"
+        work = partition.work
+        for number, cell in zip(partition.numbers, work.cells, strict=True):
+            yield number, pickle.dumps(check_cell(work.check, cell, max_states=work.max_states))
+
+
+def _found(spark: SparkSession, work: _Work) -> dict[int, Finding]:
+    spark.dataSource.register(SweepDataSource)
+    reading = spark.read.format(SweepDataSource.name()).option("work", pickle.dumps(work).hex())
+    checked = reading.option("tasks", str(task_slots(spark) * _TASKS_PER_SLOT)).load()
+    return {row.cell: pickle.loads(row.finding) for row in checked.collect()}
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value

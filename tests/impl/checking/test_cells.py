@@ -1,0 +1,100 @@
+"""What the model shows by visiting every state is what the theorems say, on a whole grid."""
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from permitflow.checking import Check, Finding, Grid, cells_of, check_cell, grid_of
+from permitflow.errors import InvalidParametersError
+from permitflow.protocol.frames import StatedParameters
+from permitflow.simulation.chunk_sizes import WeightedSizes
+from permitflow.simulation.setting import Setting
+from permitflow.simulation.sweep import Axis
+from permitflow_proofs import safe_max_cost
+
+ALL = {"row_count": range(1, 6), "batch": range(1, 7), "max_chunk": range(1, 7)}
+
+
+def findings(check: Check, grid: Grid, *, max_states: int = 100_000) -> list[Finding]:
+    return [check_cell(check, cell, max_states=max_states) for cell in cells_of(grid)]
+
+
+def one(check: Check, varied: Mapping[str, Iterable[int]], *, max_states: int = 100_000) -> Finding:
+    (finding,) = findings(check, grid_of(varied), max_states=max_states)
+    return finding
+
+
+@pytest.mark.parametrize("flush_idle", [False, True])
+def test_what_is_explored_agrees_with_the_proved_line_everywhere(flush_idle: bool) -> None:
+    found = findings(Check.EXPLORE, grid_of(ALL, flush_idle=flush_idle))
+    assert len(found) == 180
+    for each in found:
+        proved = safe_max_cost(each.values["row_count"], each.values["batch"], flush_idle=flush_idle)
+        assert each.holds == (each.values["max_chunk"] <= proved), each
+    assert {each.verdict for each in found} == {"live", "deadlock"}
+
+
+def test_runs_into_deadlocks_are_as_short_as_those_of_the_theorems() -> None:
+    grid = grid_of({"row_count": [4], "batch": [2, 3, 5], "max_chunk": range(1, 6)})
+    explored, decided = (findings(check, grid) for check in (Check.EXPLORE, Check.DECIDE))
+    assert [(each.verdict, len(each.run)) for each in explored] == [(each.verdict, len(each.run)) for each in decided]
+    assert all(bool(each.run) == (each.verdict == "deadlock") for each in explored)
+
+
+def test_sizes_without_ones_are_explored_as_they_are_decided() -> None:
+    setting = Setting(upstream=StatedParameters(row_permits=8), chunks=WeightedSizes([3, 6]))
+    grid = Grid(setting, [Axis("batch", tuple(range(1, 9))), Axis("max_chunk", (3, 6))])
+    explored, decided = (findings(check, grid) for check in (Check.EXPLORE, Check.DECIDE))
+    assert [each.verdict for each in explored] == [each.verdict for each in decided]
+    assert {each.verdict for each in explored} == {"live", "deadlock"}
+
+
+def test_a_deadlock_is_told_in_numbers_and_steps() -> None:
+    finding = one(Check.EXPLORE, {"row_count": [4], "batch": [2], "max_chunk": [4]})
+    assert finding.reason == "a chunk of 4 waits for ever: of 4 permits the sender has 3, the receiver keeps back 1"
+    assert sorted(finding.run) == ["Consume", "Deliver", "OfferChunk(1)", "OfferChunk(4)", "SendChunk"]
+    assert (finding.states, finding.max_cost) == (425, 4)
+
+
+def test_what_is_too_large_is_refused_at_once() -> None:
+    finding = one(Check.EXPLORE, {"row_count": [2048], "batch": [256], "max_chunk": [1024]})
+    assert finding.verdict == "too large"
+    assert finding.reason.endswith("states, and at most 100,000 are explored")
+
+
+def test_what_may_be_too_large_is_tried() -> None:
+    setting = Setting(upstream=StatedParameters(row_permits=64), chunks=WeightedSizes([3, 5]))
+    grid = Grid(setting, [Axis("batch", (4,))])
+    (finding,) = findings(Check.EXPLORE, grid, max_states=100)
+    assert finding.verdict == "too large"
+    assert finding.reason.startswith("it has up to ")
+
+
+def test_a_channel_that_cannot_be_says_why() -> None:
+    finding = one(Check.DECIDE, {"row_count": [4], "batch": [4]})
+    assert finding.verdict == "impossible"
+    assert finding.reason == "batch must be below row_count = 4, else the clamp leaves no room for any chunk"
+
+
+def test_a_window_that_the_receiver_does_not_allow_is_not_live() -> None:
+    stated = StatedParameters(row_permits=4, barrier_permits=2)
+    setting = Setting(upstream=stated, downstream=StatedParameters(barrier_permits=1), chunks=WeightedSizes([1, 2]))
+    for check in Check:
+        (finding,) = findings(check, Grid(setting, [Axis("max_chunk", (2,))]))
+        assert finding.verdict == "overspend"
+        assert "2 barriers out at once" in finding.reason
+
+
+@pytest.mark.parametrize(
+    ("varied", "message"),
+    [
+        ({"row_cuont": [4]}, "grid must be one of row_count, batch, max_chunk, chunk_rows, not 'row_cuont'"),
+        ({"batch": [4]}, "grid must say row_count"),
+        ({"row_count": []}, "row_count must be one or more whole numbers of at least 1"),
+        ({"row_count": [4], "batch": [0]}, "batch must be one or more whole numbers of at least 1"),
+        ({"row_count": [4.5]}, "row_count must be one or more whole numbers of at least 1"),
+    ],
+)
+def test_a_grid_that_cannot_be_is_refused(varied: dict[str, list[int]], message: str) -> None:
+    with pytest.raises(InvalidParametersError, match=message):
+        grid_of(varied)
