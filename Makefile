@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants bench-setup bench imbalance curves bench-docs bench-models bench-smoke soak trace-evidence clean
+.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants bench imbalance curves bench-docs bench-models bench-smoke soak trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -45,16 +45,13 @@ docs: setup  ## regenerate docs/cli.md, and the tables of docs/conformance-kit.m
 	@$(BIN)/python tools/cli_reference.py
 	@$(BIN)/python tools/conformance_table.py
 
-bench-setup: setup
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev,bench]"
-
-bench: bench-setup  ## ours against others, targets and verdicts: five to seven minutes; into build/bench
+bench: setup  ## ours against others, targets and verdicts: five to seven minutes; into build/bench
 	@$(BIN)/python -m benchmarks run
 
-imbalance: bench-setup  ## the experiment from which permits came: bounds that differ starve one of two upstreams
+imbalance: setup  ## the experiment from which permits came: bounds that differ starve one of two upstreams
 	@$(BIN)/python -m benchmarks run --part imbalance
 
-curves: bench-setup  ## how our own figures depend on ROW_COUNT, BATCH, distance and number of channels: four minutes
+curves: setup  ## how our own figures depend on ROW_COUNT, BATCH, distance and number of channels: four minutes
 	@$(BIN)/python -m benchmarks run --curves --rounds 3
 
 bench-docs: setup  ## paste what make bench has measured into docs/performance.md

@@ -21,6 +21,8 @@ from benchmarks.tables import TABLES, UNMEASURED
 
 DEFAULT_FOLDER = CHECKOUT / "build" / "bench"
 DOCUMENT = CHECKOUT / "docs" / "performance.md"
+# The others are in tables.md.
+MAIN_TABLES = ("throughput", "latency", "local", "imbalance", "verdicts")
 
 application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
 Folder = Annotated[Path, typer.Option(help="Where results are.", file_okay=False)]
@@ -61,7 +63,7 @@ def run(
     results = measure(chosen, settings, progress)
     if former is not None:
         results.keep(former)
-    tell(results, folder)
+    tell(results, folder, all_tables=bool(part or curves))
     output.print(f"measured in {time.monotonic() - began:.0f} s; see {folder}")
     if results.failures:
         output.print(f"{len(results.failures)} jobs failed", style="red")
@@ -71,7 +73,7 @@ def run(
 @application.command()
 def show(folder: Folder = DEFAULT_FOLDER) -> None:
     """Write and print tables and plots of earlier results."""
-    tell(measured(folder), folder)
+    tell(measured(folder), folder, all_tables=True)
 
 
 @application.command(name="update-docs")
@@ -123,13 +125,13 @@ def understood(results: Results, folder: Path) -> dict[str, str]:
         raise typer.BadParameter(f"{error}; delete {path}, or measure this part again") from None
 
 
-def tell(results: Results, folder: Path) -> None:
-    """Write everything that can be made of results, and print the tables."""
+def tell(results: Results, folder: Path, *, all_tables: bool) -> None:
+    """Write everything that can be made of results; print all tables, or those that matter most."""
     results.write(folder)
     tables = understood(results, folder)
-    text = "\n\n".join(f"## {name}\n\n{made}" for name, made in tables.items())
-    (folder / "tables.md").write_text(text + "\n")
-    output.print(Markdown(text))
+    sections = {name: f"## {name}\n\n{made}\n" for name, made in tables.items()}
+    (folder / "tables.md").write_text("\n".join(sections.values()))
+    output.print(Markdown("\n".join(made for name, made in sections.items() if all_tables or name in MAIN_TABLES)))
     if not can_draw():
         progress.print("no plots: they need matplotlib: pip install 'permitflow[bench]'", markup=False)
     for path in draw_all(results, folder):
