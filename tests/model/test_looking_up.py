@@ -9,17 +9,23 @@ from typing import NamedTuple, TypeVar
 import pytest
 
 from permitflow_model import bounded_queue
-from permitflow_model.exploration import SYSTEMS, parameters_of
+from permitflow_model.exploration import SYSTEMS, parameters_for
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, Step, System, require
 from permitflow_model.kernel.watching import Look, Notes, changes_of, watched
 from permitflow_model.manifest import Model, read_manifest
+from permitflow_model.permit_channel import SYSTEM
+from permitflow_model.permit_channel_probes import PROBES
 
 S = TypeVar("S")
 P = TypeVar("P")
 
-MODELS = [model for model in read_manifest(Path(__file__).parents[2] / "spec").values() if model.module in SYSTEMS]
+MODELS = [
+    model
+    for model in read_manifest(Path(__file__).parents[2] / "spec").values()
+    if model.module in (SYSTEM.module, PROBES.module)
+]
 
 
 class Plain(NamedTuple):
@@ -84,9 +90,9 @@ def is_run(system: System[S, P], parameters: P, state: S, steps: tuple[Step[S], 
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
-def test_all_models_of_the_manifest(model: Model) -> None:
+def test_all_models_of_the_permit_channel(model: Model) -> None:
     system = SYSTEMS[model.module]
-    compare(system, parameters_of(model.constants), {name: system.invariants[name] for name in model.invariants})
+    compare(system, parameters_for(model), {name: system.invariants[name] for name in model.invariants})
 
 
 def test_some_models_break_invariants_and_some_get_stuck() -> None:
