@@ -17,6 +17,7 @@ from permitflow.errors import ChannelAbortedError, ChannelClosedError, EndOfStre
 from permitflow.protocol.messages import Kind, Message
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
+from permitflow.transports.trains import rows_at_once
 
 __all__ = ["Forwarding", "carrying", "words"]
 
@@ -52,8 +53,8 @@ class Forwarding:
             return error
 
     def _runs(self, messages: Sequence[Message[pa.RecordBatch]]) -> Iterator[Sequence[Message[pa.RecordBatch]]]:
-        """Chunks that follow each other, as many as the source returns permits for at once; all others singly."""
-        most_rows = self._source.parameters.permit_batch
+        """Chunks that follow each other, as many as are worth a train; all others singly."""
+        most_rows = rows_at_once(self._source.parameters)
         start = rows = 0
         for position, message in enumerate(messages):
             rows += message.rows

@@ -11,7 +11,7 @@ from itertools import accumulate
 import pyarrow as pa
 
 from permitflow.errors import ChunkTooLargeError, SchemaMismatchError, UndecodableDataError
-from permitflow.transports.arrow_compression import require_uncompressed
+from permitflow.transports.arrow_compression import is_compressed
 from permitflow.transports.arrow_pieces import PieceWriter
 from permitflow.transports.carrier import Buffer
 
@@ -64,7 +64,8 @@ class BatchCodec:
         self._has_dictionaries = any(_holds_dictionary(field.type) for field in schema)
         self.can_join = bool(len(schema)) and not self._has_dictionaries
         """May several batches be encoded as one?"""
-        self._row_bytes = _row_bytes(schema)
+        self.row_bytes = _row_bytes(schema)
+        """About how many bytes a row takes, where all columns have a fixed width."""
         self._piece_writer = PieceWriter(schema)
 
     def accepts(self, batch: object) -> bool:
@@ -90,8 +91,8 @@ class BatchCodec:
 
     def size_of(self, batch: pa.RecordBatch) -> int:
         """About how many bytes a batch that was accepted takes."""
-        if self._row_bytes is not None:
-            return int(batch.num_rows * self._row_bytes)
+        if self.row_bytes is not None:
+            return int(batch.num_rows * self.row_bytes)
         size: int = pa.ipc.get_record_batch_size(batch)
         return size
 
@@ -138,9 +139,8 @@ class BatchCodec:
         return [batch.slice(end - count, count) for end, count in zip(accumulate(rows), rows, strict=True)]
 
     def _from_message(self, buffer: pa.Buffer) -> pa.RecordBatch:
-        message = pa.ipc.read_message(buffer)
-        require_uncompressed(message)
-        return pa.ipc.read_record_batch(message, self.schema)
+        _require_uncompressed(memoryview(buffer), is_encapsulated=True)
+        return pa.ipc.read_record_batch(buffer, self.schema)
 
     def _as_stream(self, batch: pa.RecordBatch) -> pa.Buffer:
         sink = pa.BufferOutputStream()
@@ -150,7 +150,7 @@ class BatchCodec:
 
     def _from_stream(self, buffer: pa.Buffer) -> pa.RecordBatch:
         for message in pa.ipc.MessageReader.open_stream(buffer):
-            require_uncompressed(message)
+            _require_uncompressed(memoryview(message.metadata), is_encapsulated=False)
         with pa.ipc.open_stream(buffer) as reader:
             if not reader.schema.equals(self.schema, check_metadata=False):
                 raise ValueError("its schema is not that of the stream")
@@ -163,6 +163,11 @@ class BatchCodec:
 def _require_size(rows: int, size_bytes: int) -> None:
     if size_bytes > MAX_CHUNK_BYTES:
         raise ChunkTooLargeError(rows=rows, size_bytes=size_bytes, limit_bytes=MAX_CHUNK_BYTES)
+
+
+def _require_uncompressed(message: memoryview, *, is_encapsulated: bool) -> None:
+    if is_compressed(message, is_encapsulated=is_encapsulated):
+        raise ValueError("it is compressed, which nobody has agreed to")
 
 
 def _row_bytes(schema: pa.Schema) -> float | None:

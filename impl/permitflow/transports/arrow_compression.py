@@ -1,47 +1,62 @@
 """Is an Arrow IPC message compressed?  pyarrow does not say, and would decompress it: a few bytes become gigabytes.
 
-The metadata of a message is a flatbuffer that pyarrow has verified when it read the message, so that the few offsets
-that are followed here lead nowhere else.  Source: Arrow's format/Message.fbs, and the internals of FlatBuffers.
+The metadata of a message is a flatbuffer.  pyarrow verifies it when it reads the message; what it accepts reads the
+same here, and in what it refuses it does not matter what is found.  Source: Arrow's format/Message.fbs, and the
+internals of FlatBuffers.
 """
 
+import struct
 from struct import Struct
 
-import pyarrow as pa
+__all__ = ["is_compressed"]
 
-__all__ = ["require_uncompressed"]
+_OFFSET, _BACK, _SLOT, _BYTE = Struct("<I"), Struct("<i"), Struct("<H"), Struct("<B")
+_CONTINUATION = 0xFFFFFFFF
 
-_OFFSET, _BACK, _SLOT = Struct("<I"), Struct("<i"), Struct("<H")
-
-# Numbers of the fields in their tables.
-_MESSAGE_HEADER = 2
+# Numbers of the fields in their tables, and of the kinds of messages.
+_MESSAGE_KIND, _MESSAGE_HEADER = 1, 2
 _DICTIONARY_DATA = 1
 _BATCH_COMPRESSION = 3
+_DICTIONARY, _BATCH = 2, 3
 
 
-def require_uncompressed(message: pa.ipc.Message) -> None:
-    """Refuse a compressed batch or dictionary: nobody has agreed to that.
+def is_compressed(message: memoryview, *, is_encapsulated: bool = True) -> bool:
+    """Is it a batch or a dictionary with a body that is compressed?
 
-    Raises:
-        ValueError: it is compressed.
+    Args:
+        message: as it is in a stream, or only its metadata.
+        is_encapsulated: is it the former?
     """
-    if message.type not in ("record batch", "dictionary"):
-        return
-    data = memoryview(message.metadata)
-    table = _followed(data, _OFFSET.unpack_from(data)[0], _MESSAGE_HEADER)
-    if table is not None and message.type == "dictionary":
-        table = _followed(data, table, _DICTIONARY_DATA)
-    if table is not None and _followed(data, table, _BATCH_COMPRESSION) is not None:
-        raise ValueError("it is compressed, which nobody has agreed to")
+    try:
+        start = 0
+        if is_encapsulated:
+            start = 8 if _OFFSET.unpack_from(message)[0] == _CONTINUATION else 4
+        data = message[start:]
+        root = _OFFSET.unpack_from(data)[0]
+        kind_at, table = _field(data, root, _MESSAGE_KIND), _followed(data, root, _MESSAGE_HEADER)
+        if kind_at is None or table is None:
+            return False
+        kind = _BYTE.unpack_from(data, kind_at)[0]
+        if kind == _DICTIONARY:
+            table = _followed(data, table, _DICTIONARY_DATA)
+        elif kind != _BATCH:
+            return False
+        return table is not None and _field(data, table, _BATCH_COMPRESSION) is not None
+    except struct.error:
+        return False  # no message at all
 
 
-def _followed(data: memoryview, table: int, field: int) -> int | None:
-    """Where the table is to which a field of a table refers; None if the field is absent."""
+def _field(data: memoryview, table: int, field: int) -> int | None:
+    """Where a field of a table is; None if it is absent."""
     slots = table - _BACK.unpack_from(data, table)[0]
     slot = 4 + 2 * field
     if slot >= _SLOT.unpack_from(data, slots)[0]:
         return None
     position: int = _SLOT.unpack_from(data, slots + slot)[0]
-    if not position:
-        return None
-    reference: int = _OFFSET.unpack_from(data, table + position)[0]
-    return table + position + reference
+    return table + position if position else None
+
+
+def _followed(data: memoryview, table: int, field: int) -> int | None:
+    """Where the table is to which a field of a table refers."""
+    position = _field(data, table, field)
+    return None if position is None else position + int(_OFFSET.unpack_from(data, position)[0])

@@ -21,7 +21,7 @@ __all__ = ["TRAIN_BYTES", "decode_downstream", "decode_upstream", "encode_downst
 
 # grpcio copies each message as a whole, so longer trains gain nothing; a few of them should fit into the buffers on
 # the way, and into the processor's cache.
-TRAIN_BYTES = 512 << 10
+TRAIN_BYTES = 1 << 20
 # What a frame takes besides the chunks' bytes.
 _FRAME_BYTES = 32
 

@@ -89,10 +89,10 @@ def _write_marker(into: pb.Marker, payload: Marker, what: str) -> None:
 
 
 def _write_add_permits(into: pb.DownstreamFrame, frame: AddPermits) -> None:
+    permits = into.add_permits.permits
     # Set even if all are 0, so that the frame is there.
-    into.add_permits.permits.SetInParent()
-    for name, count in frame.permits._asdict().items():
-        setattr(into.add_permits.permits, name, count)
+    permits.SetInParent()
+    permits.rows, permits.barriers, permits.watermarks = frame.permits
 
 
 def _write_end(into: pb.UpstreamFrame, frame: End) -> None:

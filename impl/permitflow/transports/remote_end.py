@@ -54,16 +54,14 @@ class RemoteEnd(ABC, Generic[S]):
         self._failure: PermitflowError | None = None
         self.has_told_failure = False
         """Has the application heard why the stream has failed?"""
-        self._is_closed = False
+        self._is_closed = self._is_breaking_off = False
         self._is_acceptor = session.state in (State.AWAITING_GET, State.AWAITING_PUT)
-        self._is_breaking_off = False
         self._patience = asyncio.timeout(None)
         self._runner: asyncio.Task[object] | None = None
         self._clock = asyncio.get_running_loop().time
         self._opened_at = self._clock()
         self._over_at: float | None = None
-        self._wake_writer = asyncio.Event()
-        self._state_changed = asyncio.Event()
+        self._wake_writer, self._state_changed = asyncio.Event(), asyncio.Event()
 
     @property
     def name(self) -> str:
@@ -146,10 +144,9 @@ class RemoteEnd(ABC, Generic[S]):
         is_agreed = self._is_acceptor and self._batches is not None
         if is_agreed and self._failure is None and self._over_at is None:
             self._is_breaking_off = True
-            self._fail(error)
             self._session.fail(told(error))
             self._patience.reschedule(self._clock() + BREAK_OFF_SECONDS)
-            self._wake_all()
+            self._fail(error)
         return self._is_breaking_off
 
     def _hear(self, failure: Failure) -> None:
@@ -177,12 +174,14 @@ class RemoteEnd(ABC, Generic[S]):
         while (message := await self._carrier.read()) is not None:
             if self._is_breaking_off:
                 continue
+            before = self._session.state
             try:
                 self._take_in(message)
             except PermitflowError as error:
                 if not self.break_off(error):
                     raise
-            self._wake_all()
+            # Data and permits have nothing for the writer that has not woken it already.
+            self._wake_all(writer=self._session.state is not before or before is not State.OPEN)
         if self._failure is not None:
             raise self._failure
         self._session.peer_closed()
@@ -202,9 +201,10 @@ class RemoteEnd(ABC, Generic[S]):
             self._wake_writer.clear()
         await self._carrier.half_close()
 
-    def _wake_all(self) -> None:
+    def _wake_all(self, *, writer: bool = True) -> None:
         """Something has changed: let the writer look, and everybody else who waits for a change."""
-        self._wake_writer.set()
+        if writer:
+            self._wake_writer.set()
         self._state_changed.set()
         self._state_changed.clear()
 

@@ -38,8 +38,8 @@ class RemoteSender(RemoteUpstream):
 
     async def send(self, chunk: pa.RecordBatch, rows: int | None = None) -> None:
         """Send a chunk; wait until its permits are here."""
-        # Permits come back in batches, so data leave in batches; else the window would be filled before any leaves.
-        if self._posted_rows >= self._batch:
+        # A sender that never waits would fill the window before any of it leaves.
+        if self._posted_rows >= self._rows_at_once:
             await asyncio.sleep(0)
         if rows is None and self._send_now((chunk,)):
             return
@@ -55,11 +55,14 @@ class RemoteSender(RemoteUpstream):
     async def send_many(self, chunks: deque[pa.RecordBatch]) -> None:
         """Send all chunks of a queue, from the left, until it is empty."""
         while chunks:
-            if self._posted_rows >= self._batch:
+            if self._posted_rows >= self._rows_at_once:
                 await asyncio.sleep(0)
             if sent := self._send_now(chunks):
                 for _ in range(sent):
                     chunks.popleft()
+                continue
+            if self._must_wait(chunks[0]):
+                await self._send_leftmost(chunks)
                 continue
             try:
                 self.send_nowait(chunks[0])
@@ -76,10 +79,10 @@ class RemoteSender(RemoteUpstream):
         """
         if not self._is_open or self._chunks.parked:
             return 0
-        accepts, rows_left = self._codec.accepts, self._batch
+        accepts, rows_left = self._codec.accepts, self._rows_at_once
         run: list[pa.RecordBatch] = []
         rows: list[int] = []
-        for chunk in islice(chunks, self._batch):
+        for chunk in islice(chunks, self._rows_at_once):
             if rows_left <= 0 or not accepts(chunk):
                 break
             count = chunk.num_rows
@@ -91,6 +94,12 @@ class RemoteSender(RemoteUpstream):
             self._posted_rows += sum(rows[:sent])
             self._wake_writer.set()
         return sent
+
+    def _must_wait(self, chunk: pa.RecordBatch) -> bool:
+        """Is all well with an ordinary chunk, except that permits are missing?  That is what happens all the time."""
+        if not self._is_open or not self._codec.accepts(chunk):
+            return False
+        return bool(self.parameters.max_chunk_cost >= chunk.num_rows > self._session.sender.permits.rows)
 
     async def _send_leftmost(self, chunks: deque[pa.RecordBatch]) -> None:
         chunk = chunks[0]

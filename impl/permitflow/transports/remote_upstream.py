@@ -14,7 +14,7 @@ from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.codec import decode_downstream, encode_upstream
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
-from permitflow.transports.trains import TrainWriter, encoded
+from permitflow.transports.trains import TrainWriter, encoded, rows_at_once
 
 __all__ = ["RemoteUpstream"]
 
@@ -38,14 +38,14 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
         self._waiting = Stopwatch(self._clock)
         self._posted_rows = 0
         self._writer: TrainWriter | None = None
-        self._batch = 0
+        self._rows_at_once = 0
         self._chunks: SendLine[object]
         self._barriers: SendLine[object]
 
     def _opened(self) -> None:
         sender = self._session.sender
         self._writer = TrainWriter(self._codec, self.parameters)
-        self._batch = self.parameters.permit_batch
+        self._rows_at_once = rows_at_once(self.parameters)
         self._chunks = SendLine(
             sendable=sender.sendable_chunks, send=sender.send_chunk, withdraw=sender.withdraw, deliver=self._post
         )

@@ -74,7 +74,7 @@ class TcpStream:
         """The next message; None once the peer has closed its half in good order."""
         if self._has_ended:
             return None
-        kind, payload = await self._next()
+        kind, payload = self._inbox.popleft() if self._inbox else await self._next()
         if kind is Kind.MESSAGE:
             return payload
         if kind is Kind.END:
@@ -193,17 +193,28 @@ class TcpStream:
             pass
 
     async def _write(self, pieces: Sequence[Buffer]) -> None:
+        self._vitality.note_writing()
+        if not self._turn_to_write.locked():
+            pieces = self._send(pieces)
+        if not pieces:
+            return
         async with self._turn_to_write:
-            self._vitality.note_writing()
             while pieces:
-                if self._failure is not None:
-                    raise self._failure
-                try:
-                    pieces = _without(pieces, self._socket.sendmsg(pieces[:_PIECES_AT_ONCE]))
-                except BlockingIOError:
-                    await self._until_writable()
-                except OSError as error:
-                    raise self._gone(str(error)) from error
+                await self._until_writable()
+                pieces = self._send(pieces)
+
+    def _send(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
+        """Write as much as the socket takes now; what is left."""
+        try:
+            while pieces and self._failure is None:
+                pieces = _without(pieces, self._socket.sendmsg(pieces[:_PIECES_AT_ONCE]))
+        except BlockingIOError:
+            return pieces
+        except OSError as error:
+            raise self._gone(str(error)) from error
+        if self._failure is not None:
+            raise self._failure
+        return pieces
 
     async def _until_writable(self) -> None:
         self._writable = self._loop.create_future()

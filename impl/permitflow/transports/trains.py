@@ -4,7 +4,9 @@ Small chunks that follow each other travel as the rows of one batch: joining and
 encoding and decoding each of them would.  Large ones are not copied more often than needed.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import cast
 
 import pyarrow as pa
@@ -15,15 +17,20 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.payloads import EncodedChunks, WireFrame, checked_marker
 
-__all__ = ["TrainWriter", "encoded", "with_batches"]
+__all__ = ["TrainWriter", "encoded", "rows_at_once", "with_batches"]
 
 # Below this size it is cheaper to copy a chunk beside its neighbours than to give it an IPC message of its own.
 _SMALL_BYTES = 64 << 10
 # Whoever holds one of the joined chunks keeps all of them in memory.
-_JOINED_BYTES = 256 << 10
+_JOINED_BYTES = 512 << 10
 _JOINED_CHUNKS = 8_192
 # More than this share of the window in one batch, and the two ends would take turns instead of working side by side.
-_WINDOW_SHARE = 4
+_WINDOW_SHARE = 2
+
+
+def rows_at_once(parameters: ChannelParameters) -> int:
+    """How many rows are collected before the first of them leave."""
+    return max(parameters.permit_batch, parameters.row_permits // _WINDOW_SHARE)
 
 
 class TrainWriter:
@@ -64,6 +71,21 @@ class TrainWriter:
 
     def _cuts(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[int]:
         """Where one batch ends and the next one begins."""
+        row_bytes = self._batches.row_bytes
+        if row_bytes and self._batches.can_join and max(rows, default=0) * row_bytes < _SMALL_BYTES:
+            return self._cuts_of_small(rows, min(self._most_rows, int(_JOINED_BYTES / row_bytes)))
+        return self._cuts_by_size(run, rows)
+
+    def _cuts_of_small(self, rows: Sequence[int], most_rows: int) -> Iterator[int]:
+        ends = list(accumulate(rows))
+        stop = before = 0
+        while stop < len(ends):
+            start = stop
+            stop = bisect_right(ends, before + most_rows, start + 1, min(len(ends), start + _JOINED_CHUNKS))
+            before = ends[stop - 1]
+            yield stop
+
+    def _cuts_by_size(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[int]:
         can_join, size_of = self._batches.can_join, self._batches.size_of
         start = joined_rows = joined_bytes = 0
         for position, (batch, count) in enumerate(zip(run, rows, strict=True)):

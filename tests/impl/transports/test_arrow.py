@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from permitflow.errors import ChunkTooLargeError, PermitflowError, SchemaMismatchError, UndecodableDataError
 from permitflow.transports import arrow
 from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_schemas
+from permitflow.transports.arrow_compression import is_compressed
 
 NUMBERS = pa.record_batch({"a": [1, 2, 3], "b": ["x", None, "zz"]})
 
@@ -182,3 +183,50 @@ def test_a_chunk_with_dictionaries_has_the_schema_of_the_stream() -> None:
     other = pa.record_batch({"d": pa.array(["x"]).dictionary_encode(), "b": [1]})
     with pytest.raises(UndecodableDataError, match="its schema is not that of the stream"):
         BatchCodec(batches()["dictionary"].schema).decode(b"".join(BatchCodec(other.schema).encode([other])), [1])
+
+
+@pytest.mark.parametrize("kind", ["plain", "dictionary"])
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_what_nobody_agreed_to_compress_is_not_decompressed(kind: str, compression: str) -> None:
+    """A few bytes could become gigabytes."""
+    batch = batches()[kind]
+    large = pa.Table.from_batches([batch] * 4_000).combine_chunks().to_batches()[0]
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        writer.write_batch(large)
+    stream = sink.getvalue()
+    data = stream.to_pybytes() if kind == "dictionary" else _last_message(stream)
+    with pytest.raises(UndecodableDataError, match="it is compressed, which nobody has agreed to"):
+        BatchCodec(batch.schema).decode(data, [large.num_rows])
+
+
+def _last_message(stream: pa.Buffer) -> bytes:
+    """The batch of a stream of one, as it is in there."""
+    (batch,) = (message for message in pa.ipc.MessageReader.open_stream(stream) if message.type == "record batch")
+    data: bytes = batch.serialize().to_pybytes()
+    return data
+
+
+@pytest.mark.parametrize("kind", [kind for kind in batches() if "dictionary" not in kind])
+def test_chunks_that_are_joined_are_taken_apart_again(kind: str) -> None:
+    batch = batches()[kind]
+    codec = BatchCodec(batch.schema)
+    parts = [batch.slice(0, 1), batch, batch.slice(1), batch.slice(0, 0)]
+    if not codec.can_join:
+        return
+    arrived = codec.decode(b"".join(codec.encode(parts)), [part.num_rows for part in parts])
+    assert [part.to_pylist() for part in arrived] == [part.to_pylist() for part in parts]
+
+
+@pytest.mark.parametrize("rows", [[3, 3, 1], [3, 4, -1], [7], [], [2, 2]])
+def test_rows_of_joined_chunks_that_do_not_add_up_are_refused(rows: list[int]) -> None:
+    codec = BatchCodec(NUMBERS.schema)
+    with pytest.raises(UndecodableDataError, match="it holds 6 rows"):
+        codec.decode(b"".join(codec.encode([NUMBERS, NUMBERS])), rows)
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_confuse_the_look_for_compression(data: bytes) -> None:
+    for is_encapsulated in (True, False):
+        assert is_compressed(memoryview(data), is_encapsulated=is_encapsulated) in (True, False)
