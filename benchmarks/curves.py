@@ -112,7 +112,7 @@ class DelayPoint(Record):
 
 async def measure_delays(field: Field) -> list[DelayPoint]:
     """Windows over several distances; what the simulation says beside it."""
-    (way,) = ways_for("remote")
+    way, *_ = ways_for("remote")
     module, _ = find_ways()[0][way.name]
     delays = DELAYS_SECONDS[:1] if field.settings.is_smoke else DELAYS_SECONDS
     windows = WINDOWS[:1] if field.settings.is_smoke else WINDOWS[1:]
