@@ -84,7 +84,7 @@ async def run_jobs(runs: Sequence[Run], work_dir: Path) -> Endings:
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
         for job, of_job in jobs.items():
             if of_job:
-                command = [sys.executable, "-m", "benchmarks.record_spark.job", job, to_json(of_job)]
+                command = [sys.executable, "-m", "benchmarks.record_spark.job", job, to_json(of_job), str(work_dir)]
                 spark = child_process(f"Spark ({job})", command, log=work_dir / f"{job}.log")
                 group.create_task(follow(await stack.enter_async_context(spark), endings))
     return endings
@@ -116,7 +116,7 @@ async def record_and_judge(runs: Sequence[Run], work_dir: Path, *, with_tlc: boo
     for remark in (*remarks, *(f"NOT AS IT SHOULD BE: {problem}" for problem in problems)):
         console.print(remark, soft_wrap=True)
     if not problems:
-        console.print("The real run is a behaviour of the specification; sabotage was refused where it is.")
+        console.print("Everything is as it should be: real runs are valid, sabotage is refused where it is.")
     return not problems
 
 
@@ -147,12 +147,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 Path(run.folder).mkdir(parents=True)
         except OSError as error:
             command_line.error(f"argument --keep: {error.strerror}: {error.filename}")
-        holds = False
+        code = 1
         try:
-            holds = asyncio.run(record_and_judge(runs, Path(name), with_tlc=options.with_tlc))
+            code = 0 if asyncio.run(record_and_judge(runs, Path(name), with_tlc=options.with_tlc)) else 1
         except* DemoError as failures:
             print(first_of(failures), file=sys.stderr)
-    return 0 if holds else 1
+        except* KeyboardInterrupt:
+            code = 130
+    return code
 
 
 def first_of(failures: BaseExceptionGroup[DemoError]) -> DemoError:

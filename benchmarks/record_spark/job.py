@@ -1,7 +1,6 @@
-"""A Spark application that goes through some runs: ``python -m benchmarks.record_spark.job send|receive RUNS``."""
+"""A Spark application that goes through some runs: ``python -m benchmarks.record_spark.job send|receive RUNS DIR``."""
 
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -105,13 +104,10 @@ def first_error_of_ours(text: str) -> str:
     return next((line for line in text.splitlines() if line.startswith("permitflow.errors.")), text[:500])
 
 
-def main(job: str, runs: Sequence[Run]) -> None:
-    """Go through all runs in one session, and report how each ended."""
+def main(job: str, runs: Sequence[Run], work_dir: Path) -> None:
+    """Go through all runs in one session, and report how each ended; Spark writes into ``work_dir``."""
     slots = f"local[{REAL_CHANNELS}]"
-    with (
-        tempfile.TemporaryDirectory(prefix="permitflow-spark-") as work_dir,
-        local_session(f"permitflow: {job}", master=slots, work_dir=Path(work_dir), settings=SETTINGS) as spark,
-    ):
+    with local_session(f"permitflow: {job}", master=slots, work_dir=work_dir, settings=SETTINGS) as spark:
         spark.dataSource.register(SabotagedSource)
         for run in runs:
             started = time.monotonic()
@@ -124,4 +120,4 @@ def main(job: str, runs: Sequence[Run]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], from_json(sys.argv[2]))
+    main(sys.argv[1], from_json(sys.argv[2]), Path(sys.argv[3]))
