@@ -1,21 +1,30 @@
 """The models of the manifest, as far as the explorer can check them: without Java, and without temporal properties."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
+from permitflow_model import spark_micro_batch
 from permitflow_model.kernel.explore import Graph, Violation, explore
 from permitflow_model.kernel.system import System
 from permitflow_model.manifest import ManifestError, Model
-from permitflow_model.permit_channel import SYSTEM, Parameters, State
+from permitflow_model.permit_channel import SYSTEM, Parameters
 from permitflow_model.permit_channel_probes import PROBES
+from permitflow_model.spark_micro_batch_probes import PROBES as SPARK_PROBES
 from permitflow_model.tla_values import TlaValue
 from permitflow_model.verdict import DEADLOCK, SUCCESS, Verdict
 
-__all__ = ["SYSTEMS", "Exploration", "explore_model", "is_explorable", "parameters_of"]
+__all__ = ["SYSTEMS", "Exploration", "explore_model", "is_explorable", "parameters_for", "parameters_of"]
 
-SYSTEMS: Mapping[str, System[State, Parameters]] = {system.module: system for system in (SYSTEM, PROBES)}
-"""The modules that have a counterpart in Python."""
+P = TypeVar("P")
+
+SYSTEMS: Mapping[str, System[Any, Any]] = {
+    system.module: system for system in (SYSTEM, PROBES, spark_micro_batch.SYSTEM, SPARK_PROBES)
+}
+"""The modules that have a counterpart in Python; each has states and parameters of its own."""
+
+_SPARK = (spark_micro_batch.SYSTEM.module, SPARK_PROBES.module)
 
 _ONLY_FOR_TLC = frozenset({"Fair"})
 
@@ -27,10 +36,10 @@ class Exploration:
     verdict: Verdict
     states: int
     depth: int
-    graph: Graph[State]
+    graph: Graph[Any]
 
     @property
-    def counterexample(self) -> Violation[State] | None:
+    def counterexample(self) -> Violation[Any] | None:
         """The shortest run into what the verdict names; None if nothing is violated."""
         return self.graph.violations[0] if self.graph.violations else self.graph.deadlock
 
@@ -46,6 +55,19 @@ def parameters_of(constants: Mapping[str, TlaValue]) -> Parameters:
     Raises:
         ManifestError: a constant is missing, unknown, or out of its range.
     """
+    return _made(Parameters, constants)
+
+
+def parameters_for(model: Model) -> Any:
+    """The constants of a model as its system in Python takes them.
+
+    Raises:
+        ManifestError: as ``parameters_of``.
+    """
+    return _made(spark_micro_batch.Parameters if model.module in _SPARK else Parameters, model.constants)
+
+
+def _made(make: Callable[..., P], constants: Mapping[str, TlaValue]) -> P:
     arguments = {_snake_case(name): value for name, value in constants.items() if name not in _ONLY_FOR_TLC}
     sizes = arguments.get("sizes")
     row_counts = [rows for rows in sizes if isinstance(rows, int)] if isinstance(sizes, frozenset) else []
@@ -53,7 +75,7 @@ def parameters_of(constants: Mapping[str, TlaValue]) -> Parameters:
         raise ManifestError(f"Sizes must be a set of row counts, not {sizes!r}")
     arguments["sizes"] = tuple(sorted(row_counts))
     try:
-        return Parameters(**arguments)  # type: ignore[arg-type]  # the manifest is data; Parameters checks the values
+        return make(**arguments)
     except (TypeError, ValueError) as error:
         raise ManifestError(f"the constants {dict(constants)!r} do not fit: {error}") from None
 
@@ -72,7 +94,7 @@ def explore_model(model: Model) -> Exploration:
         raise ManifestError(f"model {model.name!r}: {model.module} has no invariant {unknown[0]!r} in Python")
     graph = explore(
         system,
-        parameters_of(model.constants),
+        parameters_for(model),
         invariants={name: system.invariants[name] for name in model.invariants},
         stop_at_violation=True,
     )

@@ -4,17 +4,22 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
-from permitflow_model.exploration import SYSTEMS, is_explorable, parameters_of
+from permitflow_model.exploration import SYSTEMS, is_explorable, parameters_for
 from permitflow_model.kernel.system import System
 from permitflow_model.manifest import Model, read_manifest
-from permitflow_model.permit_channel import SYSTEM, Parameters, State
+from permitflow_model.permit_channel import SYSTEM
+from permitflow_model.spark_micro_batch import SYSTEM as SPARK
 from permitflow_model.tla_values import format_state, state_to_tla
 from permitflow_model.tlc import TlcNotFoundError, TlcResult
 from permitflow_model.tlc.check import check_model, run_manifest
 from permitflow_model.verdict import DEADLOCK, SUCCESS
+
+S = TypeVar("S")
+P = TypeVar("P")
 
 TlcRun = Callable[[str], TlcResult]
 
@@ -38,7 +43,7 @@ def test_a_counterexample_of_tlc_is_a_run_of_the_model(
 ) -> None:
     model, trace = models[model_name], tlc_run(model_name).trace
     assert len(trace) == model.depth or model.expect == DEADLOCK
-    system, parameters = SYSTEMS[model.module], parameters_of(model.constants)
+    system, parameters = SYSTEMS[model.module], parameters_for(model)
     state = system.initial(parameters)
     assert text_of(state) == format_state(trace[0].state)
     for step in trace[1:]:
@@ -62,7 +67,7 @@ def test_a_run_against_liveness_can_be_repeated_for_ever(
     model = models[model_name]
     # The refinement has the steps of the channel itself.
     own = {name: value for name, value in model.constants.items() if name != "QueueBound"}
-    system, parameters = SYSTEMS.get(model.module, SYSTEM), parameters_of(own)
+    system, parameters = SYSTEMS.get(model.module, SYSTEM), parameters_for(replace(model, constants=own))
     state = system.initial(parameters)
     for step in found.trace[1:]:
         assert step.action is not None
@@ -70,11 +75,11 @@ def test_a_run_against_liveness_can_be_repeated_for_ever(
     assert format_state(back_to) in {text_of(step.state) for step in system.successors(state, parameters)}
 
 
-def text_of(state: State) -> str:
+def text_of(state: object) -> str:
     return format_state(state_to_tla(state))
 
 
-def follow(system: System[State, Parameters], parameters: Parameters, state: State, action: str, target: str) -> State:
+def follow(system: System[S, P], parameters: P, state: S, action: str, target: str) -> S:
     """The next state with this text, by this action."""
     for step in system.successors(state, parameters):
         if step.action == action and text_of(step.state) == target:
@@ -90,7 +95,8 @@ def test_every_invariant_of_the_model_is_confirmed_and_every_liveness_property_t
         name for model in models.values() if model.expect == SUCCESS for name in (*model.invariants, *model.properties)
     }
     liveness = {"EveryChunkDelivered", "EveryBarrierDelivered", "EveryWatermarkDelivered"}
-    assert set(SYSTEM.invariants) | liveness <= confirmed
+    of_queries = {"Drained", "LossIsSaid"}
+    assert set(SYSTEM.invariants) | liveness | set(SPARK.invariants) | of_queries <= confirmed
 
 
 def test_every_probe_is_violated_by_a_model(models: dict[str, Model], spec_directory: Path) -> None:

@@ -7,8 +7,10 @@ import pytest
 
 from permitflow_model.compare import first_difference, graph_of_model
 from permitflow_model.exploration import explore_model
+from permitflow_model.kernel.system import System
 from permitflow_model.manifest import Model, read_manifest
 from permitflow_model.permit_channel import SYSTEM
+from permitflow_model.spark_micro_batch import SYSTEM as SPARK
 from permitflow_model.tlc import TlcResult
 
 COMPARED = [name for name, model in read_manifest(Path(__file__).parents[2] / "spec").items() if model.graph]
@@ -23,9 +25,19 @@ def test_the_graphs_are_equal(model_name: str, models: dict[str, Model], tlc_run
     assert first_difference(explored, dumped) is None
 
 
-def test_every_action_and_every_constant_takes_part_in_a_compared_graph(models: dict[str, Model]) -> None:
-    compared = [models[name] for name in COMPARED]
+@pytest.mark.parametrize(
+    ("system", "constants"),
+    [
+        (SYSTEM, ("BarrierPermits", "Watermarks", "FlushIdle", "Withdrawals", "Waiters", "Tags")),
+        (SPARK, ("RowCount", "BatchCap", "AcknowledgeIn", "Sink", "DriverCrashes", "Durable", "Faults")),
+    ],
+    ids=["channel", "query"],
+)
+def test_every_action_and_every_constant_takes_part_in_a_compared_graph(
+    system: System[object, object], constants: tuple[str, ...], models: dict[str, Model]
+) -> None:
+    compared = [models[name] for name in COMPARED if models[name].module == system.module]
     actions = {action for model in compared for _, action, _ in explore_model(model).graph.edges}
-    assert actions == {action.name for action in SYSTEM.actions}
-    for constant in ("BarrierPermits", "Watermarks", "FlushIdle", "Withdrawals", "Waiters", "Tags"):
+    assert actions == {action.name for action in system.actions}
+    for constant in constants:
         assert len({model.constants[constant] for model in compared}) > 1, constant

@@ -109,14 +109,17 @@ def _print(outcomes: "Sequence[ModelResult]", remark: str) -> None:
 
 
 def _print_counterexamples(outcomes: "Sequence[ModelResult]") -> None:
+    from permitflow.cli.query_table import query_table
     from permitflow.cli.run_table import run_table
+    from permitflow_model.permit_channel import State
 
     console = open_console()
     for outcome in outcomes:
         for run in (finding.counterexample for finding in outcome.findings if finding.counterexample):
             console.print(f"\n{outcome.model.name}: {outcome.model.reason}", soft_wrap=True)
             console.print(f"a shortest run into the violation of {run.invariant}:")
-            console.print(run_table(run.start, run.steps))
+            table = run_table if isinstance(run.start, State) else query_table
+            console.print(table(run.start, run.steps))
 
 
 def _checkers(outcome: "ModelResult") -> str:

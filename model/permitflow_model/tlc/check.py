@@ -6,13 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from permitflow_model.compare import LabelledGraph, first_difference, graph_of_model
 from permitflow_model.exploration import explore_model, is_explorable
 from permitflow_model.kernel.explore import StateLimitReached, Violation
 from permitflow_model.manifest import ManifestError, Model, find_spec_directory, read_manifest
-from permitflow_model.permit_channel import State
 from permitflow_model.tlc.install import find_jar, find_java
 from permitflow_model.tlc.output import TlcError, TlcResult
 from permitflow_model.tlc.run import run_tlc
@@ -40,7 +39,7 @@ class Finding:
 
     seconds: float
 
-    counterexample: Violation[State] | None = None
+    counterexample: Violation[Any] | None = None
     """What the explorer found: a shortest run into what the verdict names."""
 
 

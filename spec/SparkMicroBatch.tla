@@ -1,0 +1,300 @@
+--------------------------- MODULE SparkMicroBatch ---------------------------
+(***************************************************************************)
+(* A Structured Streaming query reads one channel of an exchange.          *)
+(*                                                                         *)
+(*   producer --Produce--> exchange --RunTask--> staged --Publish--> table *)
+(*            <-permits--- keeps rows <-Acknowledge- driver: offset log,   *)
+(*                                                           commit log    *)
+(*                                                                         *)
+(* The exchange keeps the rows that were not acknowledged, so that a batch *)
+(* can be read again: a replay buffer, which the permits bound.  A batch   *)
+(* is the rows [start, end) between two offsets.  The driver asks for the  *)
+(* latest offset, writes the batch to the offset log, runs it, publishes   *)
+(* what its tasks have staged, and writes it to the commit log.            *)
+(* Acknowledged rows are forgotten, and their permits return.              *)
+(*                                                                         *)
+(* Rows are numbered from 0 since the channel was opened.  How permits     *)
+(* travel is PermitChannel's business; here they are there at once.  The   *)
+(* query may read other channels, too: each is a partition of its own.     *)
+(***************************************************************************)
+EXTENDS Integers
+
+CONSTANTS
+    RowCount,          \* row permits: the exchange keeps no more rows than this
+    BatchCap,          \* a batch has no more rows of the channel than this
+    Sizes,             \* the chunk sizes that may be offered, in rows
+    Horizon,           \* rows that are produced before the stream ends
+    AcknowledgeIn,     \* "latestOffset", "commit" or "read": the call in which rows are acknowledged
+    Sink,              \* "once", "again" or "shared": what the sink knows of batches and attempts
+    DriverCrashes,     \* may the driver crash?
+    Durable,           \* does the exchange keep its rows when it crashes?
+    Faults             \* how many faults of any kind may happen
+
+ASSUME Assumption ==
+    /\ RowCount \in Nat \ {0} /\ BatchCap \in Nat \ {0} /\ Horizon \in Nat /\ Faults \in Nat
+    /\ Sizes \subseteq Nat \ {0}
+    /\ AcknowledgeIn \in {"latestOffset", "commit", "read"}
+    \* once: staged by batch and attempt, published once per batch.  again: does not remember which batches it has
+    \* published.  shared: all attempts of all batches stage in the same place.
+    /\ Sink \in {"once", "again", "shared"}
+    /\ {DriverCrashes, Durable} \subseteq BOOLEAN
+
+VARIABLES
+    waiting,           \* rows of the chunk that waits for permits; 0: none waits
+    produced,          \* rows that the exchange has taken over from the producer
+    acknowledged,      \* rows whose permits have returned; the exchange has forgotten them
+    lost,              \* rows below this and not acknowledged were lost in a crash of the exchange
+    phase,             \* what the driver is at
+    plan,              \* where a batch ends that is not in the offset log yet; 0: there is none
+    start,             \* the last batch in the offset log: its first row ...
+    end,               \* ... and the first row after it
+    committed,         \* is this batch in the commit log?
+    published,         \* has the sink published this batch?
+    running,           \* does an attempt run that the driver waits for?
+    late,              \* rows of an attempt that runs on though nobody waits for it
+    staged,            \* rows that are staged where the driver will publish from
+    output,            \* rows in the published table, repetitions included
+    misplaced,         \* how many of them are not where they belong: row n at position n
+    faults             \* how many faults may still happen
+
+vars == <<waiting, produced, acknowledged, lost, phase, plan, start, end, committed, published, running, late,
+          staged, output, misplaced, faults>>
+
+exchange == <<produced, acknowledged, lost>>
+logs == <<start, end, committed>>
+sinkVars == <<published, staged, output, misplaced>>
+tasks == <<running, late>>
+
+-----------------------------------------------------------------------------
+
+Rows(from, to) == [start |-> from, end |-> to]
+
+NoRows == Rows(0, 0)
+
+Min(a, b) == IF a < b THEN a ELSE b
+
+\* What would be lost for ever if it were lost now: the rows from here on.
+CommittedEnd == IF committed THEN end ELSE start
+
+\* The exchange still has all rows from this one on that it ever had.
+Keeps(row) == acknowledged <= row /\ lost <= row
+
+Init ==
+    /\ waiting = 0 /\ produced = 0 /\ acknowledged = 0 /\ lost = 0
+    /\ phase = "idle" /\ plan = 0 /\ start = 0 /\ end = 0 /\ committed = TRUE
+    /\ published = TRUE /\ running = FALSE /\ late = NoRows /\ staged = NoRows
+    /\ output = 0 /\ misplaced = 0
+    /\ faults = Faults
+
+-----------------------------------------------------------------------------
+(* The producer.                                                           *)
+
+\* The producer wants to hand over a chunk.
+Offer(rows) ==
+    /\ waiting = 0 /\ produced + rows <= Horizon
+    /\ waiting' = rows
+    /\ UNCHANGED <<exchange, phase, plan, logs, tasks, sinkVars, faults>>
+
+\* The exchange takes the chunk over; what it keeps stays within the permits.
+Produce ==
+    /\ waiting > 0 /\ produced + waiting - acknowledged <= RowCount
+    /\ lost <= acknowledged
+    /\ produced' = produced + waiting
+    /\ waiting' = 0
+    /\ UNCHANGED <<acknowledged, lost, phase, plan, logs, tasks, sinkVars, faults>>
+
+-----------------------------------------------------------------------------
+(* The driver.                                                             *)
+
+\* latestOffset finds new rows: they are the next batch, as many of them as the cap allows.
+PlanBatch ==
+    /\ phase = "idle" /\ produced > end /\ Keeps(end)
+    /\ AcknowledgeIn = "latestOffset" => acknowledged = end
+    /\ plan' = Min(end + BatchCap, produced)
+    /\ phase' = "planned"
+    /\ UNCHANGED <<waiting, exchange, logs, tasks, sinkVars, faults>>
+
+\* From now on this batch has these rows, whoever runs it.
+WriteOffsetLog ==
+    /\ phase = "planned"
+    /\ start' = end /\ end' = plan /\ committed' = FALSE /\ published' = FALSE
+    /\ plan' = 0
+    /\ phase' = IF AcknowledgeIn = "commit" THEN "logged" ELSE "ready"
+    /\ UNCHANGED <<waiting, exchange, tasks, staged, output, misplaced, faults>>
+
+\* Permits return.  latestOffset(start) is called at each trigger, new rows or not; commit only once the next batch
+\* is in the offset log, and not for a batch that is run again after a crash.
+Acknowledge ==
+    /\ CASE AcknowledgeIn = "latestOffset" ->
+              phase = "idle" /\ acknowledged < end /\ acknowledged' = end /\ UNCHANGED phase
+         [] AcknowledgeIn = "commit" ->
+              phase = "logged" /\ acknowledged' = start /\ phase' = "ready"
+         [] AcknowledgeIn = "read" ->
+              phase = "staged" /\ acknowledged < end /\ acknowledged' = end /\ UNCHANGED phase
+    /\ UNCHANGED <<waiting, produced, lost, plan, logs, tasks, sinkVars, faults>>
+
+\* A task reads the rows of the batch.
+RunTask ==
+    /\ phase = "ready" /\ ~running /\ Keeps(start)
+    /\ running' = TRUE
+    /\ UNCHANGED <<waiting, exchange, phase, plan, logs, late, sinkVars, faults>>
+
+\* The task has read and staged its rows, and the driver knows.
+Stage ==
+    /\ phase = "ready" /\ running /\ Keeps(start)
+    /\ staged' = Rows(start, end)
+    /\ running' = FALSE
+    /\ phase' = "staged"
+    /\ UNCHANGED <<waiting, exchange, plan, logs, late, published, output, misplaced, faults>>
+
+\* The sink makes what is staged part of the table, unless it has done so before.
+Publish ==
+    /\ phase = "staged"
+    /\ AcknowledgeIn = "read" => acknowledged >= end
+    /\ IF published /\ Sink # "again"
+       THEN UNCHANGED <<output, misplaced>>
+       ELSE /\ output' = output + (staged.end - staged.start)
+            /\ misplaced' = IF staged.start = output THEN misplaced ELSE misplaced + (staged.end - staged.start)
+    /\ published' = TRUE
+    /\ phase' = "published"
+    /\ UNCHANGED <<waiting, exchange, plan, logs, tasks, staged, faults>>
+
+\* The batch is done; what is left of its staged data is removed.
+WriteCommitLog ==
+    /\ phase = "published"
+    /\ committed' = TRUE
+    /\ staged' = NoRows
+    /\ phase' = "idle"
+    /\ UNCHANGED <<waiting, exchange, plan, start, end, tasks, published, output, misplaced, faults>>
+
+\* The driver starts again, and runs the last batch again if it is not in the commit log.
+Restart ==
+    /\ phase = "down"
+    /\ phase' = IF committed THEN "idle" ELSE "ready"
+    /\ UNCHANGED <<waiting, exchange, plan, logs, tasks, sinkVars, faults>>
+
+\* Rows that are needed are gone: the query fails and says so, rather than go on without them.
+ReportLoss ==
+    /\ phase \in {"idle", "ready"} /\ ~Keeps(CommittedEnd)
+    /\ phase' = "failed"
+    /\ running' = FALSE
+    /\ UNCHANGED <<waiting, exchange, plan, logs, late, sinkVars, faults>>
+
+-----------------------------------------------------------------------------
+(* What goes wrong.                                                        *)
+
+Fault == faults > 0 /\ faults' = faults - 1
+
+\* An attempt fails; another one follows.
+FailTask ==
+    /\ Fault /\ running
+    /\ running' = FALSE
+    /\ UNCHANGED <<waiting, exchange, phase, plan, logs, late, sinkVars>>
+
+\* The driver takes an attempt for dead, or starts a faster one; it runs on.
+AbandonTask ==
+    /\ Fault /\ running /\ late = NoRows
+    /\ running' = FALSE
+    /\ late' = Rows(start, end)
+    /\ UNCHANGED <<waiting, exchange, phase, plan, logs, sinkVars>>
+
+\* An attempt that nobody waits for has staged its rows: in a place of its own, or in the one that all share.
+StageLate ==
+    /\ late # NoRows
+    /\ late' = NoRows
+    /\ staged' = IF Sink = "shared" THEN late ELSE staged
+    /\ UNCHANGED <<waiting, exchange, phase, plan, logs, running, published, output, misplaced, faults>>
+
+\* The abort of a batch arrives after it was published: it removes staged data and nothing else.
+AbortLate ==
+    /\ published /\ staged # NoRows /\ phase # "staged"
+    /\ staged' = NoRows
+    /\ UNCHANGED <<waiting, exchange, phase, plan, logs, tasks, published, output, misplaced, faults>>
+
+\* The driver dies, and with it what is in no log.
+CrashDriver ==
+    /\ Fault /\ DriverCrashes /\ phase \notin {"down", "failed"}
+    /\ phase' = "down"
+    /\ plan' = 0
+    /\ running' = FALSE
+    /\ UNCHANGED <<waiting, exchange, logs, late, sinkVars>>
+
+\* An exchange that keeps its rows in memory crashes: what was not acknowledged is gone.
+CrashExchange ==
+    /\ Fault /\ ~Durable /\ produced > acknowledged
+    /\ lost' = produced
+    /\ UNCHANGED <<waiting, produced, acknowledged, phase, plan, logs, tasks, sinkVars>>
+
+\* All rows were read, or the query has failed: the end of the run.
+Done == (phase = "failed" \/ (phase = "idle" /\ end = Horizon)) /\ UNCHANGED vars
+
+Environment ==
+    \/ \E rows \in Sizes : Offer(rows)
+    \/ FailTask \/ AbandonTask \/ StageLate \/ AbortLate \/ CrashDriver \/ CrashExchange \/ Done
+
+Protocol ==
+    \/ Produce \/ PlanBatch \/ WriteOffsetLog \/ Acknowledge \/ RunTask \/ Stage \/ Publish
+    \/ WriteCommitLog \/ Restart \/ ReportLoss
+
+Next == Environment \/ Protocol
+
+\* Whoever can go on does, and the producer has all rows of the stream to hand over.
+Fairness ==
+    /\ WF_vars(\E rows \in Sizes : Offer(rows))
+    /\ WF_vars(Produce) /\ WF_vars(PlanBatch) /\ WF_vars(WriteOffsetLog) /\ WF_vars(Acknowledge)
+    /\ WF_vars(RunTask) /\ WF_vars(Stage) /\ WF_vars(Publish) /\ WF_vars(WriteCommitLog)
+    /\ WF_vars(Restart) /\ WF_vars(ReportLoss)
+
+Spec == Init /\ [][Next]_vars /\ Fairness
+
+-----------------------------------------------------------------------------
+(* Safety.                                                                 *)
+
+Phases == {"idle", "planned", "logged", "ready", "staged", "published", "down", "failed"}
+
+IsRows(rows) == DOMAIN rows = {"start", "end"} /\ 0 <= rows.start /\ rows.start <= rows.end /\ rows.end <= end
+
+TypeOK ==
+    /\ {waiting, output, misplaced, faults} \subseteq Nat
+    /\ 0 <= acknowledged /\ acknowledged <= produced
+    /\ 0 <= lost /\ lost <= produced
+    /\ 0 <= start /\ start <= end /\ end <= produced
+    /\ phase \in Phases
+    /\ IF phase = "planned" THEN end < plan /\ plan <= produced ELSE plan = 0
+    /\ {committed, published, running} \subseteq BOOLEAN
+    /\ IsRows(late) /\ IsRows(staged)
+
+\* The exchange keeps no more rows than there are permits.
+Bounded == produced - acknowledged <= RowCount
+
+\* Nothing is forgotten before the commit log has its batch.
+AcknowledgedIsCommitted == acknowledged <= CommittedEnd
+
+\* The table holds each row of the published batches once, in order, and nothing else.
+PublishedOnceInOrder == misplaced = 0 /\ output = (IF published THEN end ELSE start)
+
+\* The commit log has no batch that the table has not.
+CommittedIsPublished == committed => published
+
+BatchCapped == end - start <= BatchCap /\ plan - end <= BatchCap
+
+\* An exchange that keeps its rows never lets the query fail.
+NeverFails == Durable => phase # "failed"
+
+\* The producer waits, and nothing that exchange, driver and sink can do will ever change that.
+Stuck == waiting > 0 /\ phase # "failed" /\ ~ ENABLED Protocol
+
+NeverStuck == ~Stuck
+
+\* When nothing can move, the permits of all rows that were read have returned: the tail of a stream, too.
+WholeWhenIdle == (~ ENABLED Protocol /\ phase # "failed") => acknowledged = end
+
+-----------------------------------------------------------------------------
+(* Liveness.                                                               *)
+
+\* Once the stream has ended, all of it is published, and all permits return.
+Drained == <>(produced = Horizon /\ output = Horizon /\ acknowledged = Horizon)
+
+\* A query that needs rows that were lost fails, and does not go on without them.
+LossIsSaid == (phase \in {"idle", "ready"} /\ lost > CommittedEnd) ~> (phase = "failed")
+=============================================================================

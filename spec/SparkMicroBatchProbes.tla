@@ -1,0 +1,25 @@
+------------------------ MODULE SparkMicroBatchProbes ------------------------
+(***************************************************************************)
+(* Statements about SparkMicroBatch that are false, each for a reason      *)
+(* worth knowing.  TLC must violate every one of them.                     *)
+(***************************************************************************)
+EXTENDS SparkMicroBatch
+
+\* Back-pressure happens: the replay buffer is full, and the producer waits.
+ProducerNeverWaitsProbe == waiting > 0 => produced + waiting - acknowledged <= RowCount
+
+\* A batch is staged again though the sink has published it: the driver crashed before it wrote the commit log.
+NeverPublishedBeforeProbe == phase = "staged" => ~published
+
+\* An attempt of an earlier batch may still run while a later one is staged.
+NoLateAttemptProbe == (phase = "staged" /\ late # NoRows) => late.start = start
+
+\* An exchange in memory may crash without harm: what it lost was published already, though not acknowledged.
+CrashAlwaysHarmsProbe == (lost > acknowledged /\ phase = "idle") => lost > end
+
+\* The query of an exchange in memory may have to fail.
+NeverFailsProbe == phase # "failed"
+
+\* A full batch runs, and the next full one is there already.
+NoFullBatchWaitsProbe == (running /\ end - start = BatchCap) => produced - end < BatchCap
+=============================================================================
