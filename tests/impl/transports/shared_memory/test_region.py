@@ -69,9 +69,17 @@ def a_pipe() -> int:
     return reader
 
 
-@pytest.mark.parametrize("wrong", [unsealed, too_small, somebody_elses, a_pipe])
-def test_other_memory_is_refused(wrong: Callable[[], int]) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (unsealed, "it could be shortened while it is read"),
+        (too_small, "it has 0 bytes"),
+        (somebody_elses, "it begins with "),
+        (a_pipe, "it has 0 bytes"),
+    ],
+)
+def test_other_memory_is_refused(wrong: Callable[[], int], reason: str) -> None:
     descriptor = wrong()
-    with pytest.raises(UndecodableDataError, match="the shared memory that the peer offers"):
+    with pytest.raises(UndecodableDataError, match=f"the shared memory that the peer offers .*: {reason}"):
         open_region(descriptor, writable=False)
     os.close(descriptor)
