@@ -126,7 +126,7 @@ def draw_all(results: Results, folder: Path, prefix: str = "") -> Iterator[Path]
 
     folder.mkdir(parents=True, exist_ok=True)
     # The same results give the same file.
-    with matplotlib.rc_context({"svg.hashsalt": "permitflow", "font.size": 9}):
+    with matplotlib.rc_context({"svg.hashsalt": "permitflow", "svg.fonttype": "none", "font.size": 9}):
         for name, draw in DRAWINGS.items():
             figure = Figure(figsize=(9, 5.5), layout="constrained")
             axes = figure.add_subplot()

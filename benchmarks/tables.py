@@ -38,7 +38,7 @@ def machine(results: Results) -> str:
     by_rounds: dict[int, list[str]] = {}
     for part, count in results.rounds.items():
         by_rounds.setdefault(count, []).append(part)
-    told = "; ".join(f"{count} rounds of {', '.join(parts)}" for count, parts in by_rounds.items())
+    told = "; ".join(f"{count} round{'s' * (count > 1)} of {', '.join(parts)}" for count, parts in by_rounds.items())
     return f"{facts}. Seed {results.settings['seed']}; {told}."
 
 
