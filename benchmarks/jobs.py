@@ -34,6 +34,8 @@ class Job:
     pause_seconds: float = 0.0
     """Between bursts; 0: as fast as it can."""
     burst_chunks: int = BURST_CHUNKS
+    stall_seconds: float = 0.0
+    """So long the consumer does not read, after it has dialled."""
     stamps: bool = False
     """Measures the time on the way; a job that pauses always does."""
     warm_up_share: float = 0.1

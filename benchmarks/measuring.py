@@ -18,6 +18,7 @@ from benchmarks.profiling import measure_profile
 from benchmarks.records import Record
 from benchmarks.results import Results
 from benchmarks.settings import Settings
+from benchmarks.stalled import measure_stalled
 from benchmarks.stream_ends import measure_stream_ends
 from benchmarks.throughput import measure_throughput
 from benchmarks.with_and_without import measure_permit_cost
@@ -43,11 +44,12 @@ AMONG_WAYS: dict[str, Among] = {
     "windows": measure_windows,
     "batches": measure_batches,
     "delays": measure_delays,
+    "stalled": measure_stalled,
     "profile": measure_profile,
 }
 PARTS = (*ALONE, *AMONG_WAYS)
 # How our own figures depend on numbers: minutes more, and nothing that others are compared with.
-CURVES = ("windows", "batches", "delays", "channels", "profile")
+CURVES = ("windows", "batches", "delays", "stalled", "channels", "profile")
 COMPARISON = tuple(part for part in PARTS if part not in CURVES)
 
 

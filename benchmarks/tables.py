@@ -13,6 +13,7 @@ from benchmarks.peers.registry import find_ways
 from benchmarks.profiling import Cost
 from benchmarks.results import Results
 from benchmarks.series import compact
+from benchmarks.stalled import Stalled
 from benchmarks.targets import Verdict, judge
 from benchmarks.throughput import Cell
 from permitflow.protocol.parameters import ChannelParameters
@@ -207,6 +208,20 @@ def delays(results: Results) -> str:
     return table(["round trip", "ROW_COUNT", "rows/s", "simulated", "turn-around of both processes"], rows)
 
 
+def stalled(results: Results) -> str:
+    """With a consumer that has stopped."""
+    rows = [
+        [
+            each.way,
+            f"{each.row_permits:,}",
+            f"{each.window_bytes / 2**20:.0f}",
+            f"{each.peak_memory_bytes.median / 2**20:.0f}",
+        ]
+        for each in results.get("stalled", Stalled)
+    ]
+    return table(["rows of 500 bytes", "ROW_COUNT", "MiB in a window", "MiB of both processes"], rows)
+
+
 def channels(results: Results) -> str:
     """Idle ones."""
     rows = [
@@ -265,6 +280,7 @@ TABLES: dict[str, Table] = {
     "batches": batches,
     "defaults": defaults,
     "delays": delays,
+    "stalled": stalled,
     "channels": channels,
     "profile": profile,
     "limits": limits,

@@ -72,17 +72,20 @@ def _variants(way: Way, job: Job) -> list[Job]:
     return [job, job.with_touch("columns")] if way.target else [job]
 
 
-async def in_rounds(field: Field, entries: Iterable[Entry], what: str) -> list[tuple[Entry, list[Sample]]]:
+async def in_rounds(
+    field: Field, entries: Iterable[Entry], what: str, *, in_order: bool = False
+) -> list[tuple[Entry, list[Sample]]]:
     """Every entry once in each round; a round goes through the sizes, and at each size through all ways.
 
-    So those that are compared run right after each other, in an order that differs from round to round.
+    So those that are compared run right after each other, in an order that differs from round to round, unless they
+    must be ``in_order``.
     """
     samples: dict[Entry, list[Sample]] = {entry: [] for entry in entries}
     broken: set[Entry] = set()
     for _ in track(range(field.settings.rounds), what, console=field.console):
-        for payload in field.shuffled(field.settings.payloads):
+        for payload in field.shuffled(PAYLOADS):
             of_this_size = [entry for entry in samples if entry.job.payload == payload and entry not in broken]
-            for entry in field.shuffled(of_this_size):
+            for entry in of_this_size if in_order else field.shuffled(of_this_size):
                 sample = await field.run(*entry)
                 if sample is None:
                     broken.add(entry)

@@ -1,5 +1,6 @@
 """permitflow over gRPC: an exchange in the producer's process, fed from inside, read by a client."""
 
+import asyncio
 from collections import deque
 from contextlib import closing
 
@@ -99,6 +100,7 @@ class GrpcConsumer(AsyncConsumer):
     async def receive_all(self, job: Job, tally: Tally) -> None:
         """Dial and read."""
         async with get(self.address, channel_of(job), same_host=self.SAME_HOST) as receiver:
+            await asyncio.sleep(job.stall_seconds)
             await self.receive(receiver, tally)
 
     async def receive(self, receiver: ReceiveEnd[pa.RecordBatch], tally: Tally) -> None:
