@@ -45,12 +45,14 @@ class ServedExchange:
 
 @contextmanager
 def served_exchange(
-    parameters: ChannelParameters = SMALL_WINDOW, same_host: SameHost = SameHost.AUTO
+    parameters: ChannelParameters = SMALL_WINDOW,
+    same_host: SameHost = SameHost.AUTO,
+    address: str = "127.0.0.1:0",
 ) -> Iterator[ServedExchange]:
     """Start ``permitflow serve``; at the end of the block it is asked to end, and killed if it does not."""
     streams = [argument for stream in STREAMS for argument in ("--stream", f"{stream}:{CHANNELS}")]
     window = ["--row-permits", str(parameters.row_permits), "--permit-batch", str(parameters.permit_batch)]
-    command = [sys.executable, "-m", "permitflow.cli", "serve", *streams, *window, "--address", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "permitflow.cli", "serve", *streams, *window, "--address", address]
     command += ["--same-host", same_host.value]
     with subprocess.Popen(
         [*command, "--quiet"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True

@@ -10,11 +10,13 @@ from time import monotonic
 from permitflow.protocol.frames import SameHostAnswer
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.blocking_call import BlockingCall, Closed
+from permitflow.transports.blocking_tcp_call import BlockingTcpCall
 from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.same_host import NETWORK, SHARED_MEMORY
 from permitflow.transports.shared_memory.blocking_link import BlockingLink
 from permitflow.transports.shared_memory.meeting import Offer
 from permitflow.transports.shared_memory.ring import Ring
+from permitflow.transports.tcp_framing import SCHEME
 
 __all__ = ["BlockingHostCall"]
 
@@ -26,7 +28,7 @@ class BlockingHostCall:
         """Dial.
 
         Args:
-            address: as gRPC takes it.
+            address: as gRPC takes it, or ``tcp://host:port``.
             method: full name, with slashes.
             who: the peer in words, for errors.
             offer: to share memory; it belongs to this object now.
@@ -35,7 +37,13 @@ class BlockingHostCall:
         self._link: BlockingLink | None = None
         self.path = NETWORK
         """How messages travel, and why not otherwise."""
-        self._call = BlockingCall(address, method, who=who, on_closed=self._note_closed)
+        call = BlockingTcpCall if address.startswith(SCHEME) else BlockingCall
+        try:
+            self._call: BlockingCall | BlockingTcpCall = call(address, method, who=who, on_closed=self._note_closed)
+        except BaseException:
+            if offer is not None:
+                offer.close()
+            raise
         self._server = None if offer is None or offer.listener is None else _OfferServer(offer)
 
     def _note_closed(self) -> None:

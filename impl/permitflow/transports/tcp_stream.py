@@ -6,6 +6,7 @@ copied before the kernel takes it.  Permits bound what is on the way; the socket
 
 import asyncio
 import socket
+import threading
 from collections import deque
 from collections.abc import Sequence
 
@@ -51,7 +52,9 @@ class TcpStream:
         self._has_ended = False
         self._failure: PermitflowError | None = None
         self._is_watching = False
-        self._turn_to_write = asyncio.Lock()
+        self._sending = threading.Lock()
+        self._is_within_message = False
+        self._ping_rest = b""
         self._writable: asyncio.Future[None] | None = None
         self._vitality = Vitality(self._loop, ping=self._ping, give_up=self._give_up)
         self._watch()
@@ -193,28 +196,36 @@ class TcpStream:
             pass
 
     async def _write(self, pieces: Sequence[Buffer]) -> None:
-        self._vitality.note_writing()
-        if not self._turn_to_write.locked():
-            pieces = self._send(pieces)
-        if not pieces:
-            return
-        async with self._turn_to_write:
-            while pieces:
-                await self._until_writable()
-                pieces = self._send(pieces)
+        while pieces := self._send(pieces):
+            await self._until_writable()
 
     def _send(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
-        """Write as much as the socket takes now; what is left."""
-        try:
-            while pieces and self._failure is None:
-                pieces = _without(pieces, self._socket.sendmsg(pieces[:_PIECES_AT_ONCE]))
-        except BlockingIOError:
+        """Write as much of a message as the socket takes now; what is left."""
+        with self._sending:
+            if self._failure is not None:
+                raise self._failure
+            pieces, self._ping_rest = [self._ping_rest, *pieces] if self._ping_rest else pieces, b""
+            try:
+                while pieces:
+                    pieces = _without(pieces, self._socket.sendmsg(pieces[:_PIECES_AT_ONCE]))
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                raise self._gone(str(error)) from error
+            self._is_within_message = bool(pieces)
             return pieces
-        except OSError as error:
-            raise self._gone(str(error)) from error
-        if self._failure is not None:
-            raise self._failure
-        return pieces
+
+    def _ping(self) -> None:
+        """Give a sign of life, in another thread, unless what is being written is one."""
+        if self._sending.acquire(blocking=False):
+            try:
+                if not self._is_within_message and not self._ping_rest:
+                    ping = header(Kind.PING)
+                    self._ping_rest = ping[self._socket.send(ping) :]
+            except OSError:
+                return  # whoever reads or writes hears of it
+            finally:
+                self._sending.release()
 
     async def _until_writable(self) -> None:
         self._writable = self._loop.create_future()
@@ -229,10 +240,6 @@ class TcpStream:
             self._loop.remove_writer(self._socket.fileno())
         _wake(self._writable)
         self._writable = None
-
-    async def _ping(self) -> None:
-        if not self._turn_to_write.locked():
-            await self._write([header(Kind.PING)])
 
     # The end.
 

@@ -1,36 +1,33 @@
 """Signs of life between the two ends of a connection that may be silent for hours.
 
-The kernel keeps the connection of a stopped process or of a cut cable open for a long time, or for ever.
+The kernel keeps the connection of a stopped process or of a cut cable open for a long time, or for ever.  Signs are
+given by a thread, because an application may keep its event loop busy for as long as it likes.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
-
-from permitflow.errors import PermitflowError
+import os
+import threading
+import time
+from collections.abc import Callable
 
 __all__ = ["Vitality"]
 
 _PING_EVERY_SECONDS = 2.0
-# An application that keeps its event loop busy gives no sign of life meanwhile.
-_PATIENCE_SECONDS = 20.0
+# The thread needs the interpreter for a moment; an application that holds on to it for longer is as good as dead.
+_PATIENCE_SECONDS = 8.0
 
 
 class Vitality:
-    """Pings where nothing else is written, and says when the peer has been silent for too long."""
+    """Gives signs of life, and says when the peer has been silent for too long."""
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        ping: Callable[[], Coroutine[object, object, None]],
-        give_up: Callable[[float], None],
+        self, loop: asyncio.AbstractEventLoop, *, ping: Callable[[], None], give_up: Callable[[float], None]
     ) -> None:
         """Begin.
 
         Args:
-            loop: in which all this happens.
-            ping: gives a sign of life.
+            loop: in which this object is used.
+            ping: gives a sign of life, without waiting; called in a thread.
             give_up: called once, with the seconds for which the peer has been silent.
         """
         self._loop = loop
@@ -38,17 +35,12 @@ class Vitality:
         self._give_up = give_up
         self._last_sign = self._last_look = loop.time()
         self._has_come = False
-        self._has_written = False
-        self._pinging: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = loop.call_later(_PING_EVERY_SECONDS, self._look)
+        _Pinger.of_this_process().add(ping)
 
     def note_sign(self) -> None:
         """The peer has given one."""
         self._has_come = True
-
-    def note_writing(self) -> None:
-        """This end has given one."""
-        self._has_written = True
 
     def _look(self) -> None:
         now = self._loop.time()
@@ -62,18 +54,52 @@ class Vitality:
             self._timer = None
             self._give_up(now - self._last_sign)
             return
-        if not self._has_written:
-            self._pinging = self._loop.create_task(self._ping_quietly())
-        self._has_written = False
         self._timer = self._loop.call_later(_PING_EVERY_SECONDS, self._look)
-
-    async def _ping_quietly(self) -> None:
-        with suppress(PermitflowError):  # whoever reads or writes hears of it
-            await self._ping()
 
     def stop(self) -> None:
         """Look no more."""
+        _Pinger.of_this_process().remove(self._ping)
         if self._timer is not None:
             self._timer.cancel()
-        if self._pinging is not None:
-            self._pinging.cancel()
+
+
+class _Pinger:
+    """A thread that lives as long as somebody wants to be called every now and then."""
+
+    _current: "_Pinger | None" = None
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._pings: list[Callable[[], None]] = []
+        self._thread: threading.Thread | None = None
+
+    @classmethod
+    def of_this_process(cls) -> "_Pinger":
+        """No thread survives a fork."""
+        if cls._current is None or cls._current._process != os.getpid():
+            cls._current = cls()
+        return cls._current
+
+    def add(self, ping: Callable[[], None]) -> None:
+        with self._lock:
+            self._pings.append(ping)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="permitflow gives signs of life", daemon=True)
+                self._thread.start()
+
+    def remove(self, ping: Callable[[], None]) -> None:
+        with self._lock:
+            if ping in self._pings:
+                self._pings.remove(ping)
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(_PING_EVERY_SECONDS)
+            with self._lock:
+                pings = list(self._pings)
+                if not pings:
+                    self._thread = None
+                    return
+            for ping in pings:
+                ping()

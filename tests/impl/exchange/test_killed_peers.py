@@ -89,9 +89,10 @@ def test_those_who_are_left_hear_who_was_killed(start: Start, victim: str, liste
         assert trio.serve.watch.children() == []
 
 
-def test_those_who_are_left_hear_who_was_stopped(start: Start) -> None:
+@pytest.mark.parametrize("listen", [OVER_GRPC, OVER_TCP])
+def test_those_who_are_left_hear_who_was_stopped(start: Start, listen: str) -> None:
     """The kernel keeps the connections of a stopped process: only a missing answer shows that nobody is there."""
-    trios = {victim: streaming(start) for victim in ("serve", "produce", "consume")}
+    trios = {victim: streaming(start, listen) for victim in ("serve", "produce", "consume")}
     for victim, trio in trios.items():
         getattr(trio, victim).signal(signal.SIGSTOP)
     for victim, trio in trios.items():

@@ -40,20 +40,31 @@ PATIENCE_SECONDS = 20.0
 SHORT_SECONDS = 0.3
 
 
-BOTH_PATHS = [SameHost.AUTO, SameHost.NEVER]
+PATHS = {
+    "shared memory": (SameHost.AUTO, "127.0.0.1:0"),
+    "gRPC": (SameHost.NEVER, "127.0.0.1:0"),
+    "TCP": (SameHost.NEVER, "tcp://127.0.0.1:0"),
+}
 
 
-@pytest.fixture(scope="module", params=BOTH_PATHS)
-def exchange(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
-    """One exchange for all tests that leave it alive."""
-    with served_exchange(same_host=request.param) as served:
+@contextmanager
+def served_over(path: str) -> Iterator[ServedExchange]:
+    same_host, address = PATHS[path]
+    with served_exchange(same_host=same_host, address=address) as served:
         yield served
 
 
-@pytest.fixture(params=BOTH_PATHS)
+@pytest.fixture(scope="module", params=PATHS)
+def exchange(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
+    """One exchange for all tests that leave it alive."""
+    with served_over(request.param) as served:
+        yield served
+
+
+@pytest.fixture(params=PATHS)
 def mortal_exchange(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
     """An exchange that the test may kill."""
-    with served_exchange(same_host=request.param) as served:
+    with served_over(request.param) as served:
         yield served
 
 

@@ -1,8 +1,9 @@
 """A peer that gives no sign of life is given up, one whose silence is this end's own fault is not."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, cast
+import threading
+from collections.abc import Callable, Iterator
+from typing import cast
 
 import pytest
 
@@ -22,10 +23,6 @@ class Clock:
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> "Clock":
         self._calls.append((self.now + seconds, call))
-        return self
-
-    def create_task(self, coroutine: Any) -> "Clock":
-        coroutine.close()
         return self
 
     def cancel(self) -> None:
@@ -49,22 +46,17 @@ class Clock:
 class Watched:
     def __init__(self) -> None:
         self.clock = Clock()
-        self.pings = 0
         self.silences: list[float] = []
         loop = cast("asyncio.AbstractEventLoop", self.clock)
-        self.vitality = Vitality(loop, ping=self._ping, give_up=self.silences.append)
-
-    def _ping(self) -> Any:
-        self.pings += 1
-
-        async def nothing() -> None: ...
-
-        return nothing()
+        self.pinged = threading.Event()
+        self.vitality = Vitality(loop, ping=self.pinged.set, give_up=self.silences.append)
 
 
 @pytest.fixture
-def watched() -> Watched:
-    return Watched()
+def watched() -> Iterator[Watched]:
+    watched = Watched()
+    yield watched
+    watched.vitality.stop()
 
 
 def test_a_silent_peer_is_given_up_once(watched: Watched) -> None:
@@ -93,3 +85,21 @@ def test_who_is_watched_no_more_is_not_given_up(watched: Watched) -> None:
     watched.vitality.stop()
     watched.clock.pass_seconds(100)
     assert watched.silences == []
+
+
+def test_signs_are_given_though_the_loop_is_busy_and_end_with_the_last_who_gives_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(vitality, "_PING_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(vitality._Pinger, "_current", None)
+    watched = Watched()
+    pinger = vitality._Pinger.of_this_process()
+    thread = pinger._thread
+    assert thread is not None
+    for _ in range(3):
+        assert watched.pinged.wait(10)
+        watched.pinged.clear()
+    watched.vitality.stop()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert pinger._thread is None

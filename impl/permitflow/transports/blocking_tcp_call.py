@@ -1,0 +1,176 @@
+"""One stream over TCP for a caller without an event loop; see ``BlockingCall``.
+
+One thread connects and reads, one writes, and one of them ends with the other: every wait of the caller has a time-out
+and can be interrupted.
+"""
+
+import queue
+import socket
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+import pyarrow as pa
+
+from permitflow.errors import PeerGoneError, PermitflowError, UndecodableDataError
+from permitflow.transports.blocking_call import JOIN_SECONDS, Closed
+from permitflow.transports.carrier import Buffer, Received
+from permitflow.transports.connection import GET_STREAM
+from permitflow.transports.status import error_of
+from permitflow.transports.tcp_client import host_and_port
+from permitflow.transports.tcp_framing import HEADER_BYTES, Kind, header, read_header
+
+__all__ = ["BlockingTcpCall"]
+
+CONNECT_SECONDS = 10.0
+_PING_EVERY_SECONDS = 2.0
+# As long as the other kind of client has.
+_PATIENCE_SECONDS = 8.0
+
+
+class BlockingTcpCall:
+    """A stream that is under way.  For one thread, except ``close``, which any thread may call."""
+
+    def __init__(self, address: str, method: str, *, who: str, on_closed: Callable[[], None]) -> None:
+        """Dial; that nobody answers shows in the first ``receive``.
+
+        Args:
+            address: as in ``tcp://host:port``.
+            method: full name, with slashes.
+            who: the peer in words, for errors.
+            on_closed: called once ``Closed`` can be received, in a thread of this object.
+
+        Raises:
+            InvalidParametersError: it is no address.
+        """
+        self._name = host_and_port(address)
+        self._who = who
+        self._on_closed = on_closed
+        self.is_over = False
+        """Can ``Closed`` be received?"""
+        self._written: queue.SimpleQueue[Sequence[Buffer] | None] = queue.SimpleQueue()
+        self._written.put([header(Kind.GET if method == GET_STREAM else Kind.PUT)])
+        self._received: queue.SimpleQueue[Received | Closed] = queue.SimpleQueue()
+        self._is_closed = False
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._reader = threading.Thread(target=self._run, name=f"permitflow reads from {address}", daemon=True)
+        self._reader.start()
+
+    def _run(self) -> None:
+        writer = threading.Thread(target=self._write_all, name=f"{self._reader.name}: writes", daemon=True)
+        try:
+            connection = self._connect()
+            writer.start()
+            error = self._read_all(connection)
+        except PermitflowError as raised:
+            error = raised
+        except OSError as raised:
+            error = self._gone(str(raised))
+        self._received.put(Closed(error))
+        self.is_over = True
+        self._on_closed()
+        if error is not None:
+            self._hang_up()
+        if writer.ident is not None:
+            self._written.put(None)
+            writer.join(JOIN_SECONDS)
+
+    def _connect(self) -> socket.socket:
+        connection = socket.create_connection(self._name, timeout=CONNECT_SECONDS)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(_PATIENCE_SECONDS)
+        with self._lock:
+            self._socket = connection
+            if self._is_closed:
+                connection.close()
+        return connection
+
+    def _read_all(self, connection: socket.socket) -> PermitflowError | None:
+        """Until the peer closes its half in good order, or says why not."""
+        while True:
+            kind, size = read_header(self._bytes(connection, HEADER_BYTES))
+            payload = self._bytes(connection, size)
+            if kind is Kind.MESSAGE:
+                self._received.put(payload.toreadonly())
+            elif kind is Kind.END:
+                return None
+            elif kind is Kind.STATUS:
+                return error_of(bytes(payload), who=self._who)
+            elif kind is not Kind.PING:
+                return UndecodableDataError(what="a message", reason=f"{kind.name} may not come here")
+
+    def _bytes(self, connection: socket.socket, size: int) -> memoryview:
+        buffer = memoryview(pa.allocate_buffer(size)).cast("B")
+        filled = 0
+        while filled < size:
+            count = connection.recv_into(buffer[filled:])
+            if not count:
+                raise self._gone("its connection was closed before the end")
+            filled += count
+        return buffer
+
+    def _write_all(self) -> None:
+        connection = self._socket
+        assert connection is not None, "the thread starts with a connection"
+        try:
+            while True:
+                try:
+                    pieces = self._written.get(timeout=_PING_EVERY_SECONDS)
+                except queue.Empty:
+                    pieces = [header(Kind.PING)]
+                if pieces is None:
+                    return
+                for piece in pieces:
+                    connection.sendall(piece)
+        except OSError:
+            self._hang_up()  # whoever reads hears of it
+
+    def _gone(self, reason: str) -> PeerGoneError:
+        return PeerGoneError(who=self._who, reason=reason)
+
+    def write(self, messages: Iterable[Sequence[Buffer]]) -> None:
+        """Have messages sent, each in pieces; does not wait."""
+        for message in messages:
+            self._written.put([header(Kind.MESSAGE, sum(map(len, message))) + message[0], *message[1:]])
+
+    def half_close(self) -> None:
+        """Say that nothing more will be written."""
+        self._written.put([header(Kind.END)])
+
+    def receive(self, timeout_seconds: float) -> Received | Closed:
+        """The next message; after ``Closed`` nothing comes.
+
+        Raises:
+            TimeoutError: nothing came in time.
+        """
+        try:
+            return self._received.get(timeout=timeout_seconds)
+        except queue.Empty:
+            raise TimeoutError from None
+
+    def receive_nowait(self) -> Received | Closed | None:
+        """The next message if it is here already."""
+        try:
+            return self._received.get_nowait()
+        except queue.Empty:
+            return None
+
+    def close(self) -> None:
+        """End the stream, whatever state it is in, and its threads.  Closing twice is harmless."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._written.put(None)
+        self._hang_up()
+        self._reader.join(JOIN_SECONDS)
+        if self._socket is not None:
+            self._socket.close()
+
+    def _hang_up(self) -> None:
+        """Wake the thread that reads."""
+        if self._socket is not None:
+            try:
+                self._socket.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                return
