@@ -12,11 +12,11 @@ class Settings:
     """Of one run."""
 
     rounds: int = 5
-    job_seconds: float = 0.25
+    job_seconds: float = 0.2
     """How long each job should take, roughly."""
-    longest_job_seconds: float = 1.2
+    longest_job_seconds: float = 0.8
     """Where more is needed to fill the window twice."""
-    latency_seconds: float = 0.5
+    latency_seconds: float = 0.4
     stream_ends: int = 1_000
     seed: int = 1
     payloads: tuple[str, ...] = tuple(PAYLOADS)
