@@ -5,10 +5,10 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants bench imbalance curves bench-docs bench-models bench-smoke soak trace-evidence clean
+.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants bench imbalance curves bench-docs bench-models bench-smoke soak audit-at-scale sweep-at-scale trace-evidence clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 setup:  ## create or update .venv, find or install Java; instant when nothing changed
 	@$(PYTHON) tools/setup.py
@@ -45,7 +45,7 @@ docs: setup  ## regenerate docs/cli.md, and the tables of docs/conformance-kit.m
 	@$(BIN)/python tools/cli_reference.py
 	@$(BIN)/python tools/conformance_table.py
 
-bench: setup  ## ours against others, targets and verdicts: five to seven minutes; into build/bench
+bench: setup  ## ours against others, targets and verdicts: some seven minutes; into build/bench
 	@$(BIN)/python -m benchmarks run
 
 imbalance: setup  ## the experiment from which permits came: bounds that differ starve one of two upstreams
@@ -67,6 +67,12 @@ bench-smoke: setup  ## do the benchmarks still run? seconds
 
 soak: setup  ## ten million rows through gRPC, then memory under a consumer that is a hundred times slower
 	@$(BIN)/python benchmarks/soak_grpc.py --rows 10000000 --slow-seconds 60
+
+audit-at-scale: setup  ## audit 50 million recorded events on Spark: is all found that was injected, and how fast? (minutes)
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.audit_at_scale
+
+sweep-at-scale: setup  ## explore a grid of channels on Spark: how evenly is the work shared out? (minutes)
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.sweep_at_scale
 
 trace-evidence: setup  ## two processes, then two Spark jobs: recorded, judged by model and TLC; sabotage is found (minutes)
 	@$(WITH_JAVA) $(BIN)/python benchmarks/record_two_processes.py --with-tlc
