@@ -52,7 +52,7 @@ class Offer:
             try:
                 self.listener = Listener(capacity_bytes, writes=writes)
             except (OSError, ValueError, MemoryError) as error:
-                self.reason = f"this system refuses: {error}"
+                self.reason = f"this system refuses: {_words(error)}"
         if self.reason:
             self._refuse()
         forget_in_children(self)
@@ -124,19 +124,24 @@ async def accepted(name: str, *, writes: bool) -> Received | str:
     except ConnectionRefusedError:
         return "nobody listens there: it is another host, or a container with a network of its own"
     except (OSError, PermitflowError) as error:
-        return str(error)
+        return _words(error)
     try:
         async with asyncio.timeout(_HANDOVER_SECONDS):
             return await _received(connection, writes=writes)
     except TimeoutError:
         reason = "the memory was not handed over in time"
     except (OSError, ValueError, MemoryError, PermitflowError) as error:
-        reason = str(error)
+        reason = _words(error)
     except BaseException:
         connection.close()
         raise
     connection.close()
     return reason
+
+
+def _words(error: Exception) -> str:
+    """Without the number that the operating system has for it."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 async def _received(connection: socket.socket, *, writes: bool) -> Received:
