@@ -55,6 +55,7 @@ SHOTS = (
 )
 SWEEP_SHOT = Shot(name="sweep", explain=(), height=1000)
 SWEEP = FOLDER.parent / "examples" / "sweep.toml"
+GRID = FOLDER.parent / "examples" / "grid.toml"
 DRAWINGS = {
     "deadlock": DEADLOCK,
     "states": ("--graph", "--row-count", "2", "--batch", "2", "--max-chunk", "2"),
@@ -69,9 +70,10 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for name, options in DRAWINGS.items():
         explain(*options, "--svg", str(FOLDER / f"{name}.svg"))
-    simulate(str(SWEEP), "--plot", str(FOLDER / "sweep.svg"))
+    run("simulate", str(SWEEP), "--plot", str(FOLDER / "sweep.svg"))
+    run("check", str(GRID), "--explore", "--plot", str(FOLDER / "grid.svg"))
     with TemporaryDirectory() as folder:
-        simulate(str(SWEEP), "--plot", str(Path(folder) / f"{SWEEP_SHOT.name}.html"))
+        run("simulate", str(SWEEP), "--plot", str(Path(folder) / f"{SWEEP_SHOT.name}.html"))
         record(Path(folder) / TRACE)
         for shot in SHOTS:
             explain(*shot.explain, "-o", f"{shot.name}.html", folder=folder)
@@ -101,12 +103,12 @@ def explain(*arguments: str, folder: str | None = None) -> None:
     subprocess.run([sys.executable, "-m", "permitflow.cli", "explain", *arguments], check=True, cwd=folder)
 
 
-def simulate(*arguments: str) -> None:
-    """Run the command; a deadlock somewhere in the sweep is part of the picture."""
-    command = [sys.executable, "-m", "permitflow.cli", "simulate", *arguments]
+def run(*arguments: str) -> None:
+    """Run a command that varies something; a deadlock somewhere is part of the picture."""
+    command = [sys.executable, "-m", "permitflow.cli", *arguments]
     done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
     if done.returncode not in (0, 1):
-        raise SystemExit(f"permitflow simulate {' '.join(arguments)} ended with {done.returncode}")
+        raise SystemExit(f"permitflow {' '.join(arguments)} ended with {done.returncode}")
 
 
 def record(file: Path) -> None:

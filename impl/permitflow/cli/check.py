@@ -5,10 +5,12 @@ from typing import Annotated
 
 import typer
 
+from permitflow.checking import Check
+from permitflow.checking.cells import MOST_STATES
 from permitflow.cli.check_file import check_file
 from permitflow.cli.check_models import Engine, check_models
 from permitflow.cli.check_numbers import Numbers, check_numbers
-from permitflow.cli.check_sweep import check_sweep
+from permitflow.cli.check_sweep import SweepOptions, check_sweep
 from permitflow.cli.options import axis, row_counts, whole_number
 from permitflow.cli.outcomes import Json, unusable
 from permitflow.simulation.sweep import Axis
@@ -61,6 +63,27 @@ def check(
             parser=axis, metavar="NAME=VALUES", help="Vary what the file says: 1,16,256 or 256..4096:x2; repeatable."
         ),
     ] = None,
+    explore: Annotated[
+        bool, typer.Option("--explore", help="Of a sweep: visit all states of each channel instead of proving.")
+    ] = False,
+    max_states: Annotated[
+        int | None,
+        typer.Option(
+            parser=whole_number(least=1), metavar="N", help="Explore no channel with more states. Default: 1,000,000."
+        ),
+    ] = None,
+    spark: Annotated[
+        str | None, typer.Option(metavar="MASTER", help="Check a sweep there: local[*], spark://..., sc://...")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the verdicts of a sweep.", dir_okay=False)
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Draw max_chunk over batch and row_count: .html, .svg, .png or .pdf.", dir_okay=False
+        ),
+    ] = None,
     engine: Annotated[
         Engine | None,
         typer.Option(metavar="NAME", help="Who checks the models: explorer, tlc or both. Default: what is available."),
@@ -88,6 +111,7 @@ def check(
     \b
       permitflow check orders.toml
       permitflow check orders.toml --sweep batch=256..16384:x2 --sweep max_chunk=1024,30000
+      permitflow check grid.toml --explore --spark 'local[*]' --plot map.html
 
     Without either, check all models of the specification (spec/manifest.toml): each must come out as it records,
     the ones with a seeded fault included.
@@ -107,16 +131,21 @@ def check(
         "--sizes": sizes,
         "--flush-idle": flush_idle or None,
     }
+    sweeping = {"--explore": explore, "--max-states": max_states, "--spark": spark, "--csv": csv, "--plot": plot}
+    of_sweep = [name for name, value in sweeping.items() if value]
     given = [name for name, value in numbers.items() if value is not None]
     if file is not None:
         given += [name for name, value in (("--engine", engine), ("--model", model)) if value]
         if given:
             unusable(f"{given[0]} and a file do not go together: leave one of them away")
-        if sweep:
-            check_sweep(file, sweep, as_json=as_json)
+        if sweep or of_sweep:
+            check = Check.EXPLORE if explore else Check.DECIDE
+            limit = MOST_STATES if max_states is None else max_states
+            options = SweepOptions(check=check, max_states=limit, spark=spark, plot=plot, csv=csv, as_json=as_json)
+            check_sweep(file, sweep or [], options)
         check_file(file, as_json=as_json)
-    if sweep:
-        unusable("--sweep varies what a file says: name a file")
+    if sweep or of_sweep:
+        unusable(f"{'--sweep varies' if sweep else f'{of_sweep[0]} is about varying'} what a file says: name a file")
     if not given:
         check_models(engine, model or [], as_json=as_json)
     if engine is not None or model:

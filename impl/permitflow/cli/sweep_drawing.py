@@ -30,7 +30,7 @@ _MILLISECONDS = 1_000
 
 def require_drawable(path: Path | None) -> None:
     """End the command early if the drawing could not be made."""
-    from permitflow.pictures.sweep_plot import SUFFIXES, load_matplotlib
+    from permitflow.pictures.plot_files import SUFFIXES, load_matplotlib
 
     if path is None:
         return

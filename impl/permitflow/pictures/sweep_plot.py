@@ -1,26 +1,18 @@
 """Throughput and back-pressure over what was varied, as a drawing or a page; matplotlib lays it out."""
 
-import io
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from html import escape
-from importlib import import_module
-from string import Template
 from typing import TYPE_CHECKING
 
-from permitflow.pictures.assets import asset
+from permitflow.pictures.plot_files import palette, plot_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["SUFFIXES", "Series", "SweepPicture", "load_matplotlib", "sweep_bytes"]
+__all__ = ["Series", "SweepPicture", "sweep_bytes"]
 
-SUFFIXES = (".html", ".svg", ".png", ".pdf")
 _INCHES = (9.6, 7.2)
-_DOTS_PER_INCH = 150
 # Where the largest value is so many times the smallest, equal factors get equal room.
 _RATIO_FOR_LOGARITHMS = 20
 _COLOURS = 6
@@ -59,94 +51,14 @@ class SweepPicture:
     """Of the table on the page."""
     rows: Sequence[tuple[bool, Sequence[str]]]
     """Its lines; the first says whether it went well."""
-
-
-def load_matplotlib() -> None:
-    """Load it now, so that its absence is noticed before anything else is done.
-
-    Raises:
-        ModuleNotFoundError: it is not installed.
-    """
-    import_module("matplotlib.figure")
+    label: str = "Throughput and back-pressure"
+    """Of the drawing, for those who cannot see it."""
+    origin: str = "permitflow simulate: the real sender and receiver in simulated time"
 
 
 def sweep_bytes(picture: SweepPicture, suffix: str) -> bytes:
     """The file, by its kind: one of ``SUFFIXES``.  Needs the package matplotlib."""
-    if suffix == ".html":
-        return _page(picture).encode()
-    if suffix == ".svg":
-        return _svg(picture).encode()
-    return _rendered(picture, suffix.removeprefix("."))
-
-
-def _page(picture: SweepPicture) -> str:
-    return Template(asset("sweep.html")).substitute(
-        title=escape(picture.title),
-        sentence=escape(picture.sentence),
-        style="".join(map(asset, ("palette.css", "page.css", "sweep.css"))),
-        drawing=re.sub(r"<style>.*?</style>", "", _svg(picture, with_title=False), count=1, flags=re.DOTALL),
-        table=_table(picture),
-    )
-
-
-def _table(picture: SweepPicture) -> str:
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in picture.head)
-    body = "\n".join(_line(is_well, cells) for is_well, cells in picture.rows)
-    return f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
-
-
-def _line(is_well: bool, cells: Sequence[str]) -> str:
-    kind = "" if is_well else ' class="fails"'
-    return f"<tr{kind}>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
-
-
-def _svg(picture: SweepPicture, *, with_title: bool = True) -> str:
-    """The drawing with the palette's names in place of its colours, so that it follows the reader's scheme."""
-    drawing = _rendered(picture, "svg", with_title=with_title).decode()
-    drawing = drawing[drawing.index("<svg") :]
-    for name, colour in _palette().items():
-        drawing = drawing.replace(colour, f"var(--{name})")
-    opening = f'<svg class="sweep-drawing" role="img" aria-label="{escape(picture.title)}"'
-    drawing = drawing.replace("<svg", opening, 1)
-    end_of_opening = drawing.index(">") + 1
-    return f"{drawing[:end_of_opening]}<style>{asset('palette.css')}</style>{drawing[end_of_opening:]}"
-
-
-@cache
-def _palette() -> dict[str, str]:
-    """The light scheme's colours; the first name of a colour that has several."""
-    light = asset("palette.css").partition("@media")[0]
-    colours: dict[str, str] = {}
-    for name, colour in re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light):
-        if colour not in colours.values():
-            colours[name] = colour
-    return colours
-
-
-def _rendered(picture: SweepPicture, kind: str, *, with_title: bool = True) -> bytes:
-    from matplotlib import rc_context
-
-    colours = _palette()
-    style = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": "permitflow",  # equal pictures are equal files
-        "font.size": 11,
-        "text.color": colours["ink"],
-        "axes.labelcolor": colours["ink"],
-        "axes.edgecolor": colours["line"],
-        "axes.facecolor": colours["card"],
-        "figure.facecolor": colours["card"],
-        "savefig.facecolor": colours["card"],
-        "xtick.color": colours["muted"],
-        "ytick.color": colours["muted"],
-        "grid.color": colours["track"],
-        "legend.frameon": False,
-    }
-    file = io.BytesIO()
-    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    with rc_context(style):  # type: ignore[arg-type]  # its type lists every setting
-        _figure(picture, with_title=with_title).savefig(file, format=kind, dpi=_DOTS_PER_INCH, metadata=metadata)
-    return file.getvalue()
+    return plot_bytes(picture, suffix, lambda with_title: _figure(picture, with_title=with_title))
 
 
 def _figure(picture: SweepPicture, *, with_title: bool) -> "Figure":
@@ -196,11 +108,11 @@ def _draw_failures(picture: SweepPicture, above: "Axes") -> None:
         ys = [height * step] * len(series.failures)
         above.plot(series.failures, ys, "X", color=_colour(number), markersize=8, clip_on=False, zorder=5)
     if failing:
-        above.plot([], [], "X", color=_palette()["muted"], markersize=8, label="deadlock, or refused")
+        above.plot([], [], "X", color=palette()["muted"], markersize=8, label="deadlock, or refused")
 
 
 def _draw_limits(picture: SweepPicture, above: "Axes", below: "Axes") -> None:
-    muted = _palette()["muted"]
+    muted = palette()["muted"]
     if picture.most is not None:
         above.axhline(picture.most, color=muted, linewidth=1.2, linestyle=(0, (2, 2)), label="what the slowest can do")
     marks = [series.mark for series in picture.series]
@@ -231,4 +143,4 @@ def _thinned(xs: Sequence[float]) -> Iterator[float]:
 
 
 def _colour(number: int) -> str:
-    return _palette()[f"series-{number % _COLOURS + 1}"]
+    return palette()[f"series-{number % _COLOURS + 1}"]

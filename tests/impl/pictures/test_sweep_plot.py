@@ -8,7 +8,8 @@ import pytest
 
 from permitflow.pictures.assets import asset
 from permitflow.pictures.browser import Visit
-from permitflow.pictures.sweep_plot import SUFFIXES, Series, SweepPicture, sweep_bytes
+from permitflow.pictures.plot_files import SUFFIXES
+from permitflow.pictures.sweep_plot import Series, SweepPicture, sweep_bytes
 
 PICTURE = SweepPicture(
     title="Two batches <compared>",
