@@ -1,6 +1,7 @@
 """The command: ``python -m benchmarks run``, then ``python -m benchmarks show`` or ``update-docs``."""
 
 import time
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -46,16 +47,12 @@ def run(
     Parts that are not measured keep their former results.  Exit code 1: something failed while it was measured; a
     promise that is not kept is no failure.
     """
-    chosen = part or list(CURVES if curves else PARTS if smoke else COMPARISON)
-    if unknown := set(chosen) - set(PARTS):
-        raise typer.BadParameter(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     if part and curves:
         raise typer.BadParameter("--curves stands for parts: leave it out, or --part")
-    for wanted in ways or []:
-        if not any(wanted in name for name in find_ways()[0]):
-            raise typer.BadParameter(f"no way has {wanted!r} in its name; there are {', '.join(find_ways()[0])}")
-    if unknown := set(size or []) - set(PAYLOADS):
-        raise typer.BadParameter(f"no such size: {', '.join(sorted(unknown))}; there are {', '.join(PAYLOADS)}")
+    require_known("part", part, PARTS)
+    require_known("size", size, PAYLOADS)
+    require_ways(ways)
+    chosen = part or list(CURVES if curves else PARTS if smoke else COMPARISON)
     settings = SMOKE if smoke else replace(FULL, rounds=rounds)
     settings = replace(settings, seed=seed, ways=tuple(ways or FULL.ways), payloads=tuple(size or settings.payloads))
     former = former_results(folder)
@@ -85,6 +82,20 @@ def update_docs(folder: Folder = DEFAULT_FOLDER) -> None:
     understood(results, folder)
     for changed in update_document(DOCUMENT, results):
         output.print(f"wrote {changed.relative_to(CHECKOUT)}")
+
+
+def require_known(what: str, wanted: Iterable[str] | None, known: Collection[str]) -> None:
+    """Refuse names that do not exist."""
+    if unknown := set(wanted or ()) - set(known):
+        raise typer.BadParameter(f"no such {what}: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+
+
+def require_ways(wanted: Iterable[str] | None) -> None:
+    """Refuse parts of names that no way has."""
+    names = find_ways()[0]
+    for part in wanted or ():
+        if not any(part in name for name in names):
+            raise typer.BadParameter(f"no way has {part!r} in its name; there are {', '.join(names)}")
 
 
 def measured(folder: Path) -> Results:
