@@ -4,6 +4,8 @@ Read it beside the specification: first ``spark_micro_batch_state``, then ``spar
 numbers are rows of one channel; a row costs a permit.
 """
 
+from itertools import pairwise
+
 from permitflow_model.kernel.system import System
 from permitflow_model.spark_micro_batch_actions import ACTIONS, committed_end, keeps
 from permitflow_model.spark_micro_batch_state import (
@@ -36,24 +38,23 @@ __all__ = [
 ]
 
 
-def _are_rows(rows: Rows, state: State) -> bool:
-    return 0 <= rows.start <= rows.end <= state.end
-
-
 def type_ok(state: State, _parameters: Parameters) -> bool:
     """Every variable is in its range."""
-    return (
-        (state.end < state.plan <= state.produced if state.phase == "planned" else state.plan == 0)
-        and state.waiting >= 0
-        and state.output >= 0
-        and state.misplaced >= 0
-        and state.faults >= 0
-        and 0 <= state.acknowledged <= state.produced
-        and 0 <= state.lost <= state.produced
-        and 0 <= state.start <= state.end <= state.produced
-        and _are_rows(state.late, state)
-        and _are_rows(state.staged, state)
+    least_plan, most_plan = (state.end + 1, state.produced) if state.phase == "planned" else (0, 0)
+    # In order, each at most the next one.
+    lines: tuple[tuple[int, ...], ...] = (
+        (least_plan, state.plan, most_plan),
+        (0, state.waiting),
+        (0, state.output),
+        (0, state.misplaced),
+        (0, state.faults),
+        (0, state.acknowledged, state.produced),
+        (0, state.lost, state.produced),
+        (0, state.start, state.end, state.produced),
+        (0, state.late.start, state.late.end, state.end),
+        (0, state.staged.start, state.staged.end, state.end),
     )
+    return all(low <= high for line in lines for low, high in pairwise(line))
 
 
 def bounded(state: State, parameters: Parameters) -> bool:

@@ -16,6 +16,9 @@ from permitflow_proofs.permit_channel import (
     statements,
     stuck,
 )
+from permitflow_proofs.spark_micro_batch import inductive as spark_inductive
+from permitflow_proofs.spark_micro_batch import progress as spark_progress
+from permitflow_proofs.spark_micro_batch import thresholds as spark_thresholds
 
 __all__ = ["catalogue"]
 
@@ -33,6 +36,9 @@ _TOPICS = (
     response,
     grants,
     statements,
+    spark_inductive,
+    spark_thresholds,
+    spark_progress,
 )
 
 

@@ -1,0 +1,1 @@
+"""Theorems about a streaming query that reads a channel batch by batch, for all parameters."""

@@ -1,0 +1,181 @@
+"""The model of a streaming query says what the specification says, name by name, and its invariants can fail."""
+
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from permitflow_model.exploration import explore_model, parameters_for
+from permitflow_model.kernel.explore import explore
+from permitflow_model.manifest import ManifestError, read_manifest
+from permitflow_model.spark_micro_batch import NO_ROWS, PHASES, SYSTEM, Parameters, Rows, State
+from permitflow_model.spark_micro_batch_probes import PROBES
+from permitflow_model.tla_values import camel_case
+
+SPEC = Path(__file__).parents[2] / "spec"
+TEXT = (SPEC / "SparkMicroBatch.tla").read_text()
+MODELS = read_manifest(SPEC)
+QUERY = Parameters(row_count=4, batch_cap=2, sizes=(1,), horizon=9)
+START = SYSTEM.initial(QUERY)
+# The second batch is in the offset log.
+LOGGED = START._replace(
+    phase="ready", produced=4, acknowledged=2, start=2, end=4, committed=False, published=False, output=2
+)
+
+
+def section(start: str, end: str) -> str:
+    found = re.search(rf"^{start}(.*?)^{end}", TEXT, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def declared(block: str) -> list[str]:
+    return re.findall(r"^ +(\w+),? +\\\*", block, re.MULTILINE)
+
+
+# Names.
+
+
+def test_constants_variables_and_phases_have_the_same_names_in_the_same_order() -> None:
+    constants = ["".join(part.capitalize() for part in field.name.split("_")) for field in fields(Parameters)]
+    assert declared(section("CONSTANTS", "ASSUME")) == constants
+    assert declared(section("VARIABLES", "vars ==")) == [camel_case(name) for name in State._fields]
+    assert tuple(re.findall(r'"(\w+)"', section("Phases ==", "IsRows"))) == PHASES
+
+
+def test_actions_have_the_same_names_in_the_same_order() -> None:
+    environment = re.findall(r"\b[A-Z]\w+", section("Environment ==", "Protocol =="))
+    protocol = re.findall(r"\b[A-Z]\w+", section("Protocol ==", "Next =="))
+    assert [name for name in environment if name != "Sizes"] == [a.name for a in SYSTEM.actions if a.is_environment]
+    assert protocol == [action.name for action in SYSTEM.actions if not action.is_environment]
+
+
+def test_invariants_are_defined_in_the_specification_and_checked_by_default() -> None:
+    assert set(SYSTEM.invariants) <= set(re.findall(r"^(\w+) ==", TEXT, re.MULTILINE))
+    assert set(MODELS["spark-published"].invariants) == set(SYSTEM.invariants)
+
+
+def test_probes_have_the_same_names_in_the_same_order() -> None:
+    probes = re.findall(r"^(\w+Probe) ==", (SPEC / "SparkMicroBatchProbes.tla").read_text(), re.MULTILINE)
+    assert [name for name in PROBES.invariants if name not in SYSTEM.invariants] == probes
+
+
+# Stories.
+
+
+def actions_into(model_name: str) -> list[str]:
+    counterexample = explore_model(MODELS[model_name]).counterexample
+    assert counterexample is not None
+    return [step.action for step in counterexample.steps]
+
+
+def test_the_deadlock_of_commit_is_one_batch_that_takes_the_whole_window() -> None:
+    actions = actions_into("spark-commit-stuck")
+    batch = ["PlanBatch", "WriteOffsetLog", "Acknowledge", "RunTask", "Stage", "Publish", "WriteCommitLog"]
+    assert actions == [*["Offer", "Produce"] * 2, "Offer", *batch]
+
+
+def test_a_sink_that_forgets_repeats_a_batch_after_a_crash_between_publishing_and_the_commit_log() -> None:
+    actions = actions_into("spark-sink-forgets")
+    again = ["RunTask", "Stage", "Publish"]
+    assert actions[-8:] == [*again, "CrashDriver", "Restart", *again]
+
+
+def test_a_late_attempt_replaces_the_rows_of_the_next_batch_in_a_shared_place() -> None:
+    actions = actions_into("spark-sink-shared")
+    assert actions[-3:] == ["Stage", "StageLate", "Publish"]
+    assert actions.count("WriteOffsetLog") == 2
+
+
+@pytest.mark.parametrize("batch_cap", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("largest", [1, 2, 4])
+def test_the_threshold_of_commit_is_exact(batch_cap: int, largest: int) -> None:
+    """As the theorem says: live if and only if cap + largest chunk <= row count."""
+    parameters = Parameters(
+        row_count=4, batch_cap=batch_cap, sizes=tuple({1, largest}), horizon=8, acknowledge_in="commit"
+    )
+    found = explore(SYSTEM, parameters, invariants={"NeverStuck": SYSTEM.invariants["NeverStuck"]})
+    assert (not found.violations) == (batch_cap + largest <= 4)
+
+
+# Each invariant can fail, and it alone notices.
+
+BROKEN_STATES = {
+    "a batch ends before it starts": ("TypeOK", LOGGED._replace(late=Rows(4, 3))),
+    "a plan is left over": ("TypeOK", START._replace(phase="idle", produced=3, plan=1)),
+    "more rows than there are permits": ("Bounded", LOGGED._replace(produced=7)),
+    "rows of a batch that is not committed are forgotten": ("AcknowledgedIsCommitted", LOGGED._replace(acknowledged=3)),
+    "a row is published twice": ("PublishedOnceInOrder", LOGGED._replace(output=3, misplaced=1)),
+    "a row is left out": ("PublishedOnceInOrder", LOGGED._replace(output=1)),
+    "committed, and not published": ("CommittedIsPublished", LOGGED._replace(committed=True)),
+    "a batch above the cap": ("BatchCapped", LOGGED._replace(start=1, output=1, acknowledged=1)),
+    "the exchange has all rows, and the query fails": ("NeverFails", LOGGED._replace(phase="failed")),
+}
+
+
+def test_the_states_that_are_broken_below_are_sound_otherwise() -> None:
+    assert SYSTEM.broken_invariants(START, QUERY) == []
+    assert SYSTEM.broken_invariants(LOGGED, QUERY) == []
+
+
+@pytest.mark.parametrize("case", BROKEN_STATES)
+def test_an_invariant_notices(case: str) -> None:
+    name, state = BROKEN_STATES[case]
+    assert SYSTEM.broken_invariants(state, QUERY) == [name]
+
+
+def test_a_query_that_cannot_move_is_stuck_and_keeps_permits() -> None:
+    idle = LOGGED._replace(
+        phase="idle", produced=4, start=0, end=4, acknowledged=0, committed=True, published=True, output=4, waiting=1
+    )
+    in_commit = replace(QUERY, acknowledge_in="commit", batch_cap=4)
+    assert SYSTEM.broken_invariants(idle, in_commit) == ["NeverStuck", "WholeWhenIdle"]
+    assert SYSTEM.broken_invariants(idle, replace(QUERY, batch_cap=4)) == []
+
+
+# Steps.
+
+
+def test_a_batch_that_is_run_again_has_the_same_rows_though_more_have_come() -> None:
+    down = LOGGED._replace(phase="down", start=2, end=3, produced=5)
+    again = SYSTEM.perform("Restart", down, QUERY)
+    staged = SYSTEM.perform("Stage", SYSTEM.perform("RunTask", again, QUERY), QUERY)
+    assert staged.staged == Rows(2, 3)
+
+
+def test_an_abort_after_publishing_leaves_the_table_alone() -> None:
+    published = LOGGED._replace(phase="published", published=True, staged=Rows(2, 4), output=4)
+    after = SYSTEM.perform("AbortLate", published, QUERY)
+    assert (after.staged, after.output) == (NO_ROWS, 4)
+
+
+# Parameters.
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"row_count": 0}, "row_count must be at least 1, not 0"),
+        ({"batch_cap": 0}, "batch_cap must be at least 1, not 0"),
+        ({"faults": -1}, "faults must be at least 0, not -1"),
+        ({"sizes": (0, 1)}, r"a chunk has at least one row, but sizes are \(0, 1\)"),
+        ({"acknowledge_in": "abort"}, "must be latestOffset, commit or read, not 'abort'"),
+        ({"sink": "twice"}, "must be once, again or shared, not 'twice'"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(change: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(QUERY, **change)
+
+
+def test_constants_become_parameters_of_the_query() -> None:
+    assert parameters_for(MODELS["spark-commit-one-above"]) == Parameters(
+        row_count=5, batch_cap=4, sizes=(1, 2), horizon=6, acknowledge_in="commit"
+    )
+
+
+def test_constants_that_do_not_fit_are_named() -> None:
+    model = MODELS["spark-published"]
+    with pytest.raises(ManifestError, match="do not fit: batch_cap must be at least 1, not 0"):
+        parameters_for(replace(model, constants={**model.constants, "BatchCap": 0}))
