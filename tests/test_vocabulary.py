@@ -23,6 +23,7 @@ from permitflow.tracing import MemoryTrace
 from permitflow.wire.v1 import exchange_pb2
 from permitflow_model import permit_channel_world
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
+from permitflow_model.spark_micro_batch import SYSTEM as QUERY
 from permitflow_model.tla_values import camel_case
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -33,8 +34,12 @@ CORE: dict[str, type] = {
 }
 NOT_IN_AN_IMPLEMENTATION = {"Sizes", "Watermarks", "FlushIdle", "Withdrawals", "Waiters", "Tags", "Fair"}
 LOOKS_LIKE_AN_ACTION = re.compile(r"(?:Offer|Withdraw|Send)[A-Z]\w*|Deliver\w*|Consume\w*|Flush\w*|AddPermits\w*")
-# Looks like an action and is a constant.
-OTHER_NAMES = {"FlushIdle"}
+LOOKS_LIKE_AN_ACTION_OF_A_QUERY = re.compile(
+    r"(?!\w+Probe)(?:(?:Plan|Write|Run|Fail|Abandon|Abort|Crash|Report)[A-Z]\w*"
+    r"|(?:Produce|Acknowledge|Stage|Publish|Restart)(?:[A-Z]\w*)?)"
+)
+# Look like actions and are constants, or types of the model.
+OTHER_NAMES = {"FlushIdle", "AcknowledgeIn"}
 
 
 # Where the names come from.
@@ -58,11 +63,19 @@ def declared(text: str, keyword: str) -> list[str]:
     return re.findall(r"^ +(\w+)", re.sub(r"\\\*.*", "", match[1]), re.MULTILINE)
 
 
-def actions_of_the_specification() -> set[str]:
-    text = specification()
+def actions_of_the_specification(module: str = "PermitChannel") -> set[str]:
+    text = (CHECKOUT / f"spec/{module}.tla").read_text()
     both = defined(text, "Environment") + defined(text, "Protocol")
     assert defined(text, "Next").split() == ["Environment", "\\/", "Protocol"]
     return set(re.findall(r"\\/ (?:\\E \w+ \\in \w+ : )?(\w+)", both))
+
+
+def names_in_the_document_of_the_query(head: str) -> set[str]:
+    """What stands in backquotes in the first column of a table."""
+    text = (CHECKOUT / "docs/spark-streaming-model.md").read_text()
+    rows = re.search(rf"^\| {head} \|.*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    assert rows is not None, head
+    return set(re.findall(r"`(\w+)`", " ".join(row.split("|")[1] for row in rows[1].splitlines())))
 
 
 def recorded_actions() -> dict[str, set[str]]:
@@ -241,12 +254,30 @@ def test_what_the_tables_name_on_the_wire_exists(table: str, least: int) -> None
         assert field in exchange_pb2.DESCRIPTOR.message_types_by_name[message].fields_by_name, name
 
 
+def test_the_actions_of_a_query_have_the_same_names_everywhere() -> None:
+    sources = {
+        "the specification": actions_of_the_specification("SparkMicroBatch"),
+        "the model": {action.name for action in QUERY.actions},
+        "the model's functions": {camel_case(f"_{action.perform.__name__}") for action in QUERY.actions},
+        "docs/spark-streaming-model.md": names_in_the_document_of_the_query("Action"),
+    }
+    assert len(sources["the specification"]) == 18
+    assert differences(sources) == []
+
+
+def test_the_document_of_the_query_explains_what_is_checked() -> None:
+    explained = names_in_the_document_of_the_query("Statement")
+    assert set(QUERY.invariants) - {"TypeOK", "BatchCapped"} | {"Drained", "LossIsSaid"} == explained
+
+
 def misspelt(source: str) -> set[str]:
     """Texts that look like the name of an action and are none."""
     constants = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
     texts = {value for value in constants if isinstance(value, str)}
-    looking_so = {text for text in texts if LOOKS_LIKE_AN_ACTION.fullmatch(text)}
-    return looking_so - {action.name for action in SYSTEM.actions} - OTHER_NAMES
+    of_channels = {text for text in texts if LOOKS_LIKE_AN_ACTION.fullmatch(text)}
+    of_queries = {text for text in texts if LOOKS_LIKE_AN_ACTION_OF_A_QUERY.fullmatch(text)}
+    known = {action.name for system in (SYSTEM, QUERY) for action in system.actions}
+    return (of_channels | of_queries) - known - OTHER_NAMES
 
 
 @pytest.mark.parametrize("room", ["model", "proofs"])
@@ -262,3 +293,4 @@ def test_no_program_names_an_action_that_does_not_exist(room: str) -> None:
 def test_a_misspelt_action_is_noticed() -> None:
     assert misspelt('record("SendChunks", 1)') == {"SendChunks"}
     assert misspelt('record("SendChunk", 1)') == set()
+    assert misspelt('record("CrashDrivers"), record("PlanBatch")') == {"CrashDrivers"}

@@ -50,6 +50,15 @@ def test_a_selected_model_shows_its_counterexample(command: Command) -> None:
     assert "OfferChunk(4)" in stdout
 
 
+def test_a_selected_model_of_a_streaming_query_shows_where_its_rows_are(command: Command) -> None:
+    code, stdout, _ = command("check", "--model", "spark-commit-stuck", "--engine", "explorer")
+    assert code == 0
+    head, *_, last = (line.split() for line in stdout.split("NeverStuck:\n")[1].splitlines() if line.strip())
+    assert head[:6] == ["step", "action", "driver", "waiting", "kept", "acknowledged"]
+    # One row waits, two are kept, none is acknowledged.
+    assert last == ["12", "WriteCommitLog", "idle", "1", "2", "0", "[0,", "2)", "has", "it", "2"]
+
+
 @pytest.fixture
 def seeded(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
     """Replace a text in a copy of the specification, and let the command line read that copy."""
