@@ -22,6 +22,8 @@ __all__ = ["TRAIN_BYTES", "decode_downstream", "decode_upstream", "encode_downst
 # grpcio copies each message as a whole, so longer trains gain nothing; a few of them should fit into the buffers on
 # the way, and into the processor's cache.
 TRAIN_BYTES = 1 << 20
+# Without the body.  Decoded, frames take many times the memory that they take on the wire.
+_MOST_FRAMES_BYTES = 32 << 20
 # What a frame takes besides the chunks' bytes.
 _FRAME_BYTES = 32
 
@@ -96,6 +98,10 @@ def decode_downstream(message: Received) -> list[DownstreamFrame]:
 
 
 def _parse(train: pb.FromUpstream | pb.FromDownstream, data: memoryview) -> None:
+    if len(data) > _MOST_FRAMES_BYTES:
+        raise UndecodableDataError(
+            what=f"a message of {len(data)} bytes of frames", reason=f"{_MOST_FRAMES_BYTES} bytes are the most"
+        )
     try:
         train.ParseFromString(bytes(data))
     except DecodeError as error:

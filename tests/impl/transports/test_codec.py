@@ -131,6 +131,20 @@ def test_a_chunk_longer_than_a_train_travels_alone() -> None:
     assert [len(decode_upstream(train)) for train in trains] == [1, 1, 1]
 
 
+def test_frames_that_would_fill_the_memory_are_refused_undecoded() -> None:
+    rows = pb.FromUpstream(frames=[pb.UpstreamFrame(chunks=pb.Chunks(rows=[1] * (33 << 20)))]).SerializeToString()
+    with pytest.raises(UndecodableDataError, match="33554432 bytes are the most"):
+        decode_upstream(rows)
+
+
+def test_a_body_that_does_not_come_last_is_found_all_the_same() -> None:
+    (frames,) = messages_of([End(1, 2, 3)])
+    body = pb.FromUpstream(body=b"xyz").SerializeToString()
+    chunks = pb.FromUpstream(frames=[pb.UpstreamFrame(chunks=pb.Chunks(rows=[2], permits=2, size_bytes=3))])
+    arrived = decode_upstream(body + chunks.SerializeToString() + frames)
+    assert arrived == [EncodedChunks((2,), 2, (memoryview(b"xyz"),)), End(1, 2, 3)]
+
+
 def test_nothing_to_write_is_no_message() -> None:
     assert [*encode_upstream([]), *encode_downstream([])] == []
 
