@@ -89,7 +89,8 @@ _THEOREMS: tuple[tuple[str, str, str, str, Fault[State, Parameters], str], ...] 
         "spark-exactly-once",
         "PublishedOnceInOrder",
         "PublishedOnceInOrder",
-        "The published table holds each row of the channel once and in order, whatever crashes, is retried or is late.",
+        "With a sink that publishes once per batch: the table holds each row of the channel once and in order, "
+        "whatever crashes, is retried or is late.",
         _with_a_row_repeated,
         "after the step one row is there twice",
     ),
@@ -113,7 +114,7 @@ _THEOREMS: tuple[tuple[str, str, str, str, Fault[State, Parameters], str], ...] 
         "spark-never-fails",
         "NeverFails",
         "NeverFails",
-        "A query that reads from an exchange that keeps its rows never misses one.",
+        "A query never misses a row of an exchange that keeps its rows.",
         _failed,
         "the query fails",
     ),

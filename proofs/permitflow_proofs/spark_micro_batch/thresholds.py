@@ -119,8 +119,8 @@ def theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="spark-commit-threshold",
             statement=(
-                "Acknowledging in commit, while the driver does not crash: live if and only if the batch cap is at "
-                "most ROW_COUNT - the largest chunk."
+                "Acknowledging in commit, while neither driver nor exchange crash: live if and only if the batch cap "
+                "is at most ROW_COUNT - the largest chunk."
             ),
             module="SparkMicroBatch",
             operator="Acknowledge",
