@@ -78,9 +78,7 @@ class ChunkLine(SendLine[T]):
             waiting.total += waiting.clock() - waiting.since
         if self._turning is not None:
             self._turning = None
-            if self._takers.futures or not self._is_open:
-                self.reckon()
-            else:
+            if not self._takers.futures:  # as ``reckon``: nobody came to the line, and nobody has closed it
                 self.at_once = self._sender.largest_at_once
             return None
         parked, self._seated = self._seated, None

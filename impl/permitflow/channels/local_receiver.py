@@ -1,5 +1,6 @@
 """The receiving end of a local channel."""
 
+from collections.abc import Awaitable
 from typing import Generic, Self, TypeVar
 
 from permitflow.channels.counts import require_count
@@ -7,6 +8,7 @@ from permitflow.channels.local_channel import LocalChannel, Sending
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import turn
 from permitflow.errors import EndOfStream
+from permitflow.protocol.direct import receive_all_directly, return_directly
 from permitflow.protocol.messages import Message, PlainChunk
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.trains import consume_many, receive_many, take_many
@@ -58,7 +60,7 @@ class LocalReceiver(Generic[T]):
                     raise
                 line.reserved -= 1
             if not costs or line.reserved:
-                await self._channel.sleep_until_takeable(is_first=is_first)
+                await self._sleep(is_first=is_first)
             if line.futures:
                 return self._receive_now()
         if core._is_quiet or core._note_arrivals():
@@ -83,26 +85,42 @@ class LocalReceiver(Generic[T]):
             costs.appendleft(0)
         return self._receive_now()
 
+    def _sleep(self, *, is_first: bool) -> Awaitable[None]:
+        return self._channel.sleep_until_takeable(is_first=is_first)
+
     async def receive_many(self, max_messages: int | None = None) -> list[Message[T]]:
         """Receive what is here, at least one message and at most ``max_messages``."""
-        count = await self._until_some(max_messages)
-        messages = receive_many(self._core, count)
-        if self._core.has_returns:
-            self._channel.return_permits()
-        self._channel.tell_if_over()
-        return messages
-
-    async def _until_some(self, max_messages: int | None) -> int:
-        """Wait for the first message that may be taken; how many may be, then."""
-        if max_messages is not None:
+        if max_messages is not None and (type(max_messages) is not int or max_messages < 1):
             require_count(max_messages, name="max_messages")
-        line = self._line
-        if line.spare > 0:
-            spare = line.spare
-        else:
-            await self._channel.until_takeable()
-            spare = line.spare
-        return spare if max_messages is None else min(spare, max_messages)
+        core, line = self._core, self._line
+        costs = core._costs
+        if len(costs) <= core._taken + line.reserved:
+            # As ``until_takeable``, without its call.
+            is_first = line.begin_turn()
+            if is_first:
+                try:
+                    await turn()
+                except BaseException:
+                    line.abandon_turn()
+                    raise
+                line.reserved -= 1
+            if not costs or line.spare <= 0:
+                await self._channel.sleep_until_takeable(is_first=is_first)
+        spare = len(costs) - core._taken - line.reserved
+        return self._receive_many_now(spare if max_messages is None or spare < max_messages else max_messages)
+
+    def _receive_many_now(self, count: int) -> list[Message[T]]:
+        channel, core = self._channel, self._core
+        messages = receive_all_directly(self._peer, core) if count == len(core._costs) else None
+        if not messages:
+            messages = receive_many(core, count)
+            if core.has_returns:
+                return_directly(self._peer, core)
+        if channel.is_stalled:
+            channel.advance()
+        if self._line.futures:
+            channel.tell_if_over()
+        return messages
 
     def _receive_now(self) -> Message[T]:
         message = self._core.try_receive()
@@ -132,7 +150,12 @@ class LocalReceiver(Generic[T]):
 
     async def take_many(self, max_messages: int | None = None) -> list[Message[T]]:
         """Hand over what is here and was not taken yet, at least one message."""
-        messages = take_many(self._core, await self._until_some(max_messages))
+        if max_messages is not None:
+            require_count(max_messages, name="max_messages")
+        if (spare := self._line.spare) <= 0:
+            await self._channel.until_takeable()
+            spare = self._line.spare
+        messages = take_many(self._core, spare if max_messages is None else min(spare, max_messages))
         self._channel.tell_if_over()
         return messages
 
@@ -147,9 +170,9 @@ class LocalReceiver(Generic[T]):
             self._peer.add_permits(permits)
         channel.return_permits()
 
-    def __aiter__(self) -> Self:
+    def __aiter__(self) -> "LocalIteration[T]":
         """Receive until the end of the stream."""
-        return self
+        return LocalIteration(self._channel)
 
     async def __anext__(self) -> Message[T]:
         """The next message.
@@ -157,10 +180,7 @@ class LocalReceiver(Generic[T]):
         Raises:
             StopAsyncIteration: the stream has ended.
         """
-        try:
-            return await self.receive()
-        except EndOfStream:
-            raise StopAsyncIteration from None
+        return await anext(aiter(self))
 
     def close(self) -> None:
         """Release this end."""
@@ -184,3 +204,19 @@ class LocalReceiver(Generic[T]):
         state = "closed" if channel.is_receiver_closed else "open"
         here, waiting = self._core.untaken, len(self._line.futures)
         return f"<LocalReceiver {channel.name!r} {state}, {here} messages here, {waiting} waiting>"
+
+
+class LocalIteration(LocalReceiver[T]):
+    """The same end where ``async for`` reads from it: the end of the stream ends the loop.
+
+    Each message costs one call, ``receive`` itself; a method that calls it would cost half as much again.
+    """
+
+    __slots__ = ()
+    __anext__ = LocalReceiver[T].receive
+
+    async def _sleep(self, *, is_first: bool) -> None:
+        try:
+            await super()._sleep(is_first=is_first)
+        except EndOfStream:
+            raise StopAsyncIteration from None

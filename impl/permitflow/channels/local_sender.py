@@ -9,7 +9,7 @@ from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import ParkedSend, turn
 from permitflow.chunks import rows_of, slices, tail, whole_rows
 from permitflow.errors import InvalidParametersError, PermitflowError, WouldBlock
-from permitflow.protocol.direct import send_directly
+from permitflow.protocol.direct import send_directly, send_many_directly
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.trains import deliver_many, offer_and_send_many
 
@@ -21,17 +21,7 @@ T = TypeVar("T")
 class LocalSender(Generic[T]):
     """The end into which messages go; see ``SendEnd`` for what each method promises."""
 
-    __slots__ = (
-        "_add_cost",
-        "_add_payload",
-        "_are_batches",
-        "_channel",
-        "_core",
-        "_limit",
-        "_line",
-        "_peer",
-        "_takers",
-    )
+    __slots__ = ("_add_cost", "_add_payload", "_are_batches", "_channel", "_core", "_line", "_peer", "_takers")
 
     def __init__(self, channel: LocalChannel[T]) -> None:
         """Use ``open_channel``."""
@@ -42,7 +32,6 @@ class LocalSender(Generic[T]):
         self._line = channel.chunks
         self._add_payload, self._add_cost = channel.receiver.entrance
         self._are_batches = True  # chunks that know their ``num_rows``, as far as was seen
-        self._limit = channel.parameters.max_chunk_cost
 
     @property
     def name(self) -> str:
@@ -111,48 +100,70 @@ class LocalSender(Generic[T]):
 
     async def send_many(self, chunks: deque[T]) -> None:
         """Send all chunks of a queue, from the left, until it is empty."""
+        line = self._line
         while chunks:
             if not self._channel.accepts:
                 raise self._channel.refusal(chunks)
-            if not self._send_those_that_fit(chunks):
-                await self._send_leftmost(chunks)
+            self._send_those_that_fit(chunks)
+            if not chunks:
+                return
+            chunk = chunks[0]
+            rows = rows_of(chunk)
+            if line.begin_turn(chunk, rows):
+                try:
+                    await turn()
+                except BaseException:
+                    if line.abandon_turn():
+                        self._channel.advance()
+                    raise
+                if (parked := line.end_turn()) is None:
+                    continue
+                line.go(parked)
+            elif self._try_send(chunk, rows):
+                chunks.popleft()
+                continue
+            else:
+                parked = self._stand_in_line(chunk, rows)
+            await self._leave_queue(chunks, parked)
 
-    def _send_those_that_fit(self, chunks: deque[T]) -> bool:
-        """Send the leftmost chunks as far as nothing keeps them; were there any?"""
-        self._line.seat()
-        sizes = self._sizes_that_fit(chunks)
-        if not sizes or not self._channel.accepts:
-            return False
-        count = offer_and_send_many(self._core, chunks, sizes)
-        deliver_many(self._peer, [chunks.popleft() for _ in range(count)], sizes[:count])
-        if self._takers.futures:
-            self._takers.wake()
-        return count > 0
+    def _send_those_that_fit(self, chunks: deque[T]) -> None:
+        """Send the leftmost chunks as far as nothing keeps them."""
+        core, line = self._core, self._line
+        here, limit = core._row_permits, line.at_once
+        sizes = self._sizes_that_fit(chunks, here, limit or core._clamp)
+        # Chunks that were asked for their rows may have sent something themselves.
+        if limit and limit == line.at_once and here == core._row_permits:
+            if sizes:
+                send_many_directly(core, self._peer, [chunks.popleft() for _ in sizes], sizes)
+            return
+        line.seat()
+        if sizes and self._channel.accepts:
+            count = offer_and_send_many(core, chunks, sizes)
+            deliver_many(self._peer, [chunks.popleft() for _ in range(count)], sizes[:count])
+            if self._takers.futures:
+                self._takers.wake()
 
-    def _sizes_that_fit(self, chunks: deque[T]) -> list[int]:
+    def _sizes_that_fit(self, chunks: deque[T], left: int, limit: int) -> list[int]:
+        """Rows of the leftmost chunks for which so many permits are enough, none of them empty or above the limit."""
         sizes: list[int] = []
-        left = self._core.permits.rows
-        for chunk in chunks:
-            try:
-                rows = rows_of(chunk)
-            except PermitflowError:
-                break  # its turn comes
-            if (left := left - rows) < 0:
-                break
-            sizes.append(rows)
+        are_batches = self._are_batches
+        try:
+            for chunk in chunks:
+                rows = chunk.num_rows if are_batches else None  # type: ignore[attr-defined]  # then it has them
+                if type(rows) is not int:
+                    rows = rows_of(chunk)
+                if (left := left - rows) < 0 or not 0 < rows <= limit:
+                    break
+                sizes.append(rows)
+        except AttributeError:
+            self._are_batches = False
+        except PermitflowError:
+            pass  # its turn comes
         return sizes
 
-    async def _send_leftmost(self, chunks: deque[T]) -> None:
+    async def _leave_queue(self, chunks: deque[T], parked: ParkedSend[T]) -> None:
+        """Wait until the leftmost chunk of a queue, which stands in line, has left."""
         chunk = chunks[0]
-        rows = rows_of(chunk)
-        if self._line.begin_turn(chunk, rows):
-            if (parked := await self._after_a_turn()) is None:
-                return
-        elif self._try_send(chunk, rows):
-            chunks.popleft()
-            return
-        else:
-            parked = self._stand_in_line(chunk, rows)
         try:
             if not parked.is_over:
                 await self._channel.leave(self._line, parked)
@@ -163,19 +174,6 @@ class LocalSender(Generic[T]):
             if parked.sent:
                 chunks.appendleft(tail(chunk, parked.sent_rows))
             raise self._channel.refusal(chunks)
-
-    async def _after_a_turn(self) -> ParkedSend[T] | None:
-        """Let the others have the turn that was begun; the place in the line, if somebody came meanwhile."""
-        try:
-            await turn()
-        except BaseException:
-            if self._line.abandon_turn():
-                self._channel.advance()
-            raise
-        parked = self._line.end_turn()
-        if parked is not None:
-            self._line.go(parked)
-        return parked
 
     def _stand_in_line(self, chunk: T, rows: int) -> ParkedSend[T]:
         """Offer a chunk that cannot leave at once; let the first of its slices go if they may."""
@@ -201,7 +199,7 @@ class LocalSender(Generic[T]):
                 raise AssertionError(f"{size} of {cost} rows could not be sent with {here} permits")
 
     def _pieces(self, chunk: T, rows: int) -> list[tuple[T, int]]:
-        limit = self._limit
+        limit = self._core._clamp
         if rows <= limit or self.parameters.oversize is Oversize.WHOLE:
             return [(chunk, whole_rows(rows))]
         own_rows = rows_of(chunk)

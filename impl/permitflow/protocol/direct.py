@@ -4,14 +4,16 @@ Each function does what the two ends' own methods do one after the other.  They 
 most of the time of a local channel would go into calls.
 """
 
+from collections.abc import Sequence
 from typing import TypeVar
 
+from permitflow.protocol.messages import Message, PlainChunk
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.recording import Recorder
 from permitflow.protocol.sender import PermitSender
 
-__all__ = ["open_ends", "return_directly", "send_directly"]
+__all__ = ["open_ends", "receive_all_directly", "return_directly", "send_directly", "send_many_directly"]
 
 T = TypeVar("T")
 
@@ -55,6 +57,50 @@ def _send_unusual(sender: PermitSender[T], receiver: PermitReceiver[T], payload:
     sender.offer_chunk(payload, rows)
     receiver.deliver(sender.send_chunk())
     return True
+
+
+def send_many_directly(
+    sender: PermitSender[T], receiver: PermitReceiver[T], payloads: Sequence[T], rows: Sequence[int]
+) -> None:
+    """Let chunks leave and deliver them, of which the caller has seen that ``send_directly`` would send each.
+
+    Spec: OfferChunk, SendChunk, Deliver.
+    """
+    # Both made first: making them may run finalizers, which may send something.
+    new_payloads, new_costs = iter(payloads), iter(rows)
+    sender._row_permits -= sum(rows)
+    sender.sent_chunks += len(rows)
+    receiver._payloads.extend(new_payloads)
+    receiver._costs.extend(new_costs)
+    receiver._is_quiet = False
+
+
+def receive_all_directly(sender: PermitSender[T], receiver: PermitReceiver[T]) -> list[Message[T]]:
+    """Consume all that is here and return its permits, if it is nothing but chunks that cost their rows.
+
+    Otherwise, and where somebody records or a message was taken, change nothing: the list is empty then.
+
+    Spec: Consume, Flush, AddPermits.
+    """
+    if not (receiver._is_quiet or receiver._note_arrivals()):
+        return []
+    costs, payloads = list(receiver._costs), list(receiver._payloads)
+    # Making a list may run finalizers, which may do anything; what they send makes the inbox unquiet.
+    if 0 in costs or not len(receiver._costs) == len(costs) == len(payloads) or not receiver._is_quiet:
+        return []
+    receiver._costs.clear()
+    receiver._payloads.clear()
+    rows = receiver._unreturned + sum(costs)
+    receiver._unreturned = 0
+    sender._row_permits += rows
+    sender._returned_rows += rows
+    messages: list[Message[T]] = []
+    for payload, cost in zip(payloads, costs, strict=True):
+        message: PlainChunk[T] = PlainChunk()  # ``plain_chunk`` without the call
+        message.payload = payload  # type: ignore[assignment]  # a cost above 0 says that it is a T
+        message.rows = message.cost = cost
+        messages.append(message)
+    return messages
 
 
 def return_directly(sender: PermitSender[T], receiver: PermitReceiver[T]) -> None:

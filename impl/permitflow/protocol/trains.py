@@ -34,12 +34,7 @@ def offer_and_send_many(sender: PermitSender[T], payloads: Iterable[T], rows: Se
     """
     if sender._chunks:
         return 0
-    left, clamp, count = sender._row_permits, sender._clamp, 0
-    for cost in rows:
-        if cost > left or not 0 < cost <= clamp:
-            break
-        left -= cost
-        count += 1
+    left, count = _that_fit(rows, sender._row_permits, sender._clamp)
     if sender._record is not None:
         for payload, cost in zip(payloads, rows[:count], strict=False):
             sender.offer_chunk(payload, cost)
@@ -48,6 +43,20 @@ def offer_and_send_many(sender: PermitSender[T], payloads: Iterable[T], rows: Se
     sender._row_permits = left
     sender.sent_chunks += count
     return count
+
+
+def _that_fit(rows: Sequence[int], left: int, clamp: int) -> tuple[int, int]:
+    """How many permits are left once the first chunks have left, and how many chunks those are."""
+    total = sum(rows)
+    if total <= left and min(rows, default=1) > 0 and max(rows, default=1) <= clamp:
+        return left - total, len(rows)
+    count = 0
+    for cost in rows:
+        if cost > left or not 0 < cost <= clamp:
+            break
+        left -= cost
+        count += 1
+    return left, count
 
 
 def deliver_many(receiver: PermitReceiver[T], payloads: Sequence[T], rows: Sequence[int]) -> None:
@@ -66,9 +75,11 @@ def deliver_many(receiver: PermitReceiver[T], payloads: Sequence[T], rows: Seque
         for payload, cost in zip(payloads, rows, strict=True):
             receiver.deliver(plain_chunk(payload, cost))
         return
+    # Both made first: making them may run finalizers, which may send something.
+    new_payloads, new_costs = iter(payloads), iter(rows)
     receiver._row_permits -= total
-    receiver._payloads.extend(payloads)
-    receiver._costs.extend(rows)
+    receiver._payloads.extend(new_payloads)
+    receiver._costs.extend(new_costs)
     receiver._is_quiet = False
 
 
@@ -122,13 +133,18 @@ def receive_many(receiver: PermitReceiver[T], most: int) -> list[Message[T]]:
     Spec: Consume.
     """
     messages: list[Message[T]] = []
-    while len(messages) < most and (message := receiver.try_receive()) is not None:
+    while len(messages) < most:
+        if receiver._is_quiet or receiver._note_arrivals():
+            for payload, cost in zip(*_consume_plain(receiver, most - len(messages)), strict=True):
+                chunk: PlainChunk[T] = PlainChunk()  # ``plain_chunk`` without the call
+                chunk.payload = payload  # type: ignore[assignment]  # a cost above 0 says that it is a T
+                chunk.rows = chunk.cost = cost
+                messages.append(chunk)
+            if len(messages) == most:
+                break
+        if (message := receiver.try_receive()) is None:
+            break
         messages.append(message)
-        for payload, cost in zip(*_consume_plain(receiver, most - len(messages)), strict=True):
-            chunk: PlainChunk[T] = PlainChunk()  # ``plain_chunk`` without the call
-            chunk.payload = payload  # type: ignore[assignment]  # a cost above 0 says that it is a T
-            chunk.rows = chunk.cost = cost
-            messages.append(chunk)
     return messages
 
 
@@ -136,11 +152,14 @@ def _consume_plain(receiver: PermitReceiver[T], most: int) -> tuple[list[T | Mes
     """Consume the oldest chunks that cost their rows, at most so many, as long as there is no recorder to be told."""
     payloads: list[T | Message[T]] = []
     costs: list[int] = []
-    here, batch = receiver._costs, receiver._batch
+    here, waiting, batch = receiver._costs, receiver._payloads, receiver._batch
     unreturned, due = receiver._unreturned, 0
-    while here and here[0] and len(costs) < most and receiver._record is None:
+    for _ in range(min(most, len(here)) if receiver._record is None else 0):
         cost = here.popleft()
-        payloads.append(receiver._payloads.popleft())
+        if not cost:
+            here.appendleft(0)
+            break
+        payloads.append(waiting.popleft())
         costs.append(cost)
         unreturned += cost
         if unreturned >= batch:

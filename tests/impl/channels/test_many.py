@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -61,6 +62,64 @@ def test_chunks_leave_from_the_left_until_the_queue_is_empty(complete: Complete,
         assert not queue
         assert received(receiver) == ["dd", "e"]
         assert sender.statistics().row_permits_here == 4
+
+    complete(test())
+
+
+def test_all_that_is_received_returns_its_permits_once(complete: Complete) -> None:
+    async def test() -> None:
+        sender, receiver = channel(row_permits=8, permit_batch=5)
+        for expected in ("aaa", "b"), ("cc", "dd", "ee"), ("f",):
+            await sender.send_many(deque(expected))
+            first = receiver.receive_nowait()
+            rest = await receiver.receive_many() if len(expected) > 1 else []
+            assert [message.payload for message in (first, *rest)] == list(expected)
+            assert sender.statistics().row_permits_here == 8
+            assert receiver.statistics().unreturned_permits == 0
+
+    complete(test())
+
+
+def test_what_belongs_to_a_task_that_was_woken_is_not_received_with_the_rest(
+    complete: Complete, settle: Settle
+) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        waiting = asyncio.ensure_future(receiver.receive())
+        await settle()
+        await sender.send_many(deque(["a", "b", "c"]))
+        assert [message.payload for message in await receiver.receive_many()] == ["a", "b"]
+        assert (await waiting).payload == "c"
+
+    complete(test())
+
+
+class SendsWhenAsked:
+    """A chunk that sends something itself when it is asked for its rows."""
+
+    def __init__(self, sender: LocalSender[object]) -> None:
+        self.sender = sender
+
+    @property
+    def num_rows(self) -> int:
+        with suppress(WouldBlock):
+            self.sender.send_nowait("bb")
+        return 3
+
+
+def test_a_chunk_that_sends_when_it_is_asked_for_its_rows_spends_no_permit_twice(
+    complete: Complete, settle: Settle
+) -> None:
+    async def test() -> None:
+        ends: tuple[LocalSender[object], LocalReceiver[object]] = open_channel(ChannelParameters(row_permits=4))
+        sender, receiver = ends
+        sending = asyncio.ensure_future(sender.send_many(deque([SendsWhenAsked(sender)])))
+        await settle()
+        assert sender.statistics().row_permits_here == 0
+        assert [message.rows for message in await receiver.receive_many()] == [2, 2]
+        await sending
+        assert (await receiver.receive()).rows == 3
+        assert sender.statistics().peak_permits_outstanding <= 4
 
     complete(test())
 

@@ -146,12 +146,15 @@ def test_nobody_overtakes_a_send_that_lets_others_have_a_turn(complete: Complete
     complete(test())
 
 
-def test_cancelled_in_its_turn_a_send_has_sent_nothing(complete: Complete) -> None:
+@pytest.mark.parametrize("way", ["send", "send_many"])
+def test_cancelled_in_its_turn_a_send_has_sent_nothing(complete: Complete, way: str) -> None:
     async def test() -> None:
         sender, receiver = busy_channel()
-        send = Call(sender.send("c", 3))
+        queue = deque(["ccc"])
+        send = Call(sender.send("ccc") if way == "send" else sender.send_many(queue))
         assert send.resume() == "turn"
         send.cancel()
+        assert list(queue) == ["ccc"]
         sender.send_nowait("d", 2)
         assert payloads(receiver) == ["a", "b", "d"]
         assert sender.statistics().waiting_sends == 0
@@ -159,10 +162,12 @@ def test_cancelled_in_its_turn_a_send_has_sent_nothing(complete: Complete) -> No
     complete(test())
 
 
-def test_cancelled_in_its_turn_a_send_leaves_its_place_to_who_came_behind(complete: Complete) -> None:
+@pytest.mark.parametrize("way", ["send", "send_many"])
+def test_cancelled_in_its_turn_a_send_leaves_its_place_to_who_came_behind(complete: Complete, way: str) -> None:
     async def test() -> None:
         sender, receiver = busy_channel()
-        send, newcomer = Call(sender.send("c", 3)), Call(sender.send("d", 2))
+        send = Call(sender.send("ccc") if way == "send" else sender.send_many(deque(["ccc"])))
+        newcomer = Call(sender.send("d", 2))
         assert send.resume() == "turn"
         future = newcomer.sleep()
         send.cancel()
@@ -253,10 +258,11 @@ def test_if_the_turn_was_in_vain_who_waits_longest_is_served_first(complete: Com
     complete(test())
 
 
-def test_cancelled_in_its_turn_a_receive_passes_its_message_on(complete: Complete) -> None:
+@pytest.mark.parametrize("way", ["receive", "take", "receive_many", "take_many"])
+def test_cancelled_in_its_turn_a_receive_passes_its_message_on(complete: Complete, way: str) -> None:
     async def test() -> None:
         sender, receiver = drained_channel()
-        receive, newcomer = Call(receiver.receive()), Call(receiver.receive())
+        receive, newcomer = Call(getattr(receiver, way)()), Call(receiver.receive())
         assert receive.resume() == "turn"
         future = newcomer.sleep()
         sender.send_nowait("c", 3)
