@@ -94,6 +94,8 @@ def events_of(table: pa.Table, parameters: Mapping[str, ChannelParameters], *, s
     Raises:
         TraceUnreadableError: a channel without parameters, or an action that does not happen at its end.
     """
+    if not len(table):
+        return
     channels, channel = _coded(table, "channel")
     ends, end = _coded(table, "end")
     actions, action = _coded(table, "action")

@@ -1,6 +1,7 @@
 """The parts that are looked at one by one, and how they are read."""
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,10 @@ from permitflow.tracing.parquet import SCHEMA, read_headers, table_of
 from permitflow.tracing.reader import trace_files
 
 __all__ = ["Plan", "Unit", "plan", "read_unit"]
+
+_URL = re.compile(r"(\w+):/+(.*)")
+# What happened when is of no concern.
+_COLUMNS = pa.schema([field for field in SCHEMA if field.name != "time_seconds"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ def plan(paths: Iterable[str | os.PathLike[str]]) -> Plan:
     """
     units: list[Unit] = []
     whole = Plan(units)
-    for file in (file for path in paths for file in trace_files(Path(path))):
+    for file in (file for path in paths for file in trace_files(_local(path))):
         if file.suffix == ".parquet":
             headers, sizes = _footer(file)
             units += (Unit(str(file), number, size) for number, size in enumerate(sizes))
@@ -72,6 +77,21 @@ def plan(paths: Iterable[str | os.PathLike[str]]) -> Plan:
                 whole.cut.update((header.channel, header.end) for header in headers)
         _note(whole, headers, str(file))
     return whole
+
+
+def _local(path: str | os.PathLike[str]) -> Path:
+    """A path as this machine knows it, also if it was given as Spark writes it."""
+    text = os.fspath(path)
+    if (url := _URL.fullmatch(text)) and not Path(text).exists():
+        if url[1] != "file":
+            reason = (
+                f"files of {url[1]}:// cannot be opened; give a path at which this machine and all workers see them"
+            )
+            raise TraceUnreadableError(path=text, line=0, reason=reason)
+        text = f"/{url[2]}"
+    if not Path(text).exists():
+        raise TraceUnreadableError(path=text, line=0, reason="there is no such file or folder")
+    return Path(text)
 
 
 def _footer(file: Path) -> tuple[list[Header], list[int]]:
@@ -107,7 +127,8 @@ def read_unit(unit: Unit) -> pa.Table:
         if unit.row_group is None:
             return table_of(JsonLinesReading(Path(unit.path), allow_truncated=True).events)
         with pq.ParquetFile(unit.path) as parquet:
-            names = [name for name in SCHEMA.names if name != "time_seconds"]
-            return parquet.read_row_group(unit.row_group, columns=names, use_threads=False)
-    except (OSError, ValueError) as error:
+            table = parquet.read_row_group(unit.row_group, columns=_COLUMNS.names, use_threads=False)
+        # Other programs write other types, and nulls; the numbers must be whole and there.
+        return table if table.schema.equals(_COLUMNS) else table.select(_COLUMNS.names).cast(_COLUMNS)
+    except (OSError, ValueError, NotImplementedError) as error:
         raise TraceUnreadableError(path=unit.path, line=0, reason=str(error)) from error

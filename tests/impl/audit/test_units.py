@@ -1,0 +1,125 @@
+"""What an audit reads: files of other programs, files with nothing in them, paths as Spark writes them."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from permitflow.audit import Audit, audit_files
+from permitflow.errors import TraceUnreadableError
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.testing.behaviours import random_behaviour
+from permitflow.testing.traces import model_of
+from permitflow.tracing import Header
+from permitflow.tracing.json_lines import JsonLinesWriter
+from permitflow.tracing.parquet import ParquetWriter
+
+AGREED = ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2)
+HEADERS = [Header("orders", "sender", AGREED), Header("orders", "receiver", AGREED)]
+EVENTS = list(random_behaviour(model_of(AGREED, sizes=(0, 1, 4)), seed=3, events=60, channel="orders", settle=True))
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    path = tmp_path / "run.parquet"
+    writer = ParquetWriter(path)
+    writer.write([*HEADERS, *EVENTS])
+    writer.close()
+    return path
+
+
+def rewritten(recording: Path, name: str, column: pa.Array) -> Audit:
+    """What is found if another program has written the file, with this column."""
+    with pq.ParquetFile(recording) as file:
+        table, metadata = file.read(), file.metadata.metadata
+    table = table.set_column(table.schema.get_field_index(name), name, column)
+    pq.write_table(table.replace_schema_metadata(metadata), recording)
+    return audit_files(recording)
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.string(), pa.float64()])
+def test_numbers_of_other_types_are_understood(recording: Path, kind: pa.DataType) -> None:
+    audit = rewritten(recording, "sequence", pa.array([event.sequence for event in EVENTS]).cast(kind))
+    assert audit.holds
+    assert audit.events == len(EVENTS)
+
+
+def test_texts_need_not_be_dictionaries(recording: Path) -> None:
+    assert rewritten(recording, "action", pa.array([event.action for event in EVENTS])).holds
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("sequence", [None, *range(1, len(EVENTS))]),
+        ("sequence", [number + 0.5 for number in range(len(EVENTS))]),
+        ("sequence", ["first"] * len(EVENTS)),
+        ("channel", [None, *(["orders"] * (len(EVENTS) - 1))]),
+        ("end", [1] * len(EVENTS)),
+        ("action", ["Sneeze"] * len(EVENTS)),
+        ("rows", [None] * len(EVENTS)),
+    ],
+    ids=["null", "fraction", "text", "nobody", "number", "unknown", "nothing"],
+)
+def test_what_cannot_be_is_not_counted_as_something_else(recording: Path, name: str, values: list[object]) -> None:
+    with pytest.raises(TraceUnreadableError, match=r"run\.parquet"):
+        rewritten(recording, name, pa.array(values))
+
+
+def test_books_that_were_not_kept_are_remarked_upon(recording: Path) -> None:
+    audit = rewritten(recording, "inbox_rows", pa.array([None] * len(EVENTS), pa.int64()))
+    assert audit.holds
+    assert ["events of the receiver have no counters" in remark for remark in audit.channels[0].remarks] == [True]
+
+
+def test_recordings_in_which_nothing_happened_hold(tmp_path: Path) -> None:
+    lines = JsonLinesWriter(tmp_path / "lines.jsonl")
+    lines.write(HEADERS[:1])
+    lines.close()
+    rows = ParquetWriter(tmp_path / "rows.parquet")
+    rows.write(HEADERS[1:])
+    rows.close()
+    audit = audit_files(tmp_path)
+    assert (audit.holds, audit.events) == (True, 0)
+    assert audit.channels[0].ends == {"sender", "receiver"}
+
+
+def test_a_file_that_was_never_written_to_holds_no_channel(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    assert audit_files(tmp_path).channels == []
+
+
+def test_when_it_happened_does_not_matter(recording: Path) -> None:
+    assert rewritten(recording, "time_seconds", pa.nulls(len(EVENTS), pa.float64())).holds
+
+
+def test_paths_may_be_written_as_spark_writes_them(recording: Path) -> None:
+    for path in (f"file://{recording}", f"file:{recording}", f"file://{recording.parent}", str(recording)):
+        assert audit_files(path).events == len(EVENTS)
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("nowhere.parquet", "there is no such file or folder"),
+        ("file:///nowhere", "there is no such file or folder"),
+        ("s3://bucket/run", "files of s3:// cannot be opened"),
+    ],
+)
+def test_what_cannot_be_opened_says_why(path: str, reason: str) -> None:
+    with pytest.raises(TraceUnreadableError, match=reason):
+        audit_files(path)
+
+
+def test_hundreds_of_files_are_one_recording(tmp_path: Path) -> None:
+    for number in range(200):
+        writer = ParquetWriter(tmp_path / f"{number}.parquet")
+        channel = f"orders/{number}"
+        writer.write([header._replace(channel=channel) for header in HEADERS])
+        writer.write([event._replace(channel=channel) for event in EVENTS])
+        writer.close()
+    audit = audit_files(tmp_path)
+    assert audit.holds
+    assert len(audit.channels) == 200
+    assert audit.events == 200 * len(EVENTS)
