@@ -23,6 +23,9 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 # What the documents' programs dial; the tests have an exchange elsewhere.
 EXCHANGE = "127.0.0.1:50051"
 WIDTH = "120"
+# A guard against hangs only: a program that starts Spark takes half a minute, and several on a machine that has other
+# things to do.
+LONGEST_SECONDS = 300
 
 
 class Example(NamedTuple):
@@ -100,7 +103,7 @@ def test_a_command_prints_what_the_document_says(example: Example) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=100,
+        timeout=LONGEST_SECONDS,
         check=False,
     )
     assert_prints(example, done.stdout)
@@ -118,7 +121,7 @@ def test_a_program_runs_and_prints_what_the_document_says(example: Example, tmp_
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=LONGEST_SECONDS,
             check=False,
         )
     assert done.returncode == 0, done.stderr
