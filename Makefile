@@ -64,6 +64,7 @@ bench-smoke: setup  ## do the benchmarks still run? seconds
 	@$(BIN)/python -m benchmarks run --smoke --folder build/bench-smoke
 	@$(BIN)/python benchmarks/model_checking.py --smoke
 	@$(BIN)/python benchmarks/soak_grpc.py --rows 500000 --slow-seconds 5
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.sweep_at_scale --smoke
 
 soak: setup  ## ten million rows through gRPC, then memory under a consumer that is a hundred times slower
 	@$(BIN)/python benchmarks/soak_grpc.py --rows 10000000 --slow-seconds 60

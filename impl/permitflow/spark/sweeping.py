@@ -74,9 +74,8 @@ def sweep(
         ValueError: there is no such check.
     """
     grid, check = grid if isinstance(grid, Grid) else grid_of(grid), Check(check)
-    cells = cells_of(grid)
-    found = _found(spark, _Work(check, max_states, cells))
-    findings = [found[number] for number in range(len(cells))]
+    found = _found(spark, _Work(check, max_states, grid))
+    findings = [found[number] for number in range(len(found))]
     schema = StructType([*(StructField(name, LongType(), nullable=False) for name in grid.names), *_FIGURES])
     names = [field.name for field in _FIGURES]
     rows = [(*each.values.values(), *(_plain(getattr(each, name)) for name in names)) for each in findings]
@@ -104,9 +103,11 @@ class SweepDataSource(DataSource):
 
 @dataclass(frozen=True, slots=True)
 class _Work:
+    """All of it.  A grid is small, however many cells it has."""
+
     check: Check
     max_states: int
-    cells: list[Cell]
+    grid: Grid
 
     def effort(self, cell: Cell) -> int:
         """States to visit; to decide takes about as long for all numbers."""
@@ -116,11 +117,10 @@ class _Work:
 
 
 class _Share(InputPartition):
-    def __init__(self, numbers: list[int], work: _Work) -> None:
+    def __init__(self, numbers: list[int], cells: list[Cell]) -> None:
         super().__init__(numbers)
         self.numbers = numbers
-        self.work = work
-        """These cells only."""
+        self.cells = cells
 
 
 class _SweepReader(DataSourceReader):
@@ -130,18 +130,15 @@ class _SweepReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The largest first: Spark starts tasks in this order, so what takes long does not begin last."""
-        work = self._work
-        tasks = shares([work.effort(cell) for cell in work.cells], most=self._tasks)
-        return [
-            _Share(numbers, _Work(work.check, work.max_states, [work.cells[number] for number in numbers]))
-            for numbers in tasks
-        ]
+        cells = cells_of(self._work.grid)
+        tasks = shares([self._work.effort(cell) for cell in cells], most=self._tasks)
+        return [_Share(numbers, [cells[number] for number in numbers]) for numbers in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[int, bytes]]:
         assert isinstance(partition, _Share), "Spark hands over what partitions() has made"
-        work = partition.work
-        for number, cell in zip(partition.numbers, work.cells, strict=True):
-            yield number, pickle.dumps(check_cell(work.check, cell, max_states=work.max_states))
+        check, max_states = self._work.check, self._work.max_states
+        for number, cell in zip(partition.numbers, partition.cells, strict=True):
+            yield number, pickle.dumps(check_cell(check, cell, max_states=max_states))
 
 
 def _found(spark: SparkSession, work: _Work) -> dict[int, Finding]:
