@@ -3,6 +3,7 @@
 import re
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,7 +165,7 @@ def test_an_abort_after_publishing_leaves_the_table_alone() -> None:
         ({"sink": "twice"}, "must be once, again or shared, not 'twice'"),
     ],
 )
-def test_parameters_out_of_range_are_refused(change: dict[str, int], message: str) -> None:
+def test_parameters_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(QUERY, **change)
 
