@@ -77,7 +77,7 @@ class LocalSender(Generic[T]):
                 self._add_cost(rows)
                 self._peer._is_quiet = False
                 return
-            if not line.begin_turn(chunk, rows):
+            if not line.at_once or not line.begin_turn(chunk, rows):
                 break
             try:
                 await turn()

@@ -193,7 +193,8 @@ class ReceiveLine(Generic[T]):
     @property
     def spare(self) -> int:
         """Messages that are here and belong to nobody."""
-        return self._inbox.untaken - self.reserved
+        inbox = self._inbox
+        return len(inbox._costs) - inbox._taken - self.reserved
 
     def deliver(self, message: Message[T]) -> None:
         """Put a message into the inbox, and wake whoever has waited longest."""
@@ -242,7 +243,8 @@ class ReceiveLine(Generic[T]):
 
     def wake(self) -> None:
         """Let as many tasks as there are spare messages take one each."""
-        spare = self.spare
+        inbox = self._inbox
+        spare = len(inbox._costs) - inbox._taken - self.reserved  # as ``spare``, without its calls
         while spare > 0 and self.futures:
             future = self.futures.popleft()
             if not future.done():
