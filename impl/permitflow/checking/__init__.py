@@ -3,7 +3,8 @@
 What Spark and the command line share: one cell of a grid is checked by ``check_cell``, wherever that is.
 """
 
-from permitflow.checking.cells import Cell, Check, Finding, cells_of, check_cell
+from permitflow.checking.cells import Cell, cells_of, check_cell
+from permitflow.checking.findings import Check, Finding
 from permitflow.checking.grid import Grid, grid_of
 
 __all__ = ["Cell", "Check", "Finding", "Grid", "cells_of", "check_cell", "grid_of"]

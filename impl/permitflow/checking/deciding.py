@@ -1,15 +1,18 @@
 """Two ends with numbers of their own, decided by the theorems.  Needs ``permitflow[proofs]``."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from permitflow.checking.findings import Finding
+from permitflow.checking.spelling import spelt
 from permitflow.simulation.ends import costs_of, largest_cost, most_outstanding
 from permitflow.simulation.setting import Setting
 
 if TYPE_CHECKING:
     from permitflow_proofs import Decision
 
-__all__ = ["Answer", "Verdict", "answer_for", "decided", "overspend_of"]
+__all__ = ["Answer", "Verdict", "answer_for", "decided", "finding_of", "overspend_of"]
 
 Verdict = Literal["live", "deadlock", "overspend"]
 
@@ -67,6 +70,26 @@ def decided(setting: Setting) -> "Decision":
         sizes=relevant,
         flush_idle=setting.flush_idle,
         batch_up=sender.permit_batch if differ and is_published else None,
+    )
+
+
+def finding_of(setting: Setting, values: Mapping[str, int]) -> Finding:
+    """What the theorems say of one combination of numbers."""
+    from permitflow_proofs import Undecided
+
+    try:
+        answer = answer_for(setting)
+    except Undecided as error:
+        return Finding(values=values, verdict="undecided", reason=str(error))
+    decision = answer.decision
+    return Finding(
+        values=values,
+        verdict=answer.verdict,
+        reason=decision.explanation if answer.verdict != "overspend" else answer.overspend,
+        run=() if decision.run is None else spelt(decision.run.steps),
+        max_cost=decision.max_cost,
+        safe_max_cost=decision.safe_max_cost,
+        safe_batch=decision.safe_batch,
     )
 
 

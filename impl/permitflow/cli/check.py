@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from permitflow.checking import Check
-from permitflow.checking.cells import MOST_STATES
+from permitflow.checking.findings import MOST_STATES
 from permitflow.cli.check_file import check_file
 from permitflow.cli.check_models import Engine, check_models
 from permitflow.cli.check_numbers import Numbers, check_numbers
