@@ -70,6 +70,21 @@ def test_every_fairness_condition_is_left_out_once_and_noticed_by_a_temporal_pro
         assert all(mutant.expect.startswith("property") for mutant in noticed)
 
 
+def test_every_fairness_condition_of_a_query_is_left_out_once_and_noticed_by_a_temporal_property(
+    spec_directory: Path,
+) -> None:
+    text = (spec_directory / "SparkMicroBatch.tla").read_text()
+    fairness = text[text.index("\nFairness ==") : text.index("\nSpec ==")]
+    left_out = {
+        edit.old: mutant.expect
+        for mutant in MUTANTS.values()
+        for edit in mutant.edits
+        if edit.old.startswith("WF_vars(") and edit.old in fairness
+    }
+    assert len(left_out) == fairness.count("WF_vars(") == 11
+    assert all(expect.startswith("property") for expect in left_out.values())
+
+
 # A check that cannot fail is none.
 
 
