@@ -13,6 +13,7 @@ from permitflow_model.manifest import ManifestError, read_manifest
 from permitflow_model.spark_micro_batch import NO_ROWS, PHASES, SYSTEM, Parameters, Rows, State
 from permitflow_model.spark_micro_batch_probes import PROBES
 from permitflow_model.tla_values import camel_case
+from permitflow_proofs import catalogue
 
 SPEC = Path(__file__).parents[2] / "spec"
 TEXT = (SPEC / "SparkMicroBatch.tla").read_text()
@@ -149,6 +150,16 @@ def test_an_abort_after_publishing_leaves_the_table_alone() -> None:
     published = LOGGED._replace(phase="published", published=True, staged=Rows(2, 4), output=4)
     after = SYSTEM.perform("AbortLate", published, QUERY)
     assert (after.staged, after.output) == (NO_ROWS, 4)
+
+
+# The document.
+
+
+def test_the_document_names_models_and_theorems_that_exist() -> None:
+    text = (SPEC.parent / "docs/spark-streaming-model.md").read_text()
+    named = set(re.findall(r"\b(spark(?:-[a-z]+)+)\b(?!\.md)", text))
+    assert len(named) >= 12
+    assert named <= {*MODELS, *(theorem.id for theorem in catalogue())}
 
 
 # Parameters.
