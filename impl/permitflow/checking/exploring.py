@@ -12,6 +12,8 @@ from permitflow_model.permit_channel import SYSTEM, Parameters, State
 
 __all__ = ["explored", "explored_finding", "model_of", "most_states"]
 
+_COUNTABLE = 10**18
+
 
 def model_of(setting: Setting) -> Parameters:
     """The model of these ends: chunks without numbers, no barriers, no watermarks; those cannot change the verdict."""
@@ -40,6 +42,7 @@ def most_states(parameters: Parameters) -> int:
 
     No more states than these can be reached; where chunks of every size may come, exactly these.  Counted, not
     listed: as the coefficient of a product of power series, one for each place, in time linear in the row count.
+    Beyond 10^18 the result is no count any more, only larger than that.
 
     Spec: Conservation, TypeOK, GrantsBatched.
     """
@@ -59,11 +62,11 @@ def explored_finding(setting: Setting, values: Mapping[str, int], *, max_states:
     parameters = model_of(setting)
     # With chunks of one row everything that may be, is reached, so one need not run into the limit to know of it.
     if 1 in parameters.sizes and (states := most_states(parameters)) > max_states:
-        return _too_large(values, f"it has {states:,} states", max_states)
+        return _too_large(values, f"it has {_counted(states)} states", max_states)
     try:
         graph = explored(parameters, max_states=max_states)
     except StateLimitReached:
-        return _too_large(values, f"it has up to {most_states(parameters):,} states", max_states)
+        return _too_large(values, f"it has up to {_counted(most_states(parameters))} states", max_states)
     verdict, reason, run = _verdict(setting, parameters, graph)
     return Finding(
         values=values,
@@ -78,6 +81,10 @@ def explored_finding(setting: Setting, values: Mapping[str, int], *, max_states:
 
 def _too_large(values: Mapping[str, int], size: str, max_states: int) -> Finding:
     return Finding(values=values, verdict="too large", reason=f"{size}, and at most {max_states:,} are explored")
+
+
+def _counted(states: int) -> str:
+    return f"{states:,}" if states <= _COUNTABLE else "more than 10^18"
 
 
 def _verdict(setting: Setting, parameters: Parameters, graph: Graph[State]) -> tuple[Verdict, str, tuple[str, ...]]:
@@ -109,6 +116,9 @@ def _queued(ways: Sequence[int], parts: Iterable[int]) -> list[int]:
         ways_here = before + sum(
             sums[total - first + 1] - sums[max(0, total - last)] for first, last in spans if first <= total
         )
+        if ways_here > _COUNTABLE:
+            # With more permits there are never fewer ways; numbers of thousands of digits would help nobody.
+            return [*result, *[ways_here] * (len(ways) - total)]
         result.append(ways_here)
         sums.append(sums[-1] + ways_here)
     return result

@@ -47,8 +47,13 @@ def test_what_has_many_more_states_is_counted_as_more() -> None:
 
 
 def test_counting_takes_no_time_for_windows_that_nobody_could_explore() -> None:
-    ordinary = Parameters(row_count=2048, batch=256, clamp=1793, sizes=tuple(range(1, 1794)))
-    assert most_states(ordinary) > 10**500
+    huge = Parameters(row_count=1 << 17, batch=1 << 12, clamp=1 << 16, sizes=tuple(range(1, 1 << 16)))
+    assert most_states(huge) > 10**18
+
+
+def test_long_queues_of_equal_chunks_are_still_counted() -> None:
+    equal = Parameters(row_count=2_000, batch=1, clamp=1, sizes=(1,))
+    assert 10**9 < most_states(equal) < 10**18
 
 
 def test_a_larger_window_has_more_states() -> None:
