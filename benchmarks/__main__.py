@@ -25,7 +25,9 @@ DOCUMENT = CHECKOUT / "docs" / "performance.md"
 # The others are in tables.md.
 MAIN_TABLES = ("throughput", "latency", "local", "imbalance", "verdicts")
 
-application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+application = typer.Typer(
+    add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, rich_markup_mode=None
+)
 Folder = Annotated[Path, typer.Option(help="Where results are.", file_okay=False)]
 # Progress goes to standard error, tables to standard output.
 progress, output = Console(stderr=True), Console()
