@@ -10,7 +10,7 @@ from itertools import count
 from permitflow.protocol import trains
 from permitflow.protocol.downstream import DownstreamSession
 from permitflow.protocol.frames import AddPermits, Chunks, DownstreamFrame
-from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.messages import Kind, Message, Permits
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.recording import End
 from permitflow.tracing import ChannelTrace
@@ -22,8 +22,11 @@ RETURN = 20
 
 
 def return_twice() -> None:
-    """One return of permits is written twice."""
-    _change_return(lambda frame: [frame, frame])
+    """Of one return, a tenth of the permits comes a second time.
+
+    Not all of them: a sender that has got back half the window would refuse as many again before it records anything.
+    """
+    _change_return(lambda frame: [frame, AddPermits(Permits(*(-(-count // 10) for count in frame.permits)))])
 
 
 def lose() -> None:
