@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import COUNTERS, Counters, End
+from permitflow.protocol.recording import COUNTERS, RECEIVER_ACTIONS, SENDER_ACTIONS, Counters, End
+from permitflow.tracing.parquet import PERMITS
 
 __all__ = ["ACTIONS", "CODE", "Codes", "Events", "Integers", "Marks", "events_of", "initial_counters"]
 
@@ -18,27 +19,13 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 Marks: TypeAlias = npt.NDArray[np.bool_]
 Codes: TypeAlias = npt.NDArray[np.intp]
 
-ACTIONS = (
-    "OfferChunk",
-    "OfferBarrier",
-    "OfferWatermark",
-    "WithdrawChunk",
-    "WithdrawBarrier",
-    "SendChunk",
-    "SendBarrier",
-    "SendWatermark",
-    "AddPermits",
-    "Deliver",
-    "Consume",
-    "Flush",
-)
-"""An action is its index here; those of the receiver are the last three."""
+ACTIONS = (*sorted(SENDER_ACTIONS), *sorted(RECEIVER_ACTIONS))
+"""An action is its index here; those of the receiver come last."""
 
 CODE = {name: code for code, name in enumerate(ACTIONS)}
 """The other way round."""
 
 _ENDS: tuple[End, End] = ("sender", "receiver")
-_PERMITS = ("permits_rows", "permits_barriers", "permits_watermarks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +89,7 @@ def events_of(table: pa.Table, parameters: Mapping[str, ChannelParameters], *, s
     if unknown := [name for name in channels if name not in parameters]:
         raise TraceUnreadableError(path=source, line=0, reason=f"no header opened channel {unknown[0]!r}")
     end, action = _translated(ends, _ENDS, end, "end", source), _translated(actions, ACTIONS, action, "action", source)
-    if (wrong := np.flatnonzero((action >= CODE["Deliver"]) != (end == 1))).size:
+    if (wrong := np.flatnonzero((action >= len(SENDER_ACTIONS)) != (end == 1))).size:
         first = int(wrong[0])
         reason = f"the {_ENDS[end[first]]} has no action {ACTIONS[action[first]]!r} (row {first + 1})"
         raise TraceUnreadableError(path=source, line=0, reason=reason)
@@ -127,7 +114,7 @@ class _Columns:
 
     def __init__(self, table: pa.Table) -> None:
         self._sequence, self._rows = _numbers(table, "sequence"), _numbers(table, "rows")
-        self._permits = [_numbers(table, name) for name in _PERMITS]
+        self._permits = [_numbers(table, name) for name in PERMITS]
         self._counters = {end: [_counted(table, name) for name in names] for end, names in COUNTERS.items()}
 
     def chosen(self, places: Codes, channel: str, end: End, parameters: ChannelParameters, action: Codes) -> Events:

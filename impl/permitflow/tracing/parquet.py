@@ -18,13 +18,15 @@ from permitflow.protocol.recording import COUNTERS, Counters, End
 from permitflow.tracing.content import check_action, end_of, header_of
 from permitflow.tracing.events import FORMAT_VERSION, Event, Header
 
-__all__ = ["SCHEMA", "ParquetWriter", "read_headers", "read_parquet", "table_of"]
+__all__ = ["PERMITS", "SCHEMA", "ParquetWriter", "read_headers", "read_parquet", "table_of"]
 
 # A million events are 16 row groups of about 1 MB; the writer keeps one of them in memory.
 ROW_GROUP_EVENTS = 65_536
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
-_PERMITS = tuple(f"permits_{name}" for name in Permits._fields)
+PERMITS = tuple(f"permits_{name}" for name in Permits._fields)
+"""The columns that hold an event's permits, class by class."""
+
 _COUNTERS = (*COUNTERS["sender"], *COUNTERS["receiver"])
 
 SCHEMA = pa.schema(
@@ -35,7 +37,7 @@ SCHEMA = pa.schema(
         pa.field("time_seconds", pa.float64()),
         pa.field("action", _NAME, nullable=False),
         pa.field("rows", pa.int64(), nullable=False),
-        *(pa.field(name, pa.int64(), nullable=False) for name in _PERMITS),
+        *(pa.field(name, pa.int64(), nullable=False) for name in PERMITS),
         *(pa.field(name, pa.int64()) for name in _COUNTERS),
     ]
 )
