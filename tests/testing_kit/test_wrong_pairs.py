@@ -100,7 +100,12 @@ sys.exit(report.broken != (sys.argv[2],))
 
 @pytest.mark.parametrize(
     ("sabotage", "rule"),
-    [("lost", "none-lost"), ("twice", "none-created"), ("on-receipt", "recorded-run")],
+    [
+        ("lost", "none-lost"),
+        ("twice", "none-created"),
+        ("on-receipt", "returned-when-consumed"),
+        ("on-receipt", "recorded-run"),
+    ],
 )
 def test_a_sabotaged_stream_breaks_the_right_rule(sabotage: str, rule: str) -> None:
     # Sabotage lasts as long as its process.

@@ -14,6 +14,7 @@ from permitflow.protocol.messages import Kind, Message, Permits
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.recording import End
 from permitflow.tracing import ChannelTrace
+from permitflow.transports.carrier import Received
 
 __all__ = ["RETURN", "SABOTAGES", "first_wrong_event", "lose", "return_on_receipt", "return_twice", "sabotaged"]
 
@@ -65,6 +66,20 @@ def return_on_receipt() -> None:
     # No short ways: they do not pass by what is sabotaged.
     setattr(PermitReceiver, "_note_arrivals", lambda self: False)  # noqa: B010
     setattr(trains, "_consume_plain", lambda receiver, most: ([], []))  # noqa: B010
+    _write_on_receipt()
+
+
+def _write_on_receipt() -> None:
+    """Permits that are returned leave at once, not only when the application consumes something."""
+    from permitflow.transports.remote_receiver import RemoteReceiver
+
+    take_in = RemoteReceiver._take_in
+
+    def take_in_and_wake_the_writer(self: RemoteReceiver, message: Received) -> None:
+        take_in(self, message)
+        self._after_consuming()
+
+    setattr(RemoteReceiver, "_take_in", take_in_and_wake_the_writer)  # noqa: B010
 
 
 def _change_return(change: Callable[[AddPermits], list[DownstreamFrame]]) -> None:
@@ -88,7 +103,9 @@ SABOTAGES = {"twice": return_twice, "lost": lose, "on-receipt": return_on_receip
 @contextmanager
 def sabotaged(name: str) -> Iterator[None]:
     """Let all receivers of this process return permits wrongly until the end of the block."""
-    places = (PermitReceiver, DownstreamSession, trains)
+    from permitflow.transports.remote_receiver import RemoteReceiver  # here, in a worker: it loads gRPC
+
+    places = (PermitReceiver, DownstreamSession, RemoteReceiver, trains)
     before = [dict(vars(place)) for place in places]
     SABOTAGES[name]()
     try:
