@@ -24,15 +24,17 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!permitflow/wire/v1/exchange.proto\x12\x12permitflow.wire.v1\"`\n\x0c\x46romUpstream\x12\x31\n\x06\x66rames\x18\x01 \x03(\x0b\x32!.permitflow.wire.v1.UpstreamFrame\x12\x0f\n\x07padding\x18\x02 \x01(\x0c\x12\x0c\n\x04\x62ody\x18\x03 \x01(\x0c\"E\n\x0e\x46romDownstream\x12\x33\n\x06\x66rames\x18\x01 \x03(\x0b\x32#.permitflow.wire.v1.DownstreamFrame\"\xd0\x02\n\rUpstreamFrame\x12&\n\x03put\x18\x01 \x01(\x0b\x32\x17.permitflow.wire.v1.PutH\x00\x12\x32\n\tagreement\x18\x02 \x01(\x0b\x32\x1d.permitflow.wire.v1.AgreementH\x00\x12(\n\x04\x64\x61ta\x18\x03 \x01(\x0b\x32\x18.permitflow.wire.v1.DataH\x00\x12&\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x17.permitflow.wire.v1.EndH\x00\x12*\n\x05\x61\x62ort\x18\x05 \x01(\x0b\x32\x19.permitflow.wire.v1.AbortH\x00\x12.\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x1b.permitflow.wire.v1.FailureH\x00\x12,\n\x06\x63hunks\x18\x07 \x01(\x0b\x32\x1a.permitflow.wire.v1.ChunksH\x00\x42\x07\n\x05\x66rame\"\xdd\x01\n\x0f\x44ownstreamFrame\x12&\n\x03get\x18\x01 \x01(\x0b\x32\x17.permitflow.wire.v1.GetH\x00\x12\x32\n\tagreement\x18\x02 \x01(\x0b\x32\x1d.permitflow.wire.v1.AgreementH\x00\x12\x35\n\x0b\x61\x64\x64_permits\x18\x03 \x01(\x0b\x32\x1e.permitflow.wire.v1.AddPermitsH\x00\x12.\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1b.permitflow.wire.v1.FailureH\x00\x42\x07\n\x05\x66rame\"\x86\x02\n\nParameters\x12\x18\n\x0brow_permits\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x0cpermit_batch\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x1b\n\x0emax_chunk_cost\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x1c\n\x0f\x62\x61rrier_permits\x18\x04 \x01(\x03H\x03\x88\x01\x01\x12\x33\n\x08oversize\x18\x05 \x01(\x0e\x32\x1c.permitflow.wire.v1.OversizeH\x04\x88\x01\x01\x42\x0e\n\x0c_row_permitsB\x0f\n\r_permit_batchB\x11\n\x0f_max_chunk_costB\x12\n\x10_barrier_permitsB\x0b\n\t_oversize\"\x87\x03\n\x03Get\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0f\n\x07\x63hannel\x18\x02 \x01(\t\x12\x18\n\x0bup_actor_id\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x1b\n\x0eup_fragment_id\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\x1a\n\rdown_actor_id\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x1d\n\x10\x64own_fragment_id\x18\x06 \x01(\rH\x03\x88\x01\x01\x12.\n\x06wanted\x18\x07 \x01(\x0b\x32\x1e.permitflow.wire.v1.Parameters\x12\x13\n\x06schema\x18\x08 \x01(\x0cH\x04\x88\x01\x01\x12\r\n\x05probe\x18\t \x01(\x08\x12\x34\n\tsame_host\x18\x14 \x01(\x0b\x32!.permitflow.wire.v1.SameHostOfferB\x0e\n\x0c_up_actor_idB\x11\n\x0f_up_fragment_idB\x10\n\x0e_down_actor_idB\x13\n\x11_down_fragment_idB\t\n\x07_schemaJ\x04\x08\n\x10\x10\"\xf8\x02\n\x03Put\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0f\n\x07\x63hannel\x18\x02 \x01(\t\x12\x18\n\x0bup_actor_id\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x1b\n\x0eup_fragment_id\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\x1a\n\rdown_actor_id\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x1d\n\x10\x64own_fragment_id\x18\x06 \x01(\rH\x03\x88\x01\x01\x12.\n\x06wanted\x18\x07 \x01(\x0b\x32\x1e.permitflow.wire.v1.Parameters\x12\x13\n\x06schema\x18\x08 \x01(\x0cH\x04\x88\x01\x01\x12\x34\n\tsame_host\x18\x14 \x01(\x0b\x32!.permitflow.wire.v1.SameHostOfferB\x0e\n\x0c_up_actor_idB\x11\n\x0f_up_fragment_idB\x10\n\x0e_down_actor_idB\x13\n\x11_down_fragment_idB\t\n\x07_schemaJ\x04\x08\n\x10\x10\"\xb6\x01\n\tAgreement\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x32\n\nparameters\x18\x02 \x01(\x0b\x32\x1e.permitflow.wire.v1.Parameters\x12\x0e\n\x06schema\x18\x03 \x01(\x0c\x12\x0e\n\x06stream\x18\x04 \x01(\t\x12\x35\n\tsame_host\x18\x14 \x01(\x0b\x32\".permitflow.wire.v1.SameHostAnswerJ\x04\x08\n\x10\x10\"1\n\rSameHostOffer\x12\x0e\n\x06socket\x18\x01 \x01(\t\x12\x10\n\x08required\x18\x02 \x01(\x08\"0\n\x0eSameHostAnswer\x12\r\n\x05proof\x18\x01 \x01(\x0c\x12\x0f\n\x07refusal\x18\x02 \x01(\t\"=\n\x07Permits\x12\x0c\n\x04rows\x18\x01 \x01(\x03\x12\x10\n\x08\x62\x61rriers\x18\x02 \x01(\x03\x12\x12\n\nwatermarks\x18\x03 \x01(\x03\"\x88\x01\n\x04\x44\x61ta\x12\x0f\n\x07permits\x18\x01 \x01(\x03\x12-\n\x07\x62\x61rrier\x18\x03 \x01(\x0b\x32\x1a.permitflow.wire.v1.MarkerH\x00\x12/\n\twatermark\x18\x04 \x01(\x0b\x32\x1a.permitflow.wire.v1.MarkerH\x00\x42\t\n\x07messageJ\x04\x08\x02\x10\x03\";\n\x06\x43hunks\x12\x0c\n\x04rows\x18\x01 \x03(\x03\x12\x0f\n\x07permits\x18\x02 \x01(\x03\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\"V\n\x06Marker\x12\x11\n\x07integer\x18\x01 \x01(\x12H\x00\x12\x10\n\x06number\x18\x02 \x01(\x01H\x00\x12\x0e\n\x04text\x18\x03 \x01(\tH\x00\x12\x0e\n\x04\x64\x61ta\x18\x04 \x01(\x0cH\x00\x42\x07\n\x05value\":\n\nAddPermits\x12,\n\x07permits\x18\x01 \x01(\x0b\x32\x1b.permitflow.wire.v1.Permits\"M\n\x03\x45nd\x12\x0e\n\x06\x63hunks\x18\x01 \x01(\x03\x12\x0c\n\x04rows\x18\x02 \x01(\x03\x12\x10\n\x08\x62\x61rriers\x18\x03 \x01(\x03\x12\x16\n\x0e\x63loses_channel\x18\x04 \x01(\x08\"\x18\n\x07\x46\x61ilure\x12\r\n\x05\x65rror\x18\x01 \x01(\x0c\"\x17\n\x05\x41\x62ort\x12\x0e\n\x06reason\x18\x01 \x01(\t*L\n\x08Oversize\x12\x18\n\x14OVERSIZE_UNSPECIFIED\x10\x00\x12\x12\n\x0eOVERSIZE_SPLIT\x10\x01\x12\x12\n\x0eOVERSIZE_WHOLE\x10\x02\x32\xbf\x01\n\x0f\x45xchangeService\x12U\n\tGetStream\x12\".permitflow.wire.v1.FromDownstream\x1a .permitflow.wire.v1.FromUpstream(\x01\x30\x01\x12U\n\tPutStream\x12 .permitflow.wire.v1.FromUpstream\x1a\".permitflow.wire.v1.FromDownstream(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!permitflow/wire/v1/exchange.proto\x12\x12permitflow.wire.v1\"`\n\x0c\x46romUpstream\x12\x31\n\x06\x66rames\x18\x01 \x03(\x0b\x32!.permitflow.wire.v1.UpstreamFrame\x12\x0f\n\x07padding\x18\x02 \x01(\x0c\x12\x0c\n\x04\x62ody\x18\x03 \x01(\x0c\"E\n\x0e\x46romDownstream\x12\x33\n\x06\x66rames\x18\x01 \x03(\x0b\x32#.permitflow.wire.v1.DownstreamFrame\"\xd0\x02\n\rUpstreamFrame\x12&\n\x03put\x18\x01 \x01(\x0b\x32\x17.permitflow.wire.v1.PutH\x00\x12\x32\n\tagreement\x18\x02 \x01(\x0b\x32\x1d.permitflow.wire.v1.AgreementH\x00\x12(\n\x04\x64\x61ta\x18\x03 \x01(\x0b\x32\x18.permitflow.wire.v1.DataH\x00\x12&\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x17.permitflow.wire.v1.EndH\x00\x12*\n\x05\x61\x62ort\x18\x05 \x01(\x0b\x32\x19.permitflow.wire.v1.AbortH\x00\x12.\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x1b.permitflow.wire.v1.FailureH\x00\x12,\n\x06\x63hunks\x18\x07 \x01(\x0b\x32\x1a.permitflow.wire.v1.ChunksH\x00\x42\x07\n\x05\x66rame\"\xdd\x01\n\x0f\x44ownstreamFrame\x12&\n\x03get\x18\x01 \x01(\x0b\x32\x17.permitflow.wire.v1.GetH\x00\x12\x32\n\tagreement\x18\x02 \x01(\x0b\x32\x1d.permitflow.wire.v1.AgreementH\x00\x12\x35\n\x0b\x61\x64\x64_permits\x18\x03 \x01(\x0b\x32\x1e.permitflow.wire.v1.AddPermitsH\x00\x12.\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1b.permitflow.wire.v1.FailureH\x00\x42\x07\n\x05\x66rame\"\x86\x02\n\nParameters\x12\x18\n\x0brow_permits\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x0cpermit_batch\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x1b\n\x0emax_chunk_cost\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x1c\n\x0f\x62\x61rrier_permits\x18\x04 \x01(\x03H\x03\x88\x01\x01\x12\x33\n\x08oversize\x18\x05 \x01(\x0e\x32\x1c.permitflow.wire.v1.OversizeH\x04\x88\x01\x01\x42\x0e\n\x0c_row_permitsB\x0f\n\r_permit_batchB\x11\n\x0f_max_chunk_costB\x12\n\x10_barrier_permitsB\x0b\n\t_oversize\"\xdd\x03\n\x03Get\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0f\n\x07\x63hannel\x18\x02 \x01(\t\x12\x18\n\x0bup_actor_id\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x1b\n\x0eup_fragment_id\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\x1a\n\rdown_actor_id\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x1d\n\x10\x64own_fragment_id\x18\x06 \x01(\rH\x03\x88\x01\x01\x12.\n\x06wanted\x18\x07 \x01(\x0b\x32\x1e.permitflow.wire.v1.Parameters\x12\x13\n\x06schema\x18\x08 \x01(\x0cH\x04\x88\x01\x01\x12\r\n\x05probe\x18\t \x01(\x08\x12\x15\n\x08\x66rom_row\x18\n \x01(\x03H\x05\x88\x01\x01\x12\x13\n\x06to_row\x18\x0b \x01(\x03H\x06\x88\x01\x01\x12\x10\n\x08\x63onsumer\x18\x0c \x01(\t\x12\x34\n\tsame_host\x18\x14 \x01(\x0b\x32!.permitflow.wire.v1.SameHostOfferB\x0e\n\x0c_up_actor_idB\x11\n\x0f_up_fragment_idB\x10\n\x0e_down_actor_idB\x13\n\x11_down_fragment_idB\t\n\x07_schemaB\x0b\n\t_from_rowB\t\n\x07_to_rowJ\x04\x08\r\x10\x10\"\xb8\x03\n\x03Put\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0f\n\x07\x63hannel\x18\x02 \x01(\t\x12\x18\n\x0bup_actor_id\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x1b\n\x0eup_fragment_id\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\x1a\n\rdown_actor_id\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x1d\n\x10\x64own_fragment_id\x18\x06 \x01(\rH\x03\x88\x01\x01\x12.\n\x06wanted\x18\x07 \x01(\x0b\x32\x1e.permitflow.wire.v1.Parameters\x12\x13\n\x06schema\x18\x08 \x01(\x0cH\x04\x88\x01\x01\x12\x10\n\x08producer\x18\n \x01(\t\x12,\n\x07staging\x18\x0b \x01(\x0b\x32\x1b.permitflow.wire.v1.Staging\x12\x34\n\tsame_host\x18\x14 \x01(\x0b\x32!.permitflow.wire.v1.SameHostOfferB\x0e\n\x0c_up_actor_idB\x11\n\x0f_up_fragment_idB\x10\n\x0e_down_actor_idB\x13\n\x11_down_fragment_idB\t\n\x07_schemaJ\x04\x08\x0c\x10\x10\"\xdc\x01\n\tAgreement\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x32\n\nparameters\x18\x02 \x01(\x0b\x32\x1e.permitflow.wire.v1.Parameters\x12\x0e\n\x06schema\x18\x03 \x01(\x0c\x12\x0e\n\x06stream\x18\x04 \x01(\t\x12\x16\n\tfirst_row\x18\n \x01(\x03H\x00\x88\x01\x01\x12\x35\n\tsame_host\x18\x14 \x01(\x0b\x32\".permitflow.wire.v1.SameHostAnswerB\x0c\n\n_first_rowJ\x04\x08\x0b\x10\x10\"1\n\rSameHostOffer\x12\x0e\n\x06socket\x18\x01 \x01(\t\x12\x10\n\x08required\x18\x02 \x01(\x08\"0\n\x0eSameHostAnswer\x12\r\n\x05proof\x18\x01 \x01(\x0c\x12\x0f\n\x07refusal\x18\x02 \x01(\t\"=\n\x07Permits\x12\x0c\n\x04rows\x18\x01 \x01(\x03\x12\x10\n\x08\x62\x61rriers\x18\x02 \x01(\x03\x12\x12\n\nwatermarks\x18\x03 \x01(\x03\"\x88\x01\n\x04\x44\x61ta\x12\x0f\n\x07permits\x18\x01 \x01(\x03\x12-\n\x07\x62\x61rrier\x18\x03 \x01(\x0b\x32\x1a.permitflow.wire.v1.MarkerH\x00\x12/\n\twatermark\x18\x04 \x01(\x0b\x32\x1a.permitflow.wire.v1.MarkerH\x00\x42\t\n\x07messageJ\x04\x08\x02\x10\x03\";\n\x06\x43hunks\x12\x0c\n\x04rows\x18\x01 \x03(\x03\x12\x0f\n\x07permits\x18\x02 \x01(\x03\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\"V\n\x06Marker\x12\x11\n\x07integer\x18\x01 \x01(\x12H\x00\x12\x10\n\x06number\x18\x02 \x01(\x01H\x00\x12\x0e\n\x04text\x18\x03 \x01(\tH\x00\x12\x0e\n\x04\x64\x61ta\x18\x04 \x01(\x0cH\x00\x42\x07\n\x05value\":\n\nAddPermits\x12,\n\x07permits\x18\x01 \x01(\x0b\x32\x1b.permitflow.wire.v1.Permits\"M\n\x03\x45nd\x12\x0e\n\x06\x63hunks\x18\x01 \x01(\x03\x12\x0c\n\x04rows\x18\x02 \x01(\x03\x12\x10\n\x08\x62\x61rriers\x18\x03 \x01(\x03\x12\x16\n\x0e\x63loses_channel\x18\x04 \x01(\x08\"\x18\n\x07\x46\x61ilure\x12\r\n\x05\x65rror\x18\x01 \x01(\x0c\"\x17\n\x05\x41\x62ort\x12\x0e\n\x06reason\x18\x01 \x01(\t\"K\n\x07Staging\x12\r\n\x05query\x18\x01 \x01(\t\x12\r\n\x05\x62\x61tch\x18\x02 \x01(\x03\x12\x11\n\tpartition\x18\x03 \x01(\x03\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\t\"\xb6\x02\n\x0e\x43ontrolRequest\x12\x39\n\tpositions\x18\x01 \x01(\x0b\x32$.permitflow.wire.v1.PositionsRequestH\x00\x12=\n\x0b\x61\x63knowledge\x18\x02 \x01(\x0b\x32&.permitflow.wire.v1.AcknowledgeRequestH\x00\x12\x35\n\x07publish\x18\x03 \x01(\x0b\x32\".permitflow.wire.v1.PublishRequestH\x00\x12\x35\n\x07\x64iscard\x18\x04 \x01(\x0b\x32\".permitflow.wire.v1.DiscardRequestH\x00\x12\x31\n\x05\x63lose\x18\x05 \x01(\x0b\x32 .permitflow.wire.v1.CloseRequestH\x00\x42\t\n\x07request\"\xb3\x01\n\x0c\x43ontrolReply\x12\x32\n\tpositions\x18\x01 \x01(\x0b\x32\x1d.permitflow.wire.v1.PositionsH\x00\x12\x32\n\tpublished\x18\x02 \x01(\x0b\x32\x1d.permitflow.wire.v1.PublishedH\x00\x12\x32\n\tdiscarded\x18\x03 \x01(\x0b\x32\x1d.permitflow.wire.v1.DiscardedH\x00\x42\x07\n\x05reply\"6\n\x10PositionsRequest\x12\x10\n\x08\x63onsumer\x18\x01 \x01(\t\x12\x10\n\x08\x63hannels\x18\x02 \x03(\t\"T\n\x12\x41\x63knowledgeRequest\x12\x10\n\x08\x63onsumer\x18\x01 \x01(\t\x12,\n\x04rows\x18\x02 \x03(\x0b\x32\x1e.permitflow.wire.v1.ChannelRow\"*\n\nChannelRow\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x0b\n\x03row\x18\x02 \x01(\x03\"B\n\tPositions\x12\x35\n\x08\x63hannels\x18\x01 \x03(\x0b\x32#.permitflow.wire.v1.ChannelPosition\"\xe3\x01\n\x0f\x43hannelPosition\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x18\n\x10\x61\x63knowledged_row\x18\x02 \x01(\x03\x12\x10\n\x08next_row\x18\x03 \x01(\x03\x12/\n\x05state\x18\x04 \x01(\x0e\x32 .permitflow.wire.v1.ChannelState\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x32\n\nparameters\x18\x06 \x01(\x0b\x32\x1e.permitflow.wire.v1.Parameters\x12\x13\n\x06schema\x18\x07 \x01(\x0cH\x00\x88\x01\x01\x42\t\n\x07_schema\"]\n\x0ePublishRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\r\n\x05\x62\x61tch\x18\x02 \x01(\x03\x12-\n\x05parts\x18\x03 \x03(\x0b\x32\x1e.permitflow.wire.v1.StagedPart\"O\n\nStagedPart\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x03\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\t\x12\x0c\n\x04rows\x18\x04 \x01(\x03\"\"\n\tPublished\x12\x15\n\rwas_published\x18\x01 \x01(\x08\".\n\x0e\x44iscardRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\r\n\x05\x62\x61tch\x18\x02 \x01(\x03\"\x19\n\tDiscarded\x12\x0c\n\x04rows\x18\x01 \x01(\x03\"2\n\x0c\x43loseRequest\x12\x10\n\x08\x63onsumer\x18\x01 \x01(\t\x12\x10\n\x08\x63hannels\x18\x02 \x03(\t*L\n\x08Oversize\x12\x18\n\x14OVERSIZE_UNSPECIFIED\x10\x00\x12\x12\n\x0eOVERSIZE_SPLIT\x10\x01\x12\x12\n\x0eOVERSIZE_WHOLE\x10\x02*x\n\x0c\x43hannelState\x12\x1d\n\x19\x43HANNEL_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43HANNEL_STATE_OPEN\x10\x01\x12\x17\n\x13\x43HANNEL_STATE_ENDED\x10\x02\x12\x18\n\x14\x43HANNEL_STATE_BROKEN\x10\x03\x32\x94\x02\n\x0f\x45xchangeService\x12U\n\tGetStream\x12\".permitflow.wire.v1.FromDownstream\x1a .permitflow.wire.v1.FromUpstream(\x01\x30\x01\x12U\n\tPutStream\x12 .permitflow.wire.v1.FromUpstream\x1a\".permitflow.wire.v1.FromDownstream(\x01\x30\x01\x12S\n\x07\x43ontrol\x12\".permitflow.wire.v1.ControlRequest\x1a .permitflow.wire.v1.ControlReply(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'permitflow.wire.v1.exchange_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OVERSIZE']._serialized_start=2654
-  _globals['_OVERSIZE']._serialized_end=2730
+  _globals['_OVERSIZE']._serialized_start=4237
+  _globals['_OVERSIZE']._serialized_end=4313
+  _globals['_CHANNELSTATE']._serialized_start=4315
+  _globals['_CHANNELSTATE']._serialized_end=4435
   _globals['_FROMUPSTREAM']._serialized_start=57
   _globals['_FROMUPSTREAM']._serialized_end=153
   _globals['_FROMDOWNSTREAM']._serialized_start=155
@@ -44,31 +46,59 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PARAMETERS']._serialized_start=790
   _globals['_PARAMETERS']._serialized_end=1052
   _globals['_GET']._serialized_start=1055
-  _globals['_GET']._serialized_end=1446
-  _globals['_PUT']._serialized_start=1449
-  _globals['_PUT']._serialized_end=1825
-  _globals['_AGREEMENT']._serialized_start=1828
-  _globals['_AGREEMENT']._serialized_end=2010
-  _globals['_SAMEHOSTOFFER']._serialized_start=2012
-  _globals['_SAMEHOSTOFFER']._serialized_end=2061
-  _globals['_SAMEHOSTANSWER']._serialized_start=2063
-  _globals['_SAMEHOSTANSWER']._serialized_end=2111
-  _globals['_PERMITS']._serialized_start=2113
-  _globals['_PERMITS']._serialized_end=2174
-  _globals['_DATA']._serialized_start=2177
-  _globals['_DATA']._serialized_end=2313
-  _globals['_CHUNKS']._serialized_start=2315
-  _globals['_CHUNKS']._serialized_end=2374
-  _globals['_MARKER']._serialized_start=2376
-  _globals['_MARKER']._serialized_end=2462
-  _globals['_ADDPERMITS']._serialized_start=2464
-  _globals['_ADDPERMITS']._serialized_end=2522
-  _globals['_END']._serialized_start=2524
-  _globals['_END']._serialized_end=2601
-  _globals['_FAILURE']._serialized_start=2603
-  _globals['_FAILURE']._serialized_end=2627
-  _globals['_ABORT']._serialized_start=2629
-  _globals['_ABORT']._serialized_end=2652
-  _globals['_EXCHANGESERVICE']._serialized_start=2733
-  _globals['_EXCHANGESERVICE']._serialized_end=2924
+  _globals['_GET']._serialized_end=1532
+  _globals['_PUT']._serialized_start=1535
+  _globals['_PUT']._serialized_end=1975
+  _globals['_AGREEMENT']._serialized_start=1978
+  _globals['_AGREEMENT']._serialized_end=2198
+  _globals['_SAMEHOSTOFFER']._serialized_start=2200
+  _globals['_SAMEHOSTOFFER']._serialized_end=2249
+  _globals['_SAMEHOSTANSWER']._serialized_start=2251
+  _globals['_SAMEHOSTANSWER']._serialized_end=2299
+  _globals['_PERMITS']._serialized_start=2301
+  _globals['_PERMITS']._serialized_end=2362
+  _globals['_DATA']._serialized_start=2365
+  _globals['_DATA']._serialized_end=2501
+  _globals['_CHUNKS']._serialized_start=2503
+  _globals['_CHUNKS']._serialized_end=2562
+  _globals['_MARKER']._serialized_start=2564
+  _globals['_MARKER']._serialized_end=2650
+  _globals['_ADDPERMITS']._serialized_start=2652
+  _globals['_ADDPERMITS']._serialized_end=2710
+  _globals['_END']._serialized_start=2712
+  _globals['_END']._serialized_end=2789
+  _globals['_FAILURE']._serialized_start=2791
+  _globals['_FAILURE']._serialized_end=2815
+  _globals['_ABORT']._serialized_start=2817
+  _globals['_ABORT']._serialized_end=2840
+  _globals['_STAGING']._serialized_start=2842
+  _globals['_STAGING']._serialized_end=2917
+  _globals['_CONTROLREQUEST']._serialized_start=2920
+  _globals['_CONTROLREQUEST']._serialized_end=3230
+  _globals['_CONTROLREPLY']._serialized_start=3233
+  _globals['_CONTROLREPLY']._serialized_end=3412
+  _globals['_POSITIONSREQUEST']._serialized_start=3414
+  _globals['_POSITIONSREQUEST']._serialized_end=3468
+  _globals['_ACKNOWLEDGEREQUEST']._serialized_start=3470
+  _globals['_ACKNOWLEDGEREQUEST']._serialized_end=3554
+  _globals['_CHANNELROW']._serialized_start=3556
+  _globals['_CHANNELROW']._serialized_end=3598
+  _globals['_POSITIONS']._serialized_start=3600
+  _globals['_POSITIONS']._serialized_end=3666
+  _globals['_CHANNELPOSITION']._serialized_start=3669
+  _globals['_CHANNELPOSITION']._serialized_end=3896
+  _globals['_PUBLISHREQUEST']._serialized_start=3898
+  _globals['_PUBLISHREQUEST']._serialized_end=3991
+  _globals['_STAGEDPART']._serialized_start=3993
+  _globals['_STAGEDPART']._serialized_end=4072
+  _globals['_PUBLISHED']._serialized_start=4074
+  _globals['_PUBLISHED']._serialized_end=4108
+  _globals['_DISCARDREQUEST']._serialized_start=4110
+  _globals['_DISCARDREQUEST']._serialized_end=4156
+  _globals['_DISCARDED']._serialized_start=4158
+  _globals['_DISCARDED']._serialized_end=4183
+  _globals['_CLOSEREQUEST']._serialized_start=4185
+  _globals['_CLOSEREQUEST']._serialized_end=4235
+  _globals['_EXCHANGESERVICE']._serialized_start=4438
+  _globals['_EXCHANGESERVICE']._serialized_end=4714
 # @@protoc_insertion_point(module_scope)

@@ -12,9 +12,20 @@ class Oversize(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OVERSIZE_UNSPECIFIED: _ClassVar[Oversize]
     OVERSIZE_SPLIT: _ClassVar[Oversize]
     OVERSIZE_WHOLE: _ClassVar[Oversize]
+
+class ChannelState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CHANNEL_STATE_UNSPECIFIED: _ClassVar[ChannelState]
+    CHANNEL_STATE_OPEN: _ClassVar[ChannelState]
+    CHANNEL_STATE_ENDED: _ClassVar[ChannelState]
+    CHANNEL_STATE_BROKEN: _ClassVar[ChannelState]
 OVERSIZE_UNSPECIFIED: Oversize
 OVERSIZE_SPLIT: Oversize
 OVERSIZE_WHOLE: Oversize
+CHANNEL_STATE_UNSPECIFIED: ChannelState
+CHANNEL_STATE_OPEN: ChannelState
+CHANNEL_STATE_ENDED: ChannelState
+CHANNEL_STATE_BROKEN: ChannelState
 
 class FromUpstream(_message.Message):
     __slots__ = ("frames", "padding", "body")
@@ -77,7 +88,7 @@ class Parameters(_message.Message):
     def __init__(self, row_permits: _Optional[int] = ..., permit_batch: _Optional[int] = ..., max_chunk_cost: _Optional[int] = ..., barrier_permits: _Optional[int] = ..., oversize: _Optional[_Union[Oversize, str]] = ...) -> None: ...
 
 class Get(_message.Message):
-    __slots__ = ("protocol_version", "channel", "up_actor_id", "up_fragment_id", "down_actor_id", "down_fragment_id", "wanted", "schema", "probe", "same_host")
+    __slots__ = ("protocol_version", "channel", "up_actor_id", "up_fragment_id", "down_actor_id", "down_fragment_id", "wanted", "schema", "probe", "from_row", "to_row", "consumer", "same_host")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     UP_ACTOR_ID_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +98,9 @@ class Get(_message.Message):
     WANTED_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
+    FROM_ROW_FIELD_NUMBER: _ClassVar[int]
+    TO_ROW_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
     SAME_HOST_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     channel: str
@@ -97,11 +111,14 @@ class Get(_message.Message):
     wanted: Parameters
     schema: bytes
     probe: bool
+    from_row: int
+    to_row: int
+    consumer: str
     same_host: SameHostOffer
-    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., up_actor_id: _Optional[int] = ..., up_fragment_id: _Optional[int] = ..., down_actor_id: _Optional[int] = ..., down_fragment_id: _Optional[int] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., up_actor_id: _Optional[int] = ..., up_fragment_id: _Optional[int] = ..., down_actor_id: _Optional[int] = ..., down_fragment_id: _Optional[int] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., from_row: _Optional[int] = ..., to_row: _Optional[int] = ..., consumer: _Optional[str] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ...) -> None: ...
 
 class Put(_message.Message):
-    __slots__ = ("protocol_version", "channel", "up_actor_id", "up_fragment_id", "down_actor_id", "down_fragment_id", "wanted", "schema", "same_host")
+    __slots__ = ("protocol_version", "channel", "up_actor_id", "up_fragment_id", "down_actor_id", "down_fragment_id", "wanted", "schema", "producer", "staging", "same_host")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     UP_ACTOR_ID_FIELD_NUMBER: _ClassVar[int]
@@ -110,6 +127,8 @@ class Put(_message.Message):
     DOWN_FRAGMENT_ID_FIELD_NUMBER: _ClassVar[int]
     WANTED_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    STAGING_FIELD_NUMBER: _ClassVar[int]
     SAME_HOST_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     channel: str
@@ -119,22 +138,26 @@ class Put(_message.Message):
     down_fragment_id: int
     wanted: Parameters
     schema: bytes
+    producer: str
+    staging: Staging
     same_host: SameHostOffer
-    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., up_actor_id: _Optional[int] = ..., up_fragment_id: _Optional[int] = ..., down_actor_id: _Optional[int] = ..., down_fragment_id: _Optional[int] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., up_actor_id: _Optional[int] = ..., up_fragment_id: _Optional[int] = ..., down_actor_id: _Optional[int] = ..., down_fragment_id: _Optional[int] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., producer: _Optional[str] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ...) -> None: ...
 
 class Agreement(_message.Message):
-    __slots__ = ("protocol_version", "parameters", "schema", "stream", "same_host")
+    __slots__ = ("protocol_version", "parameters", "schema", "stream", "first_row", "same_host")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ROW_FIELD_NUMBER: _ClassVar[int]
     SAME_HOST_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     parameters: Parameters
     schema: bytes
     stream: str
+    first_row: int
     same_host: SameHostAnswer
-    def __init__(self, protocol_version: _Optional[int] = ..., parameters: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., stream: _Optional[str] = ..., same_host: _Optional[_Union[SameHostAnswer, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., parameters: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., stream: _Optional[str] = ..., first_row: _Optional[int] = ..., same_host: _Optional[_Union[SameHostAnswer, _Mapping]] = ...) -> None: ...
 
 class SameHostOffer(_message.Message):
     __slots__ = ("socket", "required")
@@ -223,3 +246,137 @@ class Abort(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     reason: str
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class Staging(_message.Message):
+    __slots__ = ("query", "batch", "partition", "attempt")
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    query: str
+    batch: int
+    partition: int
+    attempt: str
+    def __init__(self, query: _Optional[str] = ..., batch: _Optional[int] = ..., partition: _Optional[int] = ..., attempt: _Optional[str] = ...) -> None: ...
+
+class ControlRequest(_message.Message):
+    __slots__ = ("positions", "acknowledge", "publish", "discard", "close")
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_FIELD_NUMBER: _ClassVar[int]
+    DISCARD_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_FIELD_NUMBER: _ClassVar[int]
+    positions: PositionsRequest
+    acknowledge: AcknowledgeRequest
+    publish: PublishRequest
+    discard: DiscardRequest
+    close: CloseRequest
+    def __init__(self, positions: _Optional[_Union[PositionsRequest, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeRequest, _Mapping]] = ..., publish: _Optional[_Union[PublishRequest, _Mapping]] = ..., discard: _Optional[_Union[DiscardRequest, _Mapping]] = ..., close: _Optional[_Union[CloseRequest, _Mapping]] = ...) -> None: ...
+
+class ControlReply(_message.Message):
+    __slots__ = ("positions", "published", "discarded")
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_FIELD_NUMBER: _ClassVar[int]
+    DISCARDED_FIELD_NUMBER: _ClassVar[int]
+    positions: Positions
+    published: Published
+    discarded: Discarded
+    def __init__(self, positions: _Optional[_Union[Positions, _Mapping]] = ..., published: _Optional[_Union[Published, _Mapping]] = ..., discarded: _Optional[_Union[Discarded, _Mapping]] = ...) -> None: ...
+
+class PositionsRequest(_message.Message):
+    __slots__ = ("consumer", "channels")
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    consumer: str
+    channels: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, consumer: _Optional[str] = ..., channels: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class AcknowledgeRequest(_message.Message):
+    __slots__ = ("consumer", "rows")
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    consumer: str
+    rows: _containers.RepeatedCompositeFieldContainer[ChannelRow]
+    def __init__(self, consumer: _Optional[str] = ..., rows: _Optional[_Iterable[_Union[ChannelRow, _Mapping]]] = ...) -> None: ...
+
+class ChannelRow(_message.Message):
+    __slots__ = ("channel", "row")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    ROW_FIELD_NUMBER: _ClassVar[int]
+    channel: str
+    row: int
+    def __init__(self, channel: _Optional[str] = ..., row: _Optional[int] = ...) -> None: ...
+
+class Positions(_message.Message):
+    __slots__ = ("channels",)
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    channels: _containers.RepeatedCompositeFieldContainer[ChannelPosition]
+    def __init__(self, channels: _Optional[_Iterable[_Union[ChannelPosition, _Mapping]]] = ...) -> None: ...
+
+class ChannelPosition(_message.Message):
+    __slots__ = ("channel", "acknowledged_row", "next_row", "state", "reason", "parameters", "schema")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_ROW_FIELD_NUMBER: _ClassVar[int]
+    NEXT_ROW_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    channel: str
+    acknowledged_row: int
+    next_row: int
+    state: ChannelState
+    reason: str
+    parameters: Parameters
+    schema: bytes
+    def __init__(self, channel: _Optional[str] = ..., acknowledged_row: _Optional[int] = ..., next_row: _Optional[int] = ..., state: _Optional[_Union[ChannelState, str]] = ..., reason: _Optional[str] = ..., parameters: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ...) -> None: ...
+
+class PublishRequest(_message.Message):
+    __slots__ = ("query", "batch", "parts")
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    query: str
+    batch: int
+    parts: _containers.RepeatedCompositeFieldContainer[StagedPart]
+    def __init__(self, query: _Optional[str] = ..., batch: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[StagedPart, _Mapping]]] = ...) -> None: ...
+
+class StagedPart(_message.Message):
+    __slots__ = ("channel", "partition", "attempt", "rows")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    channel: str
+    partition: int
+    attempt: str
+    rows: int
+    def __init__(self, channel: _Optional[str] = ..., partition: _Optional[int] = ..., attempt: _Optional[str] = ..., rows: _Optional[int] = ...) -> None: ...
+
+class Published(_message.Message):
+    __slots__ = ("was_published",)
+    WAS_PUBLISHED_FIELD_NUMBER: _ClassVar[int]
+    was_published: bool
+    def __init__(self, was_published: bool = ...) -> None: ...
+
+class DiscardRequest(_message.Message):
+    __slots__ = ("query", "batch")
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    query: str
+    batch: int
+    def __init__(self, query: _Optional[str] = ..., batch: _Optional[int] = ...) -> None: ...
+
+class Discarded(_message.Message):
+    __slots__ = ("rows",)
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    def __init__(self, rows: _Optional[int] = ...) -> None: ...
+
+class CloseRequest(_message.Message):
+    __slots__ = ("consumer", "channels")
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    consumer: str
+    channels: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, consumer: _Optional[str] = ..., channels: _Optional[_Iterable[str]] = ...) -> None: ...
