@@ -2,6 +2,7 @@
 
 ``ProtocolError``: somebody broke the rules, and the stream is dead.  ``HandshakeError``: the two ends could not
 agree, and no stream began.  ``ChannelError``: nobody's fault.  ``TransportError``: the carrier failed.
+``StagingError``: a batch cannot be staged or published; what was published before is whole.
 ``TraceError``: a recording cannot be written or used; the channel that was recorded is not concerned.
 """
 
@@ -45,6 +46,7 @@ from permitflow.errors.protocol import (
     UnexpectedFrameError,
     UnsplittableChunkError,
 )
+from permitflow.errors.staging import StagedPartError, StagingError, StagingFullError
 from permitflow.errors.trace import (
     TraceError,
     TraceMismatchError,
@@ -80,6 +82,9 @@ __all__ = [
     "SameHostError",
     "SchemaMismatchError",
     "SparkSetupError",
+    "StagedPartError",
+    "StagingError",
+    "StagingFullError",
     "TaskRetryError",
     "TraceError",
     "TraceMismatchError",
