@@ -70,7 +70,13 @@ class DownstreamSession(Session[T]):
         return self._end
 
     def accept(
-        self, own: ChannelParameters, *, schema: bytes, stream: str = "", same_host: SameHostAnswer | None = None
+        self,
+        own: ChannelParameters,
+        *,
+        schema: bytes,
+        stream: str = "",
+        same_host: SameHostAnswer | None = None,
+        first_row: int | None = None,
     ) -> Agreement:
         """Agree with the upstream that dialled; the agreement is the next frame to write.
 
@@ -78,7 +84,7 @@ class DownstreamSession(Session[T]):
             HandshakeError: version or parameters cannot be reconciled.
             InvalidParametersError: the dialer's wishes cannot work at all.
         """
-        agreement = self._accept(own, schema, stream, same_host)
+        agreement = self._accept(own, schema, stream, same_host, first_row)
         self._outgoing.append(agreement)
         return agreement
 

@@ -27,6 +27,7 @@ __all__ = [
     "Put",
     "SameHostAnswer",
     "SameHostOffer",
+    "Staging",
     "StatedParameters",
     "UpstreamFrame",
     "frame_name",
@@ -103,6 +104,16 @@ class SameHostAnswer(NamedTuple):
     """Why."""
 
 
+class Staging(NamedTuple):
+    """One attempt at one partition of one batch of one query."""
+
+    query: str
+    batch: int
+    partition: int
+    attempt: str
+    """Unique among the attempts at this partition, also after a restart of the query."""
+
+
 @dataclass(frozen=True, slots=True)
 class Get:
     """First frame of a downstream that dials."""
@@ -115,6 +126,15 @@ class Get:
     probe: bool = False
     """Only the agreement is wanted; the stream will be empty, and the channel keeps its data."""
     same_host: SameHostOffer | None = None
+    from_row: int | None = None
+    """Of a channel that keeps its rows: the first row that is wanted; None: the consumer's first that is not
+    acknowledged."""
+    to_row: int | None = None
+    """The first row that is not wanted any more; None: all that will ever come."""
+    consumer: str = ""
+    """Whose reading this is; empty: that of the consumer ``default``."""
+    log_id: str = ""
+    """The log in which these rows were counted; empty: whichever there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +147,10 @@ class Put:
     schema: bytes | None = None
     """The serialised schema of the chunks that will come."""
     same_host: SameHostOffer | None = None
+    producer: str = ""
+    """Of a channel that keeps its rows: a name that may have been here before; empty: nobody in particular."""
+    staging: Staging | None = None
+    """Of a channel that keeps its rows: what comes is not to be seen before it is published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +164,9 @@ class Agreement:
     """The acceptor's name for this stream; both ends use it in statistics and traces."""
     same_host: SameHostAnswer | None = None
     """None: there was no offer, or the acceptor does not know of such things."""
+    first_row: int | None = None
+    """Of a channel that keeps its rows.  Get: the number of the first row that follows.  Put with a producer: how many
+    rows of this producer are kept, or were."""
 
 
 @dataclass(frozen=True, slots=True)

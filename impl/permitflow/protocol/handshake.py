@@ -54,6 +54,7 @@ def accept(
     schema: bytes,
     stream: str = "",
     same_host: SameHostAnswer | None = None,
+    first_row: int | None = None,
 ) -> Agreement:
     """Answer a peer that dialled.
 
@@ -64,7 +65,7 @@ def accept(
     """
     require_version(request.protocol_version)
     agreed = agree(own, request.wanted)
-    return Agreement(PROTOCOL_VERSION, StatedParameters.of(agreed), schema, stream, same_host)
+    return Agreement(PROTOCOL_VERSION, StatedParameters.of(agreed), schema, stream, same_host, first_row)
 
 
 def verify(agreement: Agreement, *, wanted: StatedParameters) -> ChannelParameters:

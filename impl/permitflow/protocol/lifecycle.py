@@ -81,10 +81,17 @@ class Session(Generic[T]):
         return self._parameters
 
     def _accept(
-        self, own: ChannelParameters, schema: bytes, stream: str, same_host: SameHostAnswer | None
+        self,
+        own: ChannelParameters,
+        schema: bytes,
+        stream: str,
+        same_host: SameHostAnswer | None,
+        first_row: int | None,
     ) -> Agreement:
         self._require(State.DECIDING, "accept")
-        agreement = handshake.accept(self.request, own=own, schema=schema, stream=stream, same_host=same_host)
+        agreement = handshake.accept(
+            self.request, own=own, schema=schema, stream=stream, same_host=same_host, first_row=first_row
+        )
         self._agree(agreement, agreement.parameters.checked())
         self.state = State.OPEN
         return agreement

@@ -67,7 +67,13 @@ class UpstreamSession(Session[T]):
         return self._sender
 
     def accept(
-        self, own: ChannelParameters, *, schema: bytes, stream: str = "", same_host: SameHostAnswer | None = None
+        self,
+        own: ChannelParameters,
+        *,
+        schema: bytes,
+        stream: str = "",
+        same_host: SameHostAnswer | None = None,
+        first_row: int | None = None,
     ) -> Agreement:
         """Agree with the downstream that dialled; the agreement is the next frame to write.
 
@@ -75,7 +81,7 @@ class UpstreamSession(Session[T]):
             HandshakeError: version or parameters cannot be reconciled.
             InvalidParametersError: the dialer's wishes cannot work at all.
         """
-        agreement = self._accept(own, schema, stream, same_host)
+        agreement = self._accept(own, schema, stream, same_host, first_row)
         self._outgoing.append(agreement)
         return agreement
 

@@ -16,6 +16,7 @@ from permitflow.protocol.frames import (
     Put,
     SameHostAnswer,
     SameHostOffer,
+    Staging,
     StatedParameters,
 )
 from permitflow.protocol.messages import Kind, Message, Permits
@@ -23,12 +24,12 @@ from permitflow.protocol.parameters import Oversize
 from permitflow.transports.payloads import EncodedChunks, Marker, WireFrame
 from permitflow.wire.v1 import exchange_pb2 as pb
 
-__all__ = ["DOWNSTREAM_READERS", "UPSTREAM_READERS", "read_chunks"]
+__all__ = ["DOWNSTREAM_READERS", "UPSTREAM_READERS", "read_chunks", "read_parameters"]
 
 _OVERSIZE: dict[int, Oversize] = {pb.OVERSIZE_SPLIT: Oversize.SPLIT, pb.OVERSIZE_WHOLE: Oversize.WHOLE}
 
 
-def _optional(message: pb.Get | pb.Put | pb.Parameters, names: Sequence[str]) -> list[int | None]:
+def _optional(message: pb.Get | pb.Put | pb.Parameters | pb.Agreement, names: Sequence[str]) -> list[int | None]:
     return [getattr(message, name) if message.HasField(name) else None for name in names]
 
 
@@ -36,7 +37,12 @@ def _address(message: pb.Get | pb.Put) -> Address:
     return Address(message.channel, *_optional(message, Address._fields[1:]))
 
 
-def _parameters(message: pb.Parameters) -> StatedParameters:
+def read_parameters(message: pb.Parameters) -> StatedParameters:
+    """Read parameters as a peer states them.
+
+    Raises:
+        UndecodableDataError: its word for ``oversize`` is not known.
+    """
     row_permits, permit_batch, max_chunk_cost, barrier_permits = _optional(message, StatedParameters._fields[:4])
     return StatedParameters(row_permits, permit_batch, max_chunk_cost, barrier_permits, _oversize(message))
 
@@ -66,18 +72,39 @@ def _answer(message: pb.Agreement) -> SameHostAnswer | None:
 
 
 def _read_get(message: pb.Get) -> Get:
-    wanted, offer = _parameters(message.wanted), _offer(message)
-    return Get(message.protocol_version, _address(message), wanted, _schema(message), message.probe, offer)
+    wanted, offer = read_parameters(message.wanted), _offer(message)
+    from_row, to_row = _optional(message, ("from_row", "to_row"))
+    return Get(
+        message.protocol_version,
+        _address(message),
+        wanted,
+        _schema(message),
+        message.probe,
+        offer,
+        from_row,
+        to_row,
+        message.consumer,
+        message.log_id,
+    )
 
 
 def _read_put(message: pb.Put) -> Put:
-    wanted, offer = _parameters(message.wanted), _offer(message)
-    return Put(message.protocol_version, _address(message), wanted, _schema(message), offer)
+    wanted, offer = read_parameters(message.wanted), _offer(message)
+    staging = _staging(message)
+    return Put(message.protocol_version, _address(message), wanted, _schema(message), offer, message.producer, staging)
+
+
+def _staging(message: pb.Put) -> Staging | None:
+    if not message.HasField("staging"):
+        return None
+    staging = message.staging
+    return Staging(staging.query, staging.batch, staging.partition, staging.attempt)
 
 
 def _read_agreement(message: pb.Agreement) -> Agreement:
-    parameters, answer = _parameters(message.parameters), _answer(message)
-    return Agreement(message.protocol_version, parameters, message.schema, message.stream, answer)
+    parameters, answer = read_parameters(message.parameters), _answer(message)
+    (first_row,) = _optional(message, ("first_row",))
+    return Agreement(message.protocol_version, parameters, message.schema, message.stream, answer, first_row)
 
 
 def _read_data(message: pb.Data) -> Data[Marker]:

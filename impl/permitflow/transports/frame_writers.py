@@ -2,15 +2,29 @@
 
 from collections.abc import Callable
 
+from google.protobuf.message import Message
+
 from permitflow.errors import InvalidParametersError
-from permitflow.protocol.frames import Abort, AddPermits, Agreement, Data, End, Failure, Get, Put, StatedParameters
+from permitflow.protocol.frames import (
+    Abort,
+    AddPermits,
+    Agreement,
+    Data,
+    End,
+    Failure,
+    Get,
+    Put,
+    Staging,
+    StatedParameters,
+)
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.parameters import Oversize
 from permitflow.transports.payloads import EncodedChunks, Marker, checked_marker
 from permitflow.wire.v1 import exchange_pb2 as pb
 
-__all__ = ["DOWNSTREAM_WRITERS", "UPSTREAM_WRITERS"]
+__all__ = ["DOWNSTREAM_WRITERS", "UPSTREAM_WRITERS", "set_number", "set_text", "write_parameters"]
 
+_TEXT_RULE = "must be text that UTF-8 can hold"
 _OVERSIZE = {Oversize.SPLIT: pb.OVERSIZE_SPLIT, Oversize.WHOLE: pb.OVERSIZE_WHOLE}
 
 
@@ -18,10 +32,8 @@ def _write_dialling(into: pb.Get | pb.Put, frame: Get | Put) -> None:
     into.protocol_version = frame.protocol_version
     for name, value in frame.address._asdict().items():
         if value is not None:
-            _set(
-                into, name, value, rule="must be text that UTF-8 can hold" if name == "channel" else "must fit 32 bits"
-            )
-    _write_parameters(into.wanted, frame.wanted)
+            _set(into, name, value, rule=_TEXT_RULE if name == "channel" else "must fit 32 bits")
+    write_parameters(into.wanted, frame.wanted)
     if frame.schema is not None:
         into.schema = frame.schema
     if frame.same_host is not None:
@@ -29,14 +41,38 @@ def _write_dialling(into: pb.Get | pb.Put, frame: Get | Put) -> None:
         into.same_host.required = frame.same_host.is_required
 
 
-def _write_parameters(into: pb.Parameters, stated: StatedParameters) -> None:
+def write_parameters(into: pb.Parameters, stated: StatedParameters) -> None:
+    """Write what one end states.
+
+    Raises:
+        InvalidParametersError: a number does not fit.
+    """
     for name, value in stated._asdict().items():
         if value is not None:
             wire = _OVERSIZE[Oversize(value)] if name == "oversize" else value
-            _set(into, name, wire, rule="must fit 64 bits")
+            set_number(into, name, wire)
 
 
-def _set(into: pb.Get | pb.Put | pb.Parameters, name: str, value: object, *, rule: str) -> None:
+def set_number(into: Message, name: str, value: int | None) -> None:
+    """Set a field of 64 bits; None leaves it out.
+
+    Raises:
+        InvalidParametersError: it does not fit, or is no whole number.
+    """
+    if value is not None:
+        _set(into, name, value, rule="must fit 64 bits")
+
+
+def set_text(into: Message, name: str, value: str) -> None:
+    """Set a field of text.
+
+    Raises:
+        InvalidParametersError: UTF-8 cannot hold it.
+    """
+    _set(into, name, value, rule=_TEXT_RULE)
+
+
+def _set(into: Message, name: str, value: object, *, rule: str) -> None:
     try:
         setattr(into, name, value)
     except (TypeError, ValueError) as error:
@@ -46,17 +82,33 @@ def _set(into: pb.Get | pb.Put | pb.Parameters, name: str, value: object, *, rul
 def _write_get(into: pb.DownstreamFrame, frame: Get) -> None:
     _write_dialling(into.get, frame)
     into.get.probe = frame.probe
+    set_number(into.get, "from_row", frame.from_row)
+    set_number(into.get, "to_row", frame.to_row)
+    set_text(into.get, "consumer", frame.consumer)
+    set_text(into.get, "log_id", frame.log_id)
 
 
 def _write_put(into: pb.UpstreamFrame, frame: Put) -> None:
     _write_dialling(into.put, frame)
+    set_text(into.put, "producer", frame.producer)
+    if frame.staging is not None:
+        _write_staging(into.put.staging, frame.staging)
+
+
+def _write_staging(into: pb.Staging, staging: Staging) -> None:
+    into.SetInParent()
+    set_text(into, "query", staging.query)
+    set_number(into, "batch", staging.batch)
+    set_number(into, "partition", staging.partition)
+    set_text(into, "attempt", staging.attempt)
 
 
 def _write_agreement(into: pb.UpstreamFrame | pb.DownstreamFrame, frame: Agreement) -> None:
     into.agreement.protocol_version = frame.protocol_version
-    _write_parameters(into.agreement.parameters, frame.parameters)
+    write_parameters(into.agreement.parameters, frame.parameters)
     into.agreement.schema = frame.schema
     into.agreement.stream = frame.stream
+    set_number(into.agreement, "first_row", frame.first_row)
     if frame.same_host is not None:
         into.agreement.same_host.proof = frame.same_host.proof
         into.agreement.same_host.refusal = frame.same_host.refusal

@@ -79,6 +79,11 @@ class RemoteEnd(ABC, Generic[S]):
         return self._session.parameters
 
     @property
+    def first_row(self) -> int | None:
+        """Of a channel that keeps its rows: as ``Agreement.first_row``."""
+        return self._session.agreement.first_row
+
+    @property
     def schema(self) -> pa.Schema:
         """The schema of the chunks."""
         return self._codec.schema
@@ -238,7 +243,7 @@ class RemoteEnd(ABC, Generic[S]):
         offer, who = self._session.request.same_host, self._session.peer
         self._carrier.prepare(await meet(offer, policy, writes=self.WRITES, who=who))
 
-    def accept(self, own: ChannelParameters, *, schema: pa.Schema, stream: str) -> None:
+    def accept(self, own: ChannelParameters, *, schema: pa.Schema, stream: str, first_row: int | None = None) -> None:
         """Agree with the peer that dialled.
 
         Raises:
@@ -247,7 +252,7 @@ class RemoteEnd(ABC, Generic[S]):
         """
         batches = BatchCodec(schema)
         answer = self._carrier.meeting.answer
-        self._session.accept(own, schema=batches.schema_bytes, stream=stream, same_host=answer)
+        self._session.accept(own, schema=batches.schema_bytes, stream=stream, same_host=answer, first_row=first_row)
         self._carrier.change_over()
         self._batches = batches
         self._opened()

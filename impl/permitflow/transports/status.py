@@ -26,6 +26,7 @@ _STATUS: dict[type[PermitflowError], grpc.StatusCode] = {
     errors.ChunkTooLargeError: grpc.StatusCode.INVALID_ARGUMENT,
     errors.PeerTimeoutError: grpc.StatusCode.DEADLINE_EXCEEDED,
     errors.PeerGoneError: grpc.StatusCode.UNAVAILABLE,
+    errors.StoreWriteError: grpc.StatusCode.UNAVAILABLE,
     errors.ChannelAbortedError: grpc.StatusCode.ABORTED,
     errors.ChannelClosedError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.UnsplittableChunkError: grpc.StatusCode.FAILED_PRECONDITION,

@@ -19,6 +19,7 @@ from permitflow.protocol.frames import (
     Put,
     SameHostAnswer,
     SameHostOffer,
+    Staging,
     StatedParameters,
 )
 from permitflow.protocol.messages import Kind, Message, Permits
@@ -52,7 +53,10 @@ stated = st.builds(
 schemas = st.none() | st.binary(max_size=5)
 offers = st.none() | st.builds(SameHostOffer, st.text("abc", max_size=3), st.booleans())
 answers = st.none() | st.builds(SameHostAnswer, st.binary(max_size=5), st.text("abc", max_size=3))
-agreements = st.builds(Agreement, versions, stated, st.binary(max_size=5), st.text("abc", max_size=3), answers)
+rows = st.none() | counts
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+stagings = st.none() | st.builds(Staging, names, counts, counts, names)
+agreements = st.builds(Agreement, versions, stated, st.binary(max_size=5), st.text("abc", max_size=3), answers, rows)
 messages = st.builds(Message, st.sampled_from([Kind.BARRIER, Kind.WATERMARK]), markers, st.just(0), counts)
 chunks = st.builds(
     EncodedChunks,
@@ -62,7 +66,7 @@ chunks = st.builds(
 )
 failures = st.builds(Failure, st.binary(max_size=5))
 upstream_frames = st.one_of(
-    st.builds(Put, versions, addresses, stated, schemas, offers),
+    st.builds(Put, versions, addresses, stated, schemas, offers, names, stagings),
     agreements,
     st.builds(Data, messages),
     chunks,
@@ -71,7 +75,7 @@ upstream_frames = st.one_of(
     failures,
 )
 downstream_frames = st.one_of(
-    st.builds(Get, versions, addresses, stated, schemas, st.booleans(), offers),
+    st.builds(Get, versions, addresses, stated, schemas, st.booleans(), offers, rows, rows, names, names),
     agreements,
     st.builds(AddPermits, st.builds(Permits, counts, counts, counts)),
     failures,

@@ -88,7 +88,7 @@ class Parameters(_message.Message):
     def __init__(self, row_permits: _Optional[int] = ..., permit_batch: _Optional[int] = ..., max_chunk_cost: _Optional[int] = ..., barrier_permits: _Optional[int] = ..., oversize: _Optional[_Union[Oversize, str]] = ...) -> None: ...
 
 class Get(_message.Message):
-    __slots__ = ("protocol_version", "channel", "up_actor_id", "up_fragment_id", "down_actor_id", "down_fragment_id", "wanted", "schema", "probe", "from_row", "to_row", "consumer", "same_host")
+    __slots__ = ("protocol_version", "channel", "up_actor_id", "up_fragment_id", "down_actor_id", "down_fragment_id", "wanted", "schema", "probe", "from_row", "to_row", "consumer", "log_id", "same_host")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     UP_ACTOR_ID_FIELD_NUMBER: _ClassVar[int]
@@ -101,6 +101,7 @@ class Get(_message.Message):
     FROM_ROW_FIELD_NUMBER: _ClassVar[int]
     TO_ROW_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    LOG_ID_FIELD_NUMBER: _ClassVar[int]
     SAME_HOST_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     channel: str
@@ -114,8 +115,9 @@ class Get(_message.Message):
     from_row: int
     to_row: int
     consumer: str
+    log_id: str
     same_host: SameHostOffer
-    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., up_actor_id: _Optional[int] = ..., up_fragment_id: _Optional[int] = ..., down_actor_id: _Optional[int] = ..., down_fragment_id: _Optional[int] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., from_row: _Optional[int] = ..., to_row: _Optional[int] = ..., consumer: _Optional[str] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., up_actor_id: _Optional[int] = ..., up_fragment_id: _Optional[int] = ..., down_actor_id: _Optional[int] = ..., down_fragment_id: _Optional[int] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., from_row: _Optional[int] = ..., to_row: _Optional[int] = ..., consumer: _Optional[str] = ..., log_id: _Optional[str] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ...) -> None: ...
 
 class Put(_message.Message):
     __slots__ = ("protocol_version", "channel", "up_actor_id", "up_fragment_id", "down_actor_id", "down_fragment_id", "wanted", "schema", "producer", "staging", "same_host")
@@ -300,12 +302,14 @@ class AcknowledgeRequest(_message.Message):
     def __init__(self, consumer: _Optional[str] = ..., rows: _Optional[_Iterable[_Union[ChannelRow, _Mapping]]] = ...) -> None: ...
 
 class ChannelRow(_message.Message):
-    __slots__ = ("channel", "row")
+    __slots__ = ("channel", "row", "log_id")
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     ROW_FIELD_NUMBER: _ClassVar[int]
+    LOG_ID_FIELD_NUMBER: _ClassVar[int]
     channel: str
     row: int
-    def __init__(self, channel: _Optional[str] = ..., row: _Optional[int] = ...) -> None: ...
+    log_id: str
+    def __init__(self, channel: _Optional[str] = ..., row: _Optional[int] = ..., log_id: _Optional[str] = ...) -> None: ...
 
 class Positions(_message.Message):
     __slots__ = ("channels",)
@@ -314,7 +318,7 @@ class Positions(_message.Message):
     def __init__(self, channels: _Optional[_Iterable[_Union[ChannelPosition, _Mapping]]] = ...) -> None: ...
 
 class ChannelPosition(_message.Message):
-    __slots__ = ("channel", "acknowledged_row", "next_row", "state", "reason", "parameters", "schema")
+    __slots__ = ("channel", "acknowledged_row", "next_row", "state", "reason", "parameters", "schema", "log_id")
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_ROW_FIELD_NUMBER: _ClassVar[int]
     NEXT_ROW_FIELD_NUMBER: _ClassVar[int]
@@ -322,6 +326,7 @@ class ChannelPosition(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    LOG_ID_FIELD_NUMBER: _ClassVar[int]
     channel: str
     acknowledged_row: int
     next_row: int
@@ -329,7 +334,8 @@ class ChannelPosition(_message.Message):
     reason: str
     parameters: Parameters
     schema: bytes
-    def __init__(self, channel: _Optional[str] = ..., acknowledged_row: _Optional[int] = ..., next_row: _Optional[int] = ..., state: _Optional[_Union[ChannelState, str]] = ..., reason: _Optional[str] = ..., parameters: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ...) -> None: ...
+    log_id: str
+    def __init__(self, channel: _Optional[str] = ..., acknowledged_row: _Optional[int] = ..., next_row: _Optional[int] = ..., state: _Optional[_Union[ChannelState, str]] = ..., reason: _Optional[str] = ..., parameters: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., log_id: _Optional[str] = ...) -> None: ...
 
 class PublishRequest(_message.Message):
     __slots__ = ("query", "batch", "parts")
