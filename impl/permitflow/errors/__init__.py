@@ -4,6 +4,7 @@
 agree, and no stream began.  ``ChannelError``: nobody's fault.  ``TransportError``: the carrier failed.
 ``StagingError``: a batch cannot be staged or published; what was published before is whole.
 ``TraceError``: a recording cannot be written or used; the channel that was recorded is not concerned.
+``StoreError``: where an exchange keeps its rows cannot be used, or cannot write.
 """
 
 from permitflow.errors.base import PermitflowError, restored
@@ -47,6 +48,13 @@ from permitflow.errors.protocol import (
     UnsplittableChunkError,
 )
 from permitflow.errors.staging import StagedPartError, StagingError, StagingFullError
+from permitflow.errors.store import (
+    StoreError,
+    StoreInUseError,
+    StoreMismatchError,
+    StoreUnusableError,
+    StoreWriteError,
+)
 from permitflow.errors.trace import (
     TraceError,
     TraceMismatchError,
@@ -85,6 +93,11 @@ __all__ = [
     "StagedPartError",
     "StagingError",
     "StagingFullError",
+    "StoreError",
+    "StoreInUseError",
+    "StoreMismatchError",
+    "StoreUnusableError",
+    "StoreWriteError",
     "TaskRetryError",
     "TraceError",
     "TraceMismatchError",

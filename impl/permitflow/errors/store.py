@@ -1,0 +1,70 @@
+"""The durable store of an exchange cannot be used, or cannot write."""
+
+from permitflow.errors.base import PermitflowError
+
+__all__ = ["StoreError", "StoreInUseError", "StoreMismatchError", "StoreUnusableError", "StoreWriteError"]
+
+
+class StoreError(PermitflowError):
+    """Where an exchange keeps its rows does not do what it should."""
+
+
+class StoreInUseError(StoreError):
+    """Another exchange has it open: two of them would forget each other's rows."""
+
+    path: str
+
+    def __init__(self, *, path: str) -> None:
+        """``path`` is the store's folder."""
+        super().__init__(
+            f"the store {path} is in use by another exchange: stop that one, or take another folder", path=path
+        )
+
+
+class StoreUnusableError(StoreError):
+    """It is no store, or a damaged one, or one that only a newer release understands.  Nothing in it was changed."""
+
+    path: str
+    reason: str
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        """``path`` is the file or folder, ``reason`` says what is wrong with it and what to do."""
+        super().__init__(f"{path} cannot be used as a store: {reason}", path=path, reason=reason)
+
+
+class StoreMismatchError(StoreError):
+    """The store holds a channel, but not as the exchange was told to serve it.  Nothing in it was changed."""
+
+    path: str
+    channel: str
+    what: str
+    stored: str
+    given: str
+
+    def __init__(self, *, path: str, channel: str, what: str, stored: str, given: str) -> None:
+        """``what`` differs, as in "row permits": it is one thing in the store, and another one was asked for."""
+        super().__init__(
+            f"channel {channel!r} was stored in {path} with {what} {stored}, and is now to have {given}: "
+            "go on as it was stored, or take another folder",
+            path=path,
+            channel=channel,
+            what=what,
+            stored=stored,
+            given=given,
+        )
+
+
+class StoreWriteError(StoreError):
+    """Something could not be written: a full disk, or a broken one.  What was confirmed before is safe."""
+
+    path: str
+    reason: str
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        """``reason`` is the database's own, as in "database or disk is full"."""
+        super().__init__(
+            f"the exchange cannot write to its store {path}: {reason}; "
+            "what it has confirmed is kept, what was being written is not: make room, and send it again",
+            path=path,
+            reason=reason,
+        )
