@@ -45,35 +45,9 @@ def wide(number: int, size: int) -> pa.RecordBatch:
     return pa.record_batch([pa.array([number]), pa.array([bytes([number % 251]) * size], pa.large_binary())], WIDE)
 
 
-def mapped_rings() -> list[str]:
+def rings() -> list[str]:
     """Mappings of this process that belong to rings."""
     return [line for line in Path("/proc/self/maps").read_text().splitlines() if "permitflow-ring" in line]
-
-
-def descriptors_of_rings() -> list[str]:
-    """Numbers of descriptors of this process for the memory of rings."""
-    found = []
-    for file in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            if "permitflow-ring" in os.readlink(file):
-                found.append(file.name)
-    return found
-
-
-_EARLIER: set[str] = set()
-
-
-@pytest.fixture(autouse=True)
-def what_earlier_tests_still_hold() -> None:
-    """Whoever explores many channels may keep some of them, with what is in them, for the next failing example."""
-    gc.collect()
-    _EARLIER.clear()
-    _EARLIER.update(mapped_rings(), descriptors_of_rings())
-
-
-def rings() -> list[str]:
-    """Those of this test."""
-    return [line for line in mapped_rings() if line not in _EARLIER]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -255,5 +229,9 @@ def test_an_exchange_killed_in_the_middle_leaves_nothing_behind(start: Start) ->
 
 
 def open_memory() -> list[str]:
-    """Descriptors of this process for the memory of rings, but for those of earlier tests."""
-    return [name for name in descriptors_of_rings() if name not in _EARLIER]
+    """Descriptors of this process for the memory of rings."""
+    targets = []
+    for file in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            targets.append(os.readlink(file))
+    return [target for target in targets if "permitflow-ring" in target]
