@@ -7,11 +7,12 @@ import typer
 
 from permitflow.checking import Check
 from permitflow.checking.findings import MOST_STATES
+from permitflow.cli.channel_options import Batch, FlushIdle, MaxChunk, RowCount, Sizes
 from permitflow.cli.check_file import check_file
 from permitflow.cli.check_models import Engine, check_models
 from permitflow.cli.check_numbers import Numbers, check_numbers
 from permitflow.cli.check_sweep import SweepOptions, check_sweep
-from permitflow.cli.options import axis, row_counts, whole_number
+from permitflow.cli.options import axis, whole_number
 from permitflow.cli.outcomes import Json, unusable
 from permitflow.simulation.sweep import Axis
 
@@ -22,24 +23,9 @@ def check(
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="A channel described in TOML; see docs/parameters.md.")
     ] = None,
-    row_count: Annotated[
-        int | None,
-        typer.Option(parser=whole_number(least=1), metavar="ROWS", help="Row permits of the channel (ROW_COUNT, Buf)."),
-    ] = None,
-    batch: Annotated[
-        int | None,
-        typer.Option(
-            parser=whole_number(least=1), metavar="ROWS", help="The receiver returns permits once it holds this many."
-        ),
-    ] = None,
-    max_chunk: Annotated[
-        int | None,
-        typer.Option(
-            parser=whole_number(least=1),
-            metavar="ROWS",
-            help="The most permits a chunk takes. Default: row count less batch, as the published protocol clamps.",
-        ),
-    ] = None,
+    row_count: RowCount = None,
+    batch: Batch = None,
+    max_chunk: MaxChunk = None,
     batch_up: Annotated[
         int | None,
         typer.Option(
@@ -48,15 +34,8 @@ def check(
             help="The batch in the sender's own configuration, if it differs: it clamps chunks to row count less this.",
         ),
     ] = None,
-    sizes: Annotated[
-        frozenset[int] | None,
-        typer.Option(
-            parser=row_counts, metavar="ROWS,...", help="Only chunks of these sizes are sent. Default: every size."
-        ),
-    ] = None,
-    flush_idle: Annotated[
-        bool, typer.Option("--flush-idle", help="An idle receiver returns what is below the batch (permitflow's own).")
-    ] = False,
+    sizes: Sizes = None,
+    flush_idle: FlushIdle = False,
     sweep: Annotated[
         list[Axis] | None,
         typer.Option(

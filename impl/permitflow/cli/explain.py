@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from permitflow.cli.channel_options import Batch, FlushIdle, MaxChunk, RowCount, Sizes
 from permitflow.cli.check_numbers import Numbers, require_room, ways_to_live
-from permitflow.cli.options import row_counts, whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, unusable
 from permitflow.cli.output import write_files
 from permitflow.cli.trace_files import read_files, select_channels
@@ -28,33 +28,11 @@ def explain(
         list[Path] | None,
         typer.Argument(metavar="[FILE...]", help="Trace files (.jsonl, .parquet) or folders of them, of one run."),
     ] = None,
-    row_count: Annotated[
-        int | None,
-        typer.Option(parser=whole_number(least=1), metavar="ROWS", help="Row permits of the channel (ROW_COUNT, Buf)."),
-    ] = None,
-    batch: Annotated[
-        int | None,
-        typer.Option(
-            parser=whole_number(least=1), metavar="ROWS", help="The receiver returns permits once it holds this many."
-        ),
-    ] = None,
-    max_chunk: Annotated[
-        int | None,
-        typer.Option(
-            parser=whole_number(least=1),
-            metavar="ROWS",
-            help="The most permits a chunk takes. Default: row count less batch, as the published protocol clamps.",
-        ),
-    ] = None,
-    sizes: Annotated[
-        frozenset[int] | None,
-        typer.Option(
-            parser=row_counts, metavar="ROWS,...", help="Only chunks of these sizes are sent. Default: every size."
-        ),
-    ] = None,
-    flush_idle: Annotated[
-        bool, typer.Option("--flush-idle", help="An idle receiver returns what is below the batch (permitflow's own).")
-    ] = False,
+    row_count: RowCount = None,
+    batch: Batch = None,
+    max_chunk: MaxChunk = None,
+    sizes: Sizes = None,
+    flush_idle: FlushIdle = False,
     barriers: Annotated[
         bool, typer.Option("--barriers", help="Barriers and watermarks too, with one permit each.")
     ] = False,

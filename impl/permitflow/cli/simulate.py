@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from permitflow.cli.channel_options import RowCount
 from permitflow.cli.options import axis, chunk_sizes, duration, rows_per_second, share, whole_number
 from permitflow.cli.outcomes import Json, unusable
 from permitflow.cli.simulate_once import simulate_once
@@ -26,9 +27,7 @@ def simulate(
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="A channel described in TOML; see docs/parameters.md.")
     ] = None,
-    row_count: Annotated[
-        int | None, typer.Option(parser=whole_number(least=1), metavar="ROWS", help="Row permits of the channel.")
-    ] = None,
+    row_count: RowCount = None,
     batch: Annotated[
         int | None,
         typer.Option(
