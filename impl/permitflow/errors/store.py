@@ -64,7 +64,7 @@ class StoreWriteError(StoreError):
         """``reason`` is the database's own, as in "database or disk is full"."""
         super().__init__(
             f"the exchange cannot write to its store {path}: {reason}; "
-            "what it has confirmed is kept, what was being written is not: make room, and send it again",
+            "what it has confirmed is safe, what was being written is not: send that again once the disk works",
             path=path,
             reason=reason,
         )

@@ -1,0 +1,1 @@
+"""Where channels keep their rows: in memory, or on disk."""

@@ -1,0 +1,174 @@
+"""One SQLite file, and the one thread that touches it.
+
+The event loop never waits for the disk: it hands jobs over.  The thread commits all that has come meanwhile as one
+transaction, so that many channels share the price of one flush.  A job is done when the disk says so: the journal is a
+write-ahead log that is flushed at each commit (``synchronous=FULL``).
+"""
+
+import asyncio
+import logging
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+from permitflow.errors import StoreWriteError
+
+__all__ = ["Database"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+# So many wait for one flush at most: the first of them must not wait for ever for the last.
+_JOBS_AT_ONCE = 512
+# What was deleted is used again first.  Above a quarter of the file, and this, the file system gets some of it back.
+_FREE_PAGES_KEPT = 512
+_PAGES_GIVEN_BACK_AT_ONCE = 512
+_JOIN_SECONDS = 60.0
+
+
+class _Job(NamedTuple, Generic[T]):
+    do: Callable[[sqlite3.Connection], T]
+    answer: "asyncio.Future[T]"
+
+
+class _Outcome(NamedTuple):
+    """What a job came to; the loop tells whoever waits."""
+
+    answer: "asyncio.Future[object]"
+    value: object
+    error: BaseException | None
+
+
+class Database:
+    """Runs jobs in the order in which they come, many in one transaction.  For one event loop."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        """Take over a connection that no other thread uses any more; it must be in autocommit mode."""
+        self._connection = connection
+        self._path = path
+        self._jobs: queue.SimpleQueue[_Job[object] | None] = queue.SimpleQueue()
+        self._is_closed = False
+        self.commits = 0
+        """Transactions so far, for whoever wonders how many jobs share one."""
+        self._thread = threading.Thread(target=self._run, name=f"permitflow stores in {path}", daemon=True)
+        self._thread.start()
+
+    def submit(self, do: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
+        """Have a job done; the answer comes when it is on disk.
+
+        Who stops waiting does not stop the job.
+
+        Args:
+            do: reads and writes, in the database's thread, within a transaction that it must not end.  It is called
+                once more if the first transaction had to be undone, so it must leave no traces anywhere else.
+
+        Raises:
+            StoreWriteError: later, by the answer: it could not be done, and nothing of it was.
+            RuntimeError: the database is closed.
+        """
+        if self._is_closed:
+            raise RuntimeError(f"the store {self._path} is closed")
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._jobs.put(_Job(do, answer))
+        return answer
+
+    def close(self) -> None:
+        """Do what was submitted, then close the file.  Closing twice is harmless."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._jobs.put(None)
+        self._thread.join(_JOIN_SECONDS)
+
+    # What follows runs in the thread.
+
+    def _run(self) -> None:
+        try:
+            while jobs := self._next():
+                self._answer(self._outcomes(jobs))
+                while self._jobs.empty() and self._gives_back():
+                    pass
+        finally:
+            self._connection.close()
+
+    def _next(self) -> list[_Job[object]]:
+        """All that has come; waits for the first.  Nothing: the database is to be closed."""
+        jobs: list[_Job[object]] = []
+        job = self._jobs.get()
+        while job is not None:
+            jobs.append(job)
+            if len(jobs) == _JOBS_AT_ONCE or self._jobs.empty():
+                return jobs
+            job = self._jobs.get()
+        if jobs:
+            self._jobs.put(None)
+        return jobs
+
+    def _outcomes(self, jobs: Sequence[_Job[object]]) -> list[_Outcome]:
+        try:
+            return self._together(jobs)
+        except Exception as error:
+            self._roll_back()
+            if len(jobs) == 1:
+                return [_Outcome(jobs[0].answer, None, self._told(error))]
+        # One that cannot be done must not keep the others from being done: deleting may be what makes room.
+        return [outcome for job in jobs for outcome in self._outcomes([job])]
+
+    def _together(self, jobs: Sequence[_Job[object]]) -> list[_Outcome]:
+        """Do them in one transaction: all or none."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        outcomes = [_Outcome(job.answer, job.do(self._connection), None) for job in jobs]
+        self._connection.execute("COMMIT")
+        self.commits += 1
+        return outcomes
+
+    def _told(self, error: Exception) -> Exception:
+        if not isinstance(error, sqlite3.Error):
+            return error
+        told = StoreWriteError(path=str(self._path), reason=str(error))
+        told.__cause__ = error
+        return told
+
+    def _roll_back(self) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            _log.exception("the store %s could not undo what it could not do", self._path)
+
+    def _gives_back(self) -> bool:
+        """Give the file system some of what is not needed any more; was there enough of it to be worth while?"""
+        try:
+            if self._number("freelist_count") <= max(_FREE_PAGES_KEPT, self._number("page_count") // 4):
+                return False
+            # One step of the statement frees one page: all of them must be fetched.
+            self._connection.execute(f"PRAGMA incremental_vacuum({_PAGES_GIVEN_BACK_AT_ONCE})").fetchall()
+        except sqlite3.Error as error:
+            _log.warning("the store %s could not be made smaller: %s", self._path, error)
+            return False
+        return True
+
+    def _number(self, pragma: str) -> int:
+        (value,) = self._connection.execute(f"PRAGMA {pragma}").fetchone()
+        return int(value)
+
+    @staticmethod
+    def _answer(outcomes: Sequence[_Outcome]) -> None:
+        loop = outcomes[0].answer.get_loop()
+        try:
+            loop.call_soon_threadsafe(_tell, outcomes)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits any more
+
+
+def _tell(outcomes: Sequence[_Outcome]) -> None:
+    for outcome in outcomes:
+        if outcome.answer.done():
+            continue  # whoever asked has stopped waiting
+        if outcome.error is None:
+            outcome.answer.set_result(outcome.value)
+        else:
+            outcome.answer.set_exception(outcome.error)

@@ -1,0 +1,103 @@
+"""Opens the file of a durable store, and refuses one that is not ours, or that somebody else has open."""
+
+import sqlite3
+from pathlib import Path
+
+from permitflow.errors import StoreInUseError, StoreUnusableError
+from permitflow.exchange.stores.sqlite_tables import TABLES, TABLES_VERSION
+
+__all__ = ["FILE_NAME", "open_file"]
+
+FILE_NAME = "permitflow.sqlite"
+
+# The file's own mark, by which SQLite tells applications apart: "pfEx".
+_APPLICATION_ID = 0x70664578
+# Chunks are tens of kilobytes: with SQLite's 4 KiB pages, writing them takes up to three times as long.
+_PAGE_BYTES = 16 << 10
+# The log is folded back into the file once it is this long, and cut off if it was longer.
+_LOG_BYTES = 32 << 20
+
+
+def open_file(folder: Path) -> sqlite3.Connection:
+    """Open the store in this folder, or begin one there; nobody else can open it until the connection is closed.
+
+    The lock is the operating system's, on the file itself: a process that is killed leaves none behind.
+
+    Raises:
+        StoreInUseError: another exchange has it open.
+        StoreUnusableError: there is something else, or a newer store, or a damaged one, or it cannot be written.
+    """
+    path = folder / FILE_NAME
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreUnusableError(path=str(folder), reason=str(error)) from error
+    try:
+        _take(connection, folder)
+        _require_ours(connection, path)
+        _prepare(connection, path)
+    except sqlite3.Error as error:
+        connection.close()
+        raise StoreUnusableError(path=str(path), reason=_words(error)) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _take(connection: sqlite3.Connection, folder: Path) -> None:
+    """Lock the file.  Alone with it, SQLite needs no shared memory beside it either."""
+    try:
+        # Both change nothing unless the file is empty, and come too late once anything was written.
+        connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+        connection.execute("COMMIT")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            raise StoreInUseError(path=str(folder)) from error
+        raise
+
+
+def _require_ours(connection: sqlite3.Connection, path: Path) -> None:
+    tables, mark, version = (
+        connection.execute(question).fetchone()[0]
+        for question in ("SELECT count(*) FROM sqlite_schema", "PRAGMA application_id", "PRAGMA user_version")
+    )
+    if mark != _APPLICATION_ID and (tables or mark):
+        raise StoreUnusableError(path=str(path), reason="it is a database of another program; take another folder")
+    if version > TABLES_VERSION:
+        reason = f"a newer release wrote it (tables of version {version}, this one knows {TABLES_VERSION}); update"
+        raise StoreUnusableError(path=str(path), reason=reason)
+    if tables and (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        raise StoreUnusableError(path=str(path), reason=f"it is damaged: {damage}")
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    (journal,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+    if journal != "wal":
+        raise StoreUnusableError(path=str(path), reason="no write-ahead log is possible there")
+    # With a write-ahead log anything less may forget the last commits when the power fails.
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute(f"PRAGMA wal_autocheckpoint={_LOG_BYTES // _PAGE_BYTES}")
+    connection.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")
+    _create_tables(connection)
+
+
+def _create_tables(connection: sqlite3.Connection) -> None:
+    """All tables and the mark in one transaction: whoever is killed meanwhile leaves an empty file."""
+    connection.execute("BEGIN IMMEDIATE")
+    for table in TABLES:
+        connection.execute(table)
+    connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version={TABLES_VERSION}")
+    connection.execute("COMMIT")
+
+
+def _words(error: sqlite3.Error) -> str:
+    if getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return f"it is damaged, or no database at all ({error}); keep a copy of it, and take another folder"
+    return str(error)

@@ -1,0 +1,63 @@
+"""What a durable store writes down, as tables.
+
+A chunk's bytes are written once: what is published moves from ``staged`` to ``kept`` by its number.
+"""
+
+__all__ = ["TABLES", "TABLES_VERSION"]
+
+TABLES_VERSION = 1
+"""Another number for tables that an older release would not understand."""
+
+_CHANNELS = """
+CREATE TABLE IF NOT EXISTS channels (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    log_id TEXT NOT NULL,              -- the log in which its rows are counted
+    row_permits INTEGER NOT NULL,
+    permit_batch INTEGER NOT NULL,
+    max_chunk_cost INTEGER NOT NULL,
+    barrier_permits INTEGER NOT NULL,
+    oversize TEXT NOT NULL,
+    schema BLOB,                       -- Arrow IPC; NULL until a producer has stated it
+    next_row INTEGER NOT NULL,
+    state TEXT NOT NULL,               -- open, ended, broken
+    reason TEXT NOT NULL               -- why it is broken
+) STRICT
+"""
+
+_CONSUMERS = """
+CREATE TABLE IF NOT EXISTS consumers (
+    channel INTEGER NOT NULL REFERENCES channels,
+    name TEXT NOT NULL,
+    acknowledged_row INTEGER NOT NULL, -- it needs none before this one
+    PRIMARY KEY (channel, name)
+) STRICT, WITHOUT ROWID
+"""
+
+_PRODUCERS = """
+CREATE TABLE IF NOT EXISTS producers (
+    channel INTEGER NOT NULL REFERENCES channels,
+    name TEXT NOT NULL,
+    rows INTEGER NOT NULL,             -- of it that were ever taken over
+    PRIMARY KEY (channel, name)
+) STRICT, WITHOUT ROWID
+"""
+
+_BATCHES = """
+CREATE TABLE IF NOT EXISTS batches (
+    id INTEGER PRIMARY KEY,
+    arrow BLOB NOT NULL                -- Arrow IPC, without the schema
+) STRICT
+"""
+
+_KEPT = """
+CREATE TABLE IF NOT EXISTS kept (
+    channel INTEGER NOT NULL REFERENCES channels,
+    first_row INTEGER NOT NULL,
+    rows INTEGER NOT NULL,
+    batch INTEGER NOT NULL REFERENCES batches,
+    PRIMARY KEY (channel, first_row)
+) STRICT, WITHOUT ROWID
+"""
+
+TABLES = (_CHANNELS, _CONSUMERS, _PRODUCERS, _BATCHES, _KEPT)
