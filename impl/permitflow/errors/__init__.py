@@ -47,6 +47,15 @@ from permitflow.errors.protocol import (
     UnexpectedFrameError,
     UnsplittableChunkError,
 )
+from permitflow.errors.replay import (
+    LogReplacedError,
+    ProducerReplacedError,
+    ReplayError,
+    RetentionError,
+    RowsForgottenError,
+    RowsNotThereError,
+    UnknownConsumerError,
+)
 from permitflow.errors.staging import StagedPartError, StagingError, StagingFullError
 from permitflow.errors.store import (
     StoreError,
@@ -77,6 +86,7 @@ __all__ = [
     "InvalidParametersError",
     "LedgerError",
     "LocalProtocolError",
+    "LogReplacedError",
     "MispricedError",
     "OverspendError",
     "ParameterMismatchError",
@@ -85,8 +95,13 @@ __all__ = [
     "PeerTimeoutError",
     "PermitOverrunError",
     "PermitflowError",
+    "ProducerReplacedError",
     "ProtocolError",
     "RemoteProtocolError",
+    "ReplayError",
+    "RetentionError",
+    "RowsForgottenError",
+    "RowsNotThereError",
     "SameHostError",
     "SchemaMismatchError",
     "SparkSetupError",
@@ -108,6 +123,7 @@ __all__ = [
     "UndecodableDataError",
     "UnexpectedFrameError",
     "UnknownChannelError",
+    "UnknownConsumerError",
     "UnsplittableChunkError",
     "VersionMismatchError",
     "WouldBlock",

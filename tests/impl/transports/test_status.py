@@ -51,6 +51,12 @@ SAMPLES: list[tuple[PermitflowError, grpc.StatusCode]] = [
     (errors.ChannelSpentError(channel="x", reason="y"), grpc.StatusCode.FAILED_PRECONDITION),
     (errors.ChannelClosedError(end="sender"), grpc.StatusCode.FAILED_PRECONDITION),
     (ChannelAbortedError(channel="x", reason="y"), grpc.StatusCode.ABORTED),
+    (errors.RetentionError(channel="x", retention="once", rule="no"), grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.UnknownConsumerError(channel="x", consumer="y", known=("z",)), grpc.StatusCode.NOT_FOUND),
+    (errors.RowsForgottenError(channel="x", wanted_row=1, first_kept_row=2), grpc.StatusCode.OUT_OF_RANGE),
+    (errors.RowsNotThereError(channel="x", wanted_row=2, next_row=1), grpc.StatusCode.OUT_OF_RANGE),
+    (errors.LogReplacedError(channel="x", wanted_log="y", log="z"), grpc.StatusCode.DATA_LOSS),
+    (errors.ProducerReplacedError(channel="x", producer="y", by="z"), grpc.StatusCode.ABORTED),
     (PeerGoneError(who="x", reason="y"), grpc.StatusCode.UNAVAILABLE),
     (PeerTimeoutError(who="x", reason="y"), grpc.StatusCode.DEADLINE_EXCEEDED),
 ]

@@ -1,0 +1,205 @@
+"""Requests and replies of the Control method to bytes and back; each is one message of the carrier."""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+from google.protobuf.message import DecodeError
+
+from permitflow.errors import InvalidParametersError, UndecodableDataError
+from permitflow.protocol.control import (
+    Acknowledge,
+    AskPositions,
+    ChannelPosition,
+    ChannelRow,
+    ChannelState,
+    Close,
+    ControlReply,
+    ControlRequest,
+    Discard,
+    Discarded,
+    Positions,
+    Publish,
+    Published,
+    StagedPart,
+)
+from permitflow.protocol.frames import StatedParameters
+from permitflow.transports.arrow import read_schema
+from permitflow.transports.carrier import Received
+from permitflow.transports.frame_readers import read_parameters
+from permitflow.transports.frame_writers import set_number, set_text, write_parameters
+from permitflow.wire.v1 import exchange_pb2 as pb
+
+__all__ = ["decode_reply", "decode_request", "encode_reply", "encode_request"]
+
+# Decoded, a message takes many times its size.
+_MOST_BYTES = 32 << 20
+
+_STATES = {
+    ChannelState.OPEN: pb.CHANNEL_STATE_OPEN,
+    ChannelState.ENDED: pb.CHANNEL_STATE_ENDED,
+    ChannelState.BROKEN: pb.CHANNEL_STATE_BROKEN,
+}
+_STATE_OF: dict[int, ChannelState] = {value: state for state, value in _STATES.items()}
+
+
+def encode_request(request: ControlRequest) -> bytes:
+    """Encode what a client asks.
+
+    Raises:
+        InvalidParametersError: a number or a name does not fit the wire.
+    """
+    message = pb.ControlRequest()
+    match request:
+        case AskPositions():
+            message.positions.SetInParent()
+            _write_names(message.positions, request)
+        case Close():
+            message.close.SetInParent()
+            _write_names(message.close, request)
+        case Acknowledge():
+            _write_acknowledge(message.acknowledge, request)
+        case Publish():
+            _write_publish(message.publish, request)
+        case Discard():
+            message.discard.SetInParent()
+            set_text(message.discard, "query", request.query)
+            set_number(message.discard, "batch", request.batch)
+    return message.SerializeToString()
+
+
+def _write_names(into: pb.PositionsRequest | pb.CloseRequest, request: AskPositions | Close) -> None:
+    set_text(into, "consumer", request.consumer)
+    try:
+        into.channels.extend(request.channels)
+    except (TypeError, ValueError) as error:
+        rule = "must be names that UTF-8 can hold"
+        raise InvalidParametersError(name="channels", value=request.channels, rule=rule) from error
+
+
+def _write_acknowledge(into: pb.AcknowledgeRequest, request: Acknowledge) -> None:
+    into.SetInParent()
+    set_text(into, "consumer", request.consumer)
+    for channel, row, log_id in request.rows:
+        added = into.rows.add()
+        set_text(added, "channel", channel)
+        set_number(added, "row", row)
+        set_text(added, "log_id", log_id)
+
+
+def _write_publish(into: pb.PublishRequest, request: Publish) -> None:
+    into.SetInParent()
+    set_text(into, "query", request.query)
+    set_number(into, "batch", request.batch)
+    for part in request.parts:
+        added = into.parts.add()
+        set_text(added, "channel", part.channel)
+        set_number(added, "partition", part.partition)
+        set_text(added, "attempt", part.attempt)
+        set_number(added, "rows", part.rows)
+
+
+def decode_request(data: Received) -> ControlRequest:
+    """Decode what a client asks.
+
+    Raises:
+        UndecodableDataError: these bytes are no request of this version of the protocol.
+    """
+    message = pb.ControlRequest()
+    _parse(message, data)
+    name = message.WhichOneof("request")
+    if name is None:
+        raise UndecodableDataError(what="a request", reason=f"it is none of {', '.join(_REQUESTS)}")
+    return _REQUESTS[name](getattr(message, name))
+
+
+def _read_acknowledge(message: pb.AcknowledgeRequest) -> Acknowledge:
+    return Acknowledge(tuple(ChannelRow(row.channel, row.row, row.log_id) for row in message.rows), message.consumer)
+
+
+def _read_publish(message: pb.PublishRequest) -> Publish:
+    parts = tuple(StagedPart(part.channel, part.partition, part.attempt, part.rows) for part in message.parts)
+    return Publish(message.query, message.batch, parts)
+
+
+_REQUESTS: dict[str, Callable[..., ControlRequest]] = {
+    "positions": lambda message: AskPositions(tuple(message.channels), message.consumer),
+    "acknowledge": _read_acknowledge,
+    "publish": _read_publish,
+    "discard": lambda message: Discard(message.query, message.batch),
+    "close": lambda message: Close(tuple(message.channels), message.consumer),
+}
+
+
+def encode_reply(reply: ControlReply[pa.Schema]) -> bytes:
+    """Encode what the exchange replies."""
+    message = pb.ControlReply()
+    match reply:
+        case Positions():
+            message.positions.SetInParent()
+            for position in reply.channels:
+                _write_position(message.positions.channels.add(), position)
+        case Published():
+            message.published.SetInParent()
+            message.published.was_published = reply.was_published
+        case Discarded():
+            message.discarded.SetInParent()
+            message.discarded.rows = reply.rows
+    return message.SerializeToString()
+
+
+def _write_position(into: pb.ChannelPosition, position: ChannelPosition[pa.Schema]) -> None:
+    into.channel = position.channel
+    into.acknowledged_row = position.acknowledged_row
+    into.next_row = position.next_row
+    into.state = _STATES[position.state]
+    into.reason = position.reason
+    write_parameters(into.parameters, StatedParameters.of(position.parameters))
+    if position.schema is not None:
+        into.schema = position.schema.serialize().to_pybytes()
+    into.log_id = position.log_id
+
+
+def decode_reply(data: Received) -> ControlReply[pa.Schema]:
+    """Decode what the exchange replies.
+
+    Raises:
+        UndecodableDataError: these bytes are no reply of this version of the protocol.
+    """
+    message = pb.ControlReply()
+    _parse(message, data)
+    match message.WhichOneof("reply"):
+        case "positions":
+            return Positions(tuple(_read_position(position) for position in message.positions.channels))
+        case "published":
+            return Published(message.published.was_published)
+        case "discarded":
+            return Discarded(message.discarded.rows)
+    raise UndecodableDataError(what="a reply", reason="it holds neither positions nor published nor discarded")
+
+
+def _read_position(message: pb.ChannelPosition) -> ChannelPosition[pa.Schema]:
+    if message.state not in _STATE_OF:
+        raise UndecodableDataError(what="a position", reason=f"state = {message.state} is not known")
+    try:
+        parameters = read_parameters(message.parameters).checked()
+    except InvalidParametersError as error:
+        raise UndecodableDataError(what="a position", reason=str(error)) from error
+    return ChannelPosition(
+        channel=message.channel,
+        acknowledged_row=message.acknowledged_row,
+        next_row=message.next_row,
+        state=_STATE_OF[message.state],
+        reason=message.reason,
+        parameters=parameters,
+        schema=read_schema(message.schema) if message.HasField("schema") else None,
+        log_id=message.log_id,
+    )
+
+
+def _parse(message: pb.ControlRequest | pb.ControlReply, data: Received) -> None:
+    if len(data) > _MOST_BYTES:
+        raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=f"{_MOST_BYTES} bytes are the most")
+    try:
+        message.ParseFromString(bytes(data))
+    except DecodeError as error:
+        raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=str(error)) from error
