@@ -1,0 +1,85 @@
+"""Rows that are kept in memory: for as long as the exchange lives."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from uuid import uuid4
+
+import pyarrow as pa
+
+from permitflow.exchange.stores.store import KeptChannel
+from permitflow.protocol.control import ChannelState
+from permitflow.protocol.parameters import ChannelParameters
+
+__all__ = ["MemoryChannelStore", "MemoryStore"]
+
+# A list is cut at its beginning as a whole: only when that is worth it.
+_CUT_AT = 256
+
+
+class MemoryChannelStore:
+    """See ``ChannelStore``.  A batch of which one row is needed stays as a whole: slices free no memory."""
+
+    def __init__(self) -> None:
+        """Nothing is kept."""
+        self._first_rows: list[int] = []
+        self._batches: list[pa.RecordBatch] = []
+        self._forgotten = 0
+
+    def load(self) -> KeptChannel:
+        """A new log: whatever was there before is lost."""
+        return KeptChannel(log_id=uuid4().hex)
+
+    async def declare(self, schema: pa.Schema) -> None:
+        """Nothing to do."""
+
+    async def append(
+        self, first_row: int, batches: Sequence[pa.RecordBatch], producer: str = "", producer_rows: int = 0
+    ) -> None:
+        """Keep rows."""
+        for batch in batches:
+            self._first_rows.append(first_row)
+            self._batches.append(batch)
+            first_row += batch.num_rows
+
+    async def read(self, from_row: int, to_row: int) -> list[pa.RecordBatch]:
+        """The rows ``[from_row, to_row)``."""
+        found: list[pa.RecordBatch] = []
+        position = bisect_right(self._first_rows, from_row, lo=self._forgotten) - 1
+        while from_row < to_row:
+            batch, start = self._batches[position], from_row - self._first_rows[position]
+            stop = min(batch.num_rows, to_row - self._first_rows[position])
+            found.append(batch if stop - start == batch.num_rows else batch.slice(start, stop - start))
+            from_row += stop - start
+            position += 1
+        return found
+
+    async def acknowledge(self, consumer: str, row: int, first_kept_row: int) -> None:
+        """Let go of the batches of which no row is needed."""
+        needed = bisect_right(self._first_rows, first_kept_row, lo=self._forgotten) - 1
+        if self._batches and needed == len(self._batches) - 1:
+            last = self._batches[-1]
+            needed += first_kept_row >= self._first_rows[-1] + last.num_rows
+        for position in range(self._forgotten, needed):
+            self._batches[position] = None
+        self._forgotten = max(self._forgotten, needed)
+        if self._forgotten >= _CUT_AT and 2 * self._forgotten >= len(self._batches):
+            del self._batches[: self._forgotten], self._first_rows[: self._forgotten]
+            self._forgotten = 0
+
+    async def finish(self, state: ChannelState, reason: str) -> None:
+        """Nothing to do."""
+
+    def remove(self) -> None:
+        """Let go of everything."""
+        self._first_rows, self._batches, self._forgotten = [], [], 0
+
+
+class MemoryStore:
+    """See ``Store``."""
+
+    def open_channel(self, name: str, *, parameters: ChannelParameters, consumers: Sequence[str]) -> MemoryChannelStore:
+        """An empty place."""
+        return MemoryChannelStore()
+
+    def close(self) -> None:
+        """Nothing to do."""

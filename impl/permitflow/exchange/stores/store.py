@@ -1,0 +1,122 @@
+"""What an exchange needs of the place where it keeps the rows of its replay channels.
+
+The exchange does the books; a store keeps what it is told.  When a call that writes has returned, what it was told
+survives whatever the store promises to survive: nothing if it is memory, a crash of the process or of the machine if
+it is a disk.  A call that raises has changed nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from permitflow.protocol.control import ChannelState
+from permitflow.protocol.parameters import ChannelParameters
+
+__all__ = ["ChannelStore", "KeptChannel", "Store"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeptChannel:
+    """What a store has of a channel."""
+
+    log_id: str
+    """The name of the log: made when the channel was first opened, and kept with its rows."""
+    next_row: int = 0
+    """The number of the next row that will come."""
+    acknowledged: Mapping[str, int] | None = None
+    """By each consumer; None: the channel is new."""
+    producers: Mapping[str, int] = field(default_factory=dict)
+    """Rows of each named producer that were ever appended."""
+    schema: pa.Schema | None = None
+    state: ChannelState = ChannelState.OPEN
+    reason: str = ""
+    """Why it is broken; else empty."""
+
+
+class ChannelStore(Protocol):
+    """Keeps one channel.
+
+    The exchange makes one call of ``declare``, ``append`` and ``finish`` at a time, and one of ``acknowledge`` at a
+    time; those two, and any number of ``read``, may be under way together.  It never cancels a call that writes.
+    """
+
+    def load(self) -> KeptChannel:
+        """What is there; called once, before everything else."""
+        ...
+
+    async def declare(self, schema: pa.Schema) -> None:
+        """Note the schema; called once, before the first ``append``.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        ...
+
+    async def append(
+        self, first_row: int, batches: Sequence[pa.RecordBatch], producer: str = "", producer_rows: int = 0
+    ) -> None:
+        """Keep rows, all or none; what was ready together comes together, so that it can be written at once.
+
+        Args:
+            first_row: the number of the first of these rows; all rows before it were appended already.
+            batches: the rows, in order; none is empty.
+            producer: whose they are; empty: nobody's in particular.
+            producer_rows: how many rows of this producer were ever appended, these included.
+
+        Raises:
+            StoreError: they could not be written.
+        """
+        ...
+
+    async def read(self, from_row: int, to_row: int) -> list[pa.RecordBatch]:
+        """The rows ``[from_row, to_row)``, in order, sliced at both ends; they were appended and not forgotten.
+
+        Raises:
+            StoreError: they could not be read.
+        """
+        ...
+
+    async def acknowledge(self, consumer: str, row: int, first_kept_row: int) -> None:
+        """Note how far a consumer has come; rows before ``first_kept_row`` need not be kept any more.
+
+        They may stay for longer, for instance until all rows of a batch are forgotten.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        ...
+
+    async def finish(self, state: ChannelState, reason: str) -> None:
+        """Note that no row will come any more: the channel has ended, or is broken.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        ...
+
+    def remove(self) -> None:
+        """Forget the channel and all its rows; the exchange calls nothing afterwards."""
+        ...
+
+
+class Store(Protocol):
+    """Keeps the replay channels of one exchange."""
+
+    def open_channel(self, name: str, *, parameters: ChannelParameters, consumers: Sequence[str]) -> ChannelStore:
+        """The place of one channel, with what was kept of it before.
+
+        Args:
+            name: unique in this exchange.
+            parameters: with which the channel is opened now.
+            consumers: for whom rows are kept from now on; the first time, or others than before.
+
+        Raises:
+            StoreError: there is something that does not fit.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release what the store holds; the exchange calls nothing afterwards.  Closing twice is harmless."""
+        ...
