@@ -10,6 +10,7 @@ import grpc
 
 from permitflow.errors import PeerGoneError, PermitflowError, TransportError
 from permitflow.exchange.consuming import serve_get
+from permitflow.exchange.health import HealthService
 from permitflow.exchange.producing import serve_put
 from permitflow.exchange.registry import Exchange
 from permitflow.transports.carrier import Buffer, Carrier
@@ -71,6 +72,8 @@ class GrpcListener:
         self._address = ""
         self._stopping = asyncio.Event()
         self._server: grpc.aio.Server | None = None
+        self._health = HealthService(exchange.readiness)
+        self._following: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> str:
@@ -89,7 +92,9 @@ class GrpcListener:
             port = server.add_insecure_port(self._wanted_address)
         except RuntimeError as error:
             raise TransportError.of(what=f"cannot listen at {self._wanted_address}", cause=error) from error
+        await self._health.add_to(server)
         await server.start()
+        self._following = asyncio.create_task(self._health.follow(), name="health of the exchange")
         self._server = server
         self._address = f"{self._wanted_address.rpartition(':')[0]}:{port}"
 
@@ -102,6 +107,9 @@ class GrpcListener:
             stopped = group.create_task(server.stop(grace_seconds + _FAREWELL_SECONDS))
             await asyncio.wait({stopped}, timeout=grace_seconds)
             self._stopping.set()
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait({self._following})
 
     async def wait_until_stopped(self) -> None:
         """Wait until somebody stops the server."""

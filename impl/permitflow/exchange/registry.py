@@ -5,6 +5,7 @@ import pyarrow as pa
 from permitflow.channels.names import stream_channels
 from permitflow.errors import InvalidParametersError, UnknownChannelError
 from permitflow.exchange.bridge_channel import BridgeChannel
+from permitflow.exchange.readiness import Readiness
 from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
@@ -35,6 +36,7 @@ class Exchange:
         self._channels: dict[str, BridgeChannel] = {}
         self.record = record
         self.same_host = same_host
+        self.readiness = Readiness()
 
     def add_channel(
         self, name: str, parameters: ChannelParameters | None = None, schema: pa.Schema | None = None

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.errors import StoreWriteError
 
@@ -35,6 +35,9 @@ class _Job(NamedTuple, Generic[T]):
     answer: "asyncio.Future[T]"
 
 
+_AnyJob: TypeAlias = _Job[Any]
+
+
 class _Outcome(NamedTuple):
     """What a job came to; the loop tells whoever waits."""
 
@@ -50,7 +53,7 @@ class Database:
         """Take over a connection that no other thread uses any more; it must be in autocommit mode."""
         self._connection = connection
         self._path = path
-        self._jobs: queue.SimpleQueue[_Job[object] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_AnyJob | None] = queue.SimpleQueue()
         self._is_closed = False
         self.commits = 0
         """Transactions so far, for whoever wonders how many jobs share one."""
@@ -94,9 +97,9 @@ class Database:
         finally:
             self._connection.close()
 
-    def _next(self) -> list[_Job[object]]:
+    def _next(self) -> list[_AnyJob]:
         """All that has come; waits for the first.  Nothing: the database is to be closed."""
-        jobs: list[_Job[object]] = []
+        jobs: list[_AnyJob] = []
         job = self._jobs.get()
         while job is not None:
             jobs.append(job)
@@ -107,7 +110,7 @@ class Database:
             self._jobs.put(None)
         return jobs
 
-    def _outcomes(self, jobs: Sequence[_Job[object]]) -> list[_Outcome]:
+    def _outcomes(self, jobs: Sequence[_AnyJob]) -> list[_Outcome]:
         try:
             return self._together(jobs)
         except Exception as error:
@@ -117,7 +120,7 @@ class Database:
         # One that cannot be done must not keep the others from being done: deleting may be what makes room.
         return [outcome for job in jobs for outcome in self._outcomes([job])]
 
-    def _together(self, jobs: Sequence[_Job[object]]) -> list[_Outcome]:
+    def _together(self, jobs: Sequence[_AnyJob]) -> list[_Outcome]:
         """Do them in one transaction: all or none."""
         self._connection.execute("BEGIN IMMEDIATE")
         outcomes = [_Outcome(job.answer, job.do(self._connection), None) for job in jobs]
