@@ -47,6 +47,7 @@ from permitflow.errors.protocol import (
     UnexpectedFrameError,
     UnsplittableChunkError,
 )
+from permitflow.errors.query import CheckpointError, RowsLostError
 from permitflow.errors.replay import (
     LogReplacedError,
     ProducerReplacedError,
@@ -78,6 +79,7 @@ __all__ = [
     "ChannelClosedError",
     "ChannelError",
     "ChannelSpentError",
+    "CheckpointError",
     "ChunkTooLargeError",
     "DemoError",
     "EndOfStream",
@@ -101,6 +103,7 @@ __all__ = [
     "ReplayError",
     "RetentionError",
     "RowsForgottenError",
+    "RowsLostError",
     "RowsNotThereError",
     "SameHostError",
     "SchemaMismatchError",

@@ -1,0 +1,193 @@
+"""What a streaming query reads next, and what the exchange need not keep any more: decided here, without I/O.
+
+All numbers are rows of one channel, counted since it was opened.  The rules are those of ``SparkMicroBatch.tla``, with
+rows acknowledged in ``latestOffset(start, limit)``: ``start`` is the end of the last batch in Spark's commit log.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from permitflow.errors import (
+    ChannelAbortedError,
+    CheckpointError,
+    LogReplacedError,
+    ReplayError,
+    RowsForgottenError,
+    RowsLostError,
+    RowsNotThereError,
+)
+from permitflow.protocol.control import ChannelPosition, ChannelRow, ChannelState
+from permitflow.spark.stream_offsets import StreamOffset
+
+__all__ = ["Position", "Positions", "RowRange", "StreamPlanner", "fair_shares", "lost"]
+
+Position: TypeAlias = ChannelPosition[object]
+Positions: TypeAlias = Mapping[str, Position]
+"""By channel."""
+
+
+@dataclass(frozen=True)
+class RowRange:
+    """The rows ``[from_row, to_row)`` of a channel: what a task reads, as often as Spark asks it to."""
+
+    channel: str
+    log_id: str
+    """The log in which the rows were counted."""
+    from_row: int
+    to_row: int
+
+
+class StreamPlanner:
+    """Takes positions, offsets and limits; returns offsets, ranges and acknowledgements.  Picklable."""
+
+    def __init__(self, channels: Sequence[str], *, consumer: str, max_rows: int | None) -> None:
+        """``max_rows`` of a batch, over all channels; None: half the window of each channel."""
+        self._channels = tuple(channels)
+        self._consumer = consumer
+        self._max_rows = max_rows
+        self._targets: Mapping[str, int] | None = None
+
+    def initial(self, positions: Positions) -> StreamOffset:
+        """Where a query without a checkpoint begins: at the first row that its consumer may still read."""
+        return self._offset({channel: positions[channel].acknowledged_row for channel in self._channels}, positions)
+
+    def latest(self, positions: Positions) -> StreamOffset:
+        """Up to where rows are there."""
+        return self._offset({channel: positions[channel].next_row for channel in self._channels}, positions)
+
+    def default_limit(self, positions: Positions) -> int:
+        """Rows of a batch, if the trigger does not say otherwise."""
+        return self._max_rows or sum(_half_window(positions[channel]) for channel in self._channels)
+
+    def end_at(self, positions: Positions) -> None:
+        """Plan no rows beyond these: ``Trigger.AvailableNow`` has begun."""
+        self._targets = {channel: positions[channel].next_row for channel in self._channels}
+
+    def acknowledgement(self, start: StreamOffset) -> tuple[ChannelRow, ...]:
+        """What the exchange may forget when Spark asks what comes after ``start``.
+
+        Raises:
+            CheckpointError: the options do not name a channel any more.
+
+        Spec: Acknowledge.
+        """
+        start.require_channels(self._channels)
+        return tuple(ChannelRow(channel, row, start.log_ids[channel]) for channel, row in start.rows.items())
+
+    def plan(self, start: StreamOffset, positions: Positions, *, limit_rows: int | None) -> StreamOffset:
+        """The end of the next batch; ``start`` itself if there is nothing new.
+
+        A channel that ``start`` does not have is new among the options.  It enters with the batch, where its consumer
+        stands, and its rows come with the next one: so every batch can be read again from its two offsets alone.
+
+        Args:
+            start: the end of the last batch in the commit log, acknowledged just now.
+            positions: of all channels, after that.
+            limit_rows: of the batch, over all channels; None: all that are there.
+
+        Raises:
+            RowsLostError: the exchange has not all rows any more from ``start`` on.
+            ChannelAbortedError: all rows of a channel were read, and its producer has given up.
+
+        Spec: PlanBatch, ReportLoss.
+        """
+        for channel, row in start.rows.items():
+            self._require_kept(positions[channel], row, start.log_ids[channel])
+        there = [self._rows_there(start, positions[channel], limit_rows) for channel in self._channels]
+        most = sum(there) if limit_rows is None else limit_rows
+        shares = fair_shares(there, most, first=sum(start.rows.values()))
+        is_new = any(channel not in start.rows for channel in self._channels)
+        if not any(shares) and not is_new:
+            return start
+        rows = {
+            channel: start.rows.get(channel, positions[channel].acknowledged_row) + share
+            for channel, share in zip(self._channels, shares, strict=True)
+        }
+        return self._offset(rows, positions)
+
+    def ranges(self, start: StreamOffset, end: StreamOffset) -> list[RowRange]:
+        """The rows of a batch, whether it is new or run again.
+
+        Raises:
+            CheckpointError: no query of these channels can have had such a batch.
+        """
+        end.require_channels(self._channels)
+        ranges = []
+        for channel, to_row in end.rows.items():
+            from_row = start.rows.get(channel, to_row)
+            if from_row > to_row:
+                raise CheckpointError(
+                    reason=f"has a batch of channel {channel!r} that ends at row {to_row}, before it starts at row "
+                    f"{from_row}",
+                    hint="each query needs a checkpointLocation of its own",
+                )
+            if from_row < to_row:
+                ranges.append(RowRange(channel, end.log_ids[channel], from_row, to_row))
+        return ranges
+
+    def _offset(self, rows: Mapping[str, int], positions: Positions) -> StreamOffset:
+        return StreamOffset(rows, {channel: positions[channel].log_id for channel in rows})
+
+    def _require_kept(self, position: Position, row: int, log_id: str) -> None:
+        try:
+            _require_kept(position, row, log_id)
+        except ReplayError as error:
+            raise lost(error, channel=position.channel, consumer=self._consumer, wanted_row=row) from error
+        if position.state is ChannelState.BROKEN and row == position.next_row:
+            raise ChannelAbortedError(
+                channel=position.channel,
+                reason=f"{position.reason}; all {row} rows that had come before were read and acknowledged",
+            )
+
+    def _rows_there(self, start: StreamOffset, position: Position, limit_rows: int | None) -> int:
+        """New rows of a channel, as many as a batch may have of it."""
+        row = start.rows.get(position.channel)
+        if row is None:
+            return 0
+        there = position.next_row - row
+        if self._targets is not None:
+            there = min(there, max(0, self._targets[position.channel] - row))
+        is_capped = limit_rows is not None and self._max_rows is None
+        return min(there, _half_window(position)) if is_capped else there
+
+
+def fair_shares(rows: Sequence[int], most: int, *, first: int = 0) -> list[int]:
+    """Divide ``most`` rows among channels that have ``rows`` each: nobody gets less so that another may get more.
+
+    What does not divide evenly goes to the channels from number ``first`` on, modulo their number.
+    """
+    shares = [0] * len(rows)
+    left = most
+    hungry = [(first + number) % len(rows) for number in range(len(rows))]
+    while left and (hungry := [number for number in hungry if shares[number] < rows[number]]):
+        each = max(1, left // len(hungry))
+        for number in hungry:
+            share = min(each, rows[number] - shares[number], left)
+            shares[number] += share
+            left -= share
+    return shares
+
+
+def lost(error: ReplayError, *, channel: str, consumer: str, wanted_row: int) -> RowsLostError:
+    """What an exchange's refusal to keep or find rows means to a query."""
+    reason = error.message
+    if isinstance(error, RowsForgottenError):
+        reason += f": does another query, or another branch of this one, read as consumer {consumer!r}, too?"
+    return RowsLostError(channel=channel, consumer=consumer, wanted_row=wanted_row, reason=reason)
+
+
+def _require_kept(position: Position, row: int, log_id: str) -> None:
+    """Insist that the exchange still has all rows from ``row`` on that it ever had."""
+    channel = position.channel
+    if position.log_id != log_id:
+        raise LogReplacedError(channel=channel, wanted_log=log_id, log=position.log_id)
+    if position.acknowledged_row > row:
+        raise RowsForgottenError(channel=channel, wanted_row=row, first_kept_row=position.acknowledged_row)
+    if position.next_row < row:
+        raise RowsNotThereError(channel=channel, wanted_row=row, next_row=position.next_row)
+
+
+def _half_window(position: Position) -> int:
+    # With half of it, a full batch can wait while a full one runs: see `spark-double-buffer` in the specification.
+    return max(1, position.parameters.row_permits // 2)

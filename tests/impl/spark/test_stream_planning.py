@@ -1,0 +1,226 @@
+"""What a query reads next, and what it acknowledges, follows from offsets and positions alone, as in the model."""
+
+import json
+import pickle
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permitflow.errors import ChannelAbortedError, CheckpointError, RowsLostError
+from permitflow.protocol.control import ChannelPosition, ChannelRow, ChannelState
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.spark.stream_offsets import StreamOffset
+from permitflow.spark.stream_planning import Position, RowRange, StreamPlanner, fair_shares
+from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, initial
+
+WINDOW = ChannelParameters(row_permits=100)
+
+
+def at(
+    channel: str,
+    acknowledged: int,
+    next_row: int,
+    *,
+    state: ChannelState = ChannelState.OPEN,
+    log_id: str = "first",
+    window: ChannelParameters = WINDOW,
+) -> Position:
+    reason = "the disk is on fire" if state is ChannelState.BROKEN else ""
+    return ChannelPosition(channel, acknowledged, next_row, state, reason, window, None, log_id)
+
+
+def positions(*each: Position) -> dict[str, Position]:
+    return {position.channel: position for position in each}
+
+
+def offset(rows: Mapping[str, int], log_id: str = "first") -> StreamOffset:
+    return StreamOffset(dict(rows), dict.fromkeys(rows, log_id))
+
+
+def planner(*channels: str, max_rows: int | None = None) -> StreamPlanner:
+    return StreamPlanner(channels or ("a",), consumer="etl", max_rows=max_rows)
+
+
+def test_a_query_begins_where_its_consumer_stands() -> None:
+    assert planner("a", "b").initial(positions(at("b", 0, 9), at("a", 5, 7))) == offset({"a": 5, "b": 0})
+
+
+def test_start_is_acknowledged_and_nothing_else() -> None:
+    assert planner("a", "b").acknowledgement(offset({"a": 5, "b": 0})) == (
+        ChannelRow("a", 5, "first"),
+        ChannelRow("b", 0, "first"),
+    )
+
+
+def test_a_batch_takes_half_the_window_of_each_channel() -> None:
+    there = positions(at("a", 10, 110), at("b", 0, 20))
+    plan = planner("a", "b")
+    end = plan.plan(offset({"a": 10, "b": 0}), there, limit_rows=plan.default_limit(there))
+    assert end == offset({"a": 60, "b": 20})
+
+
+def test_an_idle_channel_gives_its_share_to_nobody_beyond_half_a_window() -> None:
+    there = positions(at("a", 0, 100), at("b", 0, 0))
+    plan = planner("a", "b")
+    assert plan.default_limit(there) == 100
+    assert plan.plan(offset({"a": 0, "b": 0}), there, limit_rows=100) == offset({"a": 50, "b": 0})
+
+
+def test_the_users_limit_is_for_all_channels_together_and_divided_fairly() -> None:
+    there = positions(at("a", 0, 100), at("b", 0, 3))
+    end = planner("a", "b", max_rows=30).plan(offset({"a": 0, "b": 0}), there, limit_rows=30)
+    assert end == offset({"a": 27, "b": 3})
+
+
+def test_a_trigger_that_takes_everything_takes_everything() -> None:
+    there = positions(at("a", 0, 100))
+    assert planner(max_rows=3).plan(offset({"a": 0}), there, limit_rows=None) == offset({"a": 100})
+
+
+def test_without_new_rows_the_offset_is_the_very_same() -> None:
+    start = offset({"a": 7})
+    assert planner().plan(start, positions(at("a", 7, 7)), limit_rows=50) is start
+    assert planner().plan(start, positions(at("a", 7, 7, state=ChannelState.ENDED)), limit_rows=50) is start
+
+
+def test_available_now_ends_where_it_was_prepared() -> None:
+    plan = planner()
+    plan.end_at(positions(at("a", 0, 70)))
+    assert plan.plan(offset({"a": 0}), positions(at("a", 0, 90)), limit_rows=50) == offset({"a": 50})
+    assert plan.plan(offset({"a": 50}), positions(at("a", 50, 150)), limit_rows=50) == offset({"a": 70})
+    done = offset({"a": 70})
+    assert plan.plan(done, positions(at("a", 70, 170)), limit_rows=50) is done
+
+
+def test_a_batch_is_a_range_of_each_channel_with_new_rows() -> None:
+    plan = planner("a", "b", "c")
+    ranges = plan.ranges(offset({"a": 5, "b": 7, "c": 0}), offset({"a": 9, "b": 7, "c": 1}))
+    assert ranges == [RowRange("a", "first", 5, 9), RowRange("c", "first", 0, 1)]
+
+
+def test_a_channel_that_is_new_among_the_options_enters_first_and_is_read_then() -> None:
+    plan = planner("a", "b")
+    there = positions(at("a", 5, 9), at("b", 40, 90))
+    entered = plan.plan(offset({"a": 5}), there, limit_rows=50)
+    assert entered == offset({"a": 9, "b": 40})
+    assert plan.ranges(offset({"a": 5}), entered) == [RowRange("a", "first", 5, 9)]
+    following = plan.plan(entered, positions(at("a", 9, 9), at("b", 40, 90)), limit_rows=50)
+    assert plan.ranges(entered, following) == [RowRange("b", "first", 40, 90)]
+
+
+def test_a_channel_that_the_options_do_not_name_any_more_is_missed() -> None:
+    with pytest.raises(CheckpointError, match="channel 'b', which the options do not name any more"):
+        planner("a").acknowledgement(offset({"a": 5, "b": 1}))
+    with pytest.raises(CheckpointError, match="channel 'b'"):
+        planner("a").ranges(offset({"a": 5, "b": 1}), offset({"a": 6, "b": 2}))
+
+
+@pytest.mark.parametrize(
+    ("position", "words"),
+    [
+        (at("a", 8, 9), "row 7 of channel 'a' was acknowledged and is forgotten"),
+        (at("a", 8, 9), "does another query, or another branch of this one, read as consumer 'etl'"),
+        (at("a", 0, 6), "its next one will be row 6"),
+        (at("a", 0, 90, log_id="second"), "has a new log, 'second'"),
+    ],
+    ids=["forgotten", "by whom", "never there", "counted anew"],
+)
+def test_lost_rows_are_never_skipped(position: Position, words: str) -> None:
+    with pytest.raises(RowsLostError) as caught:
+        planner().plan(offset({"a": 7}), positions(position), limit_rows=50)
+    assert (caught.value.channel, caught.value.consumer, caught.value.wanted_row) == ("a", "etl", 7)
+    assert words in str(caught.value)
+    assert "Nothing was skipped" in str(caught.value)
+
+
+def test_a_broken_channel_is_read_to_its_last_row_and_then_fails_the_query() -> None:
+    broken = positions(at("a", 5, 7, state=ChannelState.BROKEN))
+    end = planner().plan(offset({"a": 5}), broken, limit_rows=50)
+    assert end == offset({"a": 7})
+    with pytest.raises(ChannelAbortedError, match="the disk is on fire; all 7 rows that had come before were read"):
+        planner().plan(end, broken, limit_rows=50)
+
+
+def test_an_offset_survives_sparks_checkpoint() -> None:
+    one = offset({"orders/1": 2**40, "orders/0": 0})
+    text = json.dumps(one.as_json())
+    again = StreamOffset.of_json(json.loads(text))
+    assert again == one
+    assert json.dumps(again.as_json()) == text
+    assert json.loads(text)["version"] == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"version": 2, "rows": {}, "logs": {}}, "offsets of version 2, and this package reads version 1"),
+        ({"kafka": {"0": 3}}, "an offset that this source did not write"),
+        (7, "an offset that this source did not write"),
+        ({"version": 1, "rows": {"a": -1}, "logs": {"a": ""}}, "did not write"),
+        ({"version": 1, "rows": {"a": 1}, "logs": {}}, "did not write"),
+        ({"version": 1, "rows": ["a"], "logs": {}}, "did not write"),
+    ],
+)
+def test_a_foreign_offset_is_refused(content: object, words: str) -> None:
+    with pytest.raises(CheckpointError, match=words):
+        StreamOffset.of_json(content)
+
+
+def test_a_batch_that_ends_before_it_starts_is_no_batch() -> None:
+    with pytest.raises(CheckpointError, match="ends at row 3, before it starts at row 5"):
+        planner().ranges(offset({"a": 5}), offset({"a": 3}))
+
+
+def test_a_planner_travels_to_the_workers() -> None:
+    assert pickle.loads(pickle.dumps(planner("a", max_rows=3))).default_limit({}) == 3
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=6), st.integers(0, 200), st.integers(0, 9))
+def test_shares_are_fair(rows: list[int], most: int, first: int) -> None:
+    shares = fair_shares(rows, most, first=first)
+    assert sum(shares) == min(most, sum(rows))
+    assert all(share <= there for share, there in zip(shares, rows, strict=True))
+    # Nobody has two rows more than somebody who would have taken another one.
+    hungry = [share for share, there in zip(shares, rows, strict=True) if share < there]
+    assert not hungry or max(shares) <= min(hungry) + 1
+
+
+def test_with_fewer_rows_than_channels_all_have_their_turn() -> None:
+    turns = [0, 0, 0]
+    for done in range(9):
+        shares = fair_shares([5, 5, 5], 1, first=done)
+        turns = [had + share for had, share in zip(turns, shares, strict=True)]
+    assert turns == [3, 3, 3]
+
+
+MODEL = Parameters(row_count=8, batch_cap=4, sizes=(), horizon=100)
+
+
+@st.composite
+def idle_queries(draw: st.DrawFn) -> State:
+    """A driver that looks for new rows, and an exchange that may have lost some."""
+    end = draw(st.integers(0, 20))
+    acknowledged = draw(st.sampled_from([end, end + draw(st.integers(1, 3))]))
+    produced = acknowledged + draw(st.integers(0, 8))
+    lost = draw(st.sampled_from([0, produced]))
+    return initial(MODEL)._replace(produced=produced, acknowledged=acknowledged, end=end, lost=lost)
+
+
+@given(idle_queries())
+def test_the_planner_plans_what_the_model_plans_and_reports_what_it_reports(state: State) -> None:
+    """Half the window of 8 is the model's cap of 4; what a crash has lost is another log."""
+    window = ChannelParameters(row_permits=MODEL.row_count)
+    log_id = "second" if state.lost > state.end else "first"
+    there = positions(at("a", state.acknowledged, state.produced, log_id=log_id, window=window))
+    plan, start = planner(), offset({"a": state.end})
+    if SYSTEM.is_enabled("ReportLoss", state, MODEL):
+        with pytest.raises(RowsLostError):
+            plan.plan(start, there, limit_rows=plan.default_limit(there))
+        return
+    end = plan.plan(start, there, limit_rows=plan.default_limit(there))
+    if SYSTEM.is_enabled("PlanBatch", state, MODEL):
+        assert end.rows == {"a": SYSTEM.perform("PlanBatch", state, MODEL).plan}
+    else:
+        assert end is start
