@@ -1,13 +1,15 @@
 """Rows that are kept in memory: for as long as the exchange lives."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from uuid import uuid4
 
 import pyarrow as pa
 
 from permitflow.exchange.stores.store import KeptChannel
 from permitflow.protocol.control import ChannelState
+from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
 
 __all__ = ["MemoryChannelStore", "MemoryStore"]
@@ -24,6 +26,8 @@ class MemoryChannelStore:
         self._first_rows: list[int] = []
         self._batches: list[pa.RecordBatch] = []
         self._forgotten = 0
+        self._staged: dict[Staging, list[pa.RecordBatch]] = {}
+        self._published: deque[pa.RecordBatch] = deque()
 
     def load(self) -> KeptChannel:
         """A new log: whatever was there before is lost."""
@@ -66,20 +70,63 @@ class MemoryChannelStore:
             del self._batches[: self._forgotten], self._first_rows[: self._forgotten]
             self._forgotten = 0
 
+    async def stage(self, staging: Staging, batches: Sequence[pa.RecordBatch]) -> None:
+        """Keep chunks that are not part of the channel."""
+        self._staged.setdefault(staging, []).extend(batches)
+
+    async def forget(self, stagings: Sequence[Staging]) -> None:
+        """Let go of attempts."""
+        for staging in stagings:
+            self._staged.pop(staging, None)
+
+    async def take_over(self, first_row: int, chunks: int) -> None:
+        """The next published chunks become part of the channel."""
+        await self.append(first_row, [self._published.popleft() for _ in range(chunks)])
+
+    def publish(self, staging: Staging) -> None:
+        """The chunks of an attempt are the next to be taken over."""
+        self._published.extend(self._staged.pop(staging, ()))
+
+    def forget_older(self, query: str, batch: int) -> None:
+        """Let go of all attempts at this batch and at older ones."""
+        for staging in [*self._staged]:
+            if staging.query == query and staging.batch <= batch:
+                del self._staged[staging]
+
     async def finish(self, state: ChannelState, reason: str) -> None:
         """Nothing to do."""
 
     def remove(self) -> None:
         """Let go of everything."""
         self._first_rows, self._batches, self._forgotten = [], [], 0
+        self._staged.clear()
+        self._published.clear()
 
 
 class MemoryStore:
     """See ``Store``."""
 
+    def __init__(self) -> None:
+        """Without channels."""
+        self._channels: dict[str, MemoryChannelStore] = {}
+        self._published_batches: dict[str, int] = {}
+
     def open_channel(self, name: str, *, parameters: ChannelParameters, consumers: Sequence[str]) -> MemoryChannelStore:
         """An empty place."""
-        return MemoryChannelStore()
+        place = self._channels[name] = MemoryChannelStore()
+        return place
+
+    def published_batches(self) -> Mapping[str, int]:
+        """The last batch of each query that was published."""
+        return dict(self._published_batches)
+
+    async def publish(self, query: str, batch: int, parts: Sequence[tuple[str, Staging]]) -> None:
+        """Note that a batch is published."""
+        for channel, staging in parts:
+            self._channels[channel].publish(staging)
+        for place in self._channels.values():
+            place.forget_older(query, batch)
+        self._published_batches[query] = batch
 
     def close(self) -> None:
         """Nothing to do."""

@@ -12,9 +12,19 @@ from typing import Protocol
 import pyarrow as pa
 
 from permitflow.protocol.control import ChannelState
+from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
 
-__all__ = ["ChannelStore", "KeptChannel", "Store"]
+__all__ = ["ChannelStore", "KeptChannel", "KeptPart", "Store"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeptPart:
+    """What a store has of one attempt that staged rows for a channel."""
+
+    staging: Staging
+    chunk_rows: tuple[int, ...]
+    """Rows of each of its chunks that is not part of the channel."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,13 +43,18 @@ class KeptChannel:
     state: ChannelState = ChannelState.OPEN
     reason: str = ""
     """Why it is broken; else empty."""
+    staged: Sequence[KeptPart] = ()
+    """Attempts that nobody has published, in the order in which they began."""
+    published: Sequence[KeptPart] = ()
+    """Those that are published and not part of the channel yet, in the order in which they will be."""
 
 
 class ChannelStore(Protocol):
     """Keeps one channel.
 
-    The exchange makes one call of ``declare``, ``append`` and ``finish`` at a time, and one of ``acknowledge`` at a
-    time; those two, and any number of ``read``, may be under way together.  It never cancels a call that writes.
+    The exchange makes one call of ``declare``, ``append``, ``take_over`` and ``finish`` at a time, one of
+    ``acknowledge``, and for each attempt one of ``stage`` and ``forget``; these, and any number of ``read``, may be
+    under way together.  It never cancels a call that writes.
     """
 
     def load(self) -> KeptChannel:
@@ -88,6 +103,38 @@ class ChannelStore(Protocol):
         """
         ...
 
+    async def stage(self, staging: Staging, batches: Sequence[pa.RecordBatch]) -> None:
+        """Keep chunks of an attempt, after those that it has; they are not part of the channel.
+
+        Args:
+            staging: the attempt.
+            batches: its chunks, in order; none is empty.
+
+        Raises:
+            StoreError: they could not be written.
+        """
+        ...
+
+    async def forget(self, stagings: Sequence[Staging]) -> None:
+        """Attempts that were not published are not needed; of some of them, nothing may be here.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        ...
+
+    async def take_over(self, first_row: int, chunks: int) -> None:
+        """The next chunks of what was published become part of the channel, all or none, as if they were appended.
+
+        Args:
+            first_row: the number of the first of their rows.
+            chunks: how many, in the order in which they were published and staged.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        ...
+
     async def finish(self, state: ChannelState, reason: str) -> None:
         """Note that no row will come any more: the channel has ended, or is broken.
 
@@ -114,6 +161,26 @@ class Store(Protocol):
 
         Raises:
             StoreError: there is something that does not fit.
+        """
+        ...
+
+    def published_batches(self) -> Mapping[str, int]:
+        """The last batch of each query that was published."""
+        ...
+
+    async def publish(self, query: str, batch: int, parts: Sequence[tuple[str, Staging]]) -> None:
+        """Note that a batch is published, all or nothing.
+
+        Of the channels that are named, these attempts are the next to be taken over, in this order.  Everything else
+        that was staged for this batch of the query, or for older ones, is forgotten.
+
+        Args:
+            query: whose batch it is.
+            batch: from now on the last one of this query that was published.
+            parts: a channel and an attempt each; of one without rows, nothing may be here.
+
+        Raises:
+            StoreError: it could not be written.
         """
         ...
 
