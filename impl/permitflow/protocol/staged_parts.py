@@ -1,0 +1,186 @@
+"""What is staged: one attempt at a part of a batch, and the room that a channel has for such."""
+
+from collections import deque
+from collections.abc import Iterator
+from enum import StrEnum
+from math import inf
+
+from permitflow.errors import InvalidParametersError, StagedPartError
+from permitflow.protocol.frames import Staging
+
+__all__ = ["YIELD_SECONDS", "Part", "PartState", "StagedQuery", "StagingArea", "require_batch", "require_key"]
+
+# Of two attempts at the same, one is mostly killed at once: the other should not push it out before.
+YIELD_SECONDS = 10.0
+
+
+class PartState(StrEnum):
+    """How far an attempt has come."""
+
+    OPEN = "open"
+    """Its stream goes on."""
+    ENDED = "ended"
+    """All of its rows are here: it can be published."""
+    PUBLISHED = "published"
+    """Its rows are part of the channel; some may still wait for room there."""
+    LATE = "late"
+    """Its batch was published without it: what it has is thrown away, and so is what comes."""
+    FORGOTTEN = "forgotten"
+    """Its rows are gone, and nobody has published them."""
+
+
+class Part:
+    """One attempt at one partition of a batch, as far as it goes into one channel.  ``StagingBooks`` changes it."""
+
+    __slots__ = (
+        "batch_number",
+        "channel",
+        "number",
+        "reason",
+        "rows",
+        "staging",
+        "state",
+        "wanted_rows",
+        "wanted_since",
+    )
+
+    def __init__(self, channel: str, staging: Staging, number: int, batch_number: int) -> None:
+        """Numbers count up: this attempt's, and that of the first attempt at anything of its batch."""
+        self.channel = channel
+        self.staging = staging
+        self.number = number
+        self.batch_number = batch_number
+        self.state = PartState.OPEN
+        self.rows = 0
+        """That were staged and have not left for the channel."""
+        self.reason = ""
+        """Why it was forgotten."""
+        self.wanted_rows = 0
+        """Of the chunk that waits for room; 0: none does."""
+        self.wanted_since = inf
+
+    @property
+    def is_kept(self) -> bool:
+        """Is what it stages kept?"""
+        return self.state is PartState.OPEN
+
+    @property
+    def turn(self) -> tuple[int, float, int]:
+        """Who is first in line: of the oldest batch, who has waited longest."""
+        return self.batch_number, self.wanted_since, self.number
+
+    def error(self, reason: str) -> StagedPartError:
+        """What is wrong with it."""
+        return StagedPartError(channel=self.channel, **self.staging._asdict(), reason=reason)
+
+    def __repr__(self) -> str:
+        return f"Part({self.channel!r}, {self.staging!r}, {self.state.value}, rows={self.rows})"
+
+
+class StagingArea:
+    """The room of one channel for rows that are not part of it yet: staged, or published and not yet taken over."""
+
+    __slots__ = ("limit_rows", "line", "parts", "published", "published_rows", "quiet_since", "staged_rows")
+
+    def __init__(self, limit_rows: int) -> None:
+        """Empty."""
+        self.limit_rows = limit_rows
+        self.parts: set[Part] = set()
+        """Not published."""
+        self.line: set[Part] = set()
+        """Those with a chunk that waits for room."""
+        self.published: deque[Part] = deque()
+        """In the order in which their rows enter the channel."""
+        self.staged_rows = 0
+        self.published_rows = 0
+        """That have not entered the channel yet."""
+        self.quiet_since = -inf
+        """When rows left for the last time."""
+
+    @property
+    def free_rows(self) -> int:
+        """How many more it takes."""
+        return self.limit_rows - self.staged_rows - self.published_rows
+
+    def has_room(self, part: Part, rows: int) -> bool:
+        """Can it take so many rows of a part now?  Those who are before it in the line come first."""
+        return rows <= self.free_rows and not any(other.turn < part.turn for other in self.line)
+
+    def withdraw(self, part: Part) -> None:
+        """No chunk of it waits any more."""
+        part.wanted_rows, part.wanted_since = 0, inf
+        self.line.discard(part)
+
+    def least_rows(self, part: Part) -> int:
+        """Rows of this part's batch that must be here at once: of each partition, the attempt that has the fewest."""
+        fewest: dict[int, int] = {}
+        for other in self.parts:
+            partition = other.staging.partition
+            if other.staging[:2] == part.staging[:2] and partition != part.staging.partition:
+                fewest[partition] = min(other.rows, fewest.get(partition, other.rows))
+        return sum(fewest.values()) + part.rows
+
+    def giving_way(self, now: float) -> Iterator[Part]:
+        """Who is to be forgotten, so that who is first in line can go on; asks again after each of them.
+
+        Nobody, while there are published rows that will leave: the consumer is slow, and that is all.
+        """
+        if not self.line or self.published_rows:
+            return
+        first = min(self.line, key=lambda part: part.turn)
+        if now - max(first.wanted_since, self.quiet_since) < YIELD_SECONDS:
+            return
+        for other in [*self._rivals(first), *self._younger(first)]:
+            if first.wanted_rows <= self.free_rows:
+                return
+            yield other
+
+    def _rivals(self, part: Part) -> list[Part]:
+        """Older attempts at the same, of which one at most will be published."""
+        same = [other for other in self.parts if other.staging[:3] == part.staging[:3] and other.rows]
+        return sorted((other for other in same if other.number < part.number), key=lambda other: other.number)
+
+    def _younger(self, part: Part) -> list[Part]:
+        """Of younger batches: the youngest first, and of it those first whose producers can be told."""
+        younger = [other for other in self.parts if other.batch_number > part.batch_number and other.rows]
+        return sorted(younger, key=lambda other: (-other.batch_number, other.state is PartState.ENDED, -other.number))
+
+
+class StagedQuery:
+    """What a query has staged and not published."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.parts: list[Part] = []
+        self.heard = 0.0
+        """When something was last heard of it."""
+
+    @property
+    def is_present(self) -> bool:
+        """Does a stream of it go on?"""
+        return any(part.state is PartState.OPEN for part in self.parts)
+
+
+def require_key(staging: Staging) -> None:
+    """Refuse a key of an attempt that is incomplete.
+
+    Raises:
+        InvalidParametersError: which of its fields, and why.
+    """
+    require_batch(staging.query, staging.batch)
+    if staging.partition < 0:
+        raise InvalidParametersError(name="partition", value=staging.partition, rule="must be at least 0")
+    if not staging.attempt:
+        raise InvalidParametersError(name="attempt", value=staging.attempt, rule="must not be empty")
+
+
+def require_batch(query: str, batch: int) -> None:
+    """Refuse what is no batch.
+
+    Raises:
+        InvalidParametersError: the query has no name, or the batch is below 0.
+    """
+    if not query:
+        raise InvalidParametersError(name="query", value=query, rule="must not be empty")
+    if batch < 0:
+        raise InvalidParametersError(name="batch", value=batch, rule="must be at least 0")

@@ -1,0 +1,295 @@
+"""The books of what is staged in an exchange: which rows wait to be published, and which batches were.
+
+A producer stages rows as an attempt at one partition of one batch of a query; ``publish`` makes one attempt at each
+partition part of its channel, all or none, once.  Payloads are elsewhere: these are counts, and decisions.  Times are
+given as seconds of any clock that does not go backwards.
+
+What may have to wait is a chunk: the room of each channel is bounded.  No wait is for ever as long as consumers read
+and batches are published or given up: rows of published batches leave for the channel, an attempt whose stream breaks
+gives its room back, and a batch that can never fit is told so.  Where unpublished rows block each other, the batch that
+began first goes on, and of two attempts at the same part the newer one: the others are forgotten (``tidy``).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from permitflow.errors import InvalidParametersError, StagingFullError
+from permitflow.protocol.control import StagedPart
+from permitflow.protocol.frames import Staging
+from permitflow.protocol.staged_parts import (
+    YIELD_SECONDS,
+    Part,
+    PartState,
+    StagedQuery,
+    StagingArea,
+    require_batch,
+    require_key,
+)
+
+__all__ = [
+    "DEFAULT_TIMEOUT_SECONDS",
+    "YIELD_SECONDS",
+    "Part",
+    "PartState",
+    "Publication",
+    "StagingArea",
+    "StagingBooks",
+]
+
+DEFAULT_TIMEOUT_SECONDS = 3_600.0
+
+
+class Publication(NamedTuple):
+    """What publishing does."""
+
+    was_published: bool
+    """Somebody has published this batch before, and nothing of it is taken now."""
+    published: tuple[Part, ...]
+    """In the order in which their rows enter their channels."""
+    late: tuple[Part, ...]
+    """Whose rows are thrown away."""
+
+
+class StagingBooks:
+    """The books of all channels of an exchange.  Not thread-safe; does no I/O.
+
+    Spec: Stage, StageLate, Publish, AbortLate of SparkMicroBatch, with the sink "once".
+    """
+
+    def __init__(self, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
+        """Nothing is staged.  ``timeout_seconds``: how long a query may be silent before its rows are forgotten."""
+        self._timeout_seconds = timeout_seconds
+        self._areas: dict[str, StagingArea] = {}
+        self._parts: dict[tuple[str, Staging], Part] = {}
+        """Those that are not published."""
+        self._queries: dict[str, StagedQuery] = {}
+        """Those that have parts which are not published."""
+        self._published: dict[str, int] = {}
+        """The last published batch of each query."""
+        self._count = 0
+
+    def add_channel(self, channel: str, limit_rows: int) -> StagingArea:
+        """Have room for so many rows of a channel.
+
+        Raises:
+            InvalidParametersError: there is no room for a row.
+        """
+        if limit_rows < 1:
+            raise InvalidParametersError(name="staging_rows", value=limit_rows, rule="must be at least 1")
+        area = self._areas[channel] = StagingArea(limit_rows)
+        return area
+
+    def remove_channel(self, channel: str, now: float) -> tuple[Part, ...]:
+        """Forget a channel and what is staged for it."""
+        dropped = tuple(self._areas[channel].parts)
+        for part in dropped:
+            self._drop(part, PartState.FORGOTTEN, "is forgotten: its channel was removed", now)
+        del self._areas[channel]
+        return dropped
+
+    @property
+    def published_batches(self) -> Mapping[str, int]:
+        """The last published batch of each query."""
+        return self._published
+
+    def restore(self, published_batches: Mapping[str, int]) -> None:
+        """Go on where an exchange before this one had come to."""
+        self._published.update(published_batches)
+
+    # Attempts.
+
+    def open(self, channel: str, staging: Staging, now: float) -> Part:
+        """Begin an attempt.  One at a batch that was published is late: what it stages is thrown away.
+
+        Raises:
+            InvalidParametersError: the key is incomplete.
+            StagedPartError: this attempt has begun before.
+        """
+        require_key(staging)
+        self._count += 1
+        own = self._of_batch(staging.query, staging.batch)
+        part = Part(channel, staging, self._count, own[0].batch_number if own else self._count)
+        if self._was_published(staging.query, staging.batch):
+            part.state = PartState.LATE
+            return part
+        if (channel, staging) in self._parts:
+            raise part.error("has begun before: an attempt stages its rows once")
+        self._parts[channel, staging] = part
+        self._areas[channel].parts.add(part)
+        query = self._queries.setdefault(staging.query, StagedQuery())
+        query.parts.append(part)
+        query.heard = now
+        return part
+
+    def stage(self, part: Part, rows: int, now: float) -> bool:
+        """Take a chunk of so many rows in; False: there is no room; the chunk waits in line, to be offered again.
+
+        Of a late part, nothing is kept.
+
+        Raises:
+            StagingFullError: the batch can never be here as a whole.
+            StagedPartError: the attempt was forgotten meanwhile.
+        """
+        if part.state is PartState.LATE:
+            return True
+        self._require_open(part, now)
+        area = self._areas[part.channel]
+        if not area.has_room(part, rows):
+            self._require_fitting(area, part, rows)
+            part.wanted_since = min(part.wanted_since, now)
+            part.wanted_rows = rows
+            area.line.add(part)
+            return False
+        area.withdraw(part)
+        part.rows += rows
+        area.staged_rows += rows
+        return True
+
+    def end(self, part: Part, now: float) -> None:
+        """All rows of the attempt are here.
+
+        Raises:
+            StagedPartError: the attempt was forgotten meanwhile.
+        """
+        if part.state is not PartState.LATE:
+            self._require_open(part, now)
+            part.state = PartState.ENDED
+
+    def break_off(self, part: Part, now: float) -> bool:
+        """The stream of an attempt is over without its end: it is forgotten.  Did that change anything?"""
+        if part.state is not PartState.OPEN:
+            return False
+        self._drop(part, PartState.FORGOTTEN, "is forgotten: its stream broke off", now)
+        return True
+
+    def _require_open(self, part: Part, now: float) -> None:
+        if part.state is not PartState.OPEN:
+            raise part.error(part.reason or f"takes nothing more: it is {part.state.value}")
+        self._queries[part.staging.query].heard = now
+
+    def _require_fitting(self, area: StagingArea, part: Part, rows: int) -> None:
+        least_rows, limit_rows = area.least_rows(part) + rows, area.limit_rows
+        if least_rows > limit_rows:
+            query, batch = part.staging[:2]
+            raise StagingFullError(
+                channel=part.channel, query=query, batch=batch, rows=least_rows, limit_rows=limit_rows
+            )
+
+    # Batches.
+
+    def _plan(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Publication:
+        if self._was_published(query, batch):
+            return Publication(True, (), ())
+        chosen: dict[tuple[int, str], Part] = {}
+        for stated in parts:
+            part = self._find(query, batch, stated)
+            if (stated.partition, stated.channel) in chosen:
+                raise part.error("is named beside another attempt at the same, or twice")
+            chosen[stated.partition, stated.channel] = part
+        published = tuple(chosen[place] for place in sorted(chosen))
+        older = (part for part in self._of_query(query) if part.staging.batch <= batch)
+        return Publication(False, published, tuple(part for part in older if part not in chosen.values()))
+
+    def publish(self, query: str, batch: int, parts: Sequence[StagedPart], now: float) -> Publication:
+        """Make attempts part of their channels: all of them in the order of their partitions, or none.
+
+        All other attempts at this batch, and at older ones of the query, are late.  Without parts the batch is empty.
+
+        Raises:
+            InvalidParametersError: the query has no name, or the batch is below 0.
+            StagedPartError: one of them is not here as a whole, has other rows, or has a rival among them; nothing was
+                published.
+        """
+        require_batch(query, batch)
+        publication = self._plan(query, batch, parts)
+        for part in publication.published:
+            self._remove(part, PartState.PUBLISHED, now)
+            area = self._areas[part.channel]
+            area.published_rows += part.rows
+            if part.rows:
+                area.published.append(part)
+        for part in publication.late:
+            self._drop(part, PartState.LATE, "", now)
+        if not publication.was_published:
+            self._published[query] = batch
+        return publication
+
+    def discard(self, query: str, batch: int, now: float) -> tuple[Part, ...]:
+        """Forget what is staged for a batch and not published; what is published stays."""
+        dropped = tuple(self._of_batch(query, batch))
+        for part in dropped:
+            self._drop(part, PartState.FORGOTTEN, "was discarded: its batch was given up", now)
+        return dropped
+
+    def drain(self, part: Part, rows: int, now: float) -> None:
+        """The channel has taken so many rows of a published part over; it must be the first one."""
+        area = self._areas[part.channel]
+        assert area.published[0] is part, "rows enter the channel in the order in which they were published"
+        assert 0 < rows <= part.rows, f"{rows} of {part.rows} rows"
+        part.rows -= rows
+        area.published_rows -= rows
+        area.quiet_since = now
+        if not part.rows:
+            area.published.popleft()
+
+    def _find(self, query: str, batch: int, stated: StagedPart) -> Part:
+        staging = Staging(query, batch, stated.partition, stated.attempt)
+        part = self._parts.get((stated.channel, staging))
+        if part is None:
+            missing = "is not staged: it never came, or its stream broke off, or it was forgotten or discarded since"
+            raise Part(stated.channel, staging, 0, 0).error(missing)
+        if part.state is PartState.OPEN:
+            raise part.error("has not ended")
+        if part.rows != stated.rows:
+            raise part.error(f"has staged {part.rows} rows here, and should have {stated.rows}")
+        return part
+
+    # Time.
+
+    def tidy(self, now: float) -> tuple[Part, ...]:
+        """Forget what nobody will publish, and what keeps others from being published; to be called now and then."""
+        return (*self._expire(now), *self._give_way(now))
+
+    def _expire(self, now: float) -> Iterator[Part]:
+        silent = [query for query in self._queries.values() if now - query.heard > self._timeout_seconds]
+        reason = f"is forgotten: nothing was heard of its query for {self._timeout_seconds:g} s"
+        for part in [part for query in silent if not query.is_present for part in query.parts]:
+            self._drop(part, PartState.FORGOTTEN, reason, now)
+            yield part
+
+    def _give_way(self, now: float) -> Iterator[Part]:
+        for area in self._areas.values():
+            for part in area.giving_way(now):
+                reason = "gave its room up: a batch that began before it, or a newer attempt at the same, waited for it"
+                self._drop(part, PartState.FORGOTTEN, reason, now)
+                yield part
+
+    # Books.
+
+    def _was_published(self, query: str, batch: int) -> bool:
+        return batch <= self._published.get(query, -1)
+
+    def _of_query(self, query: str) -> list[Part]:
+        return self._queries[query].parts if query in self._queries else []
+
+    def _of_batch(self, query: str, batch: int) -> list[Part]:
+        return [part for part in self._of_query(query) if part.staging.batch == batch]
+
+    def _drop(self, part: Part, state: PartState, reason: str, now: float) -> None:
+        self._remove(part, state, now)
+        part.reason = reason
+
+    def _remove(self, part: Part, state: PartState, now: float) -> None:
+        """It is staged no more."""
+        area = self._areas[part.channel]
+        area.withdraw(part)
+        area.parts.remove(part)
+        area.staged_rows -= part.rows
+        area.quiet_since = now
+        del self._parts[part.channel, part.staging]
+        part.state = state
+        query = self._queries[part.staging.query]
+        query.parts.remove(part)
+        query.heard = now
+        if not query.parts:
+            del self._queries[part.staging.query]
