@@ -1,0 +1,175 @@
+"""The staging books beside the model of a streaming query: whatever crashes, the same rows are published."""
+
+import pickle
+from dataclasses import dataclass, field
+
+import pytest
+
+from permitflow.errors import StagedPartError
+from permitflow.protocol.control import StagedPart
+from permitflow.protocol.frames import Staging
+from permitflow.protocol.staging import Part, StagingBooks
+from permitflow_model.kernel.explore import explore
+from permitflow_model.kernel.system import Step
+from permitflow_model.spark_micro_batch import NO_ROWS, SYSTEM, Parameters, Rows, State
+
+PARAMETERS = {
+    "batches of one": Parameters(row_count=2, batch_cap=1, sizes=(1,), horizon=4, driver_crashes=True, faults=2),
+    "whole windows": Parameters(row_count=2, batch_cap=2, sizes=(1, 2), horizon=4, driver_crashes=True, faults=1),
+}
+
+
+@dataclass
+class Sink:
+    """A query that writes into a channel, and the rows that can be read there."""
+
+    books: StagingBooks = field(default_factory=StagingBooks)
+    batch: int = -1
+    attempts: int = 0
+    running: Part | None = None
+    late: Part | None = None
+    done: Part | None = None
+    """The attempt whose message the driver has."""
+    rows_of: dict[str, Rows] = field(default_factory=dict)
+    """What an attempt has read."""
+    table: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.books.add_channel("table", 10)
+
+    def take(self, step: Step[State]) -> None:
+        """Do what the model has just done."""
+        if step.action in ACTIONS:
+            getattr(self, ACTIONS[step.action])(step.state)
+
+    def write_offset_log(self, _state: State) -> None:
+        self.batch += 1
+
+    def run_task(self, state: State) -> None:
+        self.attempts += 1
+        staging = Staging("query", self.batch, 0, f"attempt {self.attempts}")
+        self.rows_of[staging.attempt] = Rows(state.start, state.end)
+        self.running = self.books.open("table", staging, now=0.0)
+        assert self.books.stage(self.running, state.end - state.start, now=0.0)
+
+    def stage(self, _state: State) -> None:
+        assert self.running is not None
+        self.books.end(self.running, now=0.0)
+        self.done, self.running = self.running, None
+
+    def publish(self, _state: State) -> None:
+        assert self.done is not None
+        at = self.done.staging
+        rows = self.rows_of[at.attempt]
+        publication = self.books.publish(
+            at.query, self.batch, [StagedPart("table", at.partition, at.attempt, rows.end - rows.start)], now=0.0
+        )
+        for part in publication.published:
+            self.table += range(*self.rows_of[part.staging.attempt])
+            self.books.drain(part, part.rows, now=0.0)
+
+    def fail_task(self, _state: State) -> None:
+        if self.running is not None:
+            self.books.break_off(self.running, now=0.0)
+            self.running = None
+
+    def abandon_task(self, _state: State) -> None:
+        self.late, self.running = self.running, None
+
+    def stage_late(self, _state: State) -> None:
+        assert self.late is not None
+        self.books.end(self.late, now=0.0)
+        self.late = None
+
+    def abort_late(self, _state: State) -> None:
+        self.books.discard("query", self.batch, now=0.0)
+
+    def compare(self, state: State) -> None:
+        """What the model says of the table and of what is staged."""
+        assert self.table == list(range(state.output))
+        assert state.misplaced == 0
+        last = self.books.published_batches.get("query", -1)
+        assert last == (self.batch if state.published else self.batch - 1)
+        assert (self.running is not None, self.late is not None) == (state.running, state.late != NO_ROWS)
+        if state.phase == "staged":
+            assert self.done is not None
+            assert self.rows_of[self.done.staging.attempt] == state.staged
+        for batch in range(last + 1):
+            assert not self.books.discard("query", batch, now=0.0), "of a published batch nothing is staged"
+
+
+ACTIONS = {
+    "WriteOffsetLog": "write_offset_log",
+    "RunTask": "run_task",
+    "Stage": "stage",
+    "Publish": "publish",
+    "FailTask": "fail_task",
+    "CrashDriver": "fail_task",
+    "AbandonTask": "abandon_task",
+    "StageLate": "stage_late",
+    "AbortLate": "abort_late",
+}
+
+
+def walk(sink: Sink, parameters: Parameters) -> tuple[int, int]:
+    """Take every step from every state; how many states and steps there were."""
+    begin = SYSTEM.initial(parameters)
+    kept = {begin: pickle.dumps(sink)}
+    todo, steps = [begin], 0
+    while todo:
+        state = todo.pop()
+        refuse(pickle.loads(kept[state]), state)
+        for step in SYSTEM.successors(state, parameters):
+            copy: Sink = pickle.loads(kept[state])
+            copy.take(step)
+            copy.compare(step.state)
+            steps += 1
+            if step.state not in kept:
+                kept[step.state] = pickle.dumps(copy)
+                todo.append(step.state)
+    return len(kept), steps
+
+
+def refuse(sink: Sink, state: State) -> None:
+    """What is not there as a whole cannot be published; what is published cannot be changed."""
+    for part in filter(None, (sink.running, sink.late)):
+        rows = sink.rows_of[part.staging.attempt]
+        stated = [StagedPart("table", 0, part.staging.attempt, rows.end - rows.start)]
+        if part.staging.batch <= sink.books.published_batches.get("query", -1):
+            assert sink.books.publish("query", part.staging.batch, stated, now=0.0).was_published
+        else:
+            with pytest.raises(StagedPartError):
+                sink.books.publish("query", part.staging.batch, stated, now=0.0)
+    sink.compare(state)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_the_books_take_every_step_of_the_model(name: str) -> None:
+    graph = explore(SYSTEM, PARAMETERS[name])
+    states, steps = walk(Sink(), PARAMETERS[name])
+    assert (states, steps) == (len(graph.states), len(graph.edges))
+    assert states > 500
+
+
+class Forgetful(Sink):
+    """Does not remember what it has published, as the model's sink "again"."""
+
+    def publish(self, state: State) -> None:
+        super().publish(state)
+        self.books.published_batches.clear()  # type: ignore[attr-defined]  # what a wrong program could do
+
+
+class Shared(Sink):
+    """All attempts stage in one place, as the model's sink "shared": who comes late takes the place of others."""
+
+    def stage_late(self, state: State) -> None:
+        late = self.late
+        super().stage_late(state)
+        if late is not None and self.done is not None:
+            self.rows_of[self.done.staging.attempt] = self.rows_of[late.staging.attempt]
+
+
+@pytest.mark.parametrize("wrong", [Forgetful, Shared])
+def test_the_walk_notices_a_sink_that_is_wrong(wrong: type[Sink]) -> None:
+    with pytest.raises(AssertionError):
+        walk(wrong(), PARAMETERS["batches of one"])

@@ -1,0 +1,269 @@
+"""Staged rows: published once and whole, never in the way of others for ever, never left behind."""
+
+import pytest
+
+from permitflow.errors import InvalidParametersError, StagedPartError, StagingFullError
+from permitflow.protocol.control import StagedPart
+from permitflow.protocol.frames import Staging
+from permitflow.protocol.staging import YIELD_SECONDS, Part, PartState, StagingArea, StagingBooks
+
+LIMIT_ROWS = 10
+TIMEOUT_SECONDS = 100.0
+LATER = YIELD_SECONDS + 1
+
+
+class Exchange:
+    """Books of two channels, and the words to use them in."""
+
+    def __init__(self) -> None:
+        self.books = StagingBooks(TIMEOUT_SECONDS)
+        self.areas: dict[str, StagingArea] = {name: self.books.add_channel(name, LIMIT_ROWS) for name in "ab"}
+
+    def open(
+        self, partition: int = 0, attempt: str = "x", *, batch: int = 0, query: str = "q", channel: str = "a"
+    ) -> Part:
+        return self.books.open(channel, Staging(query, batch, partition, attempt), now=0.0)
+
+    def staged(
+        self, rows: int, partition: int = 0, attempt: str = "x", *, query: str = "q", channel: str = "a"
+    ) -> Part:
+        """An attempt at batch 0 that has ended."""
+        part = self.open(partition, attempt, query=query, channel=channel)
+        assert self.books.stage(part, rows, now=0.0)
+        self.books.end(part, now=0.0)
+        return part
+
+    def publish(self, *parts: Part, batch: int = 0, query: str = "q") -> bool:
+        """Was it published before?"""
+        stated = [StagedPart(part.channel, part.staging.partition, part.staging.attempt, part.rows) for part in parts]
+        return self.books.publish(query, batch, stated, now=0.0).was_published
+
+    def drain(self, channel: str = "a") -> list[Part]:
+        """Let all published rows enter the channel; whose they are, in order."""
+        area, drained = self.areas[channel], []
+        while area.published:
+            drained.append(area.published[0])
+            self.books.drain(area.published[0], area.published[0].rows, now=0.0)
+        return drained
+
+
+@pytest.fixture
+def exchange() -> Exchange:
+    return Exchange()
+
+
+def test_rows_enter_their_channels_in_the_order_of_the_partitions(exchange: Exchange) -> None:
+    second, first, other = exchange.staged(2, 1), exchange.staged(3, 0), exchange.staged(1, 2, channel="b")
+    assert not exchange.drain()
+    assert not exchange.publish(second, other, first)
+    assert exchange.drain() == [first, second]
+    assert exchange.drain("b") == [other]
+
+
+def test_a_batch_is_published_once(exchange: Exchange) -> None:
+    part = exchange.staged(2)
+    assert not exchange.publish(part)
+    exchange.drain()
+    again = exchange.staged(2, attempt="after a crash of the driver")
+    assert again.state is PartState.LATE
+    assert exchange.publish(again)
+    assert exchange.publish(), "whatever is said about its parts"
+    assert not exchange.drain()
+
+
+def test_what_is_staged_late_is_thrown_away_and_its_producer_is_not_troubled(exchange: Exchange) -> None:
+    slow = exchange.open(attempt="slow")
+    assert exchange.books.stage(slow, 2, now=0.0)
+    exchange.publish(exchange.staged(2, attempt="fast"))
+    assert exchange.areas["a"].staged_rows == 0
+    assert exchange.books.stage(slow, 1_000, now=0.0)
+    exchange.books.end(slow, now=0.0)
+    older = exchange.open(batch=0, partition=5)
+    assert not older.is_kept
+    assert [part.staging.attempt for part in exchange.drain()] == ["fast"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (StagedPart("a", 0, "x", 3), "has staged 2 rows here, and should have 3"),
+        (StagedPart("a", 0, "y", 2), "is not staged"),
+        (StagedPart("b", 0, "x", 2), "is not staged"),
+        (StagedPart("a", 1, "x", 2), "has not ended"),
+    ],
+)
+def test_a_batch_is_published_as_a_whole_or_not_at_all(exchange: Exchange, wrong: StagedPart, words: str) -> None:
+    part, whole = exchange.staged(2), exchange.staged(1, 7)
+    exchange.open(1)
+    with pytest.raises(StagedPartError, match=words):
+        exchange.books.publish("q", 0, [StagedPart("a", 7, "x", 1), wrong], now=0.0)
+    assert not exchange.drain()
+    assert not exchange.publish(part, whole), "it can be published still"
+
+
+def test_two_attempts_at_the_same_are_not_both_published(exchange: Exchange) -> None:
+    one, two = exchange.staged(2, attempt="one"), exchange.staged(2, attempt="two")
+    with pytest.raises(StagedPartError, match="beside another attempt"):
+        exchange.publish(one, two)
+    with pytest.raises(StagedPartError, match="or twice"):
+        exchange.publish(one, one)
+    exchange.publish(two)
+    assert exchange.drain() == [two]
+    assert one.state is PartState.LATE
+
+
+def test_an_attempt_whose_stream_breaks_is_forgotten(exchange: Exchange) -> None:
+    part = exchange.open()
+    exchange.books.stage(part, 5, now=0.0)
+    assert exchange.books.break_off(part, now=0.0)
+    assert exchange.areas["a"].free_rows == LIMIT_ROWS
+    with pytest.raises(StagedPartError, match="is not staged"):
+        exchange.publish(part)
+    ended = exchange.staged(1, attempt="y")
+    assert not exchange.books.break_off(ended, now=0.0), "all of it was here"
+
+
+def test_an_attempt_stages_once(exchange: Exchange) -> None:
+    exchange.open()
+    with pytest.raises(StagedPartError, match="has begun before"):
+        exchange.open()
+
+
+def test_an_empty_batch_and_empty_parts_are_published(exchange: Exchange) -> None:
+    nothing = exchange.open()
+    exchange.books.end(nothing, now=0.0)
+    assert not exchange.publish(nothing, batch=0)
+    assert not exchange.publish(batch=1)
+    assert exchange.publish(batch=1)
+    assert exchange.books.published_batches == {"q": 1}
+    assert not exchange.drain()
+
+
+def test_discarding_touches_nothing_that_is_published(exchange: Exchange) -> None:
+    exchange.publish(exchange.staged(2))
+    assert exchange.books.discard("q", 0, now=0.0) == ()
+    left = exchange.open(batch=1)
+    exchange.books.stage(left, 3, now=0.0)
+    assert exchange.books.discard("q", 1, now=0.0) == (left,)
+    assert exchange.areas["a"].staged_rows == 0
+    assert [part.rows for part in exchange.areas["a"].published] == [2]
+    with pytest.raises(StagedPartError, match="its batch was given up"):
+        exchange.books.stage(left, 1, now=0.0)
+
+
+def test_publishing_leaves_nothing_of_older_batches_behind(exchange: Exchange) -> None:
+    leftover = exchange.staged(2)
+    other = exchange.staged(2, query="another")
+    exchange.publish(batch=3)
+    assert (leftover.state, other.state) == (PartState.LATE, PartState.ENDED)
+    assert exchange.areas["a"].staged_rows == 2
+
+
+# Room.
+
+
+def test_published_rows_take_up_room_until_the_channel_has_them(exchange: Exchange) -> None:
+    published = exchange.staged(8)
+    exchange.publish(published)
+    part = exchange.open(batch=1)
+    assert not exchange.books.stage(part, 3, now=0.0)
+    exchange.books.drain(published, 1, now=0.0)
+    assert exchange.books.stage(part, 3, now=0.0)
+    assert exchange.areas["a"].free_rows == 0
+
+
+def test_a_batch_that_can_never_fit_is_told_so_at_once(exchange: Exchange) -> None:
+    exchange.staged(6, 0)
+    exchange.staged(6, 0, query="another", channel="b")
+    part = exchange.open(1)
+    assert exchange.books.stage(part, 4, now=0.0)
+    with pytest.raises(StagingFullError) as caught:
+        exchange.books.stage(part, 1, now=0.0)
+    assert (caught.value.channel, caught.value.batch, caught.value.rows, caught.value.limit_rows) == ("a", 0, 11, 10)
+
+
+def test_a_batch_that_will_fit_waits(exchange: Exchange) -> None:
+    exchange.staged(6, query="another")
+    part = exchange.open()
+    assert not exchange.books.stage(part, 10, now=0.0)
+    exchange.books.discard("another", 0, now=1.0)
+    assert exchange.books.stage(part, 10, now=1.0)
+
+
+def test_who_waits_for_longer_is_not_overtaken(exchange: Exchange) -> None:
+    exchange.staged(6, query="another")
+    large, small = exchange.open(0), exchange.open(1)
+    assert not exchange.books.stage(large, 5, now=0.0)
+    assert not exchange.books.stage(small, 1, now=1.0), "there is room, but it is not its turn"
+    exchange.books.break_off(large, now=2.0)
+    assert exchange.books.stage(small, 1, now=2.0)
+
+
+def test_of_two_attempts_that_block_each_other_the_newer_one_goes_on(exchange: Exchange) -> None:
+    old, new = exchange.open(attempt="old"), exchange.open(attempt="new")
+    assert exchange.books.stage(old, 6, now=0.0)
+    assert exchange.books.stage(new, 3, now=0.0)
+    assert not exchange.books.stage(new, 3, now=0.0)
+    assert exchange.books.tidy(now=1.0) == (), "one of them may be killed at any moment"
+    assert exchange.books.tidy(now=LATER) == (old,)
+    assert exchange.books.stage(new, 3, now=LATER)
+    with pytest.raises(StagedPartError, match="gave its room up"):
+        exchange.books.stage(old, 1, now=LATER)
+
+
+def test_of_two_batches_that_block_each_other_the_one_that_began_first_goes_on(exchange: Exchange) -> None:
+    first, done = exchange.open(query="first"), exchange.staged(2, 0, query="second")
+    open_still = exchange.open(1, query="second")
+    assert exchange.books.stage(first, 4, now=0.0)
+    assert exchange.books.stage(open_still, 3, now=0.0)
+    assert not exchange.books.stage(open_still, 3, now=0.0)
+    assert not exchange.books.stage(first, 4, now=1.0)
+    assert exchange.books.tidy(now=1.0 + LATER) == (open_still,), "its producer is there to be told"
+    assert done.state is PartState.ENDED
+    assert exchange.books.stage(first, 4, now=1.0 + LATER)
+
+
+def test_a_slow_consumer_makes_nobody_give_way(exchange: Exchange) -> None:
+    published, old, new = exchange.staged(1), exchange.open(batch=1, attempt="old"), exchange.open(batch=1)
+    exchange.publish(published)
+    assert exchange.books.stage(old, 9, now=0.0)
+    assert not exchange.books.stage(new, 9, now=0.0)
+    assert exchange.books.tidy(now=LATER) == ()
+    exchange.books.drain(published, 1, now=LATER)
+    assert exchange.books.tidy(now=LATER) == (), "something has moved just now"
+    assert exchange.books.tidy(now=2 * LATER) == (old,)
+
+
+# Time.
+
+
+def test_a_query_of_which_nothing_is_heard_leaves_nothing_behind(exchange: Exchange) -> None:
+    silent, published = exchange.staged(2), exchange.staged(1, query="published")
+    exchange.publish(published, query="published")
+    assert exchange.books.tidy(now=TIMEOUT_SECONDS) == ()
+    assert exchange.books.tidy(now=TIMEOUT_SECONDS + 1) == (silent,)
+    assert (exchange.areas["a"].staged_rows, exchange.areas["a"].published_rows) == (0, 1)
+
+
+def test_a_query_with_an_open_stream_is_not_silent(exchange: Exchange) -> None:
+    exchange.staged(2)
+    part = exchange.open(1)
+    assert exchange.books.tidy(now=1_000 * TIMEOUT_SECONDS) == ()
+    exchange.books.end(part, now=1_000 * TIMEOUT_SECONDS)
+    assert exchange.books.tidy(now=1_000 * TIMEOUT_SECONDS) == ()
+
+
+def test_a_channel_that_is_removed_takes_along_what_is_staged_for_it(exchange: Exchange) -> None:
+    part, other = exchange.open(), exchange.open(channel="b")
+    assert exchange.books.remove_channel("a", now=0.0) == (part,)
+    with pytest.raises(StagedPartError, match="its channel was removed"):
+        exchange.books.stage(part, 1, now=0.0)
+    assert exchange.books.stage(other, 1, now=0.0)
+
+
+@pytest.mark.parametrize(
+    "staging", [Staging("", 0, 0, "x"), Staging("q", -1, 0, "x"), Staging("q", 0, -1, "x"), Staging("q", 0, 0, "")]
+)
+def test_an_incomplete_key_is_refused(exchange: Exchange, staging: Staging) -> None:
+    with pytest.raises(InvalidParametersError):
+        exchange.books.open("a", staging, now=0.0)
