@@ -29,7 +29,11 @@ SHARED_OPTIONS = (
     "trace_dir",
     "same_host",
 )
+READ_ONLY_OPTIONS = ("consumer",)
+STREAM_READ_OPTIONS = ("maxrowsperbatch", "max_rows_per_batch")
 WRITE_ONLY_OPTIONS = ("chunk_rows", "end")
+
+DEFAULT_CONSUMER = "default"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +58,9 @@ class ReadOptions:
     same_host: SameHost = SameHost.AUTO
     """Whether workers share memory with an exchange on their host."""
 
+    consumer: str = DEFAULT_CONSUMER
+    """Of a channel that keeps its rows: for whom they are kept."""
+
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "ReadOptions":
         """Check the options of ``spark.read``.
@@ -61,7 +68,8 @@ class ReadOptions:
         Raises:
             InvalidOptionError: an option is unknown, missing or out of its range.
         """
-        refuse_unknown(options, known=SHARED_OPTIONS, elsewhere=WRITE_ONLY_OPTIONS, where="writing")
+        refuse_elsewhere(options, STREAM_READ_OPTIONS, where="streams")
+        refuse_unknown(options, known=SHARED_OPTIONS + READ_ONLY_OPTIONS, elsewhere=WRITE_ONLY_OPTIONS, where="writing")
         return shared_options(options)
 
 
@@ -85,6 +93,7 @@ class WriteOptions:
         Raises:
             InvalidOptionError: an option is unknown, missing or out of its range.
         """
+        refuse_elsewhere(options, READ_ONLY_OPTIONS + STREAM_READ_OPTIONS, where="reading")
         refuse_unknown(options, known=SHARED_OPTIONS + WRITE_ONLY_OPTIONS)
         return cls(
             exchange=shared_options(options),
@@ -93,15 +102,21 @@ class WriteOptions:
         )
 
 
+def refuse_elsewhere(options: Mapping[str, str], elsewhere: tuple[str, ...], *, where: str) -> None:
+    """Name the first option that belongs to another way of using a channel."""
+    for option, value in options.items():
+        if option.lower() in elsewhere:
+            raise InvalidOptionError(option=option, value=value, reason=f"is for {where} only")
+
+
 def refuse_unknown(
     options: Mapping[str, str], *, known: tuple[str, ...], elsewhere: tuple[str, ...] = (), where: str = ""
 ) -> None:
     """Name the first option that does not belong here, and what may have been meant."""
+    refuse_elsewhere(options, elsewhere, where=where)
     for option, value in options.items():
         if option.lower() in known:
             continue
-        if option.lower() in elsewhere:
-            raise InvalidOptionError(option=option, value=value, reason=f"is for {where} only")
         if option.lower() == "path":
             raise InvalidOptionError(
                 option=option, value=value, reason="is not used: call load() or save() without a path and set 'stream'"
@@ -120,6 +135,7 @@ def shared_options(options: Mapping[str, str]) -> ReadOptions:
         wanted=wanted_parameters(options),
         trace_dir=options.get("trace_dir"),
         same_host=value_of(options, "same_host", same_host, SameHost.AUTO),
+        consumer=value_of(options, "consumer", consumer_name, DEFAULT_CONSUMER),
     )
 
 
@@ -223,6 +239,13 @@ def same_host(text: str) -> SameHost:
         return SameHost(text.lower())
     except ValueError:
         raise ValueError(f"must be one of {', '.join(SameHost)}") from None
+
+
+def consumer_name(text: str) -> str:
+    """Check a consumer's name; whether it was declared, the exchange knows."""
+    if not text:
+        raise ValueError("must be a name that the exchange knows")
+    return text
 
 
 def network_address(text: str) -> str:

@@ -7,6 +7,7 @@ import pytest
 from permitflow.errors import InvalidOptionError
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.spark.options import ReadOptions, WriteOptions
+from permitflow.spark.stream_options import StreamOptions
 from permitflow.transports.shared_memory.policy import SameHost
 
 GOOD = {"address": "localhost:5433", "stream": "orders", "channels": "2"}
@@ -75,6 +76,8 @@ def test_options_travel_to_the_workers() -> None:
         ({"chunk_rows": "256"}, "chunk_rows", "is for writing only"),
         ({"adress": "localhost:1"}, "adress", "did you mean 'address'?"),
         ({"colour": "blue"}, "colour", "is unknown (known: address,"),
+        ({"maxRowsPerBatch": "10"}, "maxRowsPerBatch", "is for streams only"),
+        ({"consumer": " "}, "consumer", "must be a name"),
         ({"same_host": "yes"}, "same_host", "must be one of auto, never, require"),
         ({"path": "orders"}, "path", "without a path"),
     ],
@@ -92,9 +95,36 @@ def test_a_wrong_option_is_named(change: dict[str, str | None], option: str, wor
 
 @pytest.mark.parametrize(
     ("option", "value", "words"),
-    [("chunk_rows", "0", "whole number from 1"), ("end", "yes", "must be true or false")],
+    [
+        ("chunk_rows", "0", "whole number from 1"),
+        ("end", "yes", "must be true or false"),
+        ("consumer", "etl", "is for reading only"),
+    ],
 )
 def test_a_wrong_option_of_a_writer_is_named(option: str, value: str, words: str) -> None:
     with pytest.raises(InvalidOptionError, match=words) as caught:
         WriteOptions.parse({**GOOD, option: value})
     assert (caught.value.option, caught.value.value) == (option, value)
+
+
+def test_a_stream_has_a_consumer_and_a_limit_for_batches() -> None:
+    plain = StreamOptions.parse(GOOD)
+    assert (plain.exchange.consumer, plain.max_rows) == ("default", None)
+    options = StreamOptions.parse({**GOOD, "consumer": "audit", "maxRowsPerBatch": "500"})
+    assert (options.exchange.consumer, options.max_rows) == ("audit", 500)
+    assert StreamOptions.parse({**GOOD, "max_rows_per_batch": "7"}).max_rows == 7
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"maxRowsPerBatch": "0"}, "option 'maxRowsPerBatch' must be a whole number from 1"),
+        ({"maxRowsPerBatch": "5", "max_rows_per_batch": "5"}, "is the same as 'maxRowsPerBatch'"),
+        ({"maxRowsPerTrigger": "5"}, "did you mean 'maxrowsperbatch'"),
+        ({"end": "true"}, "is for writing only"),
+    ],
+)
+def test_a_wrong_option_of_a_stream_is_named(change: dict[str, str], words: str) -> None:
+    with pytest.raises(InvalidOptionError, match=words):
+        StreamOptions.parse({**GOOD, **change})

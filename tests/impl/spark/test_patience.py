@@ -1,0 +1,58 @@
+"""An exchange that is away is asked again, for as long as the user allows; a refusal is final."""
+
+import pytest
+
+from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, UnknownChannelError
+from permitflow.spark.patience import Patience
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.pauses: list[float] = []
+
+    def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+def patience(clock: Clock, seconds: float) -> Patience:
+    return Patience(seconds, clock=lambda: clock.now, pause=clock.pause)
+
+
+def wait_for_ever(trying: Patience) -> None:
+    while True:
+        trying.wait(PeerGoneError(who="the exchange", reason="nobody listens"))
+
+
+GONE = PeerGoneError(who="the exchange", reason="nobody listens")
+
+
+def test_pauses_grow_until_time_is_over_and_the_error_says_how_long() -> None:
+    clock = Clock()
+    with pytest.raises(PeerGoneError) as caught:
+        wait_for_ever(patience(clock, 10))
+    assert clock.pauses == sorted(clock.pauses)
+    assert clock.pauses[0] < 0.1 < clock.pauses[-1] <= 2
+    assert 7 < clock.now <= 10
+    assert "option timeout_seconds: 10" in caught.value.__notes__[0]
+
+
+def test_progress_begins_the_time_anew() -> None:
+    clock = Clock()
+    trying = patience(clock, 1)
+    for _ in range(20):
+        trying.wait(GONE)
+        trying.renew()
+    assert len(clock.pauses) == 20
+    assert trying.remaining_seconds == 1
+
+
+@pytest.mark.parametrize(
+    "error", [UnknownChannelError(channel="a"), PeerTimeoutError(who="the exchange", reason="nothing came for 10 s")]
+)
+def test_a_refusal_or_a_wait_that_was_long_enough_is_final(error: PermitflowError) -> None:
+    clock = Clock()
+    with pytest.raises(type(error)):
+        patience(clock, 10).wait(error)
+    assert not clock.pauses
