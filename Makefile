@@ -17,7 +17,7 @@ demo: setup  ## the main job: TPC-H query 12 through the exchange, between two S
 	@$(WITH_JAVA) $(BIN)/permitflow demo
 
 test: check  ## everything that can fail: check, then all tests
-	@$(WITH_JAVA) $(BIN)/python -m pytest --durations=15
+	@$(WITH_JAVA) $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadscope --durations=15
 
 check: setup  ## style, types, architecture
 	@$(BIN)/ruff check

@@ -4,9 +4,14 @@ import asyncio
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import Phase, settings
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadScopeScheduling
 
 # A shell that starts the tests in the background lets them, and all they start, ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -17,6 +22,22 @@ settings.register_profile("ci", deadline=None, max_examples=1000)
 # For runs that are expected to fail, and where nobody reads the failing example.
 settings.register_profile("unshrunk", deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
 settings.load_profile("default")
+
+# Rooms whose tests share something that is dear to make: TLC's results, a Spark session, a browser, the proofs.
+TOGETHER = ("tests/spec", "tests/impl/spark", "tests/impl/pictures", "tests/proofs")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadScopeScheduling":
+    """With several workers, the tests of a file go to the same one, and so do those of some rooms."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class RoomScheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return next((room for room in TOGETHER if file.startswith(f"{room}/")), file)
+
+    return RoomScheduling(config, log)
 
 
 @pytest.fixture(scope="session")
