@@ -77,7 +77,8 @@ def _write_on_receipt() -> None:
 
     def take_in_and_wake_the_writer(self: RemoteReceiver, message: Received) -> None:
         take_in(self, message)
-        self._after_consuming()
+        if self._batches is not None:  # nothing can be owed before the agreement
+            self._after_consuming()
 
     setattr(RemoteReceiver, "_take_in", take_in_and_wake_the_writer)  # noqa: B010
 

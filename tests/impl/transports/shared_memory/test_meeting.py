@@ -211,6 +211,7 @@ def memory() -> int:
 def test_what_is_handed_over_is_looked_at(
     complete: Complete, descriptors: Callable[[], list[int]], greeting: bytes, words: str
 ) -> None:
+    gc.collect()
     before = psutil.Process().num_fds()
     with somebodys(descriptors, greeting) as name:
         refused = complete(accepted(name, writes=False))
