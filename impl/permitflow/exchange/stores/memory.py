@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import uuid4
 
 import pyarrow as pa
@@ -28,6 +28,19 @@ class MemoryChannelStore:
         self._forgotten = 0
         self._staged: dict[Staging, list[pa.RecordBatch]] = {}
         self._published: deque[pa.RecordBatch] = deque()
+
+    def restore(
+        self,
+        kept: Iterable[tuple[int, pa.RecordBatch]],
+        staged: Mapping[Staging, Sequence[pa.RecordBatch]],
+        published: Iterable[pa.RecordBatch],
+    ) -> None:
+        """Begin with what a durable store has: each batch that is kept with the number of its first row."""
+        for first_row, batch in kept:
+            self._first_rows.append(first_row)
+            self._batches.append(batch)
+        self._staged.update({staging: list(batches) for staging, batches in staged.items()})
+        self._published.extend(published)
 
     def load(self) -> KeptChannel:
         """A new log: whatever was there before is lost."""

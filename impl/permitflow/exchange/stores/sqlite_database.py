@@ -11,6 +11,7 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -32,7 +33,7 @@ _JOIN_SECONDS = 60.0
 
 class _Job(NamedTuple, Generic[T]):
     do: Callable[[sqlite3.Connection], T]
-    answer: "asyncio.Future[T]"
+    answer: "asyncio.Future[T] | Future[T]"
 
 
 _AnyJob: TypeAlias = _Job[Any]
@@ -41,7 +42,7 @@ _AnyJob: TypeAlias = _Job[Any]
 class _Outcome(NamedTuple):
     """What a job came to; the loop tells whoever waits."""
 
-    answer: "asyncio.Future[object]"
+    answer: "asyncio.Future[object] | Future[object]"
     value: object
     error: BaseException | None
 
@@ -73,11 +74,30 @@ class Database:
             StoreWriteError: later, by the answer: it could not be done, and nothing of it was.
             RuntimeError: the database is closed.
         """
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._put(_Job(do, answer))
+        return answer
+
+    def done(self, do: Callable[[sqlite3.Connection], T]) -> T:
+        """Have a job done, and wait for it without an event loop; see ``submit``."""
+        answer: Future[T] = Future()
+        self._put(_Job(do, answer))
+        return answer.result()
+
+    def post(self, do: Callable[[sqlite3.Connection], object]) -> None:
+        """Have a job done for which nobody waits; that it could not be done is logged.  See ``submit``."""
+        answer: Future[object] = Future()
+        answer.add_done_callback(self._note)
+        self._put(_Job(do, answer))
+
+    def _put(self, job: _AnyJob) -> None:
         if self._is_closed:
             raise RuntimeError(f"the store {self._path} is closed")
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._jobs.put(_Job(do, answer))
-        return answer
+        self._jobs.put(job)
+
+    def _note(self, answer: "Future[object]") -> None:
+        if (error := answer.exception()) is not None:
+            _log.error("the store %s: %s", self._path, error)
 
     def close(self) -> None:
         """Do what was submitted, then close the file.  Closing twice is harmless."""
@@ -160,11 +180,13 @@ class Database:
 
     @staticmethod
     def _answer(outcomes: Sequence[_Outcome]) -> None:
-        loop = outcomes[0].answer.get_loop()
-        try:
-            loop.call_soon_threadsafe(_tell, outcomes)
-        except RuntimeError:
-            return  # the loop is closed: nobody waits any more
+        _tell([outcome for outcome in outcomes if isinstance(outcome.answer, Future)])
+        for_loop = [outcome for outcome in outcomes if isinstance(outcome.answer, asyncio.Future)]
+        if for_loop and isinstance(for_loop[0].answer, asyncio.Future):
+            try:
+                for_loop[0].answer.get_loop().call_soon_threadsafe(_tell, for_loop)
+            except RuntimeError:
+                return  # the loop is closed: nobody waits any more
 
 
 def _tell(outcomes: Sequence[_Outcome]) -> None:

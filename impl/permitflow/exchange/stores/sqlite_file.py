@@ -81,7 +81,6 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreUnusableError(path=str(path), reason="no write-ahead log is possible there")
     # With a write-ahead log anything less may forget the last commits when the power fails.
     connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA foreign_keys=ON")
     connection.execute(f"PRAGMA wal_autocheckpoint={_LOG_BYTES // _PAGE_BYTES}")
     connection.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")
     _create_tables(connection)

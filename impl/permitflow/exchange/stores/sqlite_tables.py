@@ -1,6 +1,6 @@
 """What a durable store writes down, as tables.
 
-A chunk's bytes are written once: what is published moves from ``staged`` to ``kept`` by its number.
+The bytes of a chunk are written once: what is taken over moves from ``staged`` to ``kept`` by its number.
 """
 
 __all__ = ["TABLES", "TABLES_VERSION"]
@@ -60,4 +60,36 @@ CREATE TABLE IF NOT EXISTS kept (
 ) STRICT, WITHOUT ROWID
 """
 
-TABLES = (_CHANNELS, _CONSUMERS, _PRODUCERS, _BATCHES, _KEPT)
+# In the order in which they began.
+_PARTS = """
+CREATE TABLE IF NOT EXISTS parts (
+    id INTEGER PRIMARY KEY,
+    channel INTEGER NOT NULL REFERENCES channels,
+    query TEXT NOT NULL,
+    batch INTEGER NOT NULL,
+    partition INTEGER NOT NULL,
+    attempt TEXT NOT NULL,
+    turn INTEGER                       -- in the channel's line of published parts; NULL: not published
+) STRICT
+"""
+
+_PARTS_INDEX = "CREATE INDEX IF NOT EXISTS parts_by_key ON parts (channel, query, batch, partition, attempt)"
+
+_STAGED = """
+CREATE TABLE IF NOT EXISTS staged (
+    part INTEGER NOT NULL REFERENCES parts,
+    position INTEGER NOT NULL,
+    rows INTEGER NOT NULL,
+    batch INTEGER NOT NULL REFERENCES batches,
+    PRIMARY KEY (part, position)
+) STRICT, WITHOUT ROWID
+"""
+
+_PUBLISHED = """
+CREATE TABLE IF NOT EXISTS published (
+    query TEXT PRIMARY KEY,
+    batch INTEGER NOT NULL             -- the last one
+) STRICT, WITHOUT ROWID
+"""
+
+TABLES = (_CHANNELS, _CONSUMERS, _PRODUCERS, _BATCHES, _KEPT, _PARTS, _PARTS_INDEX, _STAGED, _PUBLISHED)

@@ -1,0 +1,129 @@
+"""A store on disk: what it was told survives a crash of the process, and of the machine.
+
+One SQLite file in a folder.  Whatever a call of the exchange wrote is flushed to the disk before the call returns.
+"""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from uuid import uuid4
+
+from permitflow.errors import StoreMismatchError, StoreUnusableError
+from permitflow.exchange.stores.sqlite_channel import SqliteChannelStore
+from permitflow.exchange.stores.sqlite_database import Database
+from permitflow.exchange.stores.sqlite_file import FILE_NAME, open_file
+from permitflow.exchange.stores.sqlite_load import StoredChannel, load_channels
+from permitflow.exchange.stores.sqlite_staging import publish_parts
+from permitflow.exchange.stores.store import KeptChannel
+from permitflow.protocol.frames import Staging
+from permitflow.protocol.parameters import ChannelParameters
+
+__all__ = ["SqliteStore"]
+
+_ADD_CHANNEL = """
+INSERT INTO channels (name, log_id, row_permits, permit_batch, max_chunk_cost, barrier_permits, oversize,
+                      next_row, state, reason)
+VALUES (?, ?, ?, ?, ?, ?, ?, 0, 'open', '')
+"""
+
+
+class SqliteStore:
+    """See ``Store``.  For one exchange at a time; also a context manager that closes it."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the store in this folder, or begin one there; reads all that is kept, so it may take seconds.
+
+        Raises:
+            StoreInUseError: another exchange has it open.
+            StoreUnusableError: there is something else, or a newer store, or a damaged one, or it cannot be written.
+        """
+        self._folder = folder
+        connection = open_file(folder)
+        try:
+            self._stored = load_channels(connection)
+            self._published: dict[str, int] = dict(connection.execute("SELECT query, batch FROM published").fetchall())
+        except (ValueError, sqlite3.Error) as error:
+            connection.close()
+            reason = f"it is damaged ({error}); keep a copy of it, and take another folder"
+            raise StoreUnusableError(path=str(folder / FILE_NAME), reason=reason) from error
+        self._database = Database(connection, folder)
+        self._channels: dict[str, SqliteChannelStore] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Channels that are there, and that nobody has opened yet."""
+        return tuple(self._stored)
+
+    def open_channel(self, name: str, *, parameters: ChannelParameters, consumers: Sequence[str]) -> SqliteChannelStore:
+        """The place of one channel; waits for the disk, so it is for the start of an exchange.
+
+        Raises:
+            StoreMismatchError: it was stored with other parameters, or for other consumers.
+            StoreWriteError: it is new, and cannot be written down.
+        """
+        stored = self._stored.get(name)
+        if stored is None:
+            stored = self._added(name, parameters, consumers)
+        else:
+            self._require_equal(name, "consumers", sorted(stored.kept.acknowledged or ()), sorted(consumers))
+            for what in ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "oversize"):
+                self._require_equal(name, what, getattr(stored.parameters, what), getattr(parameters, what))
+            del self._stored[name]
+        place = self._channels[name] = SqliteChannelStore(self._database, stored)
+        return place
+
+    def published_batches(self) -> Mapping[str, int]:
+        """The last batch of each query that was published."""
+        return dict(self._published)
+
+    async def publish(self, query: str, batch: int, parts: Sequence[tuple[str, Staging]]) -> None:
+        """Note that a batch is published, in one transaction for all channels."""
+        numbers = [(self._channels[channel].number, staging) for channel, staging in parts]
+        await self._database.submit(lambda connection: publish_parts(connection, query, batch, numbers))
+        for channel, staging in parts:
+            self._channels[channel].memory.publish(staging)
+        for place in self._channels.values():
+            place.memory.forget_older(query, batch)
+        self._published[query] = batch
+
+    def close(self) -> None:
+        """Finish what is under way and close the file: another exchange may open it.  Closing twice is harmless."""
+        self._database.close()
+
+    def _require_equal(self, channel: str, what: str, stored: object, given: object) -> None:
+        if stored != given:
+            raise StoreMismatchError(
+                path=str(self._folder),
+                channel=channel,
+                what=what.replace("_", " "),
+                stored=_words(stored),
+                given=_words(given),
+            )
+
+    def _added(self, name: str, parameters: ChannelParameters, consumers: Sequence[str]) -> StoredChannel:
+        kept = KeptChannel(log_id=uuid4().hex)
+        numbers = (parameters.row_permits, parameters.permit_batch, parameters.max_chunk_cost)
+        facts = (name, kept.log_id, *numbers, parameters.barrier_permits, parameters.oversize.value)
+
+        def add(connection: sqlite3.Connection) -> int:
+            number = connection.execute(_ADD_CHANNEL, facts).lastrowid
+            assert number is not None, "a table has row ids"
+            rows = [(number, consumer) for consumer in consumers]
+            connection.executemany("INSERT INTO consumers (channel, name, acknowledged_row) VALUES (?, ?, 0)", rows)
+            return number
+
+        return StoredChannel(self._database.done(add), parameters, kept)
+
+
+def _words(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,90 @@
+"""Rows as the tables hold them: record batches in bytes, small ones together."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.carrier import Buffer
+
+__all__ = ["append_batches", "forget_batches", "insert_batch", "load_batches"]
+
+# A row of a table costs tens of microseconds however small it is; above that, joining costs more than it saves.
+_JOINED_BYTES = 256 << 10
+
+
+class _Run(NamedTuple):
+    """Batches that are written as one."""
+
+    batches: Sequence[pa.RecordBatch]
+    rows: int
+
+
+def _runs(codec: BatchCodec, batches: Sequence[pa.RecordBatch], most_rows: int) -> Iterator[_Run]:
+    start = rows = size_bytes = 0
+    for position, batch in enumerate(batches):
+        own_bytes = codec.size_of(batch)
+        is_full = size_bytes + own_bytes > _JOINED_BYTES or rows + batch.num_rows > most_rows
+        if position > start and (is_full or not codec.can_join):
+            yield _Run(batches[start:position], rows)
+            start, rows, size_bytes = position, 0, 0
+        rows += batch.num_rows
+        size_bytes += own_bytes
+    if start < len(batches):
+        yield _Run(batches[start:], rows)
+
+
+def append_batches(
+    connection: sqlite3.Connection,
+    codec: BatchCodec,
+    channel: int,
+    first_row: int,
+    batches: Sequence[pa.RecordBatch],
+    most_rows: int,
+) -> None:
+    """Write rows of a channel, from ``first_row`` on; none of its batches will have more than ``most_rows``."""
+    for run in _runs(codec, batches, most_rows):
+        place = (channel, first_row, run.rows, insert_batch(connection, codec, run.batches))
+        connection.execute("INSERT INTO kept (channel, first_row, rows, batch) VALUES (?, ?, ?, ?)", place)
+        first_row += run.rows
+
+
+def insert_batch(connection: sqlite3.Connection, codec: BatchCodec, batches: Sequence[pa.RecordBatch]) -> int:
+    """Write batches as one; the number by which other tables know it."""
+    pieces = codec.encode(batches)
+    arrow: Buffer = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    number = connection.execute("INSERT INTO batches (arrow) VALUES (?)", (arrow,)).lastrowid
+    assert number is not None, "each row of a table has a number"
+    return number
+
+
+def forget_batches(connection: sqlite3.Connection, channel: int, first_kept_row: int) -> None:
+    """Delete the batches of a channel of which no row is needed any more."""
+    # The first condition lets the index stop the search.
+    gone = connection.execute(
+        "DELETE FROM kept WHERE channel = ? AND first_row < ? AND first_row + rows <= ? RETURNING batch",
+        (channel, first_kept_row, first_kept_row),
+    ).fetchall()
+    connection.executemany("DELETE FROM batches WHERE id = ?", gone)
+
+
+def load_batches(
+    connection: sqlite3.Connection, codec: BatchCodec, channel: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of a channel that are there: each batch with the number of its first row, in order.
+
+    Raises:
+        UndecodableDataError: a batch is not what it was.
+        ValueError: one is missing.
+    """
+    next_row: int | None = None
+    for first_row, rows, arrow in connection.execute(
+        "SELECT first_row, rows, arrow FROM kept LEFT JOIN batches ON batch = id WHERE channel = ? ORDER BY first_row",
+        (channel,),
+    ):
+        if arrow is None or next_row not in (None, first_row):
+            raise ValueError(f"rows before row {first_row + rows} are missing")
+        yield first_row, codec.decode(arrow, [rows])[0]
+        next_row = first_row + rows

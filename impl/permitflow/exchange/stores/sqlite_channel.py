@@ -1,0 +1,163 @@
+"""One channel of a durable store: on disk before anybody is told, in memory for those who read."""
+
+import sqlite3
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from permitflow.errors import LocalProtocolError
+from permitflow.exchange.stores.memory import MemoryChannelStore
+from permitflow.exchange.stores.sqlite_batches import append_batches, forget_batches
+from permitflow.exchange.stores.sqlite_database import Database
+from permitflow.exchange.stores.sqlite_load import StoredChannel
+from permitflow.exchange.stores.sqlite_staging import forget_parts, stage_batches, take_over_chunks
+from permitflow.exchange.stores.store import KeptChannel
+from permitflow.protocol.control import ChannelState
+from permitflow.protocol.frames import Staging
+from permitflow.transports.arrow import BatchCodec
+
+__all__ = ["SqliteChannelStore"]
+
+_KEEP_PRODUCER = """
+INSERT INTO producers (channel, name, rows) VALUES (?, ?, ?)
+ON CONFLICT (channel, name) DO UPDATE SET rows = excluded.rows
+"""
+
+_PARTS = "SELECT id FROM parts WHERE channel = ?"
+_REMOVE = (
+    "DELETE FROM batches WHERE id IN (SELECT batch FROM kept WHERE channel = ?)",
+    f"DELETE FROM batches WHERE id IN (SELECT batch FROM staged WHERE part IN ({_PARTS}))",
+    f"DELETE FROM staged WHERE part IN ({_PARTS})",
+    "DELETE FROM parts WHERE channel = ?",
+    "DELETE FROM kept WHERE channel = ?",
+    "DELETE FROM producers WHERE channel = ?",
+    "DELETE FROM consumers WHERE channel = ?",
+    "DELETE FROM channels WHERE id = ?",
+)
+
+
+class SqliteChannelStore:
+    """See ``ChannelStore``.
+
+    Permits bound what a channel keeps, so that its rows fit into memory as they would without a disk; the disk is
+    written only, and read once, when the exchange starts.
+    """
+
+    def __init__(self, database: Database, stored: StoredChannel) -> None:
+        """Go on with what is there."""
+        self._database = database
+        self.number = stored.number
+        """By which the tables know it."""
+        self._parameters = stored.parameters
+        self._kept = stored.kept
+        self._first_kept_row = stored.first_kept_row
+        self._codec = None if stored.kept.schema is None else BatchCodec(stored.kept.schema)
+        self.memory = MemoryChannelStore()
+        """The same, for those who read."""
+        self._restore(stored)
+
+    def _restore(self, stored: StoredChannel) -> None:
+        published = (chunk for part in stored.parts if part.is_published for chunk in part.chunks)
+        staged = {part.staging: part.chunks for part in stored.parts if not part.is_published}
+        self.memory.restore(stored.batches, staged, published)
+
+    def load(self) -> KeptChannel:
+        """What was there."""
+        return self._kept
+
+    async def declare(self, schema: pa.Schema) -> None:
+        """Note the schema."""
+        codec = BatchCodec(schema)
+        await self._update("schema = ?", codec.schema_bytes)
+        self._codec = codec
+
+    async def append(
+        self, first_row: int, batches: Sequence[pa.RecordBatch], producer: str = "", producer_rows: int = 0
+    ) -> None:
+        """Keep rows, and how far their producer has come, in one transaction."""
+        codec, number = self._known_codec(), self.number
+        next_row = first_row + sum(batch.num_rows for batch in batches)
+
+        def write(connection: sqlite3.Connection) -> None:
+            _move(connection, number, first_row, next_row)
+            append_batches(connection, codec, number, first_row, batches, self._parameters.max_chunk_cost)
+            if producer:
+                connection.execute(_KEEP_PRODUCER, (number, producer, producer_rows))
+
+        await self._database.submit(write)
+        await self.memory.append(first_row, batches, producer, producer_rows)
+
+    async def read(self, from_row: int, to_row: int) -> list[pa.RecordBatch]:
+        """The rows ``[from_row, to_row)``, from memory."""
+        return await self.memory.read(from_row, to_row)
+
+    async def acknowledge(self, consumer: str, row: int, first_kept_row: int) -> None:
+        """Note how far a consumer has come, and delete the batches of which no row is needed, in one transaction."""
+        number, forgets = self.number, first_kept_row > self._first_kept_row
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "UPDATE consumers SET acknowledged_row = ? WHERE channel = ? AND name = ?", (row, number, consumer)
+            )
+            if forgets:
+                forget_batches(connection, number, first_kept_row)
+
+        await self._database.submit(write)
+        self._first_kept_row = first_kept_row
+        await self.memory.acknowledge(consumer, row, first_kept_row)
+
+    async def stage(self, staging: Staging, batches: Sequence[pa.RecordBatch]) -> None:
+        """Keep chunks of an attempt."""
+        codec, number = self._known_codec(), self.number
+        await self._database.submit(lambda connection: stage_batches(connection, codec, number, staging, batches))
+        await self.memory.stage(staging, batches)
+
+    async def forget(self, stagings: Sequence[Staging]) -> None:
+        """Delete attempts."""
+        number = self.number
+        await self._database.submit(lambda connection: forget_parts(connection, number, stagings))
+        await self.memory.forget(stagings)
+
+    async def take_over(self, first_row: int, chunks: int) -> None:
+        """Let published chunks be rows of the channel; their bytes stay where they are."""
+        number = self.number
+
+        def write(connection: sqlite3.Connection) -> None:
+            rows = take_over_chunks(connection, number, first_row, chunks)
+            _move(connection, number, first_row, first_row + rows)
+
+        await self._database.submit(write)
+        await self.memory.take_over(first_row, chunks)
+
+    async def finish(self, state: ChannelState, reason: str) -> None:
+        """Note that no row will come any more."""
+        await self._update("state = ?, reason = ?", state.value, reason)
+
+    def remove(self) -> None:
+        """Have the channel deleted; nobody waits for it."""
+        number = self.number
+
+        def delete(connection: sqlite3.Connection) -> None:
+            for statement in _REMOVE:
+                connection.execute(statement, (number,))
+
+        self._database.post(delete)
+        self.memory.remove()
+
+    async def _update(self, changes: str, *values: object) -> None:
+        statement, number = f"UPDATE channels SET {changes} WHERE id = ?", self.number
+        await self._database.submit(lambda connection: connection.execute(statement, (*values, number)).rowcount)
+
+    def _known_codec(self) -> BatchCodec:
+        if self._codec is None:
+            raise LocalProtocolError("rows can be kept once their schema is declared")
+        return self._codec
+
+
+def _move(connection: sqlite3.Connection, channel: int, first_row: int, next_row: int) -> None:
+    """Count rows as the channel's; a gap would make all later numbers wrong."""
+    moved = connection.execute(
+        "UPDATE channels SET next_row = ? WHERE id = ? AND next_row = ?", (next_row, channel, first_row)
+    )
+    if moved.rowcount != 1:
+        raise LocalProtocolError(f"row {first_row} does not follow the rows that are stored")
