@@ -106,8 +106,41 @@ class StagingArea:
         """Can it take so many rows of a part now?  Those who are before it in the line come first."""
         return rows <= self.free_rows and not any(other.turn < part.turn for other in self.line)
 
-    def withdraw(self, part: Part) -> None:
-        """No chunk of it waits any more."""
+    def want(self, part: Part, rows: int, now: float) -> None:
+        """A chunk of it waits for room."""
+        part.wanted_rows, part.wanted_since = rows, min(part.wanted_since, now)
+        self.line.add(part)
+
+    def take(self, part: Part, rows: int) -> None:
+        """Rows of it are here."""
+        self._withdraw(part)
+        part.rows += rows
+        self.staged_rows += rows
+
+    def remove(self, part: Part, now: float) -> None:
+        """Its rows are staged no more."""
+        self._withdraw(part)
+        self.parts.remove(part)
+        self.staged_rows -= part.rows
+        self.quiet_since = now
+
+    def publish(self, part: Part) -> None:
+        """Its rows are the last that wait to enter the channel."""
+        self.published_rows += part.rows
+        if part.rows:
+            self.published.append(part)
+
+    def drain(self, part: Part, rows: int, now: float) -> None:
+        """The channel has taken rows of the first published part over."""
+        assert self.published[0] is part, "rows enter the channel in the order in which they were published"
+        assert 0 < rows <= part.rows, f"{rows} of {part.rows} rows"
+        part.rows -= rows
+        self.published_rows -= rows
+        self.quiet_since = now
+        if not part.rows:
+            self.published.popleft()
+
+    def _withdraw(self, part: Part) -> None:
         part.wanted_rows, part.wanted_since = 0, inf
         self.line.discard(part)
 

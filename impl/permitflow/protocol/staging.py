@@ -93,8 +93,23 @@ class StagingBooks:
         return self._published
 
     def restore(self, published_batches: Mapping[str, int]) -> None:
-        """Go on where an exchange before this one had come to."""
+        """Go on with the batches that an exchange before this one has published."""
         self._published.update(published_batches)
+
+    def restore_part(self, channel: str, staging: Staging, rows: int, now: float, *, is_published: bool) -> Part:
+        """Go on with what an exchange before this one had of an attempt, whether or not there is room for it.
+
+        Of one that had not ended, publishing says that rows are missing.
+        """
+        part = self.open(channel, staging, now) if not is_published else Part(channel, staging, 0, 0)
+        area = self._areas[channel]
+        if is_published:
+            part.rows, part.state = rows, PartState.PUBLISHED
+            area.publish(part)
+        elif part.is_kept:
+            area.take(part, rows)
+            part.state = PartState.ENDED
+        return part
 
     # Attempts.
 
@@ -136,13 +151,9 @@ class StagingBooks:
         area = self._areas[part.channel]
         if not area.has_room(part, rows):
             self._require_fitting(area, part, rows)
-            part.wanted_since = min(part.wanted_since, now)
-            part.wanted_rows = rows
-            area.line.add(part)
+            area.want(part, rows, now)
             return False
-        area.withdraw(part)
-        part.rows += rows
-        area.staged_rows += rows
+        area.take(part, rows)
         return True
 
     def end(self, part: Part, now: float) -> None:
@@ -177,7 +188,9 @@ class StagingBooks:
 
     # Batches.
 
-    def _plan(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Publication:
+    def plan(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Publication:
+        """What ``publish`` would do, and what it would raise.  Changes nothing."""
+        require_batch(query, batch)
         if self._was_published(query, batch):
             return Publication(True, (), ())
         chosen: dict[tuple[int, str], Part] = {}
@@ -200,14 +213,10 @@ class StagingBooks:
             StagedPartError: one of them is not here as a whole, has other rows, or has a rival among them; nothing was
                 published.
         """
-        require_batch(query, batch)
-        publication = self._plan(query, batch, parts)
+        publication = self.plan(query, batch, parts)
         for part in publication.published:
             self._remove(part, PartState.PUBLISHED, now)
-            area = self._areas[part.channel]
-            area.published_rows += part.rows
-            if part.rows:
-                area.published.append(part)
+            self._areas[part.channel].publish(part)
         for part in publication.late:
             self._drop(part, PartState.LATE, "", now)
         if not publication.was_published:
@@ -223,14 +232,7 @@ class StagingBooks:
 
     def drain(self, part: Part, rows: int, now: float) -> None:
         """The channel has taken so many rows of a published part over; it must be the first one."""
-        area = self._areas[part.channel]
-        assert area.published[0] is part, "rows enter the channel in the order in which they were published"
-        assert 0 < rows <= part.rows, f"{rows} of {part.rows} rows"
-        part.rows -= rows
-        area.published_rows -= rows
-        area.quiet_since = now
-        if not part.rows:
-            area.published.popleft()
+        self._areas[part.channel].drain(part, rows, now)
 
     def _find(self, query: str, batch: int, stated: StagedPart) -> Part:
         staging = Staging(query, batch, stated.partition, stated.attempt)
@@ -281,11 +283,7 @@ class StagingBooks:
 
     def _remove(self, part: Part, state: PartState, now: float) -> None:
         """It is staged no more."""
-        area = self._areas[part.channel]
-        area.withdraw(part)
-        area.parts.remove(part)
-        area.staged_rows -= part.rows
-        area.quiet_since = now
+        self._areas[part.channel].remove(part, now)
         del self._parts[part.channel, part.staging]
         part.state = state
         query = self._queries[part.staging.query]

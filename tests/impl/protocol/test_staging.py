@@ -267,3 +267,18 @@ def test_a_channel_that_is_removed_takes_along_what_is_staged_for_it(exchange: E
 def test_an_incomplete_key_is_refused(exchange: Exchange, staging: Staging) -> None:
     with pytest.raises(InvalidParametersError):
         exchange.books.open("a", staging, now=0.0)
+
+
+# After a restart of the exchange.
+
+
+def test_what_was_kept_goes_on(exchange: Exchange) -> None:
+    exchange.books.restore({"q": 3})
+    entering = exchange.books.restore_part("a", Staging("q", 3, 0, "x"), 12, now=0.0, is_published=True)
+    left = exchange.books.restore_part("a", Staging("q", 4, 0, "x"), 2, now=0.0, is_published=False)
+    late = exchange.books.restore_part("a", Staging("q", 2, 0, "x"), 2, now=0.0, is_published=False)
+    assert exchange.areas["a"].free_rows == -4, "what was kept stays, also where there is less room now"
+    assert not late.is_kept
+    assert exchange.publish(batch=3)
+    assert not exchange.publish(left, batch=4)
+    assert exchange.drain() == [entering, left]
