@@ -13,13 +13,20 @@ Permits of a batch are returned when Spark's Python worker asks for the next one
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from permitflow.errors import InvalidOptionError
 from permitflow.spark.options import ReadOptions, WriteOptions
 from permitflow.spark.recording import recording
 from permitflow.spark.schema import arrow_schema, check_user_schema, conform, spark_schema
+from permitflow.spark.stream_options import StreamOptions
 
 __all__ = ["ChannelPartition", "ExchangeReader", "PermitflowDataSource"]
 
@@ -35,6 +42,10 @@ class PermitflowDataSource(DataSource):
         row_permits, permit_batch: the window to ask for, in rows; the exchange grants at most its own.
         trace_dir: a folder for the recorded actions and the statistics of every stream.
         same_host: whether workers share memory with an exchange on their host: auto, never or require; auto.
+
+    Options for reading only:
+        consumer: of channels that keep their rows, for whom they are kept; default.
+        maxRowsPerBatch: rows of a batch of a stream, over all channels; half the window of each channel.
 
     Options for writing only:
         chunk_rows: the most rows of one chunk; without it Spark's Arrow batches go as they are.
@@ -58,7 +69,8 @@ class PermitflowDataSource(DataSource):
             PermitflowError: the exchange does not answer, or has no such channel.
             SchemaMismatchError: Spark has no type for a column.
         """
-        options = ReadOptions.parse(self.options)
+        # Whether rows will be read as a table or as a stream, Spark does not say here.
+        options = StreamOptions.parse(self.options).exchange
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.transports.grpc_blocking import probe
 
@@ -69,6 +81,12 @@ class PermitflowDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Check the options; planning process, once per query."""
         return ExchangeReader(ReadOptions.parse(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Check the options; a planning process and one beside the driver, once per query."""
+        from permitflow.spark.stream_source import ExchangeStreamReader
+
+        return ExchangeStreamReader(StreamOptions.parse(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Check the options; planning process, once per query.

@@ -20,11 +20,14 @@ from permitflow.errors import (
 from permitflow.protocol.control import ChannelPosition, ChannelRow, ChannelState
 from permitflow.spark.stream_offsets import StreamOffset
 
-__all__ = ["Position", "Positions", "RowRange", "StreamPlanner", "fair_shares", "lost"]
+__all__ = ["LOSSES", "Position", "Positions", "RowRange", "StreamPlanner", "fair_shares", "lost"]
 
 Position: TypeAlias = ChannelPosition[object]
 Positions: TypeAlias = Mapping[str, Position]
 """By channel."""
+
+LOSSES = (LogReplacedError, RowsForgottenError, RowsNotThereError)
+"""With these an exchange says that it has not the rows that are meant."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ class StreamPlanner:
     def _require_kept(self, position: Position, row: int, log_id: str) -> None:
         try:
             _require_kept(position, row, log_id)
-        except ReplayError as error:
+        except LOSSES as error:
             raise lost(error, channel=position.channel, consumer=self._consumer, wanted_row=row) from error
         if position.state is ChannelState.BROKEN and row == position.next_row:
             raise ChannelAbortedError(
@@ -170,7 +173,7 @@ def fair_shares(rows: Sequence[int], most: int, *, first: int = 0) -> list[int]:
 
 
 def lost(error: ReplayError, *, channel: str, consumer: str, wanted_row: int) -> RowsLostError:
-    """What an exchange's refusal to keep or find rows means to a query."""
+    """What one of the ``LOSSES`` means to a query."""
     reason = error.message
     if isinstance(error, RowsForgottenError):
         reason += f": does another query, or another branch of this one, read as consumer {consumer!r}, too?"

@@ -1,0 +1,176 @@
+"""The streaming source: a query reads channels that keep their rows, batch by batch, each row exactly once.
+
+Three kinds of processes have a copy of the reader, and none of them connects before it must:
+
+- one beside the driver lives as long as the query.  It is asked where the channels stand, plans batches, and
+  acknowledges.  All of that is decided by ``StreamPlanner``.
+- one plans how rows are read, and only pickles the reader.
+- workers read the ranges that were planned.
+
+Rows are acknowledged in ``latestOffset(start, limit)``: ``start`` is the end of the last batch in Spark's commit log,
+and Spark asks at each trigger, new rows or not.  ``commit`` would be too late, see docs/spark-streaming-model.md, and
+``stop`` is never called by Spark: it kills the process.
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from permitflow.errors import RowsLostError
+from permitflow.spark.recording import recording
+from permitflow.spark.stream_control import ExchangeLine
+from permitflow.spark.stream_offsets import OffsetJson, StreamOffset
+from permitflow.spark.stream_options import StreamOptions
+from permitflow.spark.stream_planning import LOSSES, Positions, RowRange, StreamPlanner, lost
+from permitflow.spark.stream_reading import read_range
+from permitflow.spark.stream_recording import QueryRecorder, source_recorder, task_recorder
+
+__all__ = ["ChannelRows", "ExchangeStreamReader"]
+
+
+class ChannelRows(InputPartition):
+    """A range of rows of one channel."""
+
+    def __init__(self, rows: RowRange) -> None:
+        """Of one batch."""
+        super().__init__(rows.channel)
+        self.rows = rows
+
+
+class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """What Spark asks of ``readStream.format("permitflow")``."""
+
+    def __init__(self, options: StreamOptions, schema: StructType, line: ExchangeLine | None = None) -> None:
+        """Keep what the copies need; nothing is dialled."""
+        exchange = options.exchange
+        self._options = exchange
+        self._schema = schema
+        self._planner = StreamPlanner(exchange.channels, consumer=exchange.consumer, max_rows=options.max_rows)
+        self._line = line or ExchangeLine(exchange)
+        self._recorder: QueryRecorder | None = None
+        self._positions: Positions | None = None
+
+    def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
+        """Where a query without a checkpoint begins; driver, perhaps several times before the first batch is done.
+
+        It is the first row that the consumer has not acknowledged, and stays it until the first batch is done.
+
+        Raises:
+            PermitflowError: the exchange is away, or does not keep such a channel for such a consumer.
+        """
+        return self._planner.initial(self._ask_positions()).as_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Rows of a batch: ``maxRowsPerBatch``, or half the window of each channel; driver, once."""
+        return ReadMaxRows(self._planner.default_limit(self._ask_positions()))
+
+    def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark's name
+        """Acknowledge what the commit log has, and plan the next batch; driver, at each trigger.
+
+        Raises:
+            RowsLostError: rows that the query needs are gone.
+            CheckpointError: the checkpoint is another query's.
+            ChannelAbortedError: a producer has given up, and all that had come from it was read.
+            PermitflowError: the exchange is away for longer than ``timeout_seconds``.
+
+        Spec: Acknowledge, PlanBatch, ReportLoss.
+        """
+        offset = StreamOffset.of_json(start)
+        try:
+            positions = self._acknowledge(offset)
+            limit_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+            end = self._planner.plan(offset, positions, limit_rows=limit_rows)
+        except RowsLostError as error:
+            self._record().event("ReportLoss", error.channel, row=error.wanted_row)
+            raise
+        if end is offset:
+            return start
+        self._note_plan(offset, end, positions, limit_rows)
+        return end.as_json()
+
+    def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
+        """How far the channels had come when they were last asked, for the query's progress; asks nobody."""
+        return None if self._positions is None else self._planner.latest(self._positions).as_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Take the rows that are there now for all that there are; driver, once, before the first batch."""
+        self._planner.end_at(self._ask_positions())
+
+    def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
+        """One for each channel with rows in this batch; driver, for a batch that is new or run again.
+
+        Raises:
+            CheckpointError: the checkpoint is another query's.
+        """
+        return [
+            ChannelRows(rows) for rows in self._planner.ranges(StreamOffset.of_json(start), StreamOffset.of_json(end))
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield rows of one channel; worker, once per attempt at a task.
+
+        Raises:
+            RowsLostError: rows that the query needs are gone.
+            SchemaMismatchError: the user's schema is not the channel's.
+            PeerGoneError: the exchange is away for longer than ``timeout_seconds``.
+
+        Spec: RunTask.
+        """
+        assert isinstance(partition, ChannelRows)  # Spark hands back what partitions() made
+        options, rows = self._options, partition.rows
+        events = task_recorder(options.trace_dir, options.consumer, rows)
+        with recording(options.trace_dir, f"read-{rows.channel}") as streams:
+            yield from read_range(options, rows, self._schema, streams)
+        events.event("Stage", rows.channel, start=rows.from_row, end=rows.to_row)
+        events.close()
+
+    def commit(self, end: OffsetJson) -> None:
+        """Do nothing: what this call tells, ``latestOffset`` has been told before, or will be told first."""
+
+    def stop(self) -> None:
+        """Hang up."""
+        self._line.close()
+
+    def _ask_positions(self) -> Positions:
+        self._positions = self._line.positions(self._options.channels)
+        if self._recorder is None:
+            self._note_start(self._positions)
+        return self._positions
+
+    def _acknowledge(self, start: StreamOffset) -> Positions:
+        """Acknowledge ``start``; where all channels stand then, also those that it does not have."""
+        if self._recorder is None:
+            self._ask_positions()
+        rows = self._planner.acknowledgement(start)
+        try:
+            acknowledged = self._line.acknowledge(rows)
+        except LOSSES as error:
+            channel, consumer = str(error.facts["channel"]), self._options.consumer
+            raise lost(error, channel=channel, consumer=consumer, wanted_row=start.rows[channel]) from error
+        new = self._line.positions([channel for channel in self._options.channels if channel not in acknowledged])
+        self._positions = {**acknowledged, **new}
+        self._record().positions("Acknowledge", dict(start.rows), acknowledged)
+        return self._positions
+
+    def _record(self) -> QueryRecorder:
+        if self._recorder is None:
+            self._recorder = source_recorder(self._options.trace_dir, self._options.consumer)
+        return self._recorder
+
+    def _note_start(self, positions: Positions) -> None:
+        for channel, position in positions.items():
+            self._record().event(
+                "Restart", channel, row=position.acknowledged_row, row_permits=position.parameters.row_permits
+            )
+
+    def _note_plan(self, start: StreamOffset, end: StreamOffset, positions: Positions, limit_rows: int | None) -> None:
+        for channel, to_row in end.rows.items():
+            from_row = start.rows.get(channel, to_row)
+            if to_row > from_row:
+                produced = positions[channel].next_row
+                self._record().event(
+                    "PlanBatch", channel, start=from_row, end=to_row, produced=produced, limit=limit_rows
+                )
