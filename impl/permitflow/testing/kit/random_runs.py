@@ -3,21 +3,21 @@
 import asyncio
 from typing import ClassVar, cast
 
-from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.testing.drawing import drawn_from
 from permitflow.testing.kit.adapter import lacks_of
+from permitflow.testing.kit.drawn_runs import verdict_by_runs
 from permitflow.testing.kit.features import Feature
 from permitflow.testing.kit.leading import Led
 from permitflow.testing.kit.outside import Outside
 from permitflow.testing.kit.probes import parameters_of
-from permitflow.testing.kit.report import Outcome, RuleVerdict
+from permitflow.testing.kit.report import RuleVerdict
 from permitflow.testing.kit.rules import MakeAdapter, Rule
 from permitflow.testing.kit.walking import alphabet_for
-from permitflow.testing.moves import Divergence, Move
+from permitflow.testing.moves import Move
 
 __all__ = ["ChannelRuns", "random_runs"]
 
@@ -83,20 +83,4 @@ class ChannelRuns(RuleBasedStateMachine):
 def random_runs(rule: Rule, make: MakeAdapter, runner: asyncio.Runner, *, runs: int) -> RuleVerdict:
     """Let Hypothesis lead the channel; the same runs every time."""
     machine = cast("type[ChannelRuns]", type("Runs", (ChannelRuns,), {"make": staticmethod(make), "runner": runner}))
-    profile = settings(
-        max_examples=runs,
-        stateful_step_count=MOVES_OF_A_RUN,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        verbosity=Verbosity.quiet,
-        phases=(Phase.generate, Phase.shrink),
-        suppress_health_check=list(HealthCheck),
-        report_multiple_bugs=False,
-    )
-    try:
-        run_state_machine_as_test(machine, settings=profile)
-    except Divergence as problem:
-        finding = "does something else than the model in a random run"
-        return RuleVerdict(rule, Outcome.BREAKS, finding, tuple(str(problem).splitlines()))
-    return RuleVerdict(rule, Outcome.HOLDS, f"{runs} runs of up to {MOVES_OF_A_RUN} moves")
+    return verdict_by_runs(rule, machine, runs=runs, moves=MOVES_OF_A_RUN)
