@@ -19,10 +19,10 @@ from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.trains import rows_at_once
 
-__all__ = ["Forwarding", "carrying", "words"]
+__all__ = ["AT_ONCE", "Forwarding", "carrying", "words"]
 
-# Enough to make the way of each of them short, few enough for others to have their turn.
-_AT_ONCE = 512
+AT_ONCE = 512
+"""Messages: enough to make the way of each of them short, few enough for others to have their turn."""
 
 
 class Forwarding:
@@ -43,7 +43,7 @@ class Forwarding:
         """
         try:
             while True:
-                messages = await self._source.take_many(_AT_ONCE)
+                messages = await self._source.take_many(AT_ONCE)
                 self.taken += len(messages)
                 for run in self._runs(messages):
                     await self._pass_on(run)

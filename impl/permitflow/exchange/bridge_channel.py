@@ -5,7 +5,6 @@ bridge chains them to the channel's permits.
 """
 
 import asyncio
-from collections import deque
 
 import pyarrow as pa
 
@@ -18,38 +17,18 @@ from permitflow.errors import (
     ChannelSpentError,
     PeerGoneError,
 )
-from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction, StreamStatistics
+from permitflow.exchange.bridge_consuming import BridgeConsumer
+from permitflow.exchange.bridge_producing import BridgeProducer
+from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
+from permitflow.exchange.streams import Streams
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.transports.arrow import require_equal_schemas
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
+from permitflow.transports.same_host import SameHost
 
-__all__ = ["BridgeChannel", "Stream"]
-
-# Enough to look at; a channel may see thousands of short-lived producers.
-_KEPT_STREAMS = 64
-
-
-class Stream:
-    """One producer's or consumer's stream, as statistics remember it."""
-
-    def __init__(self, name: str, peer: str, direction: Direction, end: RemoteReceiver | RemoteSender) -> None:
-        """``peer`` is an address, ``end`` this end of the stream."""
-        self.name = name
-        self.peer = peer
-        self.direction = direction
-        self._end = end
-
-    def statistics(self) -> StreamStatistics:
-        """What has happened so far."""
-        return StreamStatistics(
-            stream=self.name,
-            peer=self.peer,
-            direction=self.direction,
-            state=self._end.state.value,
-            numbers=self._end.statistics(),
-        )
+__all__ = ["BridgeChannel"]
 
 
 class BridgeChannel:
@@ -72,9 +51,7 @@ class BridgeChannel:
         self._reason = ""
         self._consumer: str | None = None
         self._lost_consumer = ""
-        self._streams: dict[str, Stream] = {}
-        self._past_streams: deque[StreamStatistics] = deque(maxlen=_KEPT_STREAMS)
-        self._counts = {Direction.PUT: 0, Direction.GET: 0}
+        self.streams = Streams(name)
 
     @property
     def sender(self) -> LocalSender[pa.RecordBatch]:
@@ -188,28 +165,25 @@ class BridgeChannel:
 
     # Streams.
 
-    def name_stream(self, direction: Direction) -> str:
-        """A name for the next stream: unique in this exchange."""
-        self._counts[direction] += 1
-        return f"{self.name}#{direction.value}{self._counts[direction]}"
+    def producing(self, end: RemoteReceiver, peer: str, same_host: SameHost) -> BridgeProducer:
+        """A producer at this address has dialled."""
+        return BridgeProducer(self, end, peer, same_host)
 
-    def open_stream(self, stream: Stream) -> None:
-        """Let a stream appear in the statistics."""
-        self._streams[stream.name] = stream
+    def consuming(self, end: RemoteSender, peer: str, same_host: SameHost) -> BridgeConsumer:
+        """A consumer at this address has dialled."""
+        return BridgeConsumer(self, end, peer, same_host)
 
-    def close_stream(self, stream: Stream) -> None:
-        """Note that a stream is over."""
-        if self._streams.pop(stream.name, None) is not None:
-            self._past_streams.append(stream.statistics())
+    def remove(self) -> None:
+        """The exchange forgets the channel."""
+        self.abort("it was removed from the exchange")
 
     def statistics(self) -> BridgeStatistics:
         """What has happened so far."""
-        open_streams = tuple(stream.statistics() for stream in self._streams.values())
         return BridgeStatistics(
             name=self.name,
             state=self.state,
             reason=self._reason,
             numbers=self._sender.statistics(),
-            producers=sum(stream.direction is Direction.PUT for stream in open_streams),
-            streams=(*self._past_streams, *open_streams),
+            producers=self.streams.count(Direction.PUT),
+            streams=self.streams.statistics(),
         )

@@ -2,19 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
 
 import grpc
 
 from permitflow.errors import PeerGoneError, PermitflowError, TransportError
-from permitflow.exchange.consuming import serve_get
 from permitflow.exchange.health import HealthService
-from permitflow.exchange.producing import serve_put
+from permitflow.exchange.methods import METHODS, Serve
 from permitflow.exchange.registry import Exchange
-from permitflow.transports.carrier import Buffer, Carrier
-from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE
+from permitflow.transports.carrier import Buffer
+from permitflow.transports.connection import SERVER_OPTIONS, SERVICE
 from permitflow.transports.status import status_of
 
 __all__ = ["GrpcListener", "ServerCall"]
@@ -25,14 +23,6 @@ _log = logging.getLogger(__name__)
 _FAREWELL_SECONDS = 2.0
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
-
-
-class _Serve(Protocol):
-    """Serves one stream."""
-
-    def __call__(
-        self, exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event
-    ) -> Awaitable[None]: ...
 
 
 class ServerCall:
@@ -117,13 +107,12 @@ class GrpcListener:
             await self._server.wait_for_termination()
 
     def _handlers(self) -> dict[str, "grpc.RpcMethodHandler[bytes, bytes]"]:
-        methods: dict[str, _Serve] = {GET_STREAM: serve_get, PUT_STREAM: serve_put}
         return {
             name.rpartition("/")[2]: grpc.stream_stream_rpc_method_handler(partial(self._serve, serve))
-            for name, serve in methods.items()
+            for name, serve in METHODS.items()
         }
 
-    async def _serve(self, serve: _Serve, _requests: object, context: Context) -> None:
+    async def _serve(self, serve: Serve, _requests: object, context: Context) -> None:
         peer = context.peer()
         # Else they would go with the first message; and while that one is under way, no status could be sent.
         await context.send_initial_metadata(())

@@ -1,13 +1,12 @@
-"""A producer that has dialled: its stream is bridged into the channel that it names."""
+"""A producer that has dialled: the channel that it names takes in what it sends."""
 
 import asyncio
 
-from permitflow.errors import ChannelError, InvalidParametersError
-from permitflow.exchange.bridge import Forwarding, carrying, words
-from permitflow.exchange.bridge_channel import BridgeChannel, Stream
+from permitflow.errors import InvalidParametersError
+from permitflow.exchange.bridge import carrying, words
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.statistics import Direction
-from permitflow.protocol.frames import Abort, End, Get, Put
+from permitflow.exchange.streams import ProducerStream
+from permitflow.protocol.frames import Get
 from permitflow.protocol.handshake import require_version
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import read_schema
@@ -18,7 +17,7 @@ __all__ = ["serve_put"]
 
 
 async def serve_put(exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event) -> None:
-    """Serve one PutStream.  A producer that leaves without End breaks its channel.
+    """Serve one PutStream.
 
     Args:
         exchange: whose channels are meant.
@@ -42,64 +41,36 @@ async def serve_put(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
 
 
 class _Producer:
-    """A producer's stream and its channel."""
+    """A producer, of which nothing is known before its first frame."""
 
     def __init__(self, exchange: Exchange, end: RemoteReceiver, peer: str) -> None:
         self.end = end
         self._exchange = exchange
         self._peer = peer
-        self._channel: BridgeChannel | None = None
-        self._stream: Stream | None = None
-        self._has_finished = False
+        self._stream: ProducerStream | None = None
 
     async def serve(self) -> None:
-        channel = await self._accept(await self.end.dialled())
-        try:
-            await Forwarding(self.end, channel.sender).run()
-        except ChannelError as error:
-            if channel.is_producible:
-                raise
-            if not isinstance(self.end.ended_with, Abort):
-                raise channel.refusal() from error
-        self._has_finished = True
-        match self.end.ended_with:
-            case Abort() as abort:
-                self._give_up(abort)
-            case End(closes_channel=True):
-                channel.end()
-
-    async def heed_abort(self) -> None:
-        """Break the channel as soon as the producer gives up, also while a message of it waits to be passed on."""
-        self._give_up(await self.end.aborted())
-
-    def _give_up(self, abort: Abort) -> None:
-        if self._channel is not None:
-            self._channel.abort(f"the producer at {self._peer} gave up: {abort.reason}")
-
-    async def _accept(self, put: Get | Put) -> BridgeChannel:
+        put = await self.end.dialled()
         require_version(put.protocol_version)
-        if put.schema is None:
+        if isinstance(put, Get) or put.schema is None:
             raise InvalidParametersError(name="schema", value=None, rule="must be stated by a producer")
         schema = read_schema(put.schema)
-        channel = self._exchange.channel(put.address.name)
-        channel.require_producible(schema)
-        await self.end.meet(self._exchange.same_host)
-        # Others may have come, or ended the channel, meanwhile.
-        channel.require_producible(schema)
-        name = channel.name_stream(Direction.PUT)
-        self.end.accept(channel.parameters, schema=schema, stream=name)
-        channel.announce(schema)
-        self._channel, self._stream = channel, Stream(name, self._peer, Direction.PUT, self.end)
-        channel.open_stream(self._stream)
-        return channel
+        channel = self._exchange.served(put.address.name)
+        self._stream = channel.producing(self.end, self._peer, self._exchange.same_host)
+        await self._stream.serve(put, schema)
+
+    async def heed_abort(self) -> None:
+        """Let the channel know as soon as the producer gives up, also while a message of it waits to be taken in."""
+        abort = await self.end.aborted()
+        if self._stream is not None:
+            await self._stream.give_up(abort)
 
     def fail(self, reason: str) -> None:
-        """What came of this stream is incomplete, and so is its channel."""
-        if self._channel is not None and not self._has_finished:
-            self._channel.abort(f"the producer at {self._peer} is gone: {reason}")
+        if self._stream is not None:
+            self._stream.fail(reason)
 
     def leave(self) -> None:
         """The stream is over, and what it has not passed on is of no use to anybody."""
-        if self._channel is not None and self._stream is not None:
-            self._channel.close_stream(self._stream)
+        if self._stream is not None:
+            self._stream.leave()
         self.end.close()

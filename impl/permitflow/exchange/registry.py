@@ -1,21 +1,28 @@
 """The channels of an exchange by their names."""
 
+from collections.abc import Sequence
+from typing import Literal, overload
+
 import pyarrow as pa
 
 from permitflow.channels.names import stream_channels
-from permitflow.errors import InvalidParametersError, UnknownChannelError
+from permitflow.errors import InvalidParametersError, RetentionError, UnknownChannelError
 from permitflow.exchange.bridge_channel import BridgeChannel
 from permitflow.exchange.readiness import Readiness
+from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.statistics import BridgeStatistics
+from permitflow.exchange.stores.memory import MemoryStore
+from permitflow.exchange.stores.store import Store
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
+from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
 from permitflow.transports.same_host import SameHost
 
 __all__ = ["Exchange", "stream_channels"]
 
 
 class Exchange:
-    """Named channels, each a bridge from producers to a consumer.  For one event loop."""
+    """Named channels, each between producers and consumers.  For one event loop."""
 
     def __init__(
         self,
@@ -23,6 +30,7 @@ class Exchange:
         parameters: ChannelParameters | None = None,
         record: RecorderFactory | None = None,
         same_host: SameHost = SameHost.AUTO,
+        store: Store | None = None,
     ) -> None:
         """Start without channels.
 
@@ -31,33 +39,86 @@ class Exchange:
             record: opens the recorders of all ends inside the exchange: the two of each channel, and one of each
                 stream that a producer or consumer opens.
             same_host: whether to share memory with those that run on this host.
+            store: where channels keep rows that can be read again; by default in memory.  It stays the caller's.
         """
         self._parameters = parameters or ChannelParameters()
-        self._channels: dict[str, BridgeChannel] = {}
+        self._channels: dict[str, BridgeChannel | ReplayChannel] = {}
+        self._store: Store = store or MemoryStore()
         self.record = record
         self.same_host = same_host
         self.readiness = Readiness()
 
+    @overload
     def add_channel(
-        self, name: str, parameters: ChannelParameters | None = None, schema: pa.Schema | None = None
-    ) -> BridgeChannel:
+        self,
+        name: str,
+        parameters: ChannelParameters | None = None,
+        schema: pa.Schema | None = None,
+        *,
+        retention: Literal[Retention.ONCE] = Retention.ONCE,
+    ) -> BridgeChannel: ...
+
+    @overload
+    def add_channel(
+        self,
+        name: str,
+        parameters: ChannelParameters | None = None,
+        schema: pa.Schema | None = None,
+        *,
+        retention: Literal[Retention.REPLAY],
+        consumers: Sequence[str] = (DEFAULT_CONSUMER,),
+    ) -> ReplayChannel: ...
+
+    @overload
+    def add_channel(
+        self,
+        name: str,
+        parameters: ChannelParameters | None = None,
+        schema: pa.Schema | None = None,
+        *,
+        retention: Retention,
+        consumers: Sequence[str] = (DEFAULT_CONSUMER,),
+    ) -> BridgeChannel | ReplayChannel: ...
+
+    def add_channel(
+        self,
+        name: str,
+        parameters: ChannelParameters | None = None,
+        schema: pa.Schema | None = None,
+        *,
+        retention: Retention = Retention.ONCE,
+        consumers: Sequence[str] = (DEFAULT_CONSUMER,),
+    ) -> BridgeChannel | ReplayChannel:
         """Add a channel.
 
         Args:
             name: unique among the channels of this exchange.
             parameters: of the channel, and the most that is granted to each stream of it.
             schema: of its chunks; by default that of the first producer.
+            retention: whether rows are gone once they were read, or kept until they are acknowledged.
+            consumers: for whom rows are kept; a channel that is read once has one consumer, without a name.
 
         Raises:
-            InvalidParametersError: the name is empty, or taken.
+            InvalidParametersError: the name is empty, or taken; consumers that are none.
+            SchemaMismatchError: the store has kept the channel with another schema.
+            StoreError: the store has kept it otherwise, or cannot be read.
         """
         if not name:
             raise InvalidParametersError(name="channel", value=name, rule="must not be empty")
         if name in self._channels:
             raise InvalidParametersError(name="channel", value=name, rule="must be a name that is not in use")
-        channel = BridgeChannel(name, parameters or self._parameters, schema, self.record)
-        self._channels[name] = channel
-        return channel
+        chosen = parameters or self._parameters
+        if retention is Retention.ONCE:
+            if tuple(consumers) != (DEFAULT_CONSUMER,):
+                rule = "are named for channels with retention 'replay' only"
+                raise InvalidParametersError(name="consumers", value=tuple(consumers), rule=rule)
+            bridge = BridgeChannel(name, chosen, schema, self.record)
+            self._channels[name] = bridge
+            return bridge
+        kept = self._store.open_channel(name, parameters=chosen, consumers=consumers)
+        replay = ReplayChannel(name, chosen, schema, kept, consumers)
+        self._channels[name] = replay
+        return replay
 
     def remove_channel(self, name: str) -> None:
         """Forget a channel, so that its name is free; producers and consumers that are connected get an error.
@@ -65,11 +126,37 @@ class Exchange:
         Raises:
             UnknownChannelError: there is none of this name.
         """
-        self.channel(name).abort("it was removed from the exchange")
+        self.served(name).remove()
         del self._channels[name]
 
     def channel(self, name: str) -> BridgeChannel:
-        """The channel of this name.
+        """The channel of this name, which is read once.
+
+        Raises:
+            UnknownChannelError: there is none.
+            RetentionError: it keeps its rows, and has no ends inside this process.
+        """
+        channel = self.served(name)
+        if isinstance(channel, BridgeChannel):
+            return channel
+        rule = "has no ends inside the exchange: append and read"
+        raise RetentionError(channel=name, retention=Retention.REPLAY.value, rule=rule)
+
+    def replay_channel(self, name: str) -> ReplayChannel:
+        """The channel of this name, which keeps its rows.
+
+        Raises:
+            UnknownChannelError: there is none.
+            RetentionError: it does not keep them.
+        """
+        channel = self.served(name)
+        if isinstance(channel, ReplayChannel):
+            return channel
+        rule = "keeps no rows: nothing can be acknowledged, published or asked"
+        raise RetentionError(channel=name, retention=Retention.ONCE.value, rule=rule)
+
+    def served(self, name: str) -> BridgeChannel | ReplayChannel:
+        """The channel of this name, whatever it does with its rows.
 
         Raises:
             UnknownChannelError: there is none.

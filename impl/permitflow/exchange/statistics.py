@@ -1,11 +1,12 @@
 """What flows through an exchange, in numbers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from permitflow.channels.statistics import ChannelStatistics
 
-__all__ = ["BridgeState", "BridgeStatistics", "Direction", "StreamStatistics"]
+__all__ = ["BridgeState", "BridgeStatistics", "Direction", "ReplayStatistics", "StreamStatistics"]
 
 
 class Direction(StrEnum):
@@ -25,9 +26,9 @@ class BridgeState(StrEnum):
     OPEN = "open"
     """Producers may put."""
     ENDED = "ended"
-    """Its producers have ended it; the consumer has not come to the end yet."""
+    """Its producers have ended it; some consumer has not come to the end yet."""
     SPENT = "spent"
-    """It was read to its end."""
+    """It was read to its end; if it keeps its rows: all of them were acknowledged by all consumers."""
     BROKEN = "broken"
     """A producer or the consumer left it halfway."""
 
@@ -48,6 +49,25 @@ class StreamStatistics:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ReplayStatistics:
+    """A snapshot of the rows that a channel keeps."""
+
+    next_row: int
+    """The number of the next row that will come."""
+    first_kept_row: int
+    """The first row that some consumer has not acknowledged."""
+    acknowledged: Mapping[str, int]
+    """By each consumer: the first row that it still needs."""
+    peak_kept_rows: int
+    """The most rows that were ever kept at once, since the exchange started; never above ``row_permits``."""
+
+    @property
+    def kept_rows(self) -> int:
+        """Rows that are kept now."""
+        return self.next_row - self.first_kept_row
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BridgeStatistics:
     """A snapshot of one channel of an exchange."""
 
@@ -56,8 +76,13 @@ class BridgeStatistics:
     reason: str
     """Why it is spent or broken; else empty."""
     numbers: ChannelStatistics
-    """Of the channel inside the exchange, between its producers and its consumer."""
+    """Of the channel inside the exchange, between its producers and its consumer.
+
+    Of a channel that keeps its rows: since the exchange started, taken over from producers (sent) and acknowledged by
+    all consumers (consumed)."""
     producers: int
     """Streams that are putting now."""
     streams: tuple[StreamStatistics, ...]
     """Those that are open, and the last of those that are over."""
+    replay: ReplayStatistics | None = None
+    """Of a channel that keeps its rows."""

@@ -5,10 +5,8 @@ import logging
 import socket
 
 from permitflow.errors import PermitflowError, TransportError
-from permitflow.exchange.consuming import serve_get
-from permitflow.exchange.producing import serve_put
+from permitflow.exchange.methods import METHODS
 from permitflow.exchange.registry import Exchange
-from permitflow.transports.connection import GET_STREAM
 from permitflow.transports.tcp_client import host_and_port
 from permitflow.transports.tcp_framing import SCHEME
 from permitflow.transports.tcp_stream import TcpStream
@@ -96,7 +94,7 @@ class TcpListener:
     async def _serve(self, connection: socket.socket, peer: str) -> None:
         stream = TcpStream(connection, who=f"the client at {peer}", is_acceptor=True)
         try:
-            serve = serve_get if await stream.method() == GET_STREAM else serve_put
+            serve = METHODS[await stream.method()]
             await serve(self._exchange, stream, peer=peer, stopping=self._stopping)
             await stream.finish(None)
         except PermitflowError as error:

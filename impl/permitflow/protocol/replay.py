@@ -6,6 +6,7 @@ forgotten: this is the ledger of a channel whose receiver consumes by acknowledg
 """
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 
 from permitflow.errors import (
     InvalidParametersError,
@@ -16,10 +17,19 @@ from permitflow.errors import (
     WouldBlock,
 )
 
-__all__ = ["DEFAULT_CONSUMER", "ReplayBooks"]
+__all__ = ["DEFAULT_CONSUMER", "ReplayBooks", "Retention"]
 
 DEFAULT_CONSUMER = "default"
 """Whose reading it is where nobody says whose."""
+
+
+class Retention(StrEnum):
+    """What becomes of the rows of a channel once a consumer has read them."""
+
+    ONCE = "once"
+    """They are gone."""
+    REPLAY = "replay"
+    """They are kept until every consumer has acknowledged them, and can be read again until then."""
 
 
 class ReplayBooks:

@@ -14,10 +14,9 @@ import pyarrow as pa
 from permitflow.errors import PeerGoneError, PermitflowError, UndecodableDataError
 from permitflow.transports.blocking_call import JOIN_SECONDS, Closed
 from permitflow.transports.carrier import Buffer, Received
-from permitflow.transports.connection import GET_STREAM
 from permitflow.transports.status import error_of
 from permitflow.transports.tcp_client import host_and_port
-from permitflow.transports.tcp_framing import HEADER_BYTES, Kind, header, read_header
+from permitflow.transports.tcp_framing import HEADER_BYTES, KIND_OF_METHOD, Kind, header, read_header
 
 __all__ = ["BlockingTcpCall"]
 
@@ -48,7 +47,7 @@ class BlockingTcpCall:
         self.is_over = False
         """Can ``Closed`` be received?"""
         self._written: queue.SimpleQueue[Sequence[Buffer] | None] = queue.SimpleQueue()
-        self._written.put([header(Kind.GET if method == GET_STREAM else Kind.PUT)])
+        self._written.put([header(KIND_OF_METHOD[method])])
         self._received: queue.SimpleQueue[Received | Closed] = queue.SimpleQueue()
         self._is_closed = False
         self._lock = threading.Lock()

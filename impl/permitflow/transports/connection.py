@@ -8,7 +8,7 @@ from typing import TypeAlias
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.wire.v1 import exchange_pb2 as pb
 
-__all__ = ["CLIENT_OPTIONS", "GET_STREAM", "PUT_STREAM", "SERVER_OPTIONS", "SERVICE", "Options"]
+__all__ = ["CLIENT_OPTIONS", "CONTROL", "GET_STREAM", "PUT_STREAM", "SERVER_OPTIONS", "SERVICE", "Options"]
 
 Options: TypeAlias = tuple[tuple[str, int], ...]
 
@@ -16,6 +16,7 @@ _SERVICE = pb.DESCRIPTOR.services_by_name["ExchangeService"]
 SERVICE: str = _SERVICE.full_name
 GET_STREAM = f"/{SERVICE}/{_SERVICE.methods_by_name['GetStream'].name}"
 PUT_STREAM = f"/{SERVICE}/{_SERVICE.methods_by_name['PutStream'].name}"
+CONTROL = f"/{SERVICE}/{_SERVICE.methods_by_name['Control'].name}"
 
 # The kernel keeps the connections of a stopped process or of a cut cable open for minutes or for ever, and a stream
 # may be silent for hours while it waits for permits.  So each end asks the other for a sign of life every 2 s and

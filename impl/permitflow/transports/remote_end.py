@@ -18,7 +18,7 @@ from permitflow.protocol.session import DownstreamSession, State, UpstreamSessio
 from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_schemas
 from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.host_carrier import HostCarrier
-from permitflow.transports.same_host import Offer, SameHost, meet, settle
+from permitflow.transports.same_host import SHARED_MEMORY, Offer, SameHost, meet, settle
 from permitflow.transports.status import heard, told
 
 __all__ = ["RemoteEnd"]
@@ -87,6 +87,11 @@ class RemoteEnd(ABC, Generic[S]):
     def schema(self) -> pa.Schema:
         """The schema of the chunks."""
         return self._codec.schema
+
+    @property
+    def shares_memory(self) -> bool:
+        """Does what is received lie in memory that the peer has, too?"""
+        return self._carrier.meeting.path == SHARED_MEMORY
 
     @property
     def state(self) -> State:

@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 from permitflow.errors import InvalidParametersError, PeerTimeoutError
-from permitflow.transports.connection import GET_STREAM
-from permitflow.transports.tcp_framing import SCHEME, Kind
+from permitflow.transports.tcp_framing import KIND_OF_METHOD, SCHEME
 from permitflow.transports.tcp_stream import TcpStream
 
 __all__ = ["calling", "host_and_port"]
@@ -49,7 +48,7 @@ async def calling(address: str, method: str, who: str, timeout_seconds: float) -
         raise PeerTimeoutError(who=who, reason=reason) from None
     stream = TcpStream(connection, who=who, is_acceptor=False)
     try:
-        await stream.call(Kind.GET if method == GET_STREAM else Kind.PUT)
+        await stream.call(KIND_OF_METHOD[method])
         yield stream
     finally:
         stream.close()

@@ -9,9 +9,9 @@ from struct import Struct
 
 from permitflow.errors import UndecodableDataError
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
-from permitflow.transports.connection import GET_STREAM, PUT_STREAM
+from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 
-__all__ = ["HEADER_BYTES", "METHODS", "SCHEME", "Kind", "header", "read_header"]
+__all__ = ["HEADER_BYTES", "KIND_OF_METHOD", "METHODS", "SCHEME", "Kind", "header", "read_header"]
 
 SCHEME = "tcp://"
 """Begins the address of an exchange that is dialled this way."""
@@ -35,9 +35,12 @@ class Kind(IntEnum):
     """Nothing: the dialler calls GetStream."""
     PUT = 5
     """Nothing: the dialler calls PutStream."""
+    CONTROL = 6
+    """Nothing: the dialler calls Control."""
 
 
-METHODS = {Kind.GET: GET_STREAM, Kind.PUT: PUT_STREAM}
+METHODS = {Kind.GET: GET_STREAM, Kind.PUT: PUT_STREAM, Kind.CONTROL: CONTROL}
+KIND_OF_METHOD = {method: kind for kind, method in METHODS.items()}
 
 
 def header(kind: Kind, size_bytes: int = 0) -> bytes:
@@ -52,7 +55,7 @@ def read_header(data: memoryview) -> tuple[Kind, int]:
         UndecodableDataError: this is no message of ours, or it is too long.
     """
     kind, mark, size = _HEADER.unpack_from(data)
-    if mark != _MARK or kind > Kind.PUT:
+    if mark != _MARK or kind > Kind.CONTROL:
         raise UndecodableDataError(what=f"a header {bytes(data[:HEADER_BYTES])!r}", reason="it is none of permitflow's")
     if size > (MAX_MESSAGE_BYTES if kind in (Kind.MESSAGE, Kind.STATUS) else 0):
         raise UndecodableDataError(what=f"a message of {size} bytes", reason=f"{MAX_MESSAGE_BYTES} are the most")

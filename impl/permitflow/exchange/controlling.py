@@ -1,0 +1,98 @@
+"""Questions and orders about channels that keep their rows: each request gets one reply, in order."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from permitflow.errors import PeerGoneError, RetentionError
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.replay_channel import ReplayChannel
+from permitflow.protocol.control import (
+    Acknowledge,
+    AskPositions,
+    Close,
+    ControlReply,
+    ControlRequest,
+    Discard,
+    Positions,
+    Publish,
+)
+from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
+from permitflow.transports.carrier import Carrier
+from permitflow.transports.control_codec import decode_request, encode_reply
+
+__all__ = ["carry_out", "serve_control"]
+
+
+async def serve_control(exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event) -> None:
+    """Serve one Control stream, until the client has no more to say.
+
+    Args:
+        exchange: whose channels are meant.
+        carrier: of the stream.
+        peer: the client's address.
+        stopping: set when the exchange is to be stopped.
+
+    Raises:
+        PermitflowError: why an order could not be carried out; nothing of it was.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            watch = group.create_task(_until_stopped(stopping))
+            while (message := await carrier.read()) is not None:
+                reply = await carry_out(exchange, decode_request(message))
+                await carrier.write([encode_reply(reply)])
+            watch.cancel()
+    except BaseExceptionGroup as several:
+        raise several.exceptions[0] from several.exceptions[0].__cause__
+    await carrier.half_close()
+
+
+async def _until_stopped(stopping: asyncio.Event) -> None:
+    await stopping.wait()
+    raise PeerGoneError(who="the exchange", reason="it is being stopped")
+
+
+async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply[pa.Schema]:
+    """Do what is asked for, for all channels or for none; see the protocol definition.
+
+    Raises:
+        UnknownChannelError: there is no such channel.
+        RetentionError: one of them does not keep its rows.
+        ReplayError: it cannot be done, and nothing of it was.
+        StoreError: it could not be written.
+    """
+    match request:
+        case AskPositions():
+            return _positions(_channels(exchange, request.channels), request.consumer)
+        case Acknowledge():
+            return await _acknowledge(exchange, request)
+        case Close():
+            channels = _channels(exchange, request.channels)
+            _positions(channels, request.consumer)  # refuses an unknown consumer before anything is closed
+            for channel in channels:
+                await channel.end()
+            return _positions(channels, request.consumer)
+        case Publish() | Discard():
+            channel_name = request.parts[0].channel if isinstance(request, Publish) and request.parts else ""
+            rule = "has no staging area"
+            raise RetentionError(channel=channel_name, retention=Retention.REPLAY.value, rule=rule)
+
+
+def _channels(exchange: Exchange, names: Sequence[str]) -> list[ReplayChannel]:
+    return [exchange.replay_channel(name) for name in names]
+
+
+def _positions(channels: Sequence[ReplayChannel], consumer: str) -> Positions[pa.Schema]:
+    return Positions(tuple(channel.position(consumer) for channel in channels))
+
+
+async def _acknowledge(exchange: Exchange, request: Acknowledge) -> Positions[pa.Schema]:
+    consumer = request.consumer or DEFAULT_CONSUMER
+    channels = _channels(exchange, [row.channel for row in request.rows])
+    for channel, (_, row, log_id) in zip(channels, request.rows, strict=True):
+        channel.log.require_acknowledgeable(consumer, row, log_id)
+    for channel, (_, row, log_id) in zip(channels, request.rows, strict=True):
+        await channel.acknowledge(row, consumer, log_id)
+    return _positions(channels, consumer)
