@@ -73,7 +73,7 @@ class MemoryChannelStore:
     async def acknowledge(self, consumer: str, row: int, first_kept_row: int) -> None:
         """Let go of the batches of which no row is needed."""
         needed = bisect_right(self._first_rows, first_kept_row, lo=self._forgotten) - 1
-        if self._batches and needed == len(self._batches) - 1:
+        if needed == len(self._batches) - 1 >= self._forgotten:
             last = self._batches[-1]
             needed += first_kept_row >= self._first_rows[-1] + last.num_rows
         for position in range(self._forgotten, needed):

@@ -13,7 +13,7 @@ from uuid import uuid4
 from permitflow.errors import StoreMismatchError, StoreUnusableError
 from permitflow.exchange.stores.sqlite_channel import SqliteChannelStore
 from permitflow.exchange.stores.sqlite_database import Database
-from permitflow.exchange.stores.sqlite_file import FILE_NAME, open_file
+from permitflow.exchange.stores.sqlite_file import ADVICE, FILE_NAME, open_file
 from permitflow.exchange.stores.sqlite_load import StoredChannel, load_channels
 from permitflow.exchange.stores.sqlite_staging import publish_parts
 from permitflow.exchange.stores.store import KeptChannel
@@ -46,7 +46,7 @@ class SqliteStore:
             self._published: dict[str, int] = dict(connection.execute("SELECT query, batch FROM published").fetchall())
         except (ValueError, sqlite3.Error) as error:
             connection.close()
-            reason = f"it is damaged ({error}); keep a copy of it, and take another folder"
+            reason = f"it is damaged ({error}); {ADVICE}"
             raise StoreUnusableError(path=str(folder / FILE_NAME), reason=reason) from error
         self._database = Database(connection, folder)
         self._channels: dict[str, SqliteChannelStore] = {}
@@ -58,6 +58,11 @@ class SqliteStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def commits(self) -> int:
+        """Transactions so far: writes that come together share one."""
+        return self._database.commits
 
     @property
     def waiting(self) -> tuple[str, ...]:

@@ -167,8 +167,8 @@ class Database:
         try:
             if self._number("freelist_count") <= max(_FREE_PAGES_KEPT, self._number("page_count") // 4):
                 return False
-            # One step of the statement frees one page: all of them must be fetched.
-            self._connection.execute(f"PRAGMA incremental_vacuum({_PAGES_GIVEN_BACK_AT_ONCE})").fetchall()
+            # Each step of the statement frees one page, and execute would make no more than one.
+            self._connection.executescript(f"PRAGMA incremental_vacuum({_PAGES_GIVEN_BACK_AT_ONCE})")
         except sqlite3.Error as error:
             _log.warning("the store %s could not be made smaller: %s", self._path, error)
             return False

@@ -6,7 +6,7 @@ from pathlib import Path
 from permitflow.errors import StoreInUseError, StoreUnusableError
 from permitflow.exchange.stores.sqlite_tables import TABLES, TABLES_VERSION
 
-__all__ = ["FILE_NAME", "open_file"]
+__all__ = ["ADVICE", "FILE_NAME", "open_file"]
 
 FILE_NAME = "permitflow.sqlite"
 
@@ -16,6 +16,8 @@ _APPLICATION_ID = 0x70664578
 _PAGE_BYTES = 16 << 10
 # The log is folded back into the file once it is this long, and cut off if it was longer.
 _LOG_BYTES = 32 << 20
+
+ADVICE = "keep a copy of it, and take another folder"
 
 
 def open_file(folder: Path) -> sqlite3.Connection:
@@ -30,13 +32,18 @@ def open_file(folder: Path) -> sqlite3.Connection:
     path = folder / FILE_NAME
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        is_begun = path.exists() and path.stat().st_size > 0
         connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.Error) as error:
         raise StoreUnusableError(path=str(folder), reason=str(error)) from error
     try:
+        if not is_begun:
+            _lay_out(connection)
         _take(connection, folder)
-        _require_ours(connection, path)
+        is_new = _require_ours(connection, path)
         _prepare(connection, path)
+        if is_new:
+            _create_tables(connection)
     except sqlite3.Error as error:
         connection.close()
         raise StoreUnusableError(path=str(path), reason=_words(error)) from error
@@ -46,12 +53,15 @@ def open_file(folder: Path) -> sqlite3.Connection:
     return connection
 
 
+def _lay_out(connection: sqlite3.Connection) -> None:
+    """Choose what can only be chosen while the file is empty."""
+    connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
+    connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+
+
 def _take(connection: sqlite3.Connection, folder: Path) -> None:
     """Lock the file.  Alone with it, SQLite needs no shared memory beside it either."""
     try:
-        # Both change nothing unless the file is empty, and come too late once anything was written.
-        connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
-        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.execute("PRAGMA locking_mode=EXCLUSIVE")
         connection.execute("BEGIN EXCLUSIVE")
         connection.execute("COMMIT")
@@ -61,7 +71,8 @@ def _take(connection: sqlite3.Connection, folder: Path) -> None:
         raise
 
 
-def _require_ours(connection: sqlite3.Connection, path: Path) -> None:
+def _require_ours(connection: sqlite3.Connection, path: Path) -> bool:
+    """Refuse what is no store of ours, unchanged; is it an empty file?"""
     tables, mark, version = (
         connection.execute(question).fetchone()[0]
         for question in ("SELECT count(*) FROM sqlite_schema", "PRAGMA application_id", "PRAGMA user_version")
@@ -72,7 +83,8 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> None:
         reason = f"a newer release wrote it (tables of version {version}, this one knows {TABLES_VERSION}); update"
         raise StoreUnusableError(path=str(path), reason=reason)
     if tables and (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-        raise StoreUnusableError(path=str(path), reason=f"it is damaged: {damage}")
+        raise StoreUnusableError(path=str(path), reason=f"it is damaged ({damage.splitlines()[-1]}); {ADVICE}")
+    return not tables
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -83,7 +95,6 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute(f"PRAGMA wal_autocheckpoint={_LOG_BYTES // _PAGE_BYTES}")
     connection.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")
-    _create_tables(connection)
 
 
 def _create_tables(connection: sqlite3.Connection) -> None:
@@ -98,5 +109,5 @@ def _create_tables(connection: sqlite3.Connection) -> None:
 
 def _words(error: sqlite3.Error) -> str:
     if getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        return f"it is damaged, or no database at all ({error}); keep a copy of it, and take another folder"
+        return f"it is damaged, or no database at all ({error}); {ADVICE}"
     return str(error)

@@ -73,6 +73,23 @@ def test_what_some_consumer_needs_can_be_read_after_others_have_acknowledged_it(
     assert numbers(run.run(read())) == list(range(35, 110))
 
 
+def test_acknowledging_all_there_is_again_and_again_changes_nothing(
+    run: asyncio.Runner, store: Store, rows: Rows, numbers: Numbers
+) -> None:
+    async def read() -> list[pa.RecordBatch]:
+        place = await opened(store, rows(0, 0).schema)
+        for consumer in (*CONSUMERS, *CONSUMERS):
+            await place.acknowledge(consumer, 0, 0)
+        for next_row in (10, 20):
+            await place.append(next_row - 10, [rows(next_row - 10, 10)])
+            for consumer in (*CONSUMERS, *CONSUMERS):
+                await place.acknowledge(consumer, next_row, next_row)
+        await place.append(20, [rows(20, 10)])
+        return await place.read(20, 30)
+
+    assert numbers(run.run(read())) == list(range(20, 30))
+
+
 def test_batches_of_a_reader_outlive_their_place_in_the_store(
     run: asyncio.Runner, store: Store, rows: Rows, numbers: Numbers
 ) -> None:
