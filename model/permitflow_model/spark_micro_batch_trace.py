@@ -1,0 +1,236 @@
+"""Recorded runs of a streaming query, one channel of it, as behaviours of ``SparkMicroBatch``.
+
+Five logs are recorded, and each only knows its own order:
+
+- *source*: what Spark asked of the source: ``Restart``, ``Acknowledge``, ``PlanBatch``, ``ReportLoss``;
+- *offsets* and *commits*, Spark's own logs in the checkpoint: ``WriteOffsetLog`` and ``WriteCommitLog``;
+- *tasks*, batch by batch, attempt by attempt: ``RunTask``, and ``Stage`` for one that has read all its rows;
+- *sink*, if it can tell: ``Publish``.
+
+An event is a step of the model.  Where it says less than the specification, or more at once, it is explained by several
+steps, each of them an action of the specification, none a formula of its own:
+
+- the first ``Restart`` begins the run; each other one is ``CrashDriver`` and ``Restart``: a query that was stopped and
+  one that was killed are the same to the exchange;
+- rows of which the exchange says that it has them are ``Offer`` and ``Produce``;
+- an attempt that another one follows was ``FailTask``, whether it had read all its rows or not;
+- a commit without a recorded publication is ``Publish`` and ``WriteCommitLog``;
+- a loss is ``CrashExchange`` and ``ReportLoss``, if the exchange may lose rows.
+
+Rows are counted from where the query began.  Batches without rows of the channel are none of its steps.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from permitflow_model.kernel.replay import Refused, Starved
+from permitflow_model.kernel.system import Disabled
+from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, committed_end, keeps
+
+__all__ = ["QueryEvent", "QueryWorld", "SparkMicroBatchReplay", "query_parameters"]
+
+_WITHOUT_END = 2**62
+_FAULTS = 1
+"""That may still happen: one at any time, so that worlds do not differ in how many have been."""
+
+
+class QueryEvent(NamedTuple):
+    """What a recorder says; rows of one channel, counted from where the query began."""
+
+    action: str
+    start: int = 0
+    """First row of the batch; of ``Acknowledge``, what the exchange had been told to forget before."""
+    end: int = 0
+    """First row after the batch; of ``Acknowledge`` and ``ReportLoss``, the row that was named."""
+    produced: int = 0
+    """Rows that the exchange had then; of ``Acknowledge`` and ``PlanBatch``."""
+    where: str = ""
+    """Who has recorded it, in words."""
+
+
+class QueryWorld(NamedTuple):
+    """Where a run may be."""
+
+    state: State
+    has_begun: bool
+
+
+def query_parameters(*, row_permits: int, batch_cap: int, durable: bool) -> Parameters:
+    """The specification's constants for a real query."""
+    return Parameters(
+        row_count=row_permits,
+        batch_cap=batch_cap,
+        sizes=(),
+        horizon=_WITHOUT_END,
+        driver_crashes=True,
+        durable=durable,
+        faults=_FAULTS,
+    )
+
+
+class SparkMicroBatchReplay:
+    """Explains recorded events by steps of ``SparkMicroBatch``."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        """For a source that acknowledges in ``latestOffset`` and a sink that publishes once."""
+        self.parameters = parameters
+        # The last three are theorems about all reachable states, and say nothing about a single run.
+        self._checks = {
+            name: holds
+            for name, holds in SYSTEM.invariants.items()
+            if name not in ("NeverFails", "NeverStuck", "WholeWhenIdle")
+        }
+        self._explain: dict[str, Callable[[QueryWorld, QueryEvent], Sequence[State]]] = {
+            "Restart": self._restart,
+            "Acknowledge": self._acknowledge,
+            "PlanBatch": self._plan_batch,
+            "ReportLoss": self._report_loss,
+            "WriteOffsetLog": self._write_offset_log,
+            "RunTask": self._run_task,
+            "Stage": self._stage,
+            "Publish": self._publish,
+            "WriteCommitLog": self._write_commit_log,
+        }
+
+    def start(self) -> QueryWorld:
+        """Where every run begins."""
+        return QueryWorld(SYSTEM.initial(self.parameters), has_begun=False)
+
+    def perform(self, world: QueryWorld, event: QueryEvent) -> Sequence[QueryWorld]:
+        """All worlds to which the event may lead.
+
+        Raises:
+            Refused: no behaviour has this event here.
+            Starved: something else has to happen first.
+        """
+        explain = self._explain.get(event.action)
+        if explain is None:
+            raise Refused(f"nobody records the action {event.action!r}")
+        if not world.has_begun and event.action != "Restart":
+            raise Starved("the query has not begun")
+        return [QueryWorld(state._replace(faults=_FAULTS), has_begun=True) for state in explain(world, event)]
+
+    def broken(self, world: QueryWorld) -> list[str]:
+        """The names of the invariants that do not hold."""
+        return [name for name, holds in self._checks.items() if not holds(world.state, self.parameters)]
+
+    def _step(self, state: State, name: str, *arguments: int, cap: int | None = None) -> State:
+        parameters = self.parameters if cap is None else replace(self.parameters, batch_cap=cap)
+        return SYSTEM.perform(name, state._replace(faults=_FAULTS), parameters, *arguments)
+
+    # What the source says.
+
+    def _restart(self, world: QueryWorld, _event: QueryEvent) -> Sequence[State]:
+        state = world.state
+        if not world.has_begun or state.phase == "failed":
+            return (state,)
+        return (self._step(self._step(state, "CrashDriver"), "Restart"),)
+
+    def _acknowledge(self, world: QueryWorld, event: QueryEvent) -> Sequence[State]:
+        state, row = world.state, event.end
+        if event.start > state.acknowledged:
+            raise Refused(
+                f"the exchange has forgotten the rows up to {event.start} already, though only those up to "
+                f"{state.acknowledged} were acknowledged in latestOffset"
+            )
+        if row != state.acknowledged:
+            try:
+                state = self._step(state, "Acknowledge")
+            except Disabled:
+                raise Starved(f"rows up to {row} are acknowledged, but {_where_the_driver_is(state)}") from None
+        if row != state.acknowledged:
+            raise Starved(f"rows up to {row} are acknowledged, but the last batch ends at row {state.end}")
+        return (self._produced(state, event.produced),)
+
+    def _plan_batch(self, world: QueryWorld, event: QueryEvent) -> Sequence[State]:
+        state = world.state
+        if event.start != state.end:
+            raise Starved(f"a batch from row {event.start} is planned, but the last one ends at row {state.end}")
+        state = self._produced(state, event.produced)
+        rows = event.end - event.start
+        try:
+            state = self._step(state, "PlanBatch", cap=max(1, min(rows, self.parameters.batch_cap)))
+        except Disabled:
+            if state.phase == "idle" and state.acknowledged < state.end:
+                raise Refused(
+                    f"a batch from row {state.end} is planned, but only the rows up to {state.acknowledged} have been "
+                    f"acknowledged, though the commit log has all up to {state.end}"
+                ) from None
+            raise Starved(f"a batch is planned, but {_where_the_driver_is(state)}") from None
+        if state.plan != event.end:
+            raise Refused(f"a batch up to row {event.end} is planned, but it may end at row {state.plan} at most")
+        return (state,)
+
+    def _report_loss(self, world: QueryWorld, _event: QueryEvent) -> Sequence[State]:
+        state = world.state
+        if state.phase == "failed":
+            return (state,)
+        try:
+            if keeps(state, committed_end(state)):
+                state = self._step(state, "CrashExchange")
+            return (self._step(state, "ReportLoss"),)
+        except Disabled:
+            raise Starved("no rows are lost that the query needs") from None
+
+    def _produced(self, state: State, rows: int) -> State:
+        """The exchange has so many rows."""
+        if rows < state.produced:
+            raise Refused(f"the exchange has {rows} rows, and had {state.produced} before")
+        if rows == state.produced:
+            return state
+        try:
+            return self._step(self._step(state, "Offer", rows - state.produced), "Produce")
+        except Disabled:
+            raise Refused(
+                f"the exchange keeps {rows - state.acknowledged} rows, and has {self.parameters.row_count} permits"
+            ) from None
+
+    # What the logs, the tasks and the sink say.
+
+    def _write_offset_log(self, world: QueryWorld, event: QueryEvent) -> Sequence[State]:
+        if (event.start, event.end) != (world.state.end, world.state.plan):
+            raise Starved(f"no batch of rows [{event.start}, {event.end}) is planned")
+        return (self._of_batch(world, event, "WriteOffsetLog", world.state.end, world.state.plan),)
+
+    def _run_task(self, world: QueryWorld, event: QueryEvent) -> Sequence[State]:
+        state = world.state
+        if state.running:
+            state = self._step(state, "FailTask")
+        return (self._of_batch(world._replace(state=state), event, "RunTask", state.start, state.end),)
+
+    def _stage(self, world: QueryWorld, event: QueryEvent) -> Sequence[State]:
+        state = world.state
+        staged = self._of_batch(world, event, "Stage", state.start, state.end)
+        # It has read its rows; whether it could stage them, only the sink knows.
+        return (staged, self._step(state, "FailTask"))
+
+    def _publish(self, world: QueryWorld, event: QueryEvent) -> Sequence[State]:
+        return (self._of_batch(world, event, "Publish", world.state.start, world.state.end),)
+
+    def _write_commit_log(self, world: QueryWorld, event: QueryEvent) -> Sequence[State]:
+        state = world.state
+        if state.phase == "staged":
+            state = self._of_batch(world, event, "Publish", state.start, state.end)
+        return (self._of_batch(world._replace(state=state), event, "WriteCommitLog", state.start, state.end),)
+
+    def _of_batch(self, world: QueryWorld, event: QueryEvent, name: str, start: int, end: int) -> State:
+        if (event.start, event.end) != (start, end):
+            raise Starved(f"it is of rows [{event.start}, {event.end}), but the batch is [{start}, {end})")
+        try:
+            return self._step(world.state, name)
+        except Disabled:
+            raise Starved(_where_the_driver_is(world.state)) from None
+
+
+def _where_the_driver_is(state: State) -> str:
+    batch = f"batch [{state.start}, {state.end})"
+    running = " and runs" if state.running else ""
+    return {
+        "idle": f"the driver is idle: {batch} is in the commit log",
+        "planned": f"the batch up to row {state.plan} is not in the offset log yet",
+        "ready": f"{batch} is in the offset log{running}, but not in the commit log",
+        "staged": f"{batch} is staged, but not published",
+        "published": f"{batch} is published, but not in the commit log",
+        "failed": "the query has failed",
+    }.get(state.phase, f"the driver is {state.phase}")

@@ -1,0 +1,159 @@
+"""Recorded runs of a streaming query: what the model did is a behaviour, in whatever order its logs are read."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from permitflow_model.kernel.interleaving import interleave
+from permitflow_model.kernel.replay import Replay
+from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State
+from permitflow_model.spark_micro_batch_trace import (
+    QueryEvent,
+    QueryWorld,
+    SparkMicroBatchReplay,
+    query_parameters,
+)
+
+Logs = list[list[QueryEvent]]
+
+WALKS = Parameters(row_count=4, batch_cap=2, sizes=(1, 2, 3), horizon=12, driver_crashes=True, faults=4)
+SOURCE, OFFSETS, TASKS, SINK, COMMITS = range(5)
+# Not recorded: an attempt that runs on is nobody's step, and an abort of what is published neither.
+UNSEEN = ("AbandonTask", "StageLate", "AbortLate", "Done")
+
+
+def recorded(seed: int) -> Logs:
+    """A run of the model as its recorders would see it."""
+    rng = random.Random(seed)
+    state = SYSTEM.initial(WALKS)
+    logs: Logs = [[QueryEvent("Restart")], [], [], [], []]
+    for _ in range(200):
+        steps = [step for step in SYSTEM.successors(state, WALKS) if step.action not in UNSEEN]
+        if not steps:
+            break
+        step = rng.choice(steps)
+        note(logs, step.action, state, step.state)
+        state = step.state
+    return logs
+
+
+def note(logs: Logs, action: str, before: State, after: State) -> None:
+    batch = (after.start, after.end)
+    if action == "Acknowledge":
+        logs[SOURCE].append(QueryEvent(action, before.acknowledged, after.acknowledged, after.produced))
+    elif action == "PlanBatch":
+        logs[SOURCE].append(QueryEvent(action, after.end, after.plan, after.produced))
+    elif action == "Restart":
+        logs[SOURCE].append(QueryEvent(action))
+    elif action == "WriteOffsetLog":
+        logs[OFFSETS].append(QueryEvent(action, *batch))
+    elif action in ("RunTask", "Stage"):
+        logs[TASKS].append(QueryEvent(action, *batch))
+    elif action == "Publish" and not before.published:
+        logs[SINK].append(QueryEvent(action, *batch))
+    elif action == "WriteCommitLog":
+        logs[COMMITS].append(QueryEvent(action, *batch))
+
+
+def replayed(logs: Sequence[Sequence[QueryEvent]]) -> Replay[QueryWorld, QueryEvent]:
+    interpretation = SparkMicroBatchReplay(query_parameters(row_permits=4, batch_cap=2, durable=True))
+    return interleave(interpretation, interpretation.start(), logs)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_run_of_the_model_is_a_behaviour_in_whatever_order_its_logs_are_read(seed: int) -> None:
+    logs = recorded(seed)
+    random.Random(seed).shuffle(logs)
+    assert replayed(logs).is_valid
+    assert replayed(logs).performed == sum(map(len, logs))
+
+
+def batch(start: int, end: int) -> Logs:
+    """An ordinary batch, without what the source says."""
+    rows = (start, end)
+    tasks = [QueryEvent("RunTask", *rows), QueryEvent("Stage", *rows)]
+    return [[], [QueryEvent("WriteOffsetLog", *rows)], tasks, [], [QueryEvent("WriteCommitLog", *rows)]]
+
+
+def run(*source: QueryEvent, batches: Sequence[tuple[int, int]]) -> Logs:
+    logs: Logs = [[QueryEvent("Restart"), *source], [], [], [], []]
+    for rows in batches:
+        for log, more in zip(logs, batch(*rows), strict=True):
+            log.extend(more)
+    return logs
+
+
+def plan(start: int, end: int, produced: int) -> QueryEvent:
+    return QueryEvent("PlanBatch", start, end, produced)
+
+
+def acknowledge(row: int, produced: int, *, before: int = 0) -> QueryEvent:
+    return QueryEvent("Acknowledge", before, row, produced)
+
+
+def refusal(logs: Logs) -> tuple[QueryEvent, str]:
+    outcome = replayed(logs)
+    assert not outcome.is_valid
+    return outcome.blocked[0].event, outcome.blocked[0].reason
+
+
+def test_an_ordinary_run_is_valid_and_all_is_published() -> None:
+    logs = run(plan(0, 2, 3), acknowledge(2, 4), plan(2, 4, 4), acknowledge(4, 4, before=2), batches=[(0, 2), (2, 4)])
+    outcome = replayed(logs)
+    assert outcome.is_valid
+    assert outcome.worlds[0].state.output == 4
+    assert outcome.worlds[0].state.acknowledged == 4
+
+
+def test_whoever_acknowledges_in_commit_is_refused_at_the_next_batch() -> None:
+    event, reason = refusal(run(plan(0, 2, 4), plan(2, 4, 4), batches=[(0, 2), (2, 4)]))
+    assert event == plan(2, 4, 4)
+    assert reason.startswith("a batch from row 2 is planned, but only the rows up to 0 have been acknowledged")
+
+
+def test_whoever_acknowledges_in_read_is_refused_where_the_exchange_shows_it() -> None:
+    event, reason = refusal(run(plan(0, 2, 4), acknowledge(2, 4, before=2), batches=[(0, 2)]))
+    assert event.action == "Acknowledge"
+    assert "has forgotten the rows up to 2 already" in reason
+
+
+def test_whoever_acknowledges_before_the_batch_is_in_the_commit_log_is_refused() -> None:
+    logs = run(plan(0, 2, 4), acknowledge(2, 4), batches=[(0, 2)])
+    logs[COMMITS].clear()
+    logs[TASKS].clear()
+    event, reason = refusal(logs)
+    assert event.action == "Acknowledge"
+    assert reason.endswith("batch [0, 2) is in the offset log, but not in the commit log")
+
+
+def test_an_exchange_that_keeps_more_than_its_window_is_refused() -> None:
+    event, reason = refusal(run(plan(0, 2, 5), batches=[]))
+    assert event.action == "PlanBatch"
+    assert reason == "the exchange keeps 5 rows, and has 4 permits"
+
+
+def test_a_batch_above_the_cap_is_refused() -> None:
+    _, reason = refusal(run(plan(0, 3, 3), batches=[]))
+    assert reason == "a batch up to row 3 is planned, but it may end at row 2 at most"
+
+
+def test_a_batch_that_was_never_planned_is_refused() -> None:
+    logs = run(plan(0, 2, 2), batches=[(0, 1)])
+    assert refusal(logs)[1] == "no batch of rows [0, 1) is planned"
+
+
+def test_an_attempt_that_failed_or_was_overtaken_is_explained() -> None:
+    logs = run(plan(0, 2, 2), batches=[(0, 2)])
+    logs[TASKS] = [QueryEvent(action, 0, 2) for action in ("RunTask", "RunTask", "Stage", "RunTask", "Stage")]
+    assert replayed(logs).is_valid
+
+
+def test_an_exchange_in_memory_may_lose_rows_and_the_query_says_so() -> None:
+    logs = run(plan(0, 2, 2), QueryEvent("ReportLoss", 0, 0), batches=[])
+    logs[OFFSETS].append(QueryEvent("WriteOffsetLog", 0, 2))
+    assert not replayed(logs).is_valid
+    interpretation = SparkMicroBatchReplay(query_parameters(row_permits=4, batch_cap=2, durable=False))
+    outcome = interleave(interpretation, interpretation.start(), logs)
+    assert outcome.is_valid
+    assert outcome.worlds[0].state.phase == "failed"
