@@ -11,6 +11,7 @@ from permitflow.errors import ProducerReplacedError
 from permitflow.exchange.replay_consuming import ReplayConsumer
 from permitflow.exchange.replay_log import ReplayLog
 from permitflow.exchange.replay_producing import ReplayProducer
+from permitflow.exchange.replay_reading import read_rows
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction, ReplayStatistics
 from permitflow.exchange.stores.store import ChannelStore
 from permitflow.exchange.streams import Streams
@@ -83,7 +84,7 @@ class ReplayChannel:
             ChannelAbortedError: the channel is broken, and all that it kept was read.
         """
         start = self.log.books.require_readable(consumer, from_row, to_row)
-        async for batches in self.log.read(consumer, start, to_row, most_rows=self.parameters.row_permits):
+        async for batches in read_rows(self.log, consumer, start, to_row, most_rows=self.parameters.row_permits):
             for batch in batches:
                 yield batch
 
@@ -100,7 +101,7 @@ class ReplayChannel:
             channel=self.name,
             acknowledged_row=log.books.acknowledged_by(consumer or DEFAULT_CONSUMER),
             next_row=log.books.next_row,
-            state=log.state,
+            state=log.visible_state,
             reason=log.reason,
             parameters=self.parameters,
             schema=log.schema,

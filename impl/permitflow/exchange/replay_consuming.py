@@ -7,6 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from permitflow.errors import ChannelAbortedError
+from permitflow.exchange.replay_reading import read_rows
 from permitflow.exchange.statistics import Direction
 from permitflow.exchange.streams import Stream
 from permitflow.protocol.frames import Get
@@ -75,7 +76,7 @@ class ReplayConsumer:
         consumer = get.consumer or DEFAULT_CONSUMER
         # No more than may be under way: what is read is held until it has left.
         most_rows = self._end.parameters.row_permits
-        async for batches in self._channel.log.read(consumer, start, get.to_row, most_rows=most_rows):
+        async for batches in read_rows(self._channel.log, consumer, start, get.to_row, most_rows=most_rows):
             await self._end.send_many(deque(batches))
 
     def fail(self, reason: str) -> None:

@@ -5,10 +5,7 @@ which they came; readers read what is kept, each on its own.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from itertools import accumulate
-from time import monotonic
-from typing import TypeVar
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
@@ -17,10 +14,10 @@ from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
     ChannelError,
-    InvalidParametersError,
     LogReplacedError,
-    RowsForgottenError,
 )
+from permitflow.exchange.replay_growing import Growing
+from permitflow.exchange.settling import settled
 from permitflow.exchange.stores.store import ChannelStore
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.parameters import ChannelParameters
@@ -28,8 +25,6 @@ from permitflow.protocol.replay import ReplayBooks
 from permitflow.transports.arrow import require_equal_schemas
 
 __all__ = ["ReplayLog"]
-
-T = TypeVar("T")
 
 
 def _nothing() -> None:
@@ -71,15 +66,27 @@ class ReplayLog:
         self.state, self.reason = kept.state, kept.reason
         self.schema = kept.schema or schema
         """None: no producer has stated it yet."""
-        self.appended_batches = 0
-        self.waiting = Stopwatch(monotonic)
-        """The time in which producers waited for room."""
-        self._store = store
+        self.expected_rows = 0
+        """That are published and will be part of the log once there is room."""
+        self.found = kept
+        """What was there when it was opened."""
+        self.store = store
         self._is_declared = kept.schema is not None
         self._producer_rows = dict(kept.producers)
         self._is_removed = False
         self._changed = asyncio.Event()
-        self._turn, self._writing, self._acknowledging = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
+        self._growing = Growing(self.books, self.changed, self.note_change)
+        self._acknowledging = asyncio.Lock()
+
+    @property
+    def waiting(self) -> Stopwatch:
+        """The time in which producers waited for room."""
+        return self._growing.waiting
+
+    @property
+    def appended_batches(self) -> int:
+        """That have come since the log was opened."""
+        return self._growing.written_chunks
 
     # Who waits.
 
@@ -87,6 +94,10 @@ class ReplayLog:
         """Let everybody who waits look again."""
         self._changed.set()
         self._changed.clear()
+
+    async def changed(self) -> None:
+        """Wait until something has changed."""
+        await self._changed.wait()
 
     async def known_schema(self) -> pa.Schema:
         """The schema, as soon as a producer has stated it.
@@ -128,13 +139,13 @@ class ReplayLog:
         """
         self.require_appendable(schema)
         if not self._is_declared:
-            await _settled(self._declare(schema))
+            await settled(self._declare(schema))
 
     async def _declare(self, schema: pa.Schema) -> None:
-        async with self._writing:
+        async with self._growing.writing:
             self.require_appendable(schema)
             if not self._is_declared:
-                await self._store.declare(schema)
+                await self.store.declare(schema)
                 self.schema, self._is_declared = schema, True
                 self.note_change()
 
@@ -161,47 +172,48 @@ class ReplayLog:
 
         Spec: Produce of SparkMicroBatch.
         """
-        rows = batches[0].num_rows
-        if rows > self.parameters.row_permits:
-            rule = f"must be at most row_permits = {self.parameters.row_permits}: cut the chunk first"
-            raise InvalidParametersError(name="rows", value=rows, rule=rule)
-        async with self._turn:
-            await self._room(rows, require)
-            return await _settled(self._append(batches, producer, require))
 
-    async def _room(self, rows: int, require: Callable[[], None]) -> None:
-        if self.books.has_room(rows):
-            return
-        self.waiting.start()
-        try:
-            while not self.books.has_room(rows):
-                self.require_appendable()
-                require()
-                await self._changed.wait()
-        finally:
-            self.waiting.stop()
-
-    async def _append(self, batches: Sequence[pa.RecordBatch], producer: str, require: Callable[[], None]) -> int:
-        async with self._writing:
-            self.require_appendable()
-            require()
-            fitting = self._fitting(batches)
-            if not fitting:
-                return 0
-            rows = sum(batch.num_rows for batch in fitting)
-            producer_rows = self.rows_of(producer) + rows if producer else 0
-            await self._store.append(self.books.next_row, fitting, producer, producer_rows)
-            self.books.produce(rows)
-            self.appended_batches += len(fitting)
+        async def write(count: int) -> None:
+            fitting = batches[:count]
+            producer_rows = self.rows_of(producer) + sum(batch.num_rows for batch in fitting) if producer else 0
+            await self.store.append(self.books.next_row, fitting, producer, producer_rows)
             if producer:
                 self._producer_rows[producer] = producer_rows
-        self.note_change()
-        return len(fitting)
 
-    def _fitting(self, batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
-        """The first of these batches, as many as there is room for."""
-        totals = accumulate(batch.num_rows for batch in batches)
-        return batches[: sum(self.books.has_room(total) for total in totals)]
+        def require_open() -> None:
+            self.require_appendable()
+            require()
+
+        return await self._growing.grow([batch.num_rows for batch in batches], write, require_open)
+
+    def expect(self, rows: int) -> None:
+        """So many rows are published, and will be taken over: until then, no reader comes to the end."""
+        self.expected_rows += rows
+
+    async def take_over(self, chunk_rows: Sequence[int]) -> int:
+        """Wait until there is room for the first published chunk; then take over as many as there is room for.
+
+        A log that has ended takes them all the same: they were published before.
+
+        Args:
+            chunk_rows: rows of each of the chunks that were published next.
+
+        Raises:
+            ChannelError: the log is broken, or was removed.
+            StoreError: they could not be written; nothing was taken over.
+
+        Spec: Publish of SparkMicroBatch.
+        """
+
+        async def write(count: int) -> None:
+            await self.store.take_over(self.books.next_row, count)
+            self.expected_rows -= sum(chunk_rows[:count])
+
+        return await self._growing.grow(chunk_rows, write, self._require_whole)
+
+    def _require_whole(self) -> None:
+        if self._is_removed or self.state is ChannelState.BROKEN:
+            raise self._refusal()
 
     async def finish(self, state: ChannelState, reason: str = "") -> None:
         """No row will come any more.  A log that has been finished stays as it is.
@@ -209,21 +221,27 @@ class ReplayLog:
         Raises:
             StoreError: that could not be written.
         """
-        await _settled(self._finish(state, reason))
+        await settled(self._finish(state, reason))
 
     async def _finish(self, state: ChannelState, reason: str) -> None:
-        async with self._writing:
+        async with self._growing.writing:
             if self._is_removed or self.state is not ChannelState.OPEN:
                 return
-            await self._store.finish(state, reason)
+            await self.store.finish(state, reason)
             self.state, self.reason = state, reason
         self.note_change()
+
+    @property
+    def visible_state(self) -> ChannelState:
+        """Will more rows come?  Those that are published and wait for room will, although nobody puts any more."""
+        is_ending = self.state is ChannelState.ENDED and self.expected_rows
+        return ChannelState.OPEN if is_ending else self.state
 
     def remove(self, reason: str) -> None:
         """Forget all of it; whoever uses it gets an error."""
         self._is_removed = True
         self.state, self.reason = ChannelState.BROKEN, reason
-        self._store.remove()
+        self.store.remove()
         self.note_change()
 
     # Consumers.
@@ -257,72 +275,25 @@ class ReplayLog:
         Spec: Acknowledge of SparkMicroBatch.
         """
         self.require_acknowledgeable(consumer, row, log_id)
-        await _settled(self._acknowledge(consumer, row))
+        await settled(self._acknowledge(consumer, row))
 
     async def _acknowledge(self, consumer: str, row: int) -> None:
         async with self._acknowledging:
             if self._is_removed or row <= self.books.acknowledged_by(consumer):
                 return
             others = (at for name, at in self.books.acknowledged.items() if name != consumer)
-            await self._store.acknowledge(consumer, row, min(row, *others, row))
+            await self.store.acknowledge(consumer, row, min(row, *others, row))
             freed = self.books.acknowledge(consumer, row)
         if freed:
             self.note_change()
 
-    async def read(
-        self, consumer: str, from_row: int, to_row: int | None, *, most_rows: int
-    ) -> AsyncIterator[list[pa.RecordBatch]]:
-        """The rows ``[from_row, to_row)``, a few at a time; without ``to_row`` all that will ever come.
-
-        Args:
-            consumer: whose reading it is; nothing is acknowledged by it.
-            from_row: a row that is kept, or the next that will come.
-            to_row: all rows before it must have come.
-            most_rows: that are handed over at a time.
+    def require_kept(self, consumer: str, row: int) -> None:
+        """Refuse to read from this row on.
 
         Raises:
-            ReplayError: this consumer cannot read these rows, or has acknowledged some of them meanwhile.
-            ChannelAbortedError: the channel is broken, and all that it kept was read; or it was removed.
-            StoreError: they cannot be read.
-
-        Spec: RunTask of SparkMicroBatch.
+            ReplayError: this consumer cannot read it.
+            ChannelAbortedError: the log was removed.
         """
-        row = self.books.require_readable(consumer, from_row, to_row)
-        while to_row is None or row < to_row:
-            self._require_kept(consumer, row)
-            limit = self.books.next_row if to_row is None else to_row
-            stop = min(limit, row + most_rows)
-            if stop > row:
-                yield await self._read(consumer, row, stop)
-                row = stop
-            elif self.state is ChannelState.ENDED:
-                return
-            elif self.state is ChannelState.BROKEN:
-                raise ChannelAbortedError(channel=self.name, reason=self.reason)
-            else:
-                await self._changed.wait()
-
-    def _require_kept(self, consumer: str, row: int) -> None:
         if self._is_removed:
             raise self._refusal()
         self.books.require_readable(consumer, row)
-
-    async def _read(self, consumer: str, row: int, stop: int) -> list[pa.RecordBatch]:
-        batches = await self._store.read(row, stop)
-        if sum(batch.num_rows for batch in batches) != stop - row:
-            self._require_kept(consumer, row)
-            raise RowsForgottenError(channel=self.name, wanted_row=row, first_kept_row=self.books.first_kept_row)
-        return batches
-
-
-async def _settled(writing: Coroutine[object, object, T]) -> T:
-    """What is written is written as a whole, and noted, though whoever has asked for it may be cancelled meanwhile."""
-    task = asyncio.create_task(writing)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        while not task.done():
-            await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()  # it was asked for by nobody any more
-        raise
