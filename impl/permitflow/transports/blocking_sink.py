@@ -29,7 +29,11 @@ ABORT_SECONDS = 5.0
 
 
 class BlockingSink(BlockingStream):
-    """The upstream end of a channel.  Leaving its context with an exception aborts the stream."""
+    """The upstream end of a channel.
+
+    Leaving its context with an exception aborts the stream; that of a named producer is only closed, since it can
+    come again and go on.
+    """
 
     def __init__(
         self,
@@ -43,6 +47,7 @@ class BlockingSink(BlockingStream):
         self._session: UpstreamSession[object] = UpstreamSession(
             put, peer=f"the exchange at {address} (channel {put.address.name!r})", record=record
         )
+        self._can_resume = bool(put.producer)
         self._waiting_seconds = 0.0
         self._writer: TrainWriter | None = None
         super().__init__(address, PUT_STREAM, self._session, timeout_seconds, offer)
@@ -147,8 +152,8 @@ class BlockingSink(BlockingStream):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Abort after an exception, then close."""
-        if error is not None:
+        """Abort after an exception, unless the producer can come again; then close."""
+        if error is not None and not self._can_resume:
             self.abort(f"{type(error).__name__}: {error}")
         self.close()
 

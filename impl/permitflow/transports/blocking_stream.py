@@ -68,6 +68,15 @@ class BlockingStream:
         return self._peer_session.parameters
 
     @property
+    def first_row(self) -> int | None:
+        """Of a channel that keeps its rows.
+
+        Of a source: the number of the first row that follows.  Of a sink with a producer's name: how many rows of this
+        producer were kept before, so that the next one to send is the row of this number.
+        """
+        return self._peer_session.agreement.first_row
+
+    @property
     def schema(self) -> pa.Schema:
         """The schema of all batches."""
         return self._codec.schema

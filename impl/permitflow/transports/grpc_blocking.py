@@ -13,16 +13,27 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from permitflow.protocol.frames import Address, Get, Put, StatedParameters
+from permitflow.protocol.frames import Address, Get, Put, Staging, StatedParameters
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
+from permitflow.transports.blocking_control import BlockingControl
 from permitflow.transports.blocking_sink import BlockingSink
 from permitflow.transports.blocking_source import BlockingSource
 from permitflow.transports.shared_memory.meeting import Offer
 from permitflow.transports.shared_memory.policy import SameHost
 
-__all__ = ["BlockingSink", "BlockingSource", "ChannelFacts", "SameHost", "open_sink", "open_source", "probe"]
+__all__ = [
+    "BlockingControl",
+    "BlockingSink",
+    "BlockingSource",
+    "ChannelFacts",
+    "SameHost",
+    "control",
+    "open_sink",
+    "open_source",
+    "probe",
+]
 
 DEFAULT_TIMEOUT_SECONDS = 60.0
 
@@ -42,25 +53,49 @@ def open_source(
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     record: RecorderFactory | None = None,
     same_host: SameHost = SameHost.AUTO,
+    consumer: str = "",
+    from_row: int | None = None,
+    to_row: int | None = None,
+    log_id: str = "",
 ) -> BlockingSource:
     """Read a channel of the exchange at ``address``; waits until the channel's schema is known.
+
+    A channel that keeps its rows can be read by ranges, as often as is wanted: reading acknowledges nothing.
 
     Args:
         wanted: parameters to ask for; the exchange grants the smaller window.
         timeout_seconds: the longest wait for the exchange, and for each chunk.
         same_host: whether to share memory with an exchange on this host.
+        consumer: of a channel that keeps its rows: whose reading this is; empty: that of the consumer ``default``.
+        from_row: the first row that is wanted; None: the first one that the consumer has not acknowledged.
+        to_row: the first row that is not wanted any more; None: all that will ever come.
+        log_id: the log in which these rows were counted, as in ``ChannelPosition``; empty: whichever there is.
 
     Raises:
-        InvalidParametersError: ``timeout_seconds`` is not above 0.
+        InvalidParametersError: ``timeout_seconds`` is not above 0, or the range is none.
         UnknownChannelError: the exchange has no such channel.
         ChannelBusyError: somebody else reads it.
+        RetentionError: the channel does not keep its rows, and has neither ranges nor consumers with names.
+        UnknownConsumerError: it keeps no rows for this consumer.
+        RowsForgottenError: the consumer has acknowledged some of these rows.
+        RowsNotThereError: some of these rows have not come.
+        LogReplacedError: the rows that are meant are lost.
         SameHostError: memory was to be shared, and cannot be.
         HandshakeError: the two ends cannot agree.
         PeerTimeoutError: no agreement in time.
         PeerGoneError: nobody answers at ``address``, or the channel has been read before.
     """
     with _offering(same_host, writes=False, address=address) as offer:
-        get = Get(PROTOCOL_VERSION, Address(channel), StatedParameters.of(wanted), same_host=offer.frame)
+        get = Get(
+            PROTOCOL_VERSION,
+            Address(channel),
+            StatedParameters.of(wanted),
+            same_host=offer.frame,
+            from_row=from_row,
+            to_row=to_row,
+            consumer=consumer,
+            log_id=log_id,
+        )
         source = BlockingSource(address, get, timeout_seconds, record, offer)
     source.open("the channel has no schema until its first producer dials: is there one?")
     return source
@@ -87,6 +122,8 @@ def open_sink(
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     record: RecorderFactory | None = None,
     same_host: SameHost = SameHost.AUTO,
+    producer: str = "",
+    staging: Staging | None = None,
 ) -> BlockingSink:
     """Feed a channel of the exchange at ``address`` with batches of ``schema``.
 
@@ -94,10 +131,15 @@ def open_sink(
         wanted: parameters to ask for; the exchange grants the smaller window.
         timeout_seconds: the longest wait for the exchange, and for each permit.
         same_host: whether to share memory with an exchange on this host.
+        producer: of a channel that keeps its rows: a name of this producer's own.  One that comes again learns from
+            ``first_row`` how many of its rows are kept, and sends those that follow; who still sends under this name
+            is broken off.
+        staging: of a channel that keeps its rows: what is sent is not to be seen before it is published.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0.
         UnknownChannelError: the exchange has no such channel.
+        RetentionError: the channel does not keep its rows, and knows neither producers' names nor staging.
         SchemaMismatchError: the channel has another schema.
         SameHostError: memory was to be shared, and cannot be.
         HandshakeError: the two ends cannot agree.
@@ -106,10 +148,24 @@ def open_sink(
     """
     stated, encoded = StatedParameters.of(wanted), schema.serialize().to_pybytes()
     with _offering(same_host, writes=True, address=address) as offer:
-        put = Put(PROTOCOL_VERSION, Address(channel), stated, encoded, offer.frame)
+        put = Put(PROTOCOL_VERSION, Address(channel), stated, encoded, offer.frame, producer, staging)
         sink = BlockingSink(address, put, timeout_seconds, record, offer)
     sink.open("the exchange does not answer: is it overloaded?")
     return sink
+
+
+def control(address: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> BlockingControl:
+    """Ask and order about channels of the exchange at ``address`` that keep their rows; see ``BlockingControl``.
+
+    That nobody answers there shows in the first question.
+
+    Args:
+        timeout_seconds: the longest wait for each reply.
+
+    Raises:
+        InvalidParametersError: ``timeout_seconds`` is not above 0, or this is no address.
+    """
+    return BlockingControl(address, timeout_seconds)
 
 
 @contextmanager

@@ -1,0 +1,125 @@
+"""Questions and orders about channels that keep their rows, for callers without an event loop."""
+
+from collections.abc import Mapping, Sequence
+from typing import Self, TypeVar
+
+from permitflow.errors import ChannelClosedError, InvalidParametersError, PeerGoneError, PeerTimeoutError
+from permitflow.protocol.control import ChannelRow, Discarded, Published, StagedPart
+from permitflow.transports.blocking_call import Closed
+from permitflow.transports.blocking_host_call import BlockingHostCall
+from permitflow.transports.carrier import Received
+from permitflow.transports.connection import CONTROL
+from permitflow.transports.control_orders import Order, Where, acknowledge, close, discard, positions, publish
+
+__all__ = ["BlockingControl"]
+
+T = TypeVar("T")
+
+
+class BlockingControl:
+    """One stream of questions and orders; a context manager.  For one thread at a time.
+
+    An order that fails ends the stream: call ``control`` again for the next one.  Whether an order that was not
+    answered was carried out is not known; all of them may be repeated.
+    """
+
+    def __init__(self, address: str, timeout_seconds: float) -> None:
+        """Dial; see ``control``."""
+        if not timeout_seconds > 0:
+            raise InvalidParametersError(name="timeout_seconds", value=timeout_seconds, rule="must be above 0")
+        self._who = f"the exchange at {address}"
+        self._timeout_seconds = timeout_seconds
+        self._is_closed = False
+        self._call = BlockingHostCall(address, CONTROL, who=self._who)
+
+    def positions(self, channels: Sequence[str], *, consumer: str = "") -> Where:
+        """Where channels stand, in this order.
+
+        Args:
+            channels: names.
+            consumer: whose position is wanted; empty: that of the consumer ``default``.
+
+        Raises:
+            UnknownChannelError: the exchange has no such channel.
+            RetentionError: one of them does not keep its rows.
+            UnknownConsumerError: one of them keeps no rows for this consumer.
+            ChannelClosedError: an order has failed before, or this object was closed.
+            PeerTimeoutError: no reply in time.
+            PeerGoneError: nobody answers at this address, or the exchange has gone.
+        """
+        return self._ask(positions(channels, consumer))
+
+    def acknowledge(self, rows: Mapping[str, int] | Sequence[ChannelRow], *, consumer: str = "") -> Where:
+        """A consumer needs no row before these any more; less than before changes nothing.
+
+        Args:
+            rows: by channel: the first row that is still needed; or the same with the log in which it was counted,
+                so that nobody acknowledges other rows than he means.
+            consumer: empty: the consumer ``default``.
+
+        Raises:
+            RowsNotThereError: one of these rows has not come; nothing was acknowledged.
+            LogReplacedError: the rows that are meant are lost; nothing was acknowledged.
+            PermitflowError: as ``positions``.
+        """
+        return self._ask(acknowledge(rows, consumer))
+
+    def close_channels(self, channels: Sequence[str], *, consumer: str = "") -> Where:
+        """Nobody will put into these channels any more.  Those that have ended stay as they are.
+
+        Raises:
+            PermitflowError: as ``positions``.
+        """
+        return self._ask(close(channels, consumer))
+
+    def publish(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Published:
+        """Make one attempt at each partition of a batch part of its channel, all or none.
+
+        Raises:
+            StagingError: something of it is not staged; nothing was published.
+            PermitflowError: as ``positions``.
+        """
+        return self._ask(publish(query, batch, parts))
+
+    def discard(self, query: str, batch: int) -> Discarded:
+        """Forget what is staged for a batch and not published.
+
+        Raises:
+            PermitflowError: as ``positions``.
+        """
+        return self._ask(discard(query, batch))
+
+    def _ask(self, order: Order[T]) -> T:
+        if self._is_closed:
+            raise ChannelClosedError(end="control stream")
+        try:
+            self._call.write([[order.message]])
+            return order.read(self._reply())
+        except BaseException:
+            # What comes later would be taken for the reply to something else.
+            self.close()
+            raise
+
+    def _reply(self) -> Received:
+        try:
+            reply = self._call.receive(self._timeout_seconds)
+        except TimeoutError:
+            reason = f"no reply within {self._timeout_seconds:g} s"
+            raise PeerTimeoutError(who=self._who, reason=reason) from None
+        if isinstance(reply, Closed):
+            raise reply.error or PeerGoneError(who=self._who, reason="it closed the stream without a reply")
+        return reply
+
+    def __enter__(self) -> Self:
+        """Close at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """End the stream.  Closing twice is harmless."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._call.close()
