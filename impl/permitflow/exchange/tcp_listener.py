@@ -5,8 +5,10 @@ import logging
 import socket
 
 from permitflow.errors import PermitflowError, TransportError
+from permitflow.exchange.health import serve_check
 from permitflow.exchange.methods import METHODS
 from permitflow.exchange.registry import Exchange
+from permitflow.transports.connection import HEALTH_CHECK
 from permitflow.transports.tcp_client import host_and_port
 from permitflow.transports.tcp_framing import SCHEME
 from permitflow.transports.tcp_stream import TcpStream
@@ -94,7 +96,8 @@ class TcpListener:
     async def _serve(self, connection: socket.socket, peer: str) -> None:
         stream = TcpStream(connection, who=f"the client at {peer}", is_acceptor=True)
         try:
-            serve = METHODS[await stream.method()]
+            method = await stream.method()
+            serve = serve_check if method == HEALTH_CHECK else METHODS[method]
             await serve(self._exchange, stream, peer=peer, stopping=self._stopping)
             await stream.finish(None)
         except PermitflowError as error:

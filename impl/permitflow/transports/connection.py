@@ -8,7 +8,16 @@ from typing import TypeAlias
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.wire.v1 import exchange_pb2 as pb
 
-__all__ = ["CLIENT_OPTIONS", "CONTROL", "GET_STREAM", "PUT_STREAM", "SERVER_OPTIONS", "SERVICE", "Options"]
+__all__ = [
+    "CLIENT_OPTIONS",
+    "CONTROL",
+    "GET_STREAM",
+    "HEALTH_CHECK",
+    "PUT_STREAM",
+    "SERVER_OPTIONS",
+    "SERVICE",
+    "Options",
+]
 
 Options: TypeAlias = tuple[tuple[str, int], ...]
 
@@ -17,6 +26,8 @@ SERVICE: str = _SERVICE.full_name
 GET_STREAM = f"/{SERVICE}/{_SERVICE.methods_by_name['GetStream'].name}"
 PUT_STREAM = f"/{SERVICE}/{_SERVICE.methods_by_name['PutStream'].name}"
 CONTROL = f"/{SERVICE}/{_SERVICE.methods_by_name['Control'].name}"
+HEALTH_CHECK = "/grpc.health.v1.Health/Check"
+"""Of gRPC's own health protocol; over TCP it is called like the others."""
 
 # The kernel keeps the connections of a stopped process or of a cut cable open for minutes or for ever, and a stream
 # may be silent for hours while it waits for permits.  So each end asks the other for a sign of life every 2 s and

@@ -1,13 +1,17 @@
-"""Asks an exchange whether it takes streams, by the standard health protocol of gRPC; for blocking callers."""
+"""Asks an exchange whether it takes streams, with the standard health protocol of gRPC; for blocking callers."""
 
 import grpc
+from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
-from permitflow.errors import PermitflowError, TransportError
-from permitflow.transports.connection import CLIENT_OPTIONS, SERVICE
+from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, UndecodableDataError
+from permitflow.transports.blocking_call import Closed
+from permitflow.transports.blocking_tcp_call import BlockingTcpCall
+from permitflow.transports.connection import CLIENT_OPTIONS, HEALTH_CHECK, SERVICE
 from permitflow.transports.status import error_from_status
+from permitflow.transports.tcp_framing import SCHEME
 
-__all__ = ["CHECK_METHOD", "LIVENESS", "READINESS", "is_serving", "read_answer"]
+__all__ = ["LIVENESS", "READINESS", "is_serving", "read_question", "write_answer"]
 
 READINESS = ("", SERVICE)
 """The services that serve while the exchange takes streams: not while it loads its store, nor once it is to stop."""
@@ -15,31 +19,39 @@ READINESS = ("", SERVICE)
 LIVENESS = "liveness"
 """The service that serves for as long as the exchange answers at all."""
 
-CHECK_METHOD = "/grpc.health.v1.Health/Check"
-
 
 def is_serving(address: str, *, service: str = "", timeout_seconds: float = 5.0) -> bool:
     """Ask the exchange at ``address``.
 
     Args:
-        address: host and port for gRPC.
+        address: host and port for gRPC, ``tcp://`` before them for TCP.
         service: one of ``READINESS``, or ``LIVENESS``.
         timeout_seconds: the longest wait for an answer.
 
     Raises:
         PeerGoneError: nobody answers.
         PeerTimeoutError: nobody answers in time.
+        InvalidParametersError: it is no address, or there is no such service.
         TransportError: whoever answers is no exchange, or has no such service.
+        UndecodableDataError: this is no answer.
     """
     who = f"the exchange at {address}"
+    ask = _ask_over_tcp if address.startswith(SCHEME) else _ask_over_grpc
+    answer = ask(address, who, health_pb2.HealthCheckRequest(service=service).SerializeToString(), timeout_seconds)
+    try:
+        status = health_pb2.HealthCheckResponse.FromString(answer).status
+    except DecodeError as error:
+        raise UndecodableDataError(what="the answer to a health question", reason=str(error)) from error
+    return bool(status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def _ask_over_grpc(address: str, who: str, question: bytes, timeout_seconds: float) -> bytes:
     with grpc.insecure_channel(address, options=CLIENT_OPTIONS) as channel:
-        check: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(CHECK_METHOD)
-        request = health_pb2.HealthCheckRequest(service=service).SerializeToString()
+        check: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(HEALTH_CHECK)
         try:
-            answer = check(request, timeout=timeout_seconds)
+            return check(question, timeout=timeout_seconds)
         except grpc.RpcError as error:
             raise _typed(error, who) from None
-    return read_answer(answer, who)
 
 
 def _typed(error: grpc.RpcError, who: str) -> PermitflowError:
@@ -47,14 +59,33 @@ def _typed(error: grpc.RpcError, who: str) -> PermitflowError:
     return error_from_status(error.code(), error.details(), error.trailing_metadata() or (), who=who)
 
 
-def read_answer(answer: bytes, who: str) -> bool:
-    """Does it serve?
+def _ask_over_tcp(address: str, who: str, question: bytes, timeout_seconds: float) -> bytes:
+    call = BlockingTcpCall(address, HEALTH_CHECK, who=who, on_closed=lambda: None)
+    try:
+        call.write([[question]])
+        answer = call.receive(timeout_seconds)
+    except TimeoutError:
+        raise PeerTimeoutError(who=who, reason=f"no answer within {timeout_seconds:g} s") from None
+    finally:
+        call.close()
+    if isinstance(answer, Closed):
+        raise answer.error or PeerGoneError(who=who, reason="it closed the stream without an answer")
+    return bytes(answer)
+
+
+def read_question(question: bytes) -> str:
+    """Which service is meant?
 
     Raises:
-        TransportError: this is no answer.
+        UndecodableDataError: this is no question.
     """
     try:
-        status = health_pb2.HealthCheckResponse.FromString(answer).status
-    except Exception as error:
-        raise TransportError.of(what=f"{who} gave an answer that cannot be read", cause=error) from error
-    return bool(status == health_pb2.HealthCheckResponse.SERVING)
+        return str(health_pb2.HealthCheckRequest.FromString(question).service)
+    except DecodeError as error:
+        raise UndecodableDataError(what="a health question", reason=str(error)) from error
+
+
+def write_answer(is_serving: bool) -> bytes:
+    """The answer in bytes."""
+    response = health_pb2.HealthCheckResponse
+    return bytes(response(status=response.SERVING if is_serving else response.NOT_SERVING).SerializeToString())

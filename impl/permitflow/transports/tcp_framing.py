@@ -9,7 +9,7 @@ from struct import Struct
 
 from permitflow.errors import UndecodableDataError
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
-from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
+from permitflow.transports.connection import CONTROL, GET_STREAM, HEALTH_CHECK, PUT_STREAM
 
 __all__ = ["HEADER_BYTES", "KIND_OF_METHOD", "METHODS", "SCHEME", "Kind", "header", "read_header"]
 
@@ -37,9 +37,11 @@ class Kind(IntEnum):
     """Nothing: the dialler calls PutStream."""
     CONTROL = 6
     """Nothing: the dialler calls Control."""
+    HEALTH = 7
+    """Nothing: the dialler asks whether the exchange is ready; see ``permitflow.transports.health``."""
 
 
-METHODS = {Kind.GET: GET_STREAM, Kind.PUT: PUT_STREAM, Kind.CONTROL: CONTROL}
+METHODS = {Kind.GET: GET_STREAM, Kind.PUT: PUT_STREAM, Kind.CONTROL: CONTROL, Kind.HEALTH: HEALTH_CHECK}
 KIND_OF_METHOD = {method: kind for kind, method in METHODS.items()}
 
 
@@ -55,7 +57,7 @@ def read_header(data: memoryview) -> tuple[Kind, int]:
         UndecodableDataError: this is no message of ours, or it is too long.
     """
     kind, mark, size = _HEADER.unpack_from(data)
-    if mark != _MARK or kind > Kind.CONTROL:
+    if mark != _MARK or kind > Kind.HEALTH:
         raise UndecodableDataError(what=f"a header {bytes(data[:HEADER_BYTES])!r}", reason="it is none of permitflow's")
     if size > (MAX_MESSAGE_BYTES if kind in (Kind.MESSAGE, Kind.STATUS) else 0):
         raise UndecodableDataError(what=f"a message of {size} bytes", reason=f"{MAX_MESSAGE_BYTES} are the most")
