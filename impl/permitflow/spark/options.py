@@ -33,8 +33,6 @@ READ_ONLY_OPTIONS = ("consumer",)
 STREAM_READ_OPTIONS = ("maxrowsperbatch", "max_rows_per_batch")
 WRITE_ONLY_OPTIONS = ("chunk_rows", "end")
 
-DEFAULT_CONSUMER = "default"
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
@@ -58,8 +56,8 @@ class ReadOptions:
     same_host: SameHost = SameHost.AUTO
     """Whether workers share memory with an exchange on their host."""
 
-    consumer: str = DEFAULT_CONSUMER
-    """Of a channel that keeps its rows: for whom they are kept."""
+    consumer: str = ""
+    """Of a channel that keeps its rows: for whom they are kept; empty: for the consumer ``default``."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "ReadOptions":
@@ -135,7 +133,7 @@ def shared_options(options: Mapping[str, str]) -> ReadOptions:
         wanted=wanted_parameters(options),
         trace_dir=options.get("trace_dir"),
         same_host=value_of(options, "same_host", same_host, SameHost.AUTO),
-        consumer=value_of(options, "consumer", consumer_name, DEFAULT_CONSUMER),
+        consumer=value_of(options, "consumer", consumer_name, ""),
     )
 
 

@@ -47,7 +47,7 @@ def read_range(
                     patience.renew()
             _require_within(rows, at == rows.to_row, at)
         except LOSSES as error:
-            raise lost(error, channel=rows.channel, consumer=options.consumer, wanted_row=at) from error
+            raise lost(error, channel=rows.channel, consumer=options.consumer or "default", wanted_row=at) from error
         except PeerGoneError as error:
             patience.wait(error)
 

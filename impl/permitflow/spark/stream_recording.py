@@ -5,15 +5,18 @@ Spark's checkpoint does: ``offsets/`` has the steps ``WriteOffsetLog``, and ``co
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
 from pyspark import TaskContext
 
-from permitflow.errors import TraceWriteError
+from permitflow.errors import RowsLostError, TraceWriteError
+from permitflow.spark.stream_offsets import StreamOffset
 from permitflow.spark.stream_planning import Positions, RowRange
 
-__all__ = ["EVENTS_SUFFIX", "QueryRecorder", "source_recorder", "task_recorder"]
+__all__ = ["EVENTS_SUFFIX", "QueryRecorder", "SourceRecorder", "recorded_task"]
 
 EVENTS_SUFFIX = ".query.ndjson"
 """Not that of the traces of streams, which may lie in the same folder."""
@@ -22,21 +25,25 @@ _BATCH_ID = "streaming.sql.batchId"
 
 
 class QueryRecorder:
-    """Writes events to a file of its own; each is on disk when the call returns."""
+    """Writes events to a file of its own; each is there when the call returns."""
 
     def __init__(self, folder: str | None, name: str) -> None:
         """Without a folder nothing is kept; the file appears with the first event."""
         self._folder = folder
         self._name = name
         self._file: TextIO | None = None
-        self._seen: dict[str, tuple[int, int]] = {}
 
     @property
     def is_on(self) -> bool:
         """Is anything kept?"""
         return self._folder is not None
 
-    def event(self, action: str, channel: str, **facts: int | str | None) -> None:
+    @property
+    def is_empty(self) -> bool:
+        """Has nothing been noted yet?"""
+        return self._file is None
+
+    def note(self, action: str, channel: str, **facts: int | str | None) -> None:
         """Note that an action of the specification has happened.
 
         Raises:
@@ -50,14 +57,6 @@ class QueryRecorder:
         except OSError as error:
             raise TraceWriteError(path=self._folder, reason=str(error)) from error
 
-    def positions(self, action: str, rows: dict[str, int], positions: Positions) -> None:
-        """Note an action for each channel, with what the exchange said after it, unless nothing has changed since."""
-        for channel, row in rows.items():
-            produced = positions[channel].next_row
-            if self._seen.get(channel) != (row, produced):
-                self._seen[channel] = (row, produced)
-                self.event(action, channel, row=row, produced=produced)
-
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
@@ -70,28 +69,67 @@ class QueryRecorder:
         return self._file
 
 
-def source_recorder(folder: str | None, consumer: str) -> QueryRecorder:
-    """Of the process in the driver that plans batches: one for each run of the query."""
-    return QueryRecorder(folder, f"source-{_plain(consumer)}")
+class SourceRecorder(QueryRecorder):
+    """Of the process beside the driver that plans batches: one file for each run of the query."""
+
+    def __init__(self, folder: str | None, consumer: str) -> None:
+        """Nothing has been noted."""
+        super().__init__(folder, f"source-{_plain(consumer)}")
+        self._seen: dict[str, tuple[int, int]] = {}
+
+    def restarted(self, positions: Positions) -> None:
+        """The query runs, for the first time or again.
+
+        Spec: Restart.
+        """
+        for channel, position in positions.items():
+            row_permits = position.parameters.row_permits
+            self.note("Restart", channel, row=position.acknowledged_row, row_permits=row_permits)
+
+    def acknowledged(self, start: StreamOffset, before: Positions, after: Positions) -> None:
+        """Rows were acknowledged; noted only where the exchange says something that it has not said before.
+
+        Spec: Acknowledge.
+        """
+        for channel, row in start.rows.items():
+            produced = after[channel].next_row
+            if self._seen.get(channel) != (row, produced):
+                self._seen[channel] = (row, produced)
+                self.note("Acknowledge", channel, row=row, before=before[channel].acknowledged_row, produced=produced)
+
+    def planned(self, start: StreamOffset, end: StreamOffset, positions: Positions) -> None:
+        """A batch was planned.
+
+        Spec: PlanBatch.
+        """
+        for channel, to_row in end.rows.items():
+            from_row = start.rows.get(channel, to_row)
+            if to_row > from_row:
+                self.note("PlanBatch", channel, start=from_row, end=to_row, produced=positions[channel].next_row)
+
+    def lost(self, error: RowsLostError) -> None:
+        """The query cannot go on.
+
+        Spec: ReportLoss.
+        """
+        self.note("ReportLoss", error.channel, row=error.wanted_row)
 
 
-def task_recorder(folder: str | None, consumer: str, rows: RowRange) -> QueryRecorder:
-    """Of an attempt at a task, with its first event.
+@contextmanager
+def recorded_task(folder: str | None, consumer: str, rows: RowRange) -> Iterator[None]:
+    """Note an attempt at a task, and at the end of the block that it has read all its rows.
 
-    Spec: RunTask.
+    Spec: RunTask, Stage.
     """
-    recorder = QueryRecorder(folder, f"task-{_plain(consumer)}")
-    context = TaskContext.get()
-    if recorder.is_on and context is not None:
-        recorder.event(
-            "RunTask",
-            rows.channel,
-            start=rows.from_row,
-            end=rows.to_row,
-            batch=int(context.getLocalProperty(_BATCH_ID) or -1),
-            attempt=context.attemptNumber(),
-        )
-    return recorder
+    recorder, context = QueryRecorder(folder, f"task-{_plain(consumer)}"), TaskContext.get()
+    batch = context.getLocalProperty(_BATCH_ID) if context is not None else None
+    facts = {"start": rows.from_row, "end": rows.to_row, "batch": batch and int(batch)}
+    try:
+        recorder.note("RunTask", rows.channel, **facts)
+        yield
+        recorder.note("Stage", rows.channel, **facts)
+    finally:
+        recorder.close()
 
 
 def _new_file(folder: Path, name: str) -> TextIO:

@@ -26,7 +26,7 @@ from permitflow.spark.stream_offsets import OffsetJson, StreamOffset
 from permitflow.spark.stream_options import StreamOptions
 from permitflow.spark.stream_planning import LOSSES, Positions, RowRange, StreamPlanner, lost
 from permitflow.spark.stream_reading import read_range
-from permitflow.spark.stream_recording import QueryRecorder, source_recorder, task_recorder
+from permitflow.spark.stream_recording import SourceRecorder, recorded_task
 
 __all__ = ["ChannelRows", "ExchangeStreamReader"]
 
@@ -48,9 +48,10 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         exchange = options.exchange
         self._options = exchange
         self._schema = schema
-        self._planner = StreamPlanner(exchange.channels, consumer=exchange.consumer, max_rows=options.max_rows)
+        self._consumer = exchange.consumer or "default"
+        self._planner = StreamPlanner(exchange.channels, consumer=self._consumer, max_rows=options.max_rows)
         self._line = line or ExchangeLine(exchange)
-        self._recorder: QueryRecorder | None = None
+        self._recorder = SourceRecorder(exchange.trace_dir, self._consumer)
         self._positions: Positions | None = None
 
     def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
@@ -84,11 +85,11 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             limit_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
             end = self._planner.plan(offset, positions, limit_rows=limit_rows)
         except RowsLostError as error:
-            self._record().event("ReportLoss", error.channel, row=error.wanted_row)
+            self._recorder.lost(error)
             raise
         if end is offset:
             return start
-        self._note_plan(offset, end, positions, limit_rows)
+        self._recorder.planned(offset, end, positions)
         return end.as_json()
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
@@ -121,11 +122,11 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         assert isinstance(partition, ChannelRows)  # Spark hands back what partitions() made
         options, rows = self._options, partition.rows
-        events = task_recorder(options.trace_dir, options.consumer, rows)
-        with recording(options.trace_dir, f"read-{rows.channel}") as streams:
+        with (
+            recorded_task(options.trace_dir, self._consumer, rows),
+            recording(options.trace_dir, f"read-{rows.channel}") as streams,
+        ):
             yield from read_range(options, rows, self._schema, streams)
-        events.event("Stage", rows.channel, start=rows.from_row, end=rows.to_row)
-        events.close()
 
     def commit(self, end: OffsetJson) -> None:
         """Do nothing: what this call tells, ``latestOffset`` has been told before, or will be told first."""
@@ -136,41 +137,21 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ask_positions(self) -> Positions:
         self._positions = self._line.positions(self._options.channels)
-        if self._recorder is None:
-            self._note_start(self._positions)
+        if self._recorder.is_empty:
+            self._recorder.restarted(self._positions)
         return self._positions
 
     def _acknowledge(self, start: StreamOffset) -> Positions:
         """Acknowledge ``start``; where all channels stand then, also those that it does not have."""
-        if self._recorder is None:
-            self._ask_positions()
         rows = self._planner.acknowledgement(start)
+        before = self._ask_positions() if self._recorder.is_on else {}
         try:
-            acknowledged = self._line.acknowledge(rows)
+            after = self._line.acknowledge(rows)
         except LOSSES as error:
-            channel, consumer = str(error.facts["channel"]), self._options.consumer
-            raise lost(error, channel=channel, consumer=consumer, wanted_row=start.rows[channel]) from error
-        new = self._line.positions([channel for channel in self._options.channels if channel not in acknowledged])
-        self._positions = {**acknowledged, **new}
-        self._record().positions("Acknowledge", dict(start.rows), acknowledged)
+            channel = str(error.facts["channel"])
+            raise lost(error, channel=channel, consumer=self._consumer, wanted_row=start.rows[channel]) from error
+        new = self._line.positions([channel for channel in self._options.channels if channel not in after])
+        self._positions = {**after, **new}
+        if self._recorder.is_on:
+            self._recorder.acknowledged(start, before, after)
         return self._positions
-
-    def _record(self) -> QueryRecorder:
-        if self._recorder is None:
-            self._recorder = source_recorder(self._options.trace_dir, self._options.consumer)
-        return self._recorder
-
-    def _note_start(self, positions: Positions) -> None:
-        for channel, position in positions.items():
-            self._record().event(
-                "Restart", channel, row=position.acknowledged_row, row_permits=position.parameters.row_permits
-            )
-
-    def _note_plan(self, start: StreamOffset, end: StreamOffset, positions: Positions, limit_rows: int | None) -> None:
-        for channel, to_row in end.rows.items():
-            from_row = start.rows.get(channel, to_row)
-            if to_row > from_row:
-                produced = positions[channel].next_row
-                self._record().event(
-                    "PlanBatch", channel, start=from_row, end=to_row, produced=produced, limit=limit_rows
-                )

@@ -109,7 +109,7 @@ def test_a_wrong_option_of_a_writer_is_named(option: str, value: str, words: str
 
 def test_a_stream_has_a_consumer_and_a_limit_for_batches() -> None:
     plain = StreamOptions.parse(GOOD)
-    assert (plain.exchange.consumer, plain.max_rows) == ("default", None)
+    assert (plain.exchange.consumer, plain.max_rows) == ("", None)
     options = StreamOptions.parse({**GOOD, "consumer": "audit", "maxRowsPerBatch": "500"})
     assert (options.exchange.consumer, options.max_rows) == ("audit", 500)
     assert StreamOptions.parse({**GOOD, "max_rows_per_batch": "7"}).max_rows == 7
