@@ -15,21 +15,22 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 
 from permitflow.errors import InvalidParametersError, PeerGoneError, PeerTimeoutError, PermitflowError, ProtocolError
-from permitflow.protocol.frames import Address, Get, Put, StatedParameters
+from permitflow.protocol.frames import Address, Get, Put, Staging, StatedParameters
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
 from permitflow.transports import client_call, tcp_client
+from permitflow.transports.aio_control import AioControl
 from permitflow.transports.client_call import ClientCall
-from permitflow.transports.connection import GET_STREAM, PUT_STREAM
+from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost, offering
 from permitflow.transports.tcp_framing import SCHEME
 from permitflow.transports.tcp_stream import TcpStream
 
-__all__ = ["ChannelDescription", "SameHost", "describe", "get", "put"]
+__all__ = ["AioControl", "ChannelDescription", "SameHost", "control", "describe", "get", "put"]
 
 # Long enough for a last message on a slow network, short enough for somebody who waits for the prompt.
 LINGER_SECONDS = 2.0
@@ -55,8 +56,15 @@ async def get(
     agreement_timeout_seconds: float = 60.0,
     record: RecorderFactory | None = None,
     same_host: SameHost = SameHost.AUTO,
+    consumer: str = "",
+    from_row: int | None = None,
+    to_row: int | None = None,
+    log_id: str = "",
 ) -> AsyncIterator[RemoteReceiver]:
     """Read a channel of an exchange.  Leaving the block before the end of the stream breaks the channel.
+
+    One that keeps its rows is not broken by that; it can be read by ranges, as often as is wanted, and reading
+    acknowledges nothing.
 
     Args:
         address: host and port of the exchange, as in ``localhost:5600``, or ``tcp://localhost:5600`` if it serves that.
@@ -67,19 +75,34 @@ async def get(
         agreement_timeout_seconds: how long to wait until the channel's schema is known: a producer may bring it.
         record: opens the recorder of this end.
         same_host: whether to share memory with an exchange on this host.
+        consumer: of a channel that keeps its rows: whose reading this is; empty: that of the consumer ``default``.
+        from_row: the first row that is wanted; None: the first one that the consumer has not acknowledged.
+        to_row: the first row that is not wanted any more; None: all that will ever come.
+        log_id: the log in which these rows were counted, as in ``ChannelPosition``; empty: whichever there is.
 
     Raises:
         PeerTimeoutError: nobody answers at this address, or the channel's schema did not become known.
         PeerGoneError: the exchange has gone.
         SameHostError: memory was to be shared, and cannot be.
         HandshakeError: the exchange refused: unknown channel, busy or spent, schemas or parameters that differ.
+        ReplayError: it does not keep rows, or not these, or not for this consumer.
     """
     named = _address(channel)
     stated = None if schema is None else schema.serialize().to_pybytes()
     who = f"the exchange at {address} (channel {named.name!r})"
     async with _calling(address, GET_STREAM, who, connect_timeout_seconds) as call:
         with offering(same_host, writes=False, who=who) as offer:
-            first = Get(PROTOCOL_VERSION, named, StatedParameters.of(wanted), stated, same_host=offer.frame)
+            first = Get(
+                PROTOCOL_VERSION,
+                named,
+                StatedParameters.of(wanted),
+                stated,
+                same_host=offer.frame,
+                from_row=from_row,
+                to_row=to_row,
+                consumer=consumer,
+                log_id=log_id,
+            )
             session: DownstreamSession[object] = DownstreamSession(first, peer=who, record=record)
             end = RemoteReceiver(session, call, schema=schema, offer=offer)
             async with _running(end, who, agreement_timeout_seconds) as receiver:
@@ -97,8 +120,12 @@ async def put(
     agreement_timeout_seconds: float = 60.0,
     record: RecorderFactory | None = None,
     same_host: SameHost = SameHost.AUTO,
+    producer: str = "",
+    staging: Staging | None = None,
 ) -> AsyncIterator[RemoteSender]:
     """Feed a channel of an exchange.  Leaving the block without ``end`` aborts the channel.
+
+    A producer with a name only leaves then: it can come again, and go on.
 
     Args:
         address: host and port of the exchange, as in ``localhost:5600``, or ``tcp://localhost:5600`` if it serves that.
@@ -109,10 +136,15 @@ async def put(
         agreement_timeout_seconds: how long to wait for the exchange's answer.
         record: opens the recorder of this end.
         same_host: whether to share memory with an exchange on this host.
+        producer: of a channel that keeps its rows: a name of this producer's own.  One that comes again learns from
+            ``first_row`` how many of its rows are kept, and sends those that follow; who still sends under this name
+            is broken off.
+        staging: of a channel that keeps its rows: what is sent is not to be seen before it is published.
 
     Raises:
         PeerTimeoutError: nobody answers at this address.
         PeerGoneError: the exchange has gone, or the channel's consumer has.
+        RetentionError: the channel does not keep its rows, and knows neither producers' names nor staging.
         SameHostError: memory was to be shared, and cannot be.
         HandshakeError: the exchange refused: unknown channel, schemas or parameters that differ.
     """
@@ -121,11 +153,15 @@ async def put(
     who = f"the exchange at {address} (channel {named.name!r})"
     async with _calling(address, PUT_STREAM, who, connect_timeout_seconds) as call:
         with offering(same_host, writes=True, who=who) as offer:
-            first = Put(PROTOCOL_VERSION, named, stated, encoded, offer.frame)
+            first = Put(PROTOCOL_VERSION, named, stated, encoded, offer.frame, producer, staging)
             session: UpstreamSession[object] = UpstreamSession(first, peer=who, record=record)
             end = RemoteSender(session, call, schema=schema, offer=offer)
-            async with _running(end, who, agreement_timeout_seconds) as sender, _aborting(sender):
-                yield sender
+            async with _running(end, who, agreement_timeout_seconds) as sender:
+                if producer:
+                    yield sender
+                    return
+                async with _aborting(sender):
+                    yield sender
 
 
 @asynccontextmanager
@@ -163,6 +199,29 @@ async def describe(
             async for _ in receiver:
                 raise ProtocolError(f"{who} sent data though none were asked for")
             return ChannelDescription(receiver.schema, receiver.parameters)
+
+
+@asynccontextmanager
+async def control(
+    address: str, *, connect_timeout_seconds: float = 10.0, reply_timeout_seconds: float = 60.0
+) -> AsyncIterator[AioControl]:
+    """Ask and order about channels of an exchange that keep their rows; see ``AioControl``.
+
+    Args:
+        address: as for ``get``.
+        connect_timeout_seconds: how long to wait for the connection.
+        reply_timeout_seconds: how long to wait for each reply.
+
+    Raises:
+        PeerTimeoutError: nobody answers at this address.
+    """
+    who = f"the exchange at {address}"
+    async with _calling(address, CONTROL, who, connect_timeout_seconds) as call:
+        orders = AioControl(call, who, reply_timeout_seconds)
+        try:
+            yield orders
+        finally:
+            orders.close()
 
 
 def _address(channel: str | Address) -> Address:
