@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from permitflow.errors import PeerGoneError, RetentionError
+from permitflow.errors import PeerGoneError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.protocol.control import (
@@ -15,10 +15,12 @@ from permitflow.protocol.control import (
     ControlReply,
     ControlRequest,
     Discard,
+    Discarded,
     Positions,
     Publish,
+    Published,
 )
-from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
+from permitflow.protocol.replay import DEFAULT_CONSUMER
 from permitflow.transports.carrier import Carrier
 from permitflow.transports.control_codec import decode_request, encode_reply
 
@@ -60,7 +62,7 @@ async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply
     Raises:
         UnknownChannelError: there is no such channel.
         RetentionError: one of them does not keep its rows.
-        ReplayError: it cannot be done, and nothing of it was.
+        ReplayError, StagingError, ChannelError: it cannot be done, and nothing of it was.
         StoreError: it could not be written.
     """
     match request:
@@ -74,10 +76,11 @@ async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply
             for channel in channels:
                 await channel.end()
             return _positions(channels, request.consumer)
-        case Publish() | Discard():
-            channel_name = request.parts[0].channel if isinstance(request, Publish) and request.parts else ""
-            rule = "has no staging area"
-            raise RetentionError(channel=channel_name, retention=Retention.REPLAY.value, rule=rule)
+        case Publish():
+            _channels(exchange, [part.channel for part in request.parts])
+            return Published(await exchange.staging.publish(request.query, request.batch, request.parts))
+        case Discard():
+            return Discarded(await exchange.staging.discard(request.query, request.batch))
 
 
 def _channels(exchange: Exchange, names: Sequence[str]) -> list[ReplayChannel]:

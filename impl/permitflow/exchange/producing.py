@@ -5,8 +5,9 @@ import asyncio
 from permitflow.errors import InvalidParametersError
 from permitflow.exchange.bridge import carrying, words
 from permitflow.exchange.registry import Exchange
+from permitflow.exchange.staged_producing import StagedProducer
 from permitflow.exchange.streams import ProducerStream
-from permitflow.protocol.frames import Get
+from permitflow.protocol.frames import Get, Put
 from permitflow.protocol.handshake import require_version
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import read_schema
@@ -55,9 +56,15 @@ class _Producer:
         if isinstance(put, Get) or put.schema is None:
             raise InvalidParametersError(name="schema", value=None, rule="must be stated by a producer")
         schema = read_schema(put.schema)
-        channel = self._exchange.served(put.address.name)
-        self._stream = channel.producing(self.end, self._peer, self._exchange.same_host)
+        self._stream = self._stream_of(put)
         await self._stream.serve(put, schema)
+
+    def _stream_of(self, put: Put) -> ProducerStream:
+        exchange, name = self._exchange, put.address.name
+        if put.staging is None:
+            return exchange.served(name).producing(self.end, self._peer, exchange.same_host)
+        channel = exchange.replay_channel(name)
+        return StagedProducer(channel, exchange.staging, self.end, self._peer, exchange.same_host)
 
     async def heed_abort(self) -> None:
         """Let the channel know as soon as the producer gives up, also while a message of it waits to be taken in."""

@@ -1,6 +1,7 @@
 """The channels of an exchange by their names."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, overload
 
 import pyarrow as pa
@@ -10,12 +11,14 @@ from permitflow.errors import InvalidParametersError, RetentionError, UnknownCha
 from permitflow.exchange.bridge_channel import BridgeChannel
 from permitflow.exchange.readiness import Readiness
 from permitflow.exchange.replay_channel import ReplayChannel
+from permitflow.exchange.staging import StagingAreas, default_staging_rows
 from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.memory import MemoryStore
 from permitflow.exchange.stores.store import Store
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
+from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.transports.same_host import SameHost
 
 __all__ = ["Exchange", "stream_channels"]
@@ -31,6 +34,7 @@ class Exchange:
         record: RecorderFactory | None = None,
         same_host: SameHost = SameHost.AUTO,
         store: Store | None = None,
+        staging_timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> None:
         """Start without channels.
 
@@ -40,10 +44,13 @@ class Exchange:
                 stream that a producer or consumer opens.
             same_host: whether to share memory with those that run on this host.
             store: where channels keep rows that can be read again; by default in memory.  It stays the caller's.
+            staging_timeout_seconds: what is staged by a query of which nothing was heard for so long is forgotten.
         """
         self._parameters = parameters or ChannelParameters()
         self._channels: dict[str, BridgeChannel | ReplayChannel] = {}
         self._store: Store = store or MemoryStore()
+        self.staging = StagingAreas(self._store, staging_timeout_seconds)
+        """Rows that are not published yet."""
         self.record = record
         self.same_host = same_host
         self.readiness = Readiness()
@@ -67,6 +74,7 @@ class Exchange:
         *,
         retention: Literal[Retention.REPLAY],
         consumers: Sequence[str] = (DEFAULT_CONSUMER,),
+        staging_rows: int | None = None,
     ) -> ReplayChannel: ...
 
     @overload
@@ -78,6 +86,7 @@ class Exchange:
         *,
         retention: Retention,
         consumers: Sequence[str] = (DEFAULT_CONSUMER,),
+        staging_rows: int | None = None,
     ) -> BridgeChannel | ReplayChannel: ...
 
     def add_channel(
@@ -88,6 +97,7 @@ class Exchange:
         *,
         retention: Retention = Retention.ONCE,
         consumers: Sequence[str] = (DEFAULT_CONSUMER,),
+        staging_rows: int | None = None,
     ) -> BridgeChannel | ReplayChannel:
         """Add a channel.
 
@@ -97,6 +107,8 @@ class Exchange:
             schema: of its chunks; by default that of the first producer.
             retention: whether rows are gone once they were read, or kept until they are acknowledged.
             consumers: for whom rows are kept; a channel that is read once has one consumer, without a name.
+            staging_rows: the most rows that are staged, or published and not in the channel yet; by default four
+                times the window.  A channel that is read once stages nothing.
 
         Raises:
             InvalidParametersError: the name is empty, or taken; consumers that are none.
@@ -117,6 +129,8 @@ class Exchange:
             return bridge
         kept = self._store.open_channel(name, parameters=chosen, consumers=consumers)
         replay = ReplayChannel(name, chosen, schema, kept, consumers)
+        limit_rows = default_staging_rows(chosen.row_permits) if staging_rows is None else staging_rows
+        self.staging.add_channel(replay.log, limit_rows)
         self._channels[name] = replay
         return replay
 
@@ -126,7 +140,10 @@ class Exchange:
         Raises:
             UnknownChannelError: there is none of this name.
         """
-        self.served(name).remove()
+        channel = self.served(name)
+        channel.remove()
+        if isinstance(channel, ReplayChannel):
+            self.staging.remove_channel(name)
         del self._channels[name]
 
     def channel(self, name: str) -> BridgeChannel:
@@ -168,4 +185,9 @@ class Exchange:
 
     def statistics(self) -> tuple[BridgeStatistics, ...]:
         """What has happened so far, channel by channel in the order in which they were added."""
-        return tuple(channel.statistics() for channel in self._channels.values())
+        return tuple(self._statistics_of(channel) for channel in self._channels.values())
+
+    def _statistics_of(self, channel: BridgeChannel | ReplayChannel) -> BridgeStatistics:
+        if isinstance(channel, BridgeChannel):
+            return channel.statistics()
+        return replace(channel.statistics(), staging=self.staging.statistics(channel.name))

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from permitflow.channels.statistics import ChannelStatistics
 
-__all__ = ["BridgeState", "BridgeStatistics", "Direction", "ReplayStatistics", "StreamStatistics"]
+__all__ = ["BridgeState", "BridgeStatistics", "Direction", "ReplayStatistics", "StagingStatistics", "StreamStatistics"]
 
 
 class Direction(StrEnum):
@@ -68,6 +68,26 @@ class ReplayStatistics:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class StagingStatistics:
+    """A snapshot of what is staged for a channel."""
+
+    limit_rows: int
+    """The most rows that are here at once."""
+    staged_rows: int
+    """Not published: nobody sees them."""
+    published_rows: int
+    """Published, and waiting for room in the channel: consumers are slow."""
+    attempts: int
+    """That have rows here which are not published, or may have."""
+    open_attempts: int
+    """Those of them whose producers are putting now."""
+    waiting_attempts: int
+    """Those of them whose producers wait for room now."""
+    waiting_seconds: float
+    """The time in which some producer waited for room, since the exchange started."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BridgeStatistics:
     """A snapshot of one channel of an exchange."""
 
@@ -85,4 +105,6 @@ class BridgeStatistics:
     streams: tuple[StreamStatistics, ...]
     """Those that are open, and the last of those that are over."""
     replay: ReplayStatistics | None = None
+    """Of a channel that keeps its rows."""
+    staging: StagingStatistics | None = None
     """Of a channel that keeps its rows."""

@@ -1,0 +1,291 @@
+"""The staging areas of an exchange: rows that nobody sees before all rows of their batch are published.
+
+Published rows enter their channels chunk by chunk, as there is room; until then they occupy the staging area, so that
+a slow consumer stops the channel first, then the writers of the next batch.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import islice
+from time import monotonic
+
+import pyarrow as pa
+
+from permitflow.channels.waiting import Stopwatch
+from permitflow.errors import ChannelError, StoreError
+from permitflow.exchange.replay_log import ReplayLog
+from permitflow.exchange.settling import settled
+from permitflow.exchange.statistics import StagingStatistics
+from permitflow.exchange.stores.store import Store
+from permitflow.protocol.control import StagedPart
+from permitflow.protocol.frames import Staging
+from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS, Part, PartState, Publication, StagingArea, StagingBooks
+
+__all__ = ["StagingAreas", "default_staging_rows"]
+
+_log = logging.getLogger(__name__)
+
+# How often to look whether something is to be forgotten, while something is staged.
+_TIDY_SECONDS = 1.0
+# A disk that was full may have room again.
+_RETRY_SECONDS = 1.0
+# Enough for one write, few enough for others to have their turn.
+_AT_ONCE = 512
+
+
+def default_staging_rows(row_permits: int) -> int:
+    """Room for two batches of twice a window each: one that enters the channel, and one that is written meanwhile."""
+    return 4 * row_permits
+
+
+class _Place:
+    """The staging area of one channel."""
+
+    def __init__(self, log: ReplayLog, area: StagingArea) -> None:
+        self.log = log
+        self.area = area
+        self.entering: deque[int] = deque()
+        """Rows of each published chunk that is not part of the channel yet, in order."""
+        self.waiting = Stopwatch(monotonic)
+        """The time in which producers waited for room."""
+        self.drain: asyncio.Task[None] | None = None
+
+
+class StagingAreas:
+    """What is staged in an exchange.  For one event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        *,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """Without channels.
+
+        Args:
+            store: keeps what is staged; what it has kept is gone on with as channels are added.
+            timeout_seconds: what is staged by a query of which nothing was heard for so long is forgotten.
+            clock: seconds that do not go backwards.
+        """
+        self.books = StagingBooks(timeout_seconds)
+        self.books.restore(store.published_batches())
+        self._store = store
+        self._clock = clock
+        self._places: dict[str, _Place] = {}
+        self._chunk_rows: dict[Part, list[int]] = {}
+        """Rows of each chunk that is staged and not published."""
+        self._changed = asyncio.Event()
+        self._ordering = asyncio.Lock()
+        """One order at a time; nothing else ends or forgets what has ended meanwhile."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._tidying: asyncio.TimerHandle | None = None
+
+    def add_channel(self, log: ReplayLog, limit_rows: int) -> None:
+        """Have room for so many rows of a channel, and go on with what was kept of it.
+
+        Raises:
+            InvalidParametersError: there is no room for a row.
+        """
+        place = self._places[log.name] = _Place(log, self.books.add_channel(log.name, limit_rows))
+        now = self._clock()
+        for kept in log.found.published:
+            self.books.restore_part(log.name, kept.staging, sum(kept.chunk_rows), now, is_published=True)
+            place.entering.extend(kept.chunk_rows)
+            log.expect(sum(kept.chunk_rows))
+        for kept in log.found.staged:
+            part = self.books.restore_part(log.name, kept.staging, sum(kept.chunk_rows), now, is_published=False)
+            self._chunk_rows[part] = list(kept.chunk_rows)
+        self._go_on()
+
+    def remove_channel(self, name: str) -> None:
+        """Forget a channel and what is staged for it; the store has forgotten it, too."""
+        for part in self.books.remove_channel(name, self._clock()):
+            self._chunk_rows.pop(part, None)
+        place = self._places.pop(name)
+        if place.drain is not None:
+            place.drain.cancel()
+        self._note_change()
+
+    # Attempts.
+
+    def open(self, channel: str, staging: Staging) -> Part:
+        """Begin an attempt; see ``StagingBooks.open``."""
+        part = self.books.open(channel, staging, self._clock())
+        if part.is_kept:
+            self._chunk_rows[part] = []
+            self._go_on()
+        return part
+
+    async def stage(self, part: Part, chunks: Sequence[pa.RecordBatch]) -> int:
+        """Wait until there is room for the first chunk; then keep as many as there is room for, and say how many.
+
+        Of a late attempt, they are all thrown away.
+
+        Args:
+            part: the attempt.
+            chunks: none empty, none above ``row_permits``.
+
+        Raises:
+            StagingFullError: the batch can never be here as a whole.
+            StagedPartError: the attempt was forgotten meanwhile.
+            StoreError: they could not be written.
+        """
+        count = self._take(part, chunks)
+        if not count:
+            count = await self._room(part, chunks)
+        if part.is_kept:
+            await settled(self._keep(part, chunks[:count]))
+        return count
+
+    def _take(self, part: Part, chunks: Sequence[pa.RecordBatch]) -> int:
+        now = self._clock()
+        fitting = (self.books.stage(part, chunk.num_rows, now) for chunk in chunks)
+        return next((count for count, fits in enumerate(fitting) if not fits), len(chunks))
+
+    async def _room(self, part: Part, chunks: Sequence[pa.RecordBatch]) -> int:
+        place = self._places[part.channel]
+        place.waiting.start()
+        try:
+            count = 0
+            while not count:
+                await self._changed.wait()
+                place.log.require_appendable()
+                count = self._take(part, chunks)
+            return count
+        finally:
+            place.waiting.stop()
+
+    async def _keep(self, part: Part, chunks: Sequence[pa.RecordBatch]) -> None:
+        log = self._places[part.channel].log
+        await log.store.stage(part.staging, chunks)
+        if part.is_kept:
+            self._chunk_rows[part] += [chunk.num_rows for chunk in chunks]
+        else:
+            await log.store.forget([part.staging])
+
+    def end(self, part: Part) -> None:
+        """All rows of an attempt are here; see ``StagingBooks.end``."""
+        self.books.end(part, self._clock())
+
+    def break_off(self, part: Part) -> None:
+        """The stream of an attempt is over; unless it has ended, it is forgotten."""
+        if self.books.break_off(part, self._clock()):
+            self._forget([part])
+
+    # Batches.
+
+    async def publish(self, query: str, batch: int, parts: Sequence[StagedPart]) -> bool:
+        """Make attempts part of their channels, all or none; was the batch published before?
+
+        Raises:
+            InvalidParametersError: the query has no name, or the batch is below 0.
+            StagedPartError: one of the attempts is not here as a whole.
+            ChannelError: one of the channels is over.
+            StoreError: it could not be written.
+
+        All of them say that nothing was published.
+        """
+        async with self._ordering:
+            plan = self.books.plan(query, batch, parts)
+            if plan.was_published:
+                return True
+            for part in plan.published:
+                self._places[part.channel].log.require_appendable()
+            await settled(self._publish(query, batch, parts, plan))
+            return False
+
+    async def _publish(self, query: str, batch: int, parts: Sequence[StagedPart], plan: Publication) -> None:
+        await self._store.publish(query, batch, [(part.channel, part.staging) for part in plan.published])
+        publication = self.books.publish(query, batch, parts, self._clock())
+        for part in publication.published:
+            place = self._places[part.channel]
+            place.entering.extend(self._chunk_rows.pop(part))
+            place.log.expect(part.rows)
+        for part in publication.late:
+            self._chunk_rows.pop(part, None)
+        self._note_change()
+        self._go_on()
+
+    async def discard(self, query: str, batch: int) -> int:
+        """Forget what is staged for a batch and not published; how many rows."""
+        async with self._ordering:
+            dropped = self.books.discard(query, batch, self._clock())
+            self._forget(dropped)
+            return sum(part.rows for part in dropped)
+
+    def statistics(self, channel: str) -> StagingStatistics:
+        """What is staged for a channel."""
+        place = self._places[channel]
+        area = place.area
+        return StagingStatistics(
+            limit_rows=area.limit_rows,
+            staged_rows=area.staged_rows,
+            published_rows=area.published_rows,
+            attempts=len(area.parts),
+            open_attempts=sum(part.state is PartState.OPEN for part in area.parts),
+            waiting_attempts=len(area.line),
+            waiting_seconds=place.waiting.seconds,
+        )
+
+    # What goes on by itself.
+
+    def _go_on(self) -> None:
+        """Let published rows enter their channels, and look now and then whether something is to be forgotten."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return  # who adds channels before the loop runs will open a stream or publish in it
+        for place in self._places.values():
+            if place.entering and (place.drain is None or place.drain.done()):
+                place.drain = self._begin(self._drain(place))
+        if self._tidying is None and self._chunk_rows:
+            self._tidying = loop.call_later(_TIDY_SECONDS, self._tidy)
+
+    def _begin(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _drain(self, place: _Place) -> None:
+        while place.entering:
+            try:
+                count = await place.log.take_over(list(islice(place.entering, _AT_ONCE)))
+            except ChannelError as error:
+                _log.warning("%d published rows cannot enter their channel: %s", place.area.published_rows, error)
+                return
+            except StoreError as error:
+                _log.warning("published rows wait: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            for _ in range(count):
+                self.books.drain(place.area.published[0], place.entering.popleft(), self._clock())
+            self._note_change()
+
+    def _tidy(self) -> None:
+        self._tidying = None
+        if not self._ordering.locked():
+            self._forget(self.books.tidy(self._clock()))
+        self._go_on()
+
+    def _forget(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            self._chunk_rows.pop(part, None)
+            self._begin(self._forget_kept(part))
+        if parts:
+            self._note_change()
+
+    async def _forget_kept(self, part: Part) -> None:
+        if part.channel not in self._places:
+            return
+        try:
+            await self._places[part.channel].log.store.forget([part.staging])
+        except StoreError as error:
+            _log.warning("rows of an attempt that nobody will publish stay on disk: %s", error)
+
+    def _note_change(self) -> None:
+        self._changed.set()
+        self._changed.clear()
