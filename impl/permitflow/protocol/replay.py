@@ -54,8 +54,7 @@ class ReplayBooks:
             consumers: for whom rows are kept; each reads and acknowledges on its own.
             channel: its name, for errors.
             next_row: the number of the next row that will come.
-            acknowledged: by each consumer, as far as it is known; a consumer that is new begins with the first row
-                that is kept.
+            acknowledged: by each consumer that there was; one that is new begins with the first row that was kept.
 
         Raises:
             InvalidParametersError: there is no consumer, or one is named twice or not at all.
@@ -65,9 +64,8 @@ class ReplayBooks:
         self.channel = channel
         self.next_row = next_row
         """The number of the next row that will come.  Spec: the variables produced."""
-        known = {name: row for name, row in (acknowledged or {}).items() if name in consumers}
-        first_kept_row = min(known.values(), default=0 if acknowledged is None else next_row)
-        self._acknowledged = {name: known.get(name, first_kept_row) for name in consumers}
+        kept_from = min((acknowledged or {}).values(), default=next_row)
+        self._acknowledged = {name: (acknowledged or {}).get(name, kept_from) for name in consumers}
         self.peak_kept_rows = self.kept_rows
 
     @property
