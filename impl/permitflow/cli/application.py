@@ -10,6 +10,7 @@ from permitflow.cli.check import check
 from permitflow.cli.conform import conform
 from permitflow.cli.demo import demo
 from permitflow.cli.explain import explain
+from permitflow.cli.health import health
 from permitflow.cli.prove import prove
 from permitflow.cli.serve import serve
 from permitflow.cli.simulate import simulate
@@ -48,6 +49,7 @@ def permitflow(
       permitflow prove                                                 the theorems, for all numbers
       permitflow explain --row-count 8 --batch 3 --max-chunk 7         a deadlock as a page to step through
       permitflow serve --stream orders:2                               an exchange for producers and consumers
+      permitflow health 127.0.0.1:50051                                does it take streams?
       permitflow trace validate RUN/                                   was a recorded run a behaviour of all this?
       permitflow audit RUN/                                            do its books add up, however long it was?
       permitflow conform my_channel:MyAdapter                          does your own channel keep the rules?
@@ -57,7 +59,7 @@ def permitflow(
     """
 
 
-for command in (check, simulate, prove, explain, serve, conform, demo):
+for command in (check, simulate, prove, explain, serve, health, conform, demo):
     app.command()(command)
 
 app.add_typer(trace, name="trace")

@@ -91,9 +91,9 @@ def stream_name(text: str | StreamName) -> StreamName:
     return StreamName(name, int(count))
 
 
-def duration(text: str) -> float:
-    """Parse a duration, as in ``40ms``, into seconds."""
-    return _understood(quantities.duration, text)
+def duration(text: str | float) -> float:
+    """Parse a duration, as in ``40ms``, into seconds; a number is seconds already."""
+    return text if isinstance(text, float) else _understood(quantities.duration, text)
 
 
 def rows_per_second(text: str) -> float:

@@ -1,0 +1,58 @@
+"""``permitflow health``: an exit code for what watches over processes, and a line for people."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from permitflow.exchange.readiness import Phase
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+
+Command = Callable[..., tuple[int, str, str]]
+Report = Callable[..., tuple[int, dict[str, object]]]
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp://127.0.0.1:0"])
+def test_it_says_whether_the_exchange_is_ready(run: asyncio.Runner, command: Command, listen: str) -> None:
+    async def ask() -> list[tuple[int, str, str]]:
+        exchange = Exchange()
+        async with ExchangeServer(exchange, listen) as server:
+            answers = [await asyncio.to_thread(command, "health", server.address)]
+            exchange.readiness.enter(Phase.DRAINING)
+            answers.append(await asyncio.to_thread(command, "health", server.address))
+            answers.append(await asyncio.to_thread(command, "health", server.address, "--live"))
+        return answers
+
+    assert run.run(ask()) == [
+        (0, "ready\n", ""),
+        (1, "", "not ready: it takes no streams now\n"),
+        (0, "ready\n", ""),
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["", "tcp://"])
+def test_nobody_there_is_not_ready(report: Report, scheme: str) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        address = f"{scheme}127.0.0.1:{nobody.getsockname()[1]}"
+        code, told = report("health", address, "--timeout", "500ms")
+    assert (code, told["ready"], told["address"]) == (1, False, address)
+    assert "is gone" in str(told["reason"])
+
+
+def test_somebody_who_does_not_answer_is_not_ready(report: Report) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        code, told = report("health", f"tcp://127.0.0.1:{silent.getsockname()[1]}", "--timeout", "100ms")
+    assert (code, told["ready"]) == (1, False)
+    assert "no answer within 0.1 s" in str(told["reason"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"), [(["here"], "must be HOST:PORT"), (["localhost:1", "--timeout", "soon"], "a duration")]
+)
+def test_what_is_no_address_or_no_duration_is_unusable(command: Command, arguments: list[str], rule: str) -> None:
+    code, _, stderr = command("health", *arguments)
+    assert code == 2
+    assert rule in stderr
