@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants bench imbalance curves bench-docs bench-models bench-smoke soak audit-at-scale sweep-at-scale trace-evidence clean
+.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants matrix bench imbalance curves bench-docs bench-models bench-smoke soak audit-at-scale sweep-at-scale trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,9 @@ theorems: setup  ## regenerate THEOREMS.md
 mutants: setup  ## mistakes made on purpose in specification and implementation: none may go unnoticed
 	@$(WITH_JAVA) $(BIN)/python tools/spec_mutants.py; found=$$?; \
 	$(WITH_JAVA) $(BIN)/python tools/mutants.py && exit $$found
+
+matrix: setup  ## the oldest and the newest releases of what we need; writes docs/versions.md (half an hour)
+	@$(WITH_JAVA) $(BIN)/python tools/version_matrix.py
 
 proto: setup  ## regenerate the protobuf modules
 	@$(BIN)/python -m grpc_tools.protoc -I proto --python_out=impl --pyi_out=impl proto/permitflow/wire/v1/exchange.proto

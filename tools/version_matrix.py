@@ -1,0 +1,252 @@
+"""Run the tests that depend on other people's libraries with the oldest and the newest releases that we allow.
+
+    python tools/version_matrix.py                    all environments; writes docs/versions.md
+    python tools/version_matrix.py --only oldest      one of them; prints its column, writes nothing
+
+Each environment is a virtual environment below build/matrix; one that is there already is brought up to date.  What
+is allowed stands in pyproject.toml and nowhere else.  Exit code 0: all tests passed; 1: some did not; 2: an
+environment cannot be made.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import distributions
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+PYPROJECT = CHECKOUT / "pyproject.toml"
+DOCUMENT = CHECKOUT / "docs/versions.md"
+FOLDER = CHECKOUT / "build/matrix"
+
+# What users can choose from; the rest of the extras is for development and for pictures.
+EXTRAS = ("audit", "grpc", "proofs", "spark", "testing")
+# The tests of the rooms that other people's libraries may change under, and the packages that only tests need.
+TESTS = (
+    *(f"tests/impl/{room}" for room in ("spark", "transports", "exchange", "tracing", "audit", "checking")),
+    *("tests/impl/test_chunks.py", "tests/impl/test_errors.py"),
+    *(f"tests/cli/test_{command}.py" for command in ("application", "serve", "check_numbers", "trace")),
+    *("tests/proofs/test_terms.py", "tests/proofs/test_symbolic_steps.py", "tests/proofs/test_second_solver.py"),
+)
+TEST_PACKAGES = ("psutil", "pytest-timeout", "pytest-xdist")
+# Old releases of typer use what new ones of click call deprecated; that is theirs to settle.
+PYTEST_OPTIONS = ("--quiet", "--no-header", "-p", "no:cacheprovider", "-W", "ignore::DeprecationWarning:typer")
+NEWEST_MINOR_TRIED = 20
+
+
+@dataclass(frozen=True)
+class Environment:
+    """One combination of releases."""
+
+    name: str
+    oldest: frozenset[str] | None = field(default=frozenset())
+    """Libraries at the lower end of their range; None: all.  The others are at the upper end."""
+    newest_python: bool = False
+    """With the newest Python that is found here, instead of the one that runs this."""
+
+
+ENVIRONMENTS = (
+    Environment("oldest", oldest=None),
+    Environment("newest", newest_python=True),
+    # What a cluster prescribes is often older than what pip brings beside it, and the other way round.
+    Environment("old Spark", oldest=frozenset({"pyspark"})),
+    Environment("old Arrow", oldest=frozenset({"pyarrow", "protobuf", "numpy"})),
+)
+
+
+@dataclass(frozen=True)
+class Column:
+    """What came of one environment."""
+
+    environment: Environment
+    python: str
+    versions: Mapping[str, str]
+    summary: str
+    passed: bool
+
+
+class EnvironmentFailedError(Exception):
+    """An environment cannot be made."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the environments one after the other, and say what came of them."""
+    options = _parser().parse_args(arguments)
+    chosen = [each for each in ENVIRONMENTS if options.only in (None, each.name)]
+    ranges = declared_ranges(PYPROJECT)
+    try:
+        columns = [_run(environment, ranges, options.newest_python) for environment in chosen]
+    except EnvironmentFailedError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(table(ranges, columns))
+    passed = all(column.passed for column in columns)
+    # The document says what was seen to work: nothing else may get into it.
+    if passed and options.only is None:
+        DOCUMENT.write_text(document(ranges, columns), encoding="utf-8")
+    return 0 if passed else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=[environment.name for environment in ENVIRONMENTS], help="this one alone")
+    parser.add_argument("--newest-python", type=Path, default=newest_python(), help="for the newest environment")
+    return parser
+
+
+def newest_python() -> Path:
+    """The newest Python on the path that can be started, by its usual name."""
+    for minor in range(NEWEST_MINOR_TRIED, sys.version_info.minor, -1):
+        found = shutil.which(f"python3.{minor}")
+        # A version manager's shim may stand for a Python that is not there.
+        if found is not None and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return Path(found)
+    return Path(sys.executable)
+
+
+# What is declared.
+
+
+def declared_ranges(pyproject: Path) -> dict[str, SpecifierSet]:
+    """The range of every library that a user's installation may choose a release of, by its name.
+
+    Raises:
+        ValueError: two extras declare different ranges.
+    """
+    project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
+    extras = (project["optional-dependencies"][extra] for extra in EXTRAS)
+    found: dict[str, SpecifierSet] = {}
+    for requirement in map(Requirement, (text for texts in (project["dependencies"], *extras) for text in texts)):
+        name = canonicalize_name(requirement.name)
+        if name == project["name"]:
+            continue
+        if found.setdefault(name, requirement.specifier) != requirement.specifier:
+            raise ValueError(f"pyproject.toml declares two ranges of {name}: {found[name]} and {requirement.specifier}")
+    return found
+
+
+def lower_bound(declared: SpecifierSet) -> str:
+    """The oldest release in a range.
+
+    Raises:
+        ValueError: it has none.
+    """
+    bounds = [specifier.version for specifier in declared if specifier.operator == ">="]
+    if len(bounds) != 1:
+        raise ValueError(f"a range must have one lower bound, as in >=2,<3: {declared}")
+    return bounds[0]
+
+
+# Environments.
+
+
+def _run(environment: Environment, ranges: Mapping[str, SpecifierSet], newest: Path) -> Column:
+    print(f"\n{environment.name}", flush=True)
+    python = _prepared(environment, ranges, newest if environment.newest_python else Path(sys.executable))
+    command = [str(python), "-m", "pytest", *PYTEST_OPTIONS, *TESTS]
+    # Programs that tests start by their name must be this environment's.
+    path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+    began = time.monotonic()
+    done = subprocess.run(
+        command, cwd=CHECKOUT, env={**os.environ, "PATH": path}, stdout=subprocess.PIPE, text=True, check=False
+    )
+    print(done.stdout, flush=True)
+    versions = installed_versions(python, ranges)
+    return Column(
+        environment=environment,
+        python=versions.pop("python"),
+        versions=versions,
+        summary=f"{summary(done.stdout)} in {time.monotonic() - began:.0f} s",
+        passed=done.returncode == 0,
+    )
+
+
+def _prepared(environment: Environment, ranges: Mapping[str, SpecifierSet], interpreter: Path) -> Path:
+    """The environment's Python, with everything installed."""
+    folder = FOLDER / environment.name.replace(" ", "-")
+    constraints = folder.with_suffix(".txt")
+    folder.mkdir(parents=True, exist_ok=True)
+    constraints.write_text("\n".join(_constraints(environment, ranges)) + "\n", encoding="utf-8")
+    python = folder / "bin/python"
+    packages = [f"{CHECKOUT}[{','.join(EXTRAS)},tlc]", *TEST_PACKAGES]
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--upgrade", "--upgrade-strategy", "eager"]
+    for command in (
+        [str(interpreter), "-m", "venv", str(folder)],
+        [*pip, "--constraint", str(constraints), "--editable", *packages],
+    ):
+        if subprocess.run(command, check=False).returncode != 0:
+            raise EnvironmentFailedError(f"{environment.name}: failed: {' '.join(command)}")
+    return python
+
+
+def _constraints(environment: Environment, ranges: Mapping[str, SpecifierSet]) -> Iterable[str]:
+    for name, declared in ranges.items():
+        if environment.oldest is None or name in environment.oldest:
+            yield f"{name}=={lower_bound(declared)}"
+
+
+def installed_versions(python: Path, names: Iterable[str]) -> dict[str, str]:
+    """The releases that an environment has of these libraries, and its ``python``."""
+    question = "import platform, sysconfig; print(platform.python_version(), sysconfig.get_path('purelib'))"
+    answer = subprocess.run([str(python), "-c", question], capture_output=True, text=True, check=True)
+    version, _, site_packages = answer.stdout.strip().partition(" ")
+    found = {canonicalize_name(each.name): each.version for each in distributions(path=[site_packages])}
+    return {"python": version, **{name: found[canonicalize_name(name)] for name in names}}
+
+
+def summary(output: str) -> str:
+    """What pytest counted, from its last line."""
+    counts = re.findall(r"\d+ (?:passed|failed|errors?|skipped)", output.strip().rpartition("\n")[2])
+    return ", ".join(counts) or "nothing was run"
+
+
+# What is said.
+
+
+def table(ranges: Mapping[str, SpecifierSet], columns: Sequence[Column]) -> str:
+    """A line for each library, a column for each environment."""
+    lines = [
+        ["", "declared", *(column.environment.name for column in columns)],
+        ["---"] * (len(columns) + 2),
+        ["Python", f">={oldest_python(PYPROJECT)}", *(column.python for column in columns)],
+        *([name, range_text(ranges[name]), *(each.versions[name] for each in columns)] for name in sorted(ranges)),
+        ["tests", "", *(column.summary for column in columns)],
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def range_text(declared: SpecifierSet) -> str:
+    """A range as it stands in pyproject.toml: its lower end first."""
+    return ",".join(sorted(map(str, declared), reverse=True))
+
+
+def oldest_python(pyproject: Path) -> str:
+    """The oldest Python that is allowed, as in 3.11."""
+    project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
+    return lower_bound(SpecifierSet(project["requires-python"]))
+
+
+def document(ranges: Mapping[str, SpecifierSet], columns: Sequence[Column]) -> str:
+    """The whole of docs/versions.md."""
+    tests = "".join(f"    {test}\n" for test in TESTS)
+    return (
+        "# Versions that were run\n\n"
+        "Written by `make matrix`: the tests below, with the oldest and the newest releases that `pyproject.toml`\n"
+        "allows, and with mixtures. A range is declared only as far as it was run; a test compares the two.\n\n"
+        f"{table(ranges, columns)}\nThe tests:\n\n{tests}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
