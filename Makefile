@@ -48,7 +48,7 @@ docs: setup  ## regenerate docs/cli.md, and the tables of docs/conformance-kit.m
 	@$(BIN)/python tools/cli_reference.py
 	@$(BIN)/python tools/conformance_table.py
 
-bench: setup  ## ours against others, targets and verdicts: some seven minutes; into build/bench
+bench: setup  ## ours against others, targets and verdicts: some nine minutes; into build/bench
 	@$(BIN)/python -m benchmarks run
 
 imbalance: setup  ## the experiment from which permits came: bounds that differ starve one of two upstreams

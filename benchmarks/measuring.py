@@ -28,11 +28,20 @@ __all__ = ["COMPARISON", "CURVES", "PARTS", "measure"]
 Alone = Callable[[Settings], Sequence[Record]]
 Among = Callable[[Field], Awaitable[Sequence[Record]]]
 
+
+def measure_spark_jobs(settings: Settings) -> Sequence[Record]:
+    """Spark is loaded only if it is asked for."""
+    from benchmarks.spark_exchange.experiment import measure_spark
+
+    return measure_spark(settings.rounds, settings.seed, is_smoke=settings.is_smoke)
+
+
 # Parts that start processes of their own, or none.
 ALONE: dict[str, Alone] = {
     "limits": lambda settings: measure_limits(settings.rounds, is_smoke=settings.is_smoke),
     "imbalance": lambda settings: measure_imbalance(settings.rounds, settings.seed, is_smoke=settings.is_smoke),
     "local": lambda settings: measure_local(settings.rounds, settings.seed, is_smoke=settings.is_smoke),
+    "spark": measure_spark_jobs,
     "channels": lambda settings: measure_idle_channels(is_smoke=settings.is_smoke),
 }
 # Parts in which the ways compete.

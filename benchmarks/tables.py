@@ -13,6 +13,7 @@ from benchmarks.peers.registry import find_ways
 from benchmarks.profiling import Cost
 from benchmarks.results import Results
 from benchmarks.series import compact
+from benchmarks.spark_exchange.jobs import SparkJob
 from benchmarks.stalled import Stalled
 from benchmarks.targets import Verdict, judge
 from benchmarks.throughput import Cell
@@ -236,6 +237,13 @@ def channels(results: Results) -> str:
     return table(["idle channels", "number", "KiB each", "of a core, each"], rows)
 
 
+def spark(results: Results) -> str:
+    """Jobs with the exchange and without."""
+    jobs = results.get("spark", SparkJob)
+    rows = [[f"{each.job}, beside {each.peer}", each.seconds.told(), each.peer_seconds.told()] for each in jobs]
+    return table(["Spark", "seconds with the exchange", "without"], rows)
+
+
 def profile(results: Results) -> str:
     """The costliest functions of each process."""
     costs = results.get("profile", Cost)
@@ -282,6 +290,7 @@ TABLES: dict[str, Table] = {
     "delays": delays,
     "stalled": stalled,
     "channels": channels,
+    "spark": spark,
     "profile": profile,
     "limits": limits,
     "verdicts": verdicts,

@@ -11,6 +11,7 @@ from benchmarks.peers.registry import find_ways
 from benchmarks.peers.way import Way
 from benchmarks.results import Results
 from benchmarks.series import Series
+from benchmarks.spark_exchange.jobs import QUERY, SINK, SOURCE, SparkJob
 from benchmarks.stream_ends import StreamEnds
 from benchmarks.throughput import Cell
 from benchmarks.with_and_without import PermitCost
@@ -32,6 +33,9 @@ MOST_IMBALANCE = {PERMITS.name: 1.05, WIDE_PERMITS.name: 1.05, CONTROL.name: 1.0
 MOST_POINTS_APART = 5.0
 # Latency as a multiple of another way's.
 MOST_LATENCY = {"remote": ("grpc.aio, permits by hand", 1.2), "same host": ("Flight DoExchange, permits by hand", 0.4)}
+# Rows per second as a multiple of the peer's; and the seconds of a query.
+LEAST_SPARK = {SOURCE: 0.8, SINK: 0.9}
+MOST_SPARK = {QUERY: 1.3}
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ def judge(results: Results) -> list[Verdict]:
         *_local(results.get("local", LocalRate)),
         *_ends(results.get("ends", StreamEnds)),
         *_imbalance(results.get("imbalance", Imbalance)),
+        *_spark(results.get("spark", SparkJob)),
     ]
 
 
@@ -123,3 +128,15 @@ def _imbalance(found: list[Imbalance]) -> Iterator[Verdict]:
         apart = Series.of(100 * abs(local - remote) for local, remote in pairs)
         what = f"points between back-pressure rates, {equal.setup}"
         yield Verdict(what, apart, MOST_POINTS_APART, is_upper_limit=True)
+
+
+def _spark(jobs: list[SparkJob]) -> Iterator[Verdict]:
+    for job in jobs:
+        if job.job in LEAST_SPARK:
+            rate = job.peer_seconds.ratio_to(job.seconds)
+            yield Verdict(f"Spark {job.job}, rows/s ÷ {job.peer}", rate, LEAST_SPARK[job.job])
+        else:
+            time = job.seconds.ratio_to(job.peer_seconds)
+            yield Verdict(
+                f"Spark, {job.job} through the exchange ÷ direct", time, MOST_SPARK[job.job], is_upper_limit=True
+            )

@@ -1,0 +1,199 @@
+"""Source, sink and query 12: with the exchange and without, in turns, in one session."""
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.pairs import CHECKOUT
+from benchmarks.series import Series
+from benchmarks.spark_exchange.jobs import QUERY, SINK, SOURCE, SparkJob
+from benchmarks.spark_exchange.peers import MemorySource, NullSink, payload_of
+from benchmarks.spark_exchange.sessions import SLOTS, session
+from permitflow.demo.query12 import PRIORITIES_OF_LATE_ITEMS, WHOLE_QUERY
+from permitflow.demo.tpch import TABLES, cached_tables, default_cache_dir
+
+__all__ = ["measure_spark"]
+
+CHUNK_ROWS = 8_192
+ROWS = 16 << 20
+SMOKE_ROWS = 4 * CHUNK_ROWS
+SCALE = 1.0
+SMOKE_SCALE = 0.01
+# Workers are forked, modules loaded, code compiled.
+WARM_UP_ROUNDS = 2
+
+
+class Partner:
+    """A process that is told what to do, a line at a time."""
+
+    def __init__(self, module: str, *arguments: str) -> None:
+        """Start it."""
+        self._name = module
+        command = [sys.executable, "-m", f"benchmarks.spark_exchange.{module}", *arguments]
+        self._process = subprocess.Popen(
+            command, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+
+    def hears(self) -> dict[str, Any]:
+        """Its next answer."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"{self._name} has ended"
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def tell(self, **order: object) -> None:
+        """Say what to do."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+
+    def close(self) -> None:
+        """There are no more orders: it ends."""
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+
+
+@contextmanager
+def partner(module: str, *arguments: str) -> Iterator[Partner]:
+    """A process for the block."""
+    it = Partner(module, *arguments)
+    try:
+        yield it
+    finally:
+        it.close()
+
+
+class Stage:
+    """The session, the exchange beside it, and streams with new names."""
+
+    def __init__(self, spark: SparkSession, exchange: Partner) -> None:
+        """Both have been started."""
+        self.spark = spark
+        self._exchange = exchange
+        self._address = str(exchange.hears()["address"])
+        self._number = 0
+
+    def open_stream(self, role: str, rows: int, chunks: int = 0) -> dict[str, str]:
+        """Let the exchange feed, drain or pass on a new stream; the options for Spark."""
+        self._number += 1
+        stream = f"stream-{self._number}"
+        self._exchange.tell(role=role, stream=stream, channels=SLOTS, rows=rows, chunks=chunks)
+        assert self._exchange.hears()["ready"]
+        return {"address": self._address, "stream": stream, "channels": str(SLOTS)}
+
+    def close_stream(self) -> int:
+        """Wait until all of it is over; the rows that were drained."""
+        rows: int = self._exchange.hears()["rows"]
+        return rows
+
+
+def measure_spark(rounds: int, seed: int, *, is_smoke: bool) -> list[SparkJob]:
+    """All three, in rounds; what is first in a round is drawn."""
+    rows = SMOKE_ROWS if is_smoke else ROWS
+    tables, _ = asyncio.run(cached_tables(SMOKE_SCALE if is_smoke else SCALE, default_cache_dir()))
+    choose = random.Random(seed)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        exchange = stack.enter_context(partner("exchange"))
+        spark = stack.enter_context(session(folder / "receiver", CHUNK_ROWS))
+        stage = Stage(spark, exchange)
+        jobs = [_source(stage, rows), _sink(stage, rows)]
+        sender = stack.enter_context(partner("sender", str(tables), str(folder / "sender")))
+        assert sender.hears()["ready"]
+        jobs.append(_query(stage, sender, tables))
+        return [_in_turns(job, rounds, choose, is_smoke=is_smoke) for job in jobs]
+
+
+@dataclass(frozen=True)
+class _Contest:
+    job: str
+    rows: int
+    peer: str
+    run: Callable[[], None]
+    run_peer: Callable[[], None]
+
+
+def _in_turns(contest: _Contest, rounds: int, choose: random.Random, *, is_smoke: bool) -> SparkJob:
+    runs = {"ours": contest.run, "peer": contest.run_peer}
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    warm_up = 0 if is_smoke else WARM_UP_ROUNDS
+    for number in range(warm_up + rounds):
+        for name in choose.sample(sorted(runs), k=2):
+            began = time.perf_counter()
+            runs[name]()
+            if number >= warm_up:
+                seconds[name].append(time.perf_counter() - began)
+    ours, theirs = Series.of(seconds["ours"]), Series.of(seconds["peer"])
+    return SparkJob(contest.job, contest.rows, contest.peer, ours, theirs)
+
+
+def _source(stage: Stage, rows: int) -> _Contest:
+    stage.spark.dataSource.register(MemorySource)
+    chunks = rows // CHUNK_ROWS // SLOTS
+    expected = [
+        SLOTS * sum(chunk.column(name).to_numpy().sum() for chunk in payload_of(CHUNK_ROWS).chunks(chunks))
+        for name in ("serial", "double", "square")
+    ]
+
+    def consume(data: DataFrame) -> None:
+        (found,) = data.selectExpr("sum(serial)", "sum(double)", "sum(square)").collect()
+        assert list(found) == expected, f"{found} are not the sums of what was sent"
+
+    def run() -> None:
+        options = stage.open_stream("feed", CHUNK_ROWS, chunks)
+        consume(stage.spark.read.format("permitflow").options(**options).load())
+        stage.close_stream()
+
+    def run_peer() -> None:
+        reader = stage.spark.read.format("memory_chunks").option("partitions", SLOTS)
+        consume(reader.option("chunks", chunks).option("rows", CHUNK_ROWS).load())
+
+    return _Contest(SOURCE, rows, "a Python source with its rows in memory", run, run_peer)
+
+
+def _sink(stage: Stage, rows: int) -> _Contest:
+    stage.spark.dataSource.register(NullSink)
+    data = stage.spark.range(0, rows, 1, SLOTS).selectExpr("id AS serial", "2 * id AS double", "id % 1009 AS square")
+
+    def run() -> None:
+        options = stage.open_stream("drain", CHUNK_ROWS)
+        data.write.format("permitflow").mode("append").options(**options).save()
+        assert (drained := stage.close_stream()) == rows, f"{drained:,} of {rows:,} rows came"
+
+    def run_peer() -> None:
+        data.write.format("null_sink").mode("append").save()
+
+    return _Contest(SINK, rows, "a Python sink that throws rows away", run, run_peer)
+
+
+def _query(stage: Stage, sender: Partner, tables: Path) -> _Contest:
+    spark = stage.spark
+    for table in TABLES:
+        spark.read.parquet(f"{tables}/{table}.parquet").createOrReplaceTempView(table)
+    answer = spark.sql(WHOLE_QUERY).collect()
+
+    def run() -> None:
+        options = stage.open_stream("pass on", CHUNK_ROWS)
+        stage.close_stream()
+        sender.tell(**options)
+        late = spark.read.format("permitflow").options(**options).load()
+        late.createOrReplaceTempView("late_line_items")
+        assert spark.sql(PRIORITIES_OF_LATE_ITEMS).collect() == answer
+        assert sender.hears()["done"]
+
+    def run_peer() -> None:
+        assert spark.sql(WHOLE_QUERY).collect() == answer
+
+    return _Contest(QUERY, 0, "the same query in one session, from files", run, run_peer)

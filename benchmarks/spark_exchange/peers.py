@@ -1,0 +1,72 @@
+"""The peers: a Python source whose rows are in memory already, and a Python sink that throws all rows away."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceWriter,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from benchmarks.payloads import Payload
+
+__all__ = ["MemorySource", "NullSink", "payload_of"]
+
+
+def payload_of(rows: int) -> Payload:
+    """Chunks of so many rows, as in the other comparisons."""
+    return Payload(f"{rows:,}", rows)
+
+
+class MemorySource(DataSource):
+    """``format("memory_chunks")``: yields a few chunks again and again."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The word for ``format()``."""
+        return "memory_chunks"
+
+    def schema(self) -> str:
+        """Of the benchmark's chunks."""
+        return "serial BIGINT, double BIGINT, square BIGINT"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """As many partitions, and chunks in each, as the options say."""
+        options = self.options
+        return _MemoryReader(int(options["partitions"]), int(options["chunks"]), int(options["rows"]))
+
+
+class _MemoryReader(DataSourceReader):
+    def __init__(self, partitions: int, chunks: int, rows: int) -> None:
+        self._partitions, self._chunks, self._rows = partitions, chunks, rows
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(number) for number in range(self._partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from payload_of(self._rows).chunks(self._chunks)
+
+
+class NullSink(DataSource):
+    """``format("null_sink")``: takes rows as the exchange's sink does, and forgets them."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The word for ``format()``."""
+        return "null_sink"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Nothing to prepare."""
+        return _NullWriter()
+
+
+class _NullWriter(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
