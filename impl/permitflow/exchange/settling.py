@@ -1,6 +1,7 @@
 """Writing that is not given up halfway."""
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine
 from typing import TypeVar
 
@@ -16,7 +17,9 @@ async def settled(writing: Coroutine[object, object, T]) -> T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         while not task.done():
-            await asyncio.wait({task})
+            # Somebody may be in a hurry, and cancel again.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({task})
         if not task.cancelled():
             task.exception()  # it was asked for by nobody any more
         raise

@@ -1,5 +1,6 @@
 """The books of a channel that keeps its rows: what they allow is what the model of a streaming query allows."""
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -134,11 +135,12 @@ def test_less_than_was_acknowledged_before_changes_nothing() -> None:
 def test_rows_that_have_not_come_can_neither_be_acknowledged_nor_read_as_a_range() -> None:
     books = ReplayBooks(10)
     books.produce(5)
-    for deed in (
+    deeds: list[Callable[[], int]] = [
         lambda: books.acknowledge("default", 6),
         lambda: books.require_readable("default", 0, 6),
         lambda: books.require_readable("default", 6),
-    ):
+    ]
+    for deed in deeds:
         with pytest.raises(RowsNotThereError) as told:
             deed()
         assert (told.value.wanted_row, told.value.next_row) == (6, 5)
@@ -156,7 +158,11 @@ def test_what_is_no_range_is_refused(from_row: int | None, to_row: int | None) -
 
 def test_a_consumer_that_was_not_declared_is_refused() -> None:
     books = ReplayBooks(10, ("etl",))
-    for deed in (lambda: books.acknowledge("default", 0), lambda: books.require_readable("default")):
+    deeds: list[Callable[[], int]] = [
+        lambda: books.acknowledge("default", 0),
+        lambda: books.require_readable("default"),
+    ]
+    for deed in deeds:
         with pytest.raises(UnknownConsumerError, match="keeps no rows for a consumer 'default'; it does for: 'etl'"):
             deed()
 

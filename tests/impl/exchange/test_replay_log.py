@@ -1,0 +1,407 @@
+"""A channel that keeps its rows, inside one process: what is kept, who waits, and what a cancellation leaves behind."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from permitflow.errors import (
+    ChannelAbortedError,
+    ChannelClosedError,
+    InvalidParametersError,
+    LogReplacedError,
+    RetentionError,
+    RowsForgottenError,
+    RowsNotThereError,
+    SchemaMismatchError,
+    StoreWriteError,
+    UnknownConsumerError,
+)
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.replay_channel import ReplayChannel
+from permitflow.exchange.statistics import BridgeState
+from permitflow.exchange.stores.memory import MemoryChannelStore, MemoryStore
+from permitflow.protocol.control import ChannelState
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.replay import Retention
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+
+SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
+
+
+def rows(start: int, stop: int) -> pa.RecordBatch:
+    """A chunk whose rows say which they are."""
+    return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
+
+
+SCHEMA = rows(0, 0).schema
+
+
+def keeping(*consumers: str, parameters: ChannelParameters = SMALL, store: MemoryStore | None = None) -> ReplayChannel:
+    exchange = Exchange(parameters=parameters, store=store)
+    return exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY, consumers=consumers or ("default",))
+
+
+async def numbers(batches: AsyncIterator[pa.RecordBatch]) -> list[int]:
+    return [number async for batch in batches for number in batch.column(0).to_pylist()]
+
+
+async def settle() -> None:
+    """Let everybody who can run do so, a few times over."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+# Reading.
+
+
+def test_a_range_can_be_read_again_and_again_and_is_cut_to_the_row(complete: Complete) -> None:
+    async def test() -> None:
+        channel = keeping()
+        for start in (0, 3, 6):
+            await channel.append(rows(start, start + 3 if start < 6 else 8))
+        for start in range(9):
+            for stop in range(start, 9):
+                assert await numbers(channel.read(from_row=start, to_row=stop)) == list(range(start, stop))
+
+    complete(test())
+
+
+def test_who_follows_reads_what_comes_until_the_end(complete: Complete) -> None:
+    async def test() -> None:
+        channel = keeping()
+        async with asyncio.TaskGroup() as group:
+            following = group.create_task(numbers(channel.read()))
+            for start in range(0, 8, 2):
+                await channel.append(rows(start, start + 2))
+                await settle()
+            assert not following.done()
+            await channel.end()
+        assert following.result() == list(range(8))
+        assert await numbers(channel.read()) == list(range(8)), "the end is no end of reading"
+
+    complete(test())
+
+
+def test_reading_acknowledges_nothing_and_acknowledging_needs_no_reading(complete: Complete) -> None:
+    async def test() -> None:
+        channel = keeping("etl", "audit")
+        await channel.append(rows(0, 8))
+        await numbers(channel.read("etl", 0, 8))
+        assert channel.position("etl").acknowledged_row == 0
+        await channel.acknowledge(5, "audit")
+        assert (channel.position("etl").acknowledged_row, channel.position("audit").acknowledged_row) == (0, 5)
+        assert await numbers(channel.read("audit", to_row=8)) == [5, 6, 7]
+        assert await numbers(channel.read("etl", to_row=8)) == list(range(8))
+
+    complete(test())
+
+
+def test_rows_that_are_acknowledged_while_they_are_read_are_missed_loudly(complete: Complete) -> None:
+    async def test() -> None:
+        channel = keeping(parameters=ChannelParameters(row_permits=4, permit_batch=1))
+        await channel.append(rows(0, 4))
+        reading = aiter(channel.read())
+        assert (await anext(reading)).num_rows
+        await channel.acknowledge(4)
+        await channel.append(rows(4, 8))
+        await channel.acknowledge(6)
+        with pytest.raises(RowsForgottenError, match="the first row that can still be read is 6"):
+            await numbers(reading)
+
+    complete(test())
+
+
+def test_what_cannot_be_read_is_refused(complete: Complete) -> None:
+    async def test() -> None:
+        channel = keeping("etl")
+        await channel.append(rows(0, 4))
+        await channel.acknowledge(2, "etl")
+        for error, arguments in (
+            (UnknownConsumerError, ("default",)),
+            (RowsForgottenError, ("etl", 1, 4)),
+            (RowsNotThereError, ("etl", 2, 5)),
+            (RowsNotThereError, ("etl", 5)),
+            (InvalidParametersError, ("etl", 3, 2)),
+        ):
+            with pytest.raises(error):
+                await numbers(channel.read(*arguments))
+
+    complete(test())
+
+
+# Producing.
+
+
+def test_no_more_rows_are_kept_than_there_are_permits(complete: Complete) -> None:
+    async def test() -> None:
+        channel = keeping()
+        await channel.append(rows(0, 8))
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(channel.append(rows(8, 11)))
+            await settle()
+            assert channel.position().next_row == 8
+            assert channel.statistics().numbers.waiting_sends == 1
+            await channel.acknowledge(2)
+            await settle()
+            assert not waiting.done(), "3 rows need room for 3"
+            await channel.acknowledge(3)
+        assert channel.position().next_row == 11
+        assert channel.statistics().numbers.waiting_seconds > 0
+        assert channel.statistics().numbers.peak_permits_outstanding == 8
+
+    complete(test())
+
+
+def test_producers_that_wait_are_served_in_the_order_in_which_they_came(complete: Complete) -> None:
+    async def test() -> None:
+        channel = keeping()
+        await channel.append(rows(0, 8))
+        async with asyncio.TaskGroup() as group:
+            for number in (100, 200, 300):
+                group.create_task(channel.append(rows(number, number + 4)))
+                await settle()
+            for row in (1, 4, 8, 12):
+                await channel.acknowledge(row)
+                await settle()
+        kept = [number for number in await numbers(channel.read(to_row=20)) if number % 100 == 0]
+        assert kept == [200, 300]
+        assert channel.position().next_row == 20
+
+    complete(test())
+
+
+def test_a_chunk_above_the_largest_is_kept_in_slices(complete: Complete) -> None:
+    async def test() -> None:
+        channel = keeping()
+        async with asyncio.TaskGroup() as group:
+            putting = group.create_task(channel.append(rows(0, 30)))
+            read: list[int] = []
+            while len(read) < 30:
+                next_row = channel.position().next_row
+                read += await numbers(channel.read(to_row=next_row))
+                await channel.acknowledge(next_row)
+                await settle()
+        assert putting.done()
+        assert read == list(range(30))
+
+    complete(test())
+
+
+def test_a_cancelled_producer_has_kept_a_chunk_or_has_not(complete: Complete) -> None:
+    async def test() -> None:
+        channel = keeping()
+        await channel.append(rows(0, 8))
+        waiting = asyncio.create_task(channel.append(rows(8, 10), "p"))
+        await settle()
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        assert waiting.cancelled()
+        await channel.acknowledge(8)
+        assert channel.position().next_row == 8, "it will not come any more"
+        await channel.append(rows(8, 10), "p")
+        assert await numbers(channel.read(to_row=10)) == [8, 9]
+
+    complete(test())
+
+
+class SlowStore(MemoryChannelStore):
+    """Writes when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open = asyncio.Event()
+        self.error: Exception | None = None
+
+    async def append(
+        self, first_row: int, batches: Sequence[pa.RecordBatch], producer: str = "", producer_rows: int = 0
+    ) -> None:
+        await self.is_open.wait()
+        if self.error is not None:
+            raise self.error
+        await super().append(first_row, batches, producer, producer_rows)
+
+
+class SlowStores(MemoryStore):
+    def __init__(self) -> None:
+        super().__init__()
+        self.channel = SlowStore()
+
+    def open_channel(self, name: str, *, parameters: ChannelParameters, consumers: Sequence[str]) -> SlowStore:
+        return self.channel
+
+
+def test_what_is_being_written_is_counted_though_its_producer_is_cancelled(complete: Complete) -> None:
+    async def test() -> None:
+        stores = SlowStores()
+        channel = keeping(store=stores)
+        writing = asyncio.create_task(channel.append(rows(0, 3), "p"))
+        await settle()
+        assert channel.position().next_row == 0, "what is not written is not there"
+        for _ in range(3):
+            writing.cancel()
+            await settle()
+        assert not writing.done(), "it knows what has become of its rows before it goes"
+        stores.channel.is_open.set()
+        await asyncio.wait({writing})
+        assert writing.cancelled()
+        assert channel.position().next_row == 3
+        assert channel.log.rows_of("p") == 3
+        assert await numbers(channel.read(to_row=3)) == [0, 1, 2]
+
+    complete(test())
+
+
+def test_what_could_not_be_written_is_not_counted_and_can_be_sent_again(complete: Complete) -> None:
+    async def test() -> None:
+        stores = SlowStores()
+        channel = keeping(store=stores)
+        stores.channel.is_open.set()
+        stores.channel.error = StoreWriteError(path="/dev/full", reason="the disk is full")
+        with pytest.raises(StoreWriteError):
+            await channel.append(rows(0, 3), "p")
+        assert channel.position().next_row == channel.log.rows_of("p") == 0
+        stores.channel.error = None
+        await channel.append(rows(0, 3), "p")
+        assert await numbers(channel.read(to_row=3)) == [0, 1, 2]
+
+    complete(test())
+
+
+def test_chunks_without_rows_and_of_another_schema(complete: Complete) -> None:
+    async def test() -> None:
+        channel = keeping()
+        await channel.append(rows(0, 0))
+        assert channel.position().next_row == 0
+        with pytest.raises(SchemaMismatchError):
+            await channel.append(pa.record_batch({"other": [1]}))
+
+    complete(test())
+
+
+# Acknowledging.
+
+
+def test_orders_that_cannot_be_are_refused_and_change_nothing(complete: Complete) -> None:
+    async def test() -> None:
+        channel = keeping()
+        await channel.append(rows(0, 4))
+        log_id = channel.position().log_id
+        for error, arguments in (
+            (UnknownConsumerError, (1, "nobody")),
+            (RowsNotThereError, (5,)),
+            (LogReplacedError, (1, "", "another log")),
+        ):
+            with pytest.raises(error):
+                await channel.acknowledge(*arguments)
+        assert channel.position().acknowledged_row == 0
+        await channel.acknowledge(1, "", log_id)
+        await channel.acknowledge(0)
+        assert channel.position().acknowledged_row == 1
+
+    complete(test())
+
+
+def test_another_log_has_another_name(complete: Complete) -> None:
+    async def test() -> None:
+        assert keeping().position().log_id != keeping().position().log_id
+
+    complete(test())
+
+
+# The end.
+
+
+def test_an_ended_channel_takes_nothing_and_lets_everything_be_read(complete: Complete) -> None:
+    async def test() -> None:
+        channel = keeping()
+        await channel.append(rows(0, 3))
+        await channel.end()
+        await channel.end()
+        with pytest.raises(ChannelClosedError):
+            await channel.append(rows(3, 4))
+        assert channel.position().state is ChannelState.ENDED
+        assert channel.statistics().state is BridgeState.ENDED
+        await channel.break_("too late")
+        assert channel.position().state is ChannelState.ENDED
+        await channel.acknowledge(3)
+        assert channel.statistics().state is BridgeState.SPENT
+
+    complete(test())
+
+
+def test_a_broken_channel_gives_what_it_has_and_then_says_that_it_is_not_all(complete: Complete) -> None:
+    async def test() -> None:
+        channel = keeping()
+        await channel.append(rows(0, 3))
+        await channel.break_("the producer gave up")
+        found: list[int] = []
+
+        async def read() -> None:
+            async for batch in channel.read():
+                found.extend(batch.column(0).to_pylist())
+
+        with pytest.raises(ChannelAbortedError, match="the producer gave up"):
+            await read()
+        assert found == [0, 1, 2]
+        assert await numbers(channel.read(to_row=3)) == found, "a range is whole"
+        with pytest.raises(ChannelAbortedError, match="the producer gave up"):
+            await channel.append(rows(3, 4))
+        assert channel.position().reason == "the producer gave up"
+
+    complete(test())
+
+
+def test_a_removed_channel_lets_nobody_wait(complete: Complete) -> None:
+    async def test() -> None:
+        exchange = Exchange(parameters=SMALL)
+        channel = exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
+        await channel.append(rows(0, 8))
+        waiting = [
+            asyncio.create_task(channel.append(rows(8, 10))),
+            asyncio.create_task(numbers(channel.read(from_row=8))),
+        ]
+        await settle()
+        exchange.remove_channel("c")
+        for error in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(error, ChannelAbortedError)
+            assert error.reason == "it was removed from the exchange"
+        assert exchange.add_channel("c", retention=Retention.REPLAY).position().next_row == 0
+
+    complete(test())
+
+
+def test_what_only_the_other_kind_of_channel_can_do_is_refused(complete: Complete) -> None:
+    async def test() -> None:
+        exchange = Exchange()
+        exchange.add_channel("once")
+        exchange.add_channel("replay", retention=Retention.REPLAY)
+        with pytest.raises(RetentionError, match="channel 'once', whose retention is once, keeps no rows"):
+            exchange.replay_channel("once")
+        with pytest.raises(RetentionError, match="channel 'replay', whose retention is replay, has no ends"):
+            exchange.channel("replay")
+        with pytest.raises(InvalidParametersError, match="consumers are named for channels with retention 'replay'"):
+            exchange.add_channel("x", retention=Retention("once"), consumers=("etl",))
+
+    complete(test())
+
+
+def test_statistics_tell_what_is_kept_and_for_whom(complete: Complete) -> None:
+    async def test() -> None:
+        exchange = Exchange(parameters=SMALL)
+        channel = exchange.add_channel("c", retention=Retention.REPLAY, consumers=("etl", "audit"))
+        assert channel.statistics().state is BridgeState.WAITING
+        await channel.append(rows(0, 7))
+        await channel.acknowledge(5, "etl")
+        await channel.acknowledge(2, "audit")
+        (told,) = exchange.statistics()
+        assert told.replay is not None
+        assert (told.replay.next_row, told.replay.first_kept_row, told.replay.kept_rows) == (7, 2, 5)
+        assert told.replay.peak_kept_rows == 7
+        assert told.replay.acknowledged == {"etl": 5, "audit": 2}
+        assert (told.numbers.sent_rows, told.numbers.consumed_rows, told.numbers.row_permits_here) == (7, 2, 3)
+
+    complete(test())
