@@ -44,9 +44,7 @@ class StagedProducer(KeepingProducer):
 
     async def _finish(self, end: End) -> None:
         assert self._part is not None, "there was an agreement"
-        if end.closes_channel:
-            rule = "must be false for staged rows: close the channel once they are published"
-            raise InvalidParametersError(name="closes_channel", value=True, rule=rule)
+        # That nobody else will put, if it says so, is true of this attempt only: the channel is closed by an order.
         self._areas.end(self._part)
 
     async def give_up(self, abort: Abort) -> None:
