@@ -2,8 +2,9 @@
 
 import asyncio
 
-from permitflow.errors import InvalidParametersError
+from permitflow.errors import InvalidParametersError, PeerGoneError
 from permitflow.exchange.bridge import carrying, words
+from permitflow.exchange.readiness import Phase
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.staged_producing import StagedProducer
 from permitflow.exchange.streams import ProducerStream
@@ -32,7 +33,7 @@ async def serve_put(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
     session: DownstreamSession[object] = DownstreamSession(peer=f"the producer at {peer}", record=exchange.record)
     producer = _Producer(exchange, RemoteReceiver(session, carrier), peer)
     try:
-        async with carrying(producer.end, stopping, producer.heed_abort()):
+        async with carrying(producer.end, stopping, producer.heed_abort(), producer.heed_draining()):
             await producer.serve()
     except BaseException as error:
         producer.fail(words(error, producer.end))
@@ -49,13 +50,16 @@ class _Producer:
         self._exchange = exchange
         self._peer = peer
         self._stream: ProducerStream | None = None
+        self._may_come_again = False
 
     async def serve(self) -> None:
         put = await self.end.dialled()
         require_version(put.protocol_version)
+        self._exchange.readiness.require(Phase.READY)
         if isinstance(put, Get) or put.schema is None:
             raise InvalidParametersError(name="schema", value=None, rule="must be stated by a producer")
         schema = read_schema(put.schema)
+        self._may_come_again = bool(put.producer)
         self._stream = self._stream_of(put)
         await self._stream.serve(put, schema)
 
@@ -71,6 +75,16 @@ class _Producer:
         abort = await self.end.aborted()
         if self._stream is not None:
             await self._stream.give_up(abort)
+
+    async def heed_draining(self) -> None:
+        """Send a producer away that can go on elsewhere or later, as soon as the exchange is to be stopped.
+
+        One without a name cannot know what was kept of its rows: it may come to its end while there is time.
+        """
+        await self._exchange.readiness.until(Phase.DRAINING)
+        error = PeerGoneError(who="the exchange", reason=f"{Phase.DRAINING.value}; what it has taken over is kept")
+        if self._may_come_again and not self.end.break_off(error):
+            raise error
 
     def fail(self, reason: str) -> None:
         if self._stream is not None:

@@ -11,17 +11,18 @@ __all__ = ["Phase", "Readiness"]
 class Phase(Enum):
     """How far an exchange has come."""
 
-    LOADING = "it is still loading its store"
     READY = ""
+    """It takes streams."""
     DRAINING = "it is being stopped"
+    """It takes no producers any more; consumers may take what is here."""
 
 
 class Readiness:
     """The phase of an exchange, and who waits for the next one.  For one event loop."""
 
-    def __init__(self, phase: Phase = Phase.READY) -> None:
-        """Begin in this phase."""
-        self._phase = phase
+    def __init__(self) -> None:
+        """Ready: before that, nobody can dial."""
+        self._phase = Phase.READY
         self._changed = asyncio.Event()
 
     @property
@@ -45,11 +46,11 @@ class Readiness:
         while self._phase is phase:
             await self._changed.wait()
 
-    def require(self, *phases: Phase) -> None:
-        """Refuse what only goes in some phases.
+    def require(self, phase: Phase) -> None:
+        """Refuse what goes in this phase only.
 
         Raises:
             PeerGoneError: the exchange is in another one; whoever dials again later may find it ready.
         """
-        if self._phase not in phases:
+        if self._phase is not phase:
             raise PeerGoneError(who="the exchange", reason=self._phase.value)

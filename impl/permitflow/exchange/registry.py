@@ -55,6 +55,11 @@ class Exchange:
         self.same_host = same_host
         self.readiness = Readiness()
 
+    @property
+    def is_durable(self) -> bool:
+        """Do rows that are kept survive the exchange?"""
+        return self._store.is_durable
+
     @overload
     def add_channel(
         self,

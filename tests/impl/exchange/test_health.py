@@ -32,7 +32,7 @@ def test_it_serves_while_it_is_ready_and_lives_all_the_time(run: asyncio.Runner,
 def test_who_watches_hears_of_each_change(run: asyncio.Runner) -> None:
     async def watch() -> list[int]:
         exchange = Exchange()
-        exchange.readiness.enter(Phase.LOADING)
+        exchange.readiness.enter(Phase.DRAINING)
         async with (
             ExchangeServer(exchange, "127.0.0.1:0") as server,
             grpc.aio.insecure_channel(server.address) as channel,

@@ -119,6 +119,8 @@ class MemoryChannelStore:
 class MemoryStore:
     """See ``Store``."""
 
+    is_durable = False
+
     def __init__(self) -> None:
         """Without channels."""
         self._channels: dict[str, MemoryChannelStore] = {}

@@ -32,6 +32,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, 0, 'open', '')
 class SqliteStore:
     """See ``Store``.  For one exchange at a time; also a context manager that closes it."""
 
+    is_durable = True
+
     def __init__(self, folder: Path) -> None:
         """Open the store in this folder, or begin one there; reads all that is kept, so it may take seconds.
 

@@ -151,6 +151,11 @@ class ChannelStore(Protocol):
 class Store(Protocol):
     """Keeps the replay channels of one exchange."""
 
+    @property
+    def is_durable(self) -> bool:
+        """Does what it keeps survive the exchange?"""
+        ...
+
     def open_channel(self, name: str, *, parameters: ChannelParameters, consumers: Sequence[str]) -> ChannelStore:
         """The place of one channel, with what was kept of it before.
 

@@ -1,0 +1,63 @@
+"""How an exchange is emptied before it stops."""
+
+import asyncio
+from collections.abc import Sequence
+from time import monotonic
+from typing import NamedTuple
+
+from permitflow.exchange.readiness import Phase
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.statistics import BridgeStatistics, Direction
+
+__all__ = ["Remainder", "drain", "remainder"]
+
+# Consumers are not in such a hurry, and thousands of channels take a while to look at.
+_LOOK_EVERY_SECONDS = 0.05
+_OVER = ("closed", "failed")
+
+
+class Remainder(NamedTuple):
+    """Rows of an exchange that no consumer has taken, or acknowledged, when it stopped."""
+
+    stored: dict[str, int]
+    """By channel: they are on disk, and the next exchange has them."""
+    lost: dict[str, int]
+    """By channel: they were in memory only."""
+
+
+async def drain(exchange: Exchange, timeout_seconds: float) -> None:
+    """Take no producers any more, and wait until nothing is left that waiting could save.
+
+    Producers that can come again are sent away at once.  For as long as there is time, others may come to their end,
+    and consumers may take what only this exchange has; what is on disk need not be waited for.
+    """
+    exchange.readiness.enter(Phase.DRAINING)
+    until = monotonic() + timeout_seconds
+    while (left := until - monotonic()) > 0:
+        if not any(_is_worth_waiting(channel, exchange) for channel in exchange.statistics()):
+            return
+        await asyncio.sleep(min(_LOOK_EVERY_SECONDS, left))
+
+
+def _is_worth_waiting(channel: BridgeStatistics, exchange: Exchange) -> bool:
+    if channel.replay is None:
+        return any(stream.state not in _OVER for stream in channel.streams)
+    has_producers = any(stream.direction is Direction.PUT and stream.state not in _OVER for stream in channel.streams)
+    return has_producers or (_rows_of(channel) > 0 and not exchange.is_durable)
+
+
+def remainder(exchange: Exchange) -> Remainder:
+    """What is left; for an exchange that has stopped."""
+    rest = exchange.statistics()
+    stored = [channel for channel in rest if channel.replay is not None and exchange.is_durable]
+    return Remainder(_by_name(stored), _by_name([channel for channel in rest if channel not in stored]))
+
+
+def _by_name(channels: Sequence[BridgeStatistics]) -> dict[str, int]:
+    return {channel.name: rows for channel in channels if (rows := _rows_of(channel))}
+
+
+def _rows_of(channel: BridgeStatistics) -> int:
+    if channel.replay is None:
+        return channel.numbers.sent_rows - channel.numbers.consumed_rows
+    return channel.replay.kept_rows + (channel.staging.published_rows if channel.staging else 0)
