@@ -28,7 +28,7 @@ from permitflow.errors.handshake import (
     UnknownChannelError,
     VersionMismatchError,
 )
-from permitflow.errors.jobs import DemoError, SparkSetupError, TaskRetryError
+from permitflow.errors.jobs import DemoError, SparkSetupError, TaskRetryError, UnknownBatchError
 from permitflow.errors.parameters import (
     ChunkTooLargeError,
     InvalidOptionError,
@@ -61,6 +61,7 @@ from permitflow.errors.staging import StagedPartError, StagingError, StagingFull
 from permitflow.errors.store import (
     StoreError,
     StoreInUseError,
+    StoreLeftoverError,
     StoreMismatchError,
     StoreUnusableError,
     StoreWriteError,
@@ -113,6 +114,7 @@ __all__ = [
     "StagingFullError",
     "StoreError",
     "StoreInUseError",
+    "StoreLeftoverError",
     "StoreMismatchError",
     "StoreUnusableError",
     "StoreWriteError",
@@ -125,6 +127,7 @@ __all__ = [
     "TransportError",
     "UndecodableDataError",
     "UnexpectedFrameError",
+    "UnknownBatchError",
     "UnknownChannelError",
     "UnknownConsumerError",
     "UnsplittableChunkError",

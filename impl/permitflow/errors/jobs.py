@@ -2,7 +2,7 @@
 
 from permitflow.errors.base import PermitflowError
 
-__all__ = ["DemoError", "SparkSetupError", "TaskRetryError"]
+__all__ = ["DemoError", "SparkSetupError", "TaskRetryError", "UnknownBatchError"]
 
 
 class SparkSetupError(PermitflowError):
@@ -30,6 +30,20 @@ class TaskRetryError(PermitflowError):
             "have been consumed already and would come twice; run the whole job again, and without speculation",
             partition=partition,
             attempt=attempt,
+        )
+
+
+class UnknownBatchError(PermitflowError):
+    """Spark does not tell a task of a streaming query which batch it writes."""
+
+    missing: str
+
+    def __init__(self, *, missing: str) -> None:
+        """``missing`` is the task's local property that should say it."""
+        super().__init__(
+            f"this task does not know which batch of which query it writes: Spark has not set its local property "
+            f"{missing!r}; is this release of Spark a supported one?",
+            missing=missing,
         )
 
 

@@ -10,7 +10,7 @@ from permitflow.errors import InvalidOptionError, InvalidParametersError
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.shared_memory.policy import SameHost
 
-__all__ = ["ReadOptions", "WriteOptions"]
+__all__ = ["ReadOptions"]
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ SHARED_OPTIONS = (
 )
 READ_ONLY_OPTIONS = ("consumer",)
 STREAM_READ_OPTIONS = ("maxrowsperbatch", "max_rows_per_batch")
-WRITE_ONLY_OPTIONS = ("chunk_rows", "end")
+WRITE_ONLY_OPTIONS = ("chunk_rows", "end", "delivery", "query", "batch")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,35 +69,6 @@ class ReadOptions:
         refuse_elsewhere(options, STREAM_READ_OPTIONS, where="streams")
         refuse_unknown(options, known=SHARED_OPTIONS + READ_ONLY_OPTIONS, elsewhere=WRITE_ONLY_OPTIONS, where="writing")
         return shared_options(options)
-
-
-@dataclass(frozen=True, kw_only=True)
-class WriteOptions:
-    """What a writer needs to know."""
-
-    exchange: ReadOptions
-    """Which channels, where, and how long to wait."""
-
-    chunk_rows: int
-    """The most rows of one chunk; 0 sends Spark's Arrow batches as they are."""
-
-    ends_stream: bool
-    """Does the job's commit end the channels for their readers?"""
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str]) -> "WriteOptions":
-        """Check the options of ``df.write``.
-
-        Raises:
-            InvalidOptionError: an option is unknown, missing or out of its range.
-        """
-        refuse_elsewhere(options, READ_ONLY_OPTIONS + STREAM_READ_OPTIONS, where="reading")
-        refuse_unknown(options, known=SHARED_OPTIONS + WRITE_ONLY_OPTIONS)
-        return cls(
-            exchange=shared_options(options),
-            chunk_rows=value_of(options, "chunk_rows", whole_number(1, 2**31 - 1), 0),
-            ends_stream=value_of(options, "end", truth, True),
-        )
 
 
 def refuse_elsewhere(options: Mapping[str, str], elsewhere: tuple[str, ...], *, where: str) -> None:

@@ -1,46 +1,29 @@
-"""The data sink: Spark's tasks put their rows into the channels of an exchange.
+"""The data sink for rows that are read as they come: Spark's tasks put them into the channels of an exchange.
 
 Task p sends to channel p mod n.  What is promised: if the job succeeds, the exchange has accepted every row exactly
 once, and the channels' readers come to a clean end after the last one.  If a task fails, or is killed, while rows of
 it may have been sent, the readers of its channel fail with an error that says so, and the job's abort does the same
 for the other channels: no reader takes a shortened result for a whole one.  A second attempt of a task is refused,
 because the rows of the first may have been read already: the job fails instead of delivering rows twice.  So set no
-speculation, and expect no retries.  Staging that survives retries is not offered.
+speculation, and expect no retries; or write with ``delivery=staged``, which survives both (``staged_sink``).
 """
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Iterator
+from typing import NoReturn
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from permitflow.chunks import slices
 from permitflow.errors import ChannelError, PermitflowError, TaskRetryError
-from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import RecorderFactory
-from permitflow.spark.options import WriteOptions
-from permitflow.spark.recording import StreamRecording, recording
-from permitflow.spark.schema import arrow_schema, conform
+from permitflow.spark.sending import Sending
+from permitflow.spark.write_options import WriteOptions
 
-if TYPE_CHECKING:
-    from permitflow.transports.blocking_sink import BlockingSink
-
-__all__ = ["ExchangeWriter", "SentMessage"]
+__all__ = ["ExchangeWriter"]
 
 # How long the driver's abort waits for an exchange that may be the very cause of the failure.
 ABORT_TIMEOUT_SECONDS = 10.0
-
-
-class SentMessage(WriterCommitMessage):
-    """What a task has sent."""
-
-    def __init__(self, channel: str, chunks: int, rows: int) -> None:
-        """Totals of one task."""
-        self.channel = channel
-        self.chunks = chunks
-        self.rows = rows
 
 
 class ExchangeWriter(DataSourceArrowWriter):
@@ -49,7 +32,7 @@ class ExchangeWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         """Keep what the workers need."""
         self._options = options
-        self._schema = schema
+        self._sending = Sending(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send one partition; worker, once per task attempt.  Waits for permits, which is the back-pressure.
@@ -61,62 +44,16 @@ class ExchangeWriter(DataSourceArrowWriter):
         """
         context = TaskContext.get()
         assert context is not None  # Spark calls this in a task
-        channels = self._options.exchange.channels
-        channel = channels[context.partitionId() % len(channels)]
         if context.attemptNumber() > 0:
-            self._refuse_retry(channel, context)
-        chunks = self._chunks(iterator)
-        first = next(chunks, None)
-        if first is None:
-            return SentMessage(channel, 0, 0)
-        with recording(self._options.exchange.trace_dir, f"write-{channel}-task-{context.partitionId()}") as streams:
-            return self._send(channel, first, chunks, streams)
+            self._refuse_retry(context)
+        return self._sending.send(iterator, context)
 
-    def _refuse_retry(self, channel: str, context: TaskContext) -> NoReturn:
+    def _refuse_retry(self, context: TaskContext) -> NoReturn:
         # If the first attempt broke the channel, the exchange knows why, which says more than that there was one.
         # The first attempt may also be alive, or have ended well, so that nothing may be broken here.
-        with self._open(channel) as sink:
+        with self._sending.open(self._sending.channel_of(context)) as sink:
             sink.end(closes_channel=False)
         raise TaskRetryError(partition=context.partitionId(), attempt=context.attemptNumber())
-
-    def _open(
-        self,
-        channel: str,
-        *,
-        timeout_seconds: float | None = None,
-        wanted: ChannelParameters | None = None,
-        record: RecorderFactory | None = None,
-    ) -> "BlockingSink":
-        # gRPC must not be loaded before Spark's daemon has forked.
-        from permitflow.transports.grpc_blocking import open_sink
-
-        return open_sink(
-            self._options.exchange.address,
-            channel,
-            arrow_schema(self._schema),
-            wanted=wanted,
-            timeout_seconds=timeout_seconds or self._options.exchange.timeout_seconds,
-            record=record,
-            same_host=self._options.exchange.same_host,
-        )
-
-    def _send(
-        self, channel: str, first: pa.RecordBatch, others: Iterable[pa.RecordBatch], streams: StreamRecording
-    ) -> SentMessage:
-        with self._open(channel, wanted=self._options.exchange.wanted, record=streams.record) as sink:
-            streams.add(sink)
-            sink.send(first)
-            for chunk in others:
-                sink.send(chunk)
-            sink.end(closes_channel=False)
-            sent = sink.statistics()
-        return SentMessage(channel, sent.sent_chunks, sent.sent_rows)
-
-    def _chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        target = arrow_schema(self._schema)
-        for batch in batches:
-            if batch.num_rows > 0:
-                yield from slices(conform(batch, target), self._options.chunk_rows or batch.num_rows)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """End the channels for their readers; driver side, once, after all tasks have succeeded.
@@ -127,7 +64,7 @@ class ExchangeWriter(DataSourceArrowWriter):
         if not self._options.ends_stream:
             return
         for channel in self._options.exchange.channels:
-            with self._open(channel) as sink:
+            with self._sending.open(channel) as sink:
                 sink.end(closes_channel=True)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -143,7 +80,7 @@ class ExchangeWriter(DataSourceArrowWriter):
     def _abort(self, channel: str) -> PermitflowError | None:
         timeout_seconds = min(self._options.exchange.timeout_seconds, ABORT_TIMEOUT_SECONDS)
         try:
-            with self._open(channel, timeout_seconds=timeout_seconds) as sink:
+            with self._sending.open(channel, timeout_seconds=timeout_seconds) as sink:
                 sink.abort("the Spark job that was writing into it has failed")
         except ChannelError:
             # The failed task has aborted it already, or it had come to its end.

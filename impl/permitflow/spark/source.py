@@ -7,7 +7,7 @@ on it, because Spark samples what it sorts: ``repartition()`` first.  Where a Da
 slot for each of them; a stream that is read by fewer starves, and its waits end with an error that says so.
 
 Permits of a batch are returned when Spark's Python worker asks for the next one.  "Handed to Spark" is not
-"processed": Spark's socket to the JVM may hold further batches, which permits do not bound.
+"processed": what lies between the worker and the JVM is made small, and metered; see ``permitflow.spark.hand_over``.
 """
 
 from collections.abc import Iterator
@@ -17,16 +17,19 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
     DataSourceWriter,
     InputPartition,
 )
 from pyspark.sql.types import StructType
 
 from permitflow.errors import InvalidOptionError
-from permitflow.spark.options import ReadOptions, WriteOptions
+from permitflow.spark.hand_over import HandOver, narrow_socket
+from permitflow.spark.options import ReadOptions
 from permitflow.spark.recording import recording
 from permitflow.spark.schema import arrow_schema, check_user_schema, conform, spark_schema
 from permitflow.spark.stream_options import StreamOptions
+from permitflow.spark.write_options import Delivery, WriteOptions
 
 __all__ = ["ChannelPartition", "ExchangeReader", "PermitflowDataSource"]
 
@@ -49,7 +52,11 @@ class PermitflowDataSource(DataSource):
 
     Options for writing only:
         chunk_rows: the most rows of one chunk; without it Spark's Arrow batches go as they are.
-        end: whether the job's commit ends the channels for their readers; true.
+        delivery: ``direct`` lets rows be read as they come, and refuses second attempts of a task; ``staged`` publishes
+            them all at once, exactly once, into channels that keep their rows.  Batch jobs: direct; streams: staged.
+        end: whether a batch job's commit ends the channels for their readers; true.
+        query, batch: of a staged batch job, the key that is published once, for ``foreachBatch`` and for jobs that
+            are repeated; a key of its own for each job.
 
     Spark creates an instance in a planning process for each query; nothing here connects before it must.
     """
@@ -95,12 +102,30 @@ class PermitflowDataSource(DataSource):
             InvalidOptionError: also if the mode is ``overwrite``: what was sent cannot be taken back.
         """
         from permitflow.spark.sink import ExchangeWriter
+        from permitflow.spark.staged_sink import StagedBatchWriter
 
-        if overwrite:
-            raise InvalidOptionError(
-                option="mode", value="overwrite", reason="must be 'append': what was sent cannot be replaced"
-            )
-        return ExchangeWriter(WriteOptions.parse(self.options), schema)
+        _refuse_overwriting("mode", "overwrite", overwrite)
+        options = WriteOptions.parse(self.options)
+        if options.delivery is Delivery.STAGED:
+            return StagedBatchWriter(options, schema)
+        return ExchangeWriter(options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        """Check the options; a planning process once per query, and one for each commit.
+
+        Raises:
+            InvalidOptionError: also if the output mode is ``complete``: what was published cannot be taken back.
+        """
+        from permitflow.spark.staged_sink import StagedStreamWriter
+
+        _refuse_overwriting("outputMode", "complete", overwrite)
+        return StagedStreamWriter(WriteOptions.parse_stream(self.options), schema)
+
+
+def _refuse_overwriting(option: str, value: str, overwrites: bool) -> None:
+    if overwrites:
+        reason = "must be 'append': what was sent cannot be replaced"
+        raise InvalidOptionError(option=option, value=value, reason=reason)
 
 
 class ChannelPartition(InputPartition):
@@ -146,6 +171,7 @@ class ExchangeReader(DataSourceReader):
         check_user_schema(self._schema, found.schema, channel=channel)
         with (
             recording(options.trace_dir, f"read-{channel}") as streams,
+            narrow_socket() as spark,
             open_source(
                 options.address,
                 channel,
@@ -155,6 +181,6 @@ class ExchangeReader(DataSourceReader):
                 same_host=options.same_host,
             ) as source,
         ):
-            streams.add(source)
-            for batch in source:
-                yield conform(batch, target)
+            hand_over = HandOver(spark)
+            streams.add(source, hand_over.as_json)
+            yield from hand_over.metered(conform(batch, target) for batch in source)

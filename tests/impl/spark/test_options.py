@@ -6,8 +6,9 @@ import pytest
 
 from permitflow.errors import InvalidOptionError
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.spark.options import ReadOptions, WriteOptions
+from permitflow.spark.options import ReadOptions
 from permitflow.spark.stream_options import StreamOptions
+from permitflow.spark.write_options import WriteOptions
 from permitflow.transports.shared_memory.policy import SameHost
 
 GOOD = {"address": "localhost:5433", "stream": "orders", "channels": "2"}

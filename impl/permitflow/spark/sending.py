@@ -1,0 +1,113 @@
+"""How a task sends its rows: the same for rows that are seen at once, and for rows that are staged."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from permitflow.chunks import slices
+from permitflow.protocol.frames import Staging
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import RecorderFactory
+from permitflow.spark.recording import StreamRecording, recording
+from permitflow.spark.schema import arrow_schema, conform
+from permitflow.spark.write_options import WriteOptions
+
+if TYPE_CHECKING:
+    from permitflow.transports.blocking_sink import BlockingSink
+
+__all__ = ["Sending", "SentMessage"]
+
+
+class SentMessage(WriterCommitMessage):
+    """What a task has sent."""
+
+    def __init__(self, channel: str, chunks: int, rows: int) -> None:
+        """Totals of one task."""
+        self.channel = channel
+        self.chunks = chunks
+        self.rows = rows
+
+
+class Sending:
+    """Sends the rows of tasks.  Built in a planning process, pickled, and used in the workers."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        """Keep what the workers need."""
+        self._options = options
+        self._schema = schema
+
+    def channel_of(self, context: TaskContext) -> str:
+        """The channel of a task: number p modulo n."""
+        channels = self._options.exchange.channels
+        return channels[context.partitionId() % len(channels)]
+
+    def send(
+        self, batches: Iterable[pa.RecordBatch], context: TaskContext, *, staging: Staging | None = None
+    ) -> SentMessage:
+        """Send all rows of a task, and wait until the exchange has taken them over.  Waits for permits.
+
+        A task without rows sends nothing, not even a beginning.
+
+        Raises:
+            PeerGoneError: the exchange or the consumer is gone, or no permit came back in ``timeout_seconds``.
+            PermitflowError: the channel does not exist, has ended, or has another schema.
+        """
+        channel = self.channel_of(context)
+        chunks = self._chunks(batches)
+        first = next(chunks, None)
+        if first is None:
+            return SentMessage(channel, 0, 0)
+        with recording(self._options.exchange.trace_dir, f"write-{channel}-task-{context.partitionId()}") as streams:
+            return self._send(channel, staging, first, chunks, streams)
+
+    def _send(
+        self,
+        channel: str,
+        staging: Staging | None,
+        first: pa.RecordBatch,
+        others: Iterable[pa.RecordBatch],
+        streams: StreamRecording,
+    ) -> SentMessage:
+        wanted = self._options.exchange.wanted
+        with self.open(channel, wanted=wanted, record=streams.record, staging=staging) as sink:
+            streams.add(sink)
+            sink.send(first)
+            for chunk in others:
+                sink.send(chunk)
+            sink.end(closes_channel=False)
+            sent = sink.statistics()
+        return SentMessage(channel, sent.sent_chunks, sent.sent_rows)
+
+    def open(
+        self,
+        channel: str,
+        *,
+        timeout_seconds: float | None = None,
+        wanted: ChannelParameters | None = None,
+        record: RecorderFactory | None = None,
+        staging: Staging | None = None,
+    ) -> "BlockingSink":
+        """Dial; see ``open_sink``."""
+        # gRPC must not be loaded before Spark's daemon has forked.
+        from permitflow.transports.grpc_blocking import open_sink
+
+        return open_sink(
+            self._options.exchange.address,
+            channel,
+            arrow_schema(self._schema),
+            wanted=wanted,
+            timeout_seconds=timeout_seconds or self._options.exchange.timeout_seconds,
+            record=record,
+            same_host=self._options.exchange.same_host,
+            staging=staging,
+        )
+
+    def _chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        target = arrow_schema(self._schema)
+        for batch in batches:
+            if batch.num_rows > 0:
+                yield from slices(conform(batch, target), self._options.chunk_rows or batch.num_rows)
