@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import TypeVar
 
 import typer
@@ -21,6 +22,7 @@ __all__ = [
     "number",
     "row_counts",
     "rows_per_second",
+    "seconds",
     "share",
     "stream_name",
     "whole_number",
@@ -94,6 +96,14 @@ def stream_name(text: str | StreamName) -> StreamName:
 def duration(text: str | float) -> float:
     """Parse a duration, as in ``40ms``, into seconds; a number is seconds already."""
     return text if isinstance(text, float) else _understood(quantities.duration, text)
+
+
+def seconds(text: str | float) -> float:
+    """Parse a number of seconds that is not below 0."""
+    value = number(text)
+    if not 0 <= value < inf:
+        raise typer.BadParameter(f"must be a number of seconds of at least 0, not {text!r}")
+    return value
 
 
 def rows_per_second(text: str) -> float:

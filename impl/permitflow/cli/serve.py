@@ -2,74 +2,60 @@
 
 import os
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from permitflow.cli.options import StreamName, host_and_port, stream_name, whole_number
 from permitflow.cli.outcomes import ExitCode, Json, complain, requires_extra, unusable
-from permitflow.errors import InvalidParametersError, TraceWriteError, TransportError
+from permitflow.cli.serve_options import (
+    Addresses,
+    BarrierPermits,
+    Consumers,
+    DrainSeconds,
+    Keep,
+    MaxChunkCost,
+    OversizeRule,
+    PermitBatch,
+    Quiet,
+    RowPermits,
+    SharedMemory,
+    StagingRows,
+    StoreFolder,
+    Streams,
+    Trace,
+)
+from permitflow.errors import InvalidParametersError, StoreError, TraceWriteError, TransportError
 from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
 from permitflow.tracing import FileTrace
 from permitflow.transports.shared_memory.policy import SameHost
 
+if TYPE_CHECKING:
+    from permitflow.cli.serving import Plan, Style
+
 __all__ = ["serve"]
+
+_DEFAULT_ADDRESS = "127.0.0.1:50051"
 
 
 def serve(
-    stream: Annotated[
-        list[StreamName],
-        typer.Option(
-            parser=stream_name, metavar="NAME[:N]", help="A stream of N channels, NAME/0 to NAME/N-1; may be repeated."
-        ),
-    ],
-    address: Annotated[
-        str, typer.Option(parser=host_and_port, metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.")
-    ] = "127.0.0.1:50051",
-    row_permits: Annotated[
-        int | None,
-        typer.Option(parser=whole_number(least=2), metavar="ROWS", help="Rows in a channel at once. Default: 32768."),
-    ] = None,
-    permit_batch: Annotated[
-        int | None,
-        typer.Option(
-            parser=whole_number(least=1),
-            metavar="ROWS",
-            help="Permits are returned once so many are held. Default: an eighth of the row permits.",
-        ),
-    ] = None,
-    max_chunk_cost: Annotated[
-        int | None,
-        typer.Option(
-            parser=whole_number(least=1),
-            metavar="ROWS",
-            help="The most permits a chunk takes. Default: row permits less batch.",
-        ),
-    ] = None,
-    barrier_permits: Annotated[
-        int | None,
-        typer.Option(
-            parser=whole_number(least=1), metavar="N", help="Barriers that may be in a channel at once. Default: 1."
-        ),
-    ] = None,
-    oversize: Annotated[
-        Oversize,
-        typer.Option(metavar="RULE", help="A chunk above the maximum is sent in slices (split) or admitted whole."),
-    ] = Oversize.SPLIT,
-    same_host: Annotated[
-        SameHost,
-        typer.Option(
-            metavar="RULE", help="Share memory with processes on this host if they can (auto), never, or require it."
-        ),
-    ] = SameHost.AUTO,
-    trace: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Record every action of the protocol; .parquet, else JSON lines.", dir_okay=False
-        ),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the address, and nothing else.")] = False,
+    stream: Streams,
+    address: Addresses = None,
+    row_permits: RowPermits = None,
+    permit_batch: PermitBatch = None,
+    max_chunk_cost: MaxChunkCost = None,
+    barrier_permits: BarrierPermits = None,
+    oversize: OversizeRule = Oversize.SPLIT,
+    retention: Keep = Retention.ONCE,
+    consumer: Consumers = None,
+    store: StoreFolder = None,
+    staging_rows: StagingRows = None,
+    drain_seconds: DrainSeconds = 3.0,
+    same_host: SharedMemory = SameHost.AUTO,
+    trace: Trace = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Run an exchange: producers put rows into named channels, consumers get them.
@@ -82,37 +68,84 @@ def serve(
       permitflow serve --stream q12:4 --row-permits 8192       smaller windows
       permitflow serve --stream q12 --address 127.0.0.1:0      a free port; the first line says which
       permitflow serve --stream q12 --trace run.jsonl          for the model to replay
+      permitflow serve --stream orders:2 --retention replay --consumer etl --consumer audit --store orders.store
+                                                               rows that are read again, and survive a crash
 
-    The first line is "listening at HOST:PORT". After it, a terminal shows a live table, anything else gets a line
-    when something has changed, and --json prints one object a line. SIGTERM or Ctrl-C stops: streams get a few
-    seconds to end, then their peers are told that the exchange is gone.
+    The first line is "listening at HOST:PORT", one for each address. After it, a terminal shows a live table,
+    anything else gets a line when something has changed, and --json prints one object a line.
 
-    Exit code 0: stopped by SIGTERM. 1: the recording failed. 2: unusable input, or it cannot listen there. 130:
-    stopped by Ctrl-C.
+    SIGTERM or Ctrl-C drains: the exchange is not ready any more, and takes no new producers; those with a name are
+    told to come again later; others may come to their end, and consumers may take what is in memory, for
+    --drain-seconds. Then all are told that the exchange is gone, and the last line says what was left behind. A
+    second signal stops at once. More: docs/serving.md.
+
+    Exit code 0: stopped by SIGTERM. 1: the recording failed. 2: unusable input or store, or it cannot listen there.
+    130: stopped by Ctrl-C.
     """
     if twice := [name for name, count in Counter(one.name for one in stream).items() if count > 1]:
         unusable(f"--stream: {twice[0]!r} is given twice")
-    given = {
-        "row_permits": row_permits,
-        "permit_batch": permit_batch,
-        "max_chunk_cost": max_chunk_cost,
-        "barrier_permits": barrier_permits,
-    }
+    consumers = _consumers(consumer)
+    _require_replay(retention, {"--consumer": consumer, "--store": store, "--staging-rows": staging_rows})
+    parameters = _parameters(
+        oversize,
+        row_permits=row_permits,
+        permit_batch=permit_batch,
+        max_chunk_cost=max_chunk_cost,
+        barrier_permits=barrier_permits,
+    )
+    # When an address cannot be had, gRPC would add its own words to ours; it looks here when it is imported.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    with requires_extra("grpc"):
+        from permitflow.cli.serving import Plan, Style
+    plan = Plan(
+        streams=stream,
+        addresses=address or [_DEFAULT_ADDRESS],
+        parameters=parameters,
+        retention=retention,
+        consumers=consumers,
+        store=store,
+        staging_rows=staging_rows,
+        drain_seconds=drain_seconds,
+        same_host=same_host,
+    )
+    _run(plan, _recording(trace), Style.JSON if as_json else Style.QUIET if quiet else Style.TEXT)
+
+
+def _consumers(names: Sequence[str] | None) -> tuple[str, ...]:
+    if names is None:
+        return (DEFAULT_CONSUMER,)
+    if "" in names:
+        unusable("--consumer: a name must not be empty")
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        unusable(f"--consumer: {twice[0]!r} is given twice")
+    return tuple(names)
+
+
+def _require_replay(retention: Retention, given: Mapping[str, object]) -> None:
+    if retention is Retention.REPLAY:
+        return
+    if useless := [name for name, value in given.items() if value is not None]:
+        unusable(f"{useless[0]}: rows are gone once they were read; to keep them, add --retention replay")
+
+
+def _parameters(oversize: Oversize, **given: int | None) -> ChannelParameters:
     try:
-        parameters = ChannelParameters(
+        return ChannelParameters(
             **{name: value for name, value in given.items() if value is not None}, oversize=oversize
         )
     except InvalidParametersError as error:
         unusable(f"--{error.name.replace('_', '-')}: {error}")
-    # When an address cannot be had, gRPC would add its own words to ours; it looks here when it is imported.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    with requires_extra("grpc"):
-        from permitflow.cli.serving import Style, run_exchange
-    style = Style.JSON if as_json else Style.QUIET if quiet else Style.TEXT
+
+
+def _run(plan: "Plan", recording: FileTrace | None, style: "Style") -> NoReturn:
+    from permitflow.cli.serving import run_exchange
+
     try:
-        interrupted = run_exchange(stream, address, parameters, _recording(trace), style, same_host)
-    except TransportError:
-        unusable(f"--address: cannot listen at {address}: the port is in use, or this machine has no such address")
+        interrupted = run_exchange(plan, recording, style)
+    except TransportError as error:
+        unusable(f"--address: {error.facts['what']}: the port is in use, or this machine has no such address")
+    except StoreError as error:
+        unusable(f"--store: {error}")
     except TraceWriteError as error:
         complain(str(error))
         raise typer.Exit(ExitCode.FAILS) from None

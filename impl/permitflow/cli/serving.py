@@ -3,8 +3,10 @@
 import asyncio
 import signal
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from time import monotonic
 
 from permitflow.channels.names import stream_channels
@@ -12,16 +14,17 @@ from permitflow.cli.console import open_console
 from permitflow.cli.options import StreamName
 from permitflow.cli.serve_reports import JsonLines, LiveTable, LogLines, Report, Silence
 from permitflow.cli.traffic import Traffic, traffic_between
+from permitflow.errors import StoreLeftoverError
+from permitflow.exchange.draining import drain, remainder
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.replay import Retention
 from permitflow.tracing import FileTrace
 from permitflow.transports.shared_memory.policy import SameHost
 
-__all__ = ["Style", "run_exchange"]
-
-# Time for streams to end by themselves once the exchange was asked to stop.
-GRACE_SECONDS = 3.0
+__all__ = ["Plan", "Style", "run_exchange"]
 
 
 class Style(Enum):
@@ -32,27 +35,44 @@ class Style(Enum):
     QUIET = "quiet"
 
 
-def run_exchange(
-    streams: Sequence[StreamName],
-    address: str,
-    parameters: ChannelParameters,
-    recording: FileTrace | None,
-    style: Style,
-    same_host: SameHost = SameHost.AUTO,
-) -> bool:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What is to be served, and how; as the options of the command say it."""
+
+    streams: Sequence[StreamName]
+    addresses: Sequence[str]
+    parameters: ChannelParameters
+    retention: Retention
+    consumers: Sequence[str]
+    """For whom rows are kept."""
+    store: Path | None
+    """The folder of the store; None: rows are kept in memory."""
+    staging_rows: int | None
+    drain_seconds: float
+    same_host: SameHost
+
+    @property
+    def channels(self) -> list[str]:
+        """The channels of all streams."""
+        return [channel for stream in self.streams for channel in stream_channels(stream.name, stream.channels)]
+
+
+def run_exchange(plan: Plan, recording: FileTrace | None, style: Style) -> bool:
     """Serve until a signal; say whether it was Ctrl-C.
 
     Raises:
+        StoreError: the store cannot be used, or holds something else than what is to be served.
         TraceWriteError: not everything could be recorded.
-        TransportError: the address cannot be had.
+        TransportError: an address cannot be had.
     """
     with ExitStack() as stack:
         if recording is not None:
             stack.enter_context(recording)
         record = None if recording is None else recording.recorder
-        exchange = Exchange(parameters=parameters, record=record, same_host=same_host)
+        store = None if plan.store is None else stack.enter_context(SqliteStore(plan.store))
+        exchange = Exchange(parameters=plan.parameters, record=record, same_host=plan.same_host, store=store)
         report = stack.enter_context(_report(style))
-        return asyncio.run(_serve(exchange, streams, address, report))
+        return asyncio.run(_serve(plan, exchange, store, report))
 
 
 def _report(style: Style) -> Report:
@@ -64,20 +84,35 @@ def _report(style: Style) -> Report:
     return LiveTable(console) if console.is_terminal else LogLines(console)
 
 
-async def _serve(exchange: Exchange, streams: Sequence[StreamName], address: str, report: Report) -> bool:
+async def _serve(plan: Plan, exchange: Exchange, store: SqliteStore | None, report: Report) -> bool:
     """Serve until SIGINT (True) or SIGTERM (False)."""
     stopped: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     _resolve_by_signals(stopped)
-    for stream in streams:
-        for channel in stream_channels(stream.name, stream.channels):
-            exchange.add_channel(channel)
-    async with ExchangeServer(exchange, address) as server:
-        report.listening(server.address, [bridge.name for bridge in exchange.statistics()])
+    _add_channels(plan, exchange, store)
+    async with AsyncExitStack() as stack:
+        servers = [await stack.enter_async_context(ExchangeServer(exchange, address)) for address in plan.addresses]
+        report.listening([server.address for server in servers], plan.channels)
         await _watch(exchange, report, stopped)
         report.stopping()
-        await server.stop(GRACE_SECONDS)
-    report.stopped(_now(exchange))
+        await drain(exchange, plan.drain_seconds)
+        async with asyncio.TaskGroup() as group:
+            for server in servers:
+                group.create_task(server.stop())
+    report.stopped(_now(exchange), remainder(exchange))
     return stopped.result()
+
+
+def _add_channels(plan: Plan, exchange: Exchange, store: SqliteStore | None) -> None:
+    for channel in plan.channels:
+        if plan.retention is Retention.ONCE:
+            exchange.add_channel(channel)
+            continue
+        exchange.add_channel(
+            channel, retention=Retention.REPLAY, consumers=plan.consumers, staging_rows=plan.staging_rows
+        )
+    if store is not None and store.waiting:
+        # They would be locked away, with rows that somebody may be waiting for.
+        raise StoreLeftoverError(path=str(plan.store), channels=store.waiting)
 
 
 def _resolve_by_signals(stopped: "asyncio.Future[bool]") -> None:

@@ -1,13 +1,38 @@
 """What flows through each channel of an exchange, as people want to see it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from permitflow.exchange.statistics import BridgeStatistics, Direction
 
-__all__ = ["Traffic", "traffic_between"]
+__all__ = ["Kept", "Traffic", "traffic_between"]
 
 _OVER = ("closed", "failed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """The rows that a channel keeps, at one moment."""
+
+    next_row: int
+    """The number of the next row that will come."""
+
+    rows: int
+    """Rows that some consumer has not acknowledged."""
+
+    acknowledged: Mapping[str, int]
+    """By each consumer: the first row that it still needs."""
+
+    staged_rows: int
+    """Rows that nobody sees yet."""
+
+    published_rows: int
+    """Rows that are published, and wait for room in the channel."""
+
+    @property
+    def behind(self) -> dict[str, int]:
+        """How many rows each consumer has still to acknowledge."""
+        return {name: self.next_row - row for name, row in self.acknowledged.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +51,7 @@ class Traffic:
     """Rows that producers have put into the channel."""
 
     rows_out: int
-    """Rows that have left for the consumer."""
+    """Rows that have left for the consumer; if they are kept: that all consumers have acknowledged."""
 
     rows_per_second: float
     """Rows out, since the last look."""
@@ -46,10 +71,18 @@ class Traffic:
     waited_for_consumer: float
     """The share of the time in which rows for the consumer waited for its permits; 0 without a consumer."""
 
+    kept: Kept | None
+    """None: rows are gone once they were read."""
+
+    @property
+    def is_untouched(self) -> bool:
+        """Has nobody come yet?"""
+        return self.state == "waiting" and not (self.producers or self.consumers or self.rows_in)
+
     @property
     def facts(self) -> tuple[object, ...]:
         """What only changes when something happens."""
-        return self.state, self.producers, self.consumers, self.rows_in, self.rows_out
+        return self.state, self.producers, self.consumers, self.rows_in, self.rows_out, self.kept
 
 
 def traffic_between(
@@ -77,4 +110,17 @@ def _traffic(bridge: BridgeStatistics, rows_out_before: int, seconds: float) -> 
         peak_in_flight=numbers.peak_permits_outstanding,
         waited_inside=numbers.back_pressure_rate,
         waited_for_consumer=consumers[-1].numbers.back_pressure_rate if consumers else 0.0,
+        kept=_kept(bridge),
+    )
+
+
+def _kept(bridge: BridgeStatistics) -> Kept | None:
+    if bridge.replay is None:
+        return None
+    return Kept(
+        next_row=bridge.replay.next_row,
+        rows=bridge.replay.kept_rows,
+        acknowledged=dict(bridge.replay.acknowledged),
+        staged_rows=0 if bridge.staging is None else bridge.staging.staged_rows,
+        published_rows=0 if bridge.staging is None else bridge.staging.published_rows,
     )

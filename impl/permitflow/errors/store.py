@@ -2,7 +2,14 @@
 
 from permitflow.errors.base import PermitflowError
 
-__all__ = ["StoreError", "StoreInUseError", "StoreMismatchError", "StoreUnusableError", "StoreWriteError"]
+__all__ = [
+    "StoreError",
+    "StoreInUseError",
+    "StoreLeftoverError",
+    "StoreMismatchError",
+    "StoreUnusableError",
+    "StoreWriteError",
+]
 
 
 class StoreError(PermitflowError):
@@ -30,6 +37,23 @@ class StoreUnusableError(StoreError):
     def __init__(self, *, path: str, reason: str) -> None:
         """``path`` is the file or folder, ``reason`` says what is wrong with it and what to do."""
         super().__init__(f"{path} cannot be used as a store: {reason}", path=path, reason=reason)
+
+
+class StoreLeftoverError(StoreError):
+    """The store holds channels that the exchange is not to serve: nobody could read their rows."""
+
+    path: str
+    channels: tuple[str, ...]
+
+    def __init__(self, *, path: str, channels: tuple[str, ...]) -> None:
+        """``channels`` are those that nobody has asked for."""
+        names = ", ".join(map(repr, channels[:20])) + (", …" if len(channels) > 20 else "")
+        super().__init__(
+            f"the store {path} has kept channels that are not to be served: {names}; name their streams as well, "
+            "or take another folder",
+            path=path,
+            channels=channels,
+        )
 
 
 class StoreMismatchError(StoreError):
