@@ -1,12 +1,13 @@
 """Spark sessions that start fast and stay on this machine."""
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+
+from permitflow.spark.configure import configure
 
 __all__ = ["local_session"]
 
@@ -23,8 +24,6 @@ def local_session(
         master: as Spark takes it: ``local[2]`` is two task slots, ``local[2, 3]`` makes three attempts for each task.
         settings: more of Spark's own, by their full names.
     """
-    # Spark would start the first python3 of the path instead.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = (
         SparkSession.builder.appName(name)
@@ -41,7 +40,7 @@ def local_session(
     )
     for key, value in (settings or {}).items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    spark = configure(builder).getOrCreate()
     try:
         yield spark
     finally:

@@ -5,8 +5,19 @@ Importing this package does not load gRPC: Spark's daemon forks, and gRPC must b
 """
 
 from permitflow.spark.auditing import SparkAudit, audit
+from permitflow.spark.configure import Configuration, configuration, configure
 from permitflow.spark.register import register
 from permitflow.spark.source import PermitflowDataSource
 from permitflow.spark.sweeping import SparkSweep, sweep
 
-__all__ = ["PermitflowDataSource", "SparkAudit", "SparkSweep", "audit", "register", "sweep"]
+__all__ = [
+    "Configuration",
+    "PermitflowDataSource",
+    "SparkAudit",
+    "SparkSweep",
+    "audit",
+    "configuration",
+    "configure",
+    "register",
+    "sweep",
+]

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -24,15 +24,15 @@ class StreamRecording:
     def __init__(self, record: RecorderFactory | None) -> None:
         """Without a ``record`` nothing is kept."""
         self.record = record
-        self._streams: list[_Stream] = []
+        self._streams: list[tuple[_Stream, Callable[[], Mapping[str, object]]]] = []
 
-    def add(self, stream: _Stream) -> None:
-        """Have the statistics of a stream written at the end."""
-        self._streams.append(stream)
+    def add(self, stream: _Stream, beside: Callable[[], Mapping[str, object]] = dict) -> None:
+        """Have the statistics of a stream written at the end, and what is known beside them."""
+        self._streams.append((stream, beside))
 
     def as_json(self) -> str:
         """The numbers of all streams."""
-        return json.dumps([stream.statistics().as_json() for stream in self._streams])
+        return json.dumps([{**stream.statistics().as_json(), **beside()} for stream, beside in self._streams])
 
 
 @contextmanager

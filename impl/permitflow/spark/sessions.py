@@ -9,6 +9,8 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from permitflow.spark.configure import configure
+
 __all__ = ["FAILURES", "session_at"]
 
 FAILURES = (PySparkException, RuntimeError, OSError)
@@ -26,7 +28,7 @@ def session_at(master: str, name: str) -> Iterator[SparkSession]:
     # Workers elsewhere have a Python of this name, not at this path.
     os.environ.setdefault("PYSPARK_PYTHON", Path(sys.executable).name)
     builder = SparkSession.builder.appName(name)
-    spark = (builder.remote(master) if master.startswith("sc://") else builder.master(master)).getOrCreate()
+    spark = configure(builder.remote(master) if master.startswith("sc://") else builder.master(master)).getOrCreate()
     try:
         yield spark
     finally:

@@ -1,0 +1,157 @@
+"""Between a reader and Spark: what was handed over, how much of it Spark cannot have processed, and less of that.
+
+"Handed to Spark" is not "processed".  What a reader yields goes through a buffer of the Python worker and through a
+socket into the JVM, and waits there, before anybody looks at it; permits return when the next batch is asked for, so
+they do not bound it.  Two things are done about it.  The socket is made small, where it is a Unix socket: of a TCP
+connection, the other end decides how much it holds.  And what is left is metered.
+"""
+
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+__all__ = ["HandOver", "narrow_socket", "spark_socket"]
+
+SOCKET_BYTES: Final = 16 * 1024
+"""What the kernel may hold for Spark; it doubles the figure for its own books.  Less costs throughput."""
+
+# Of Spark's, on either side of the socket.
+_DEFAULT_BUFFER_BYTES = 65_536
+# To look at the socket after each tiny batch would cost more than the batch.
+_LOOK_BYTES = 4096
+_OPEN_FILES = Path("/proc/self/fd")
+
+
+def spark_socket() -> socket.socket | None:
+    """The Unix socket through which this worker talks to Spark, as a duplicate to be closed; None if there is none.
+
+    Spark's daemon accepts it at a path in a folder that it names in the environment.
+    """
+    folder = os.environ.get("PYTHON_WORKER_FACTORY_SOCK_DIR")
+    if not folder or not _OPEN_FILES.is_dir():
+        return None
+    for entry in sorted(_OPEN_FILES.iterdir(), key=lambda entry: int(entry.name)):
+        if (found := _socket_of(entry)) is None:
+            continue
+        if _is_accepted_in(folder, found):
+            return found
+        found.close()
+    return None
+
+
+def _socket_of(entry: Path) -> socket.socket | None:
+    """A duplicate of an open file, if that is a socket still."""
+    try:
+        if not os.readlink(entry).startswith("socket:"):
+            return None
+        return socket.socket(fileno=os.dup(int(entry.name)))
+    except OSError:
+        return None
+
+
+def _is_accepted_in(folder: str, candidate: socket.socket) -> bool:
+    if candidate.family != socket.AF_UNIX:
+        return False
+    name = candidate.getsockname()
+    return isinstance(name, str) and name.startswith(f"{folder.rstrip('/')}/.") and name.endswith(".sock")
+
+
+@contextmanager
+def narrow_socket(size_bytes: int = SOCKET_BYTES) -> Iterator[socket.socket | None]:
+    """Let Spark's socket hold little during the block; a worker may have other tasks later, so it is put back."""
+    found = spark_socket()
+    if found is None:
+        yield None
+        return
+    with found:
+        # The kernel tells twice what it was told.
+        before = found.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 2
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, min(size_bytes, before))
+        try:
+            yield found
+        finally:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, before)
+
+
+class HandOver:
+    """Counts what a reader yields, and how much of it Spark cannot have seen."""
+
+    def __init__(self, spark: socket.socket | None) -> None:
+        """``spark`` is the socket; without one, only what was handed over is known."""
+        self._spark = spark
+        self._buffer_bytes = int(os.environ.get("SPARK_BUFFER_SIZE", _DEFAULT_BUFFER_BYTES))
+        self._latest: deque[tuple[int, int]] = deque()
+        """Rows and bytes of the latest batches: those that may not have arrived."""
+        self._latest_bytes = 0
+        self._unseen_bytes = 0
+        self.rows = 0
+        """Rows for which Spark has asked for the next batch: the permits of these return."""
+        self.peak_run_ahead_rows: int | None = 0 if spark is not None else None
+        """The most that ``run_ahead_rows`` has been."""
+
+    def metered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches."""
+        for batch in batches:
+            yield batch
+            self._note(batch)
+
+    @property
+    def run_ahead_rows(self) -> int | None:
+        """An upper bound of the rows on the way: in the worker's buffer, in the socket, in the JVM's buffer.
+
+        Not in it: the batch that the JVM is working on, and what operators of the query hold back themselves.  None
+        if it cannot be told: the connection is none of ours to look into.
+        """
+        if self._spark is None:
+            return None
+        away = self._queued_bytes() + 2 * self._buffer_bytes + _LOOK_BYTES
+        rows = 0
+        for batch_rows, size_bytes in reversed(self._latest):
+            if away <= 0:
+                break
+            rows, away = rows + batch_rows, away - size_bytes
+        return rows
+
+    def as_json(self) -> dict[str, object]:
+        """What to add to the statistics of the reader's stream."""
+        return {"handed_over_rows": self.rows, "peak_run_ahead_rows": self.peak_run_ahead_rows}
+
+    def _note(self, batch: pa.RecordBatch) -> None:
+        self.rows += batch.num_rows
+        if self._spark is None:
+            return
+        size_bytes = pa.ipc.get_record_batch_size(batch)
+        self._latest.append((batch.num_rows, size_bytes))
+        self._latest_bytes += size_bytes
+        self._unseen_bytes += size_bytes
+        if self._unseen_bytes < _LOOK_BYTES:
+            return
+        self._unseen_bytes = 0
+        self._forget()
+        self.peak_run_ahead_rows = max(self.peak_run_ahead_rows or 0, self.run_ahead_rows or 0)
+
+    def _forget(self) -> None:
+        """What neither buffers nor socket can hold any more has arrived."""
+        most = self._buffer_bytes * 2 + self._socket_bytes() + _LOOK_BYTES
+        while len(self._latest) > 1 and self._latest_bytes - self._latest[0][1] > most:
+            self._latest_bytes -= self._latest.popleft()[1]
+
+    def _queued_bytes(self) -> int:
+        # Only Unix has these, and only Unix gets here.
+        import fcntl
+        import termios
+
+        assert self._spark is not None, "it was asked before"
+        answer = fcntl.ioctl(self._spark.fileno(), termios.TIOCOUTQ, b"\0" * 4)
+        return int(struct.unpack("i", answer)[0])
+
+    def _socket_bytes(self) -> int:
+        assert self._spark is not None, "it was asked before"
+        return self._spark.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)

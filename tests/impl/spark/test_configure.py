@@ -1,0 +1,113 @@
+"""What ``configure`` sets, keeps and says, without starting Spark."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from permitflow.spark import configuration, configure
+
+SOCKET = "spark.python.unix.domain.socket.enabled"
+BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+
+@pytest.fixture(autouse=True)
+def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a fresh shell."""
+    for name in ("PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_REMOTE", "MASTER"):
+        monkeypatch.setenv(name, "")  # so that what the test sets is taken back
+        monkeypatch.delenv(name)
+
+
+def new_builder(**settings: str) -> SparkSession.Builder:
+    return SparkSession.Builder().config(map={key.replace("_", "."): value for key, value in settings.items()})
+
+
+def applied(builder: SparkSession.Builder, channels: int | None = None) -> dict[str, str]:
+    return {setting.key: setting.value for setting in configuration(builder, channels=channels).applied}
+
+
+def test_a_fresh_builder_gets_everything_with_reasons() -> None:
+    reports: list[str] = []
+    builder = configure(new_builder(), channels=1000, report=reports.append)
+    again = configuration(builder, channels=1000)
+    assert again.applied == ()
+    assert again.kept == ()
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    for words in (
+        f"{SOCKET}=true: the kernel",
+        f"{BATCH_ROWS}=4096: rows wait",
+        "spark.master=local[1000]: 1000 channels",
+    ):
+        assert words in reports[0]
+
+
+@pytest.mark.parametrize("where", ["builder", "arguments", "file"])
+def test_what_the_user_has_set_stays_wherever_it_was_said(
+    where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    builder = new_builder()
+    if where == "builder":
+        builder.config(SOCKET, "false").master("local[3]")
+    elif where == "arguments":
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--master local[3] --conf '{SOCKET} = false' pyspark-shell")
+    else:
+        (tmp_path / "spark-defaults.conf").write_text(f"# ours\n{SOCKET}  false\nspark.master=local[3]\n\n")
+        monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    chosen = configuration(builder, channels=2)
+    assert [(setting.key, setting.value) for setting in chosen.kept] == [(SOCKET, "false")]
+    assert {setting.key for setting in chosen.applied} == {BATCH_ROWS, "PYSPARK_PYTHON"}
+    assert f"kept  {SOCKET}=false, although: the kernel" in str(chosen)
+
+
+def test_another_python_of_the_users_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    configure(new_builder())
+    assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
+
+
+def test_the_python_of_a_cluster_is_not_this_machines() -> None:
+    assert "PYSPARK_PYTHON" not in applied(new_builder(spark_master="spark://host:7077"))
+
+
+@pytest.mark.parametrize("remote", ["setting", "environment"])
+def test_a_connect_server_gets_what_a_session_can_set_and_the_rest_is_said(
+    remote: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = new_builder()
+    if remote == "setting":
+        builder.remote("sc://host:15002")
+    else:
+        monkeypatch.setenv("SPARK_REMOTE", "sc://host:15002")
+    assert set(applied(builder, channels=4)) == {BATCH_ROWS}
+    (advice,) = configuration(builder).advice
+    assert advice.startswith(f"start the Connect server with {SOCKET}=true: ")
+
+
+def test_a_local_connect_session_is_configured_like_a_classic_one() -> None:
+    assert set(applied(new_builder(spark_remote="local[4]"))) == {SOCKET, BATCH_ROWS, "PYSPARK_PYTHON"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"spark_master": "local[2]"}, "local[2] has 2 task slots for 4 channels"),
+        ({"spark_master": "local[2, 3]"}, "local[2, 3] has 2 task slots"),
+        ({"spark_master": "local"}, "local has 1 task slots"),
+        ({"spark_speculation": "true"}, "direct writers refuse"),
+        (
+            {"spark_python_worker_idleTimeoutSeconds": "60s", "spark_python_worker_killOnIdleTimeout": "true"},
+            "kills a worker that waits for rows or permits after 60 s",
+        ),
+    ],
+)
+def test_what_will_hurt_is_said_before_it_does(settings: dict[str, str], words: str) -> None:
+    advice = configuration(new_builder(**settings), channels=4).advice
+    assert [words in line for line in advice if "gRPC is loaded" not in line] == [True]
+
+
+def test_what_does_not_hurt_is_not_mentioned() -> None:
+    builder = new_builder(spark_master="local[4, 2]", spark_python_worker_idleTimeoutSeconds="600")
+    assert [line for line in configuration(builder, channels=4).advice if "gRPC is loaded" not in line] == []
