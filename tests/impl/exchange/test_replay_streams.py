@@ -1,0 +1,548 @@
+"""Channels that keep their rows, dialled over every path: ranges, producers that come again, orders, and the end."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from permitflow.channels.interface import ReceiveEnd
+from permitflow.errors import (
+    ChannelAbortedError,
+    ChannelClosedError,
+    InvalidParametersError,
+    LogReplacedError,
+    PeerGoneError,
+    PeerTimeoutError,
+    PermitflowError,
+    ProducerReplacedError,
+    RetentionError,
+    RowsForgottenError,
+    RowsNotThereError,
+    SchemaMismatchError,
+    UnknownChannelError,
+    UnknownConsumerError,
+)
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.replay_channel import ReplayChannel
+from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.control import ChannelRow, ChannelState
+from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.replay import Retention
+from permitflow.transports.grpc_aio import AioControl, control, describe, get, put
+from permitflow.transports.remote_sender import RemoteSender
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+
+pytestmark = pytest.mark.usefixtures("path")
+
+SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
+LARGE = ChannelParameters(row_permits=64, permit_batch=8)
+CHANNEL = "orders/0"
+
+
+def rows(start: int, stop: int) -> pa.RecordBatch:
+    """A chunk whose rows say which they are."""
+    return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
+
+
+SCHEMA = rows(0, 0).schema
+
+
+@asynccontextmanager
+async def serving(
+    *consumers: str, parameters: ChannelParameters = SMALL, schema: pa.Schema | None = None
+) -> AsyncIterator[tuple[ReplayChannel, str]]:
+    """A channel that keeps its rows, and the address of its exchange."""
+    exchange = Exchange(parameters=parameters)
+    exchange.add_channel("once")
+    channel = exchange.add_channel(
+        CHANNEL, schema=schema, retention=Retention.REPLAY, consumers=consumers or ("default",)
+    )
+    async with ExchangeServer(exchange) as server:
+        yield channel, server.address
+
+
+async def numbers(receiver: ReceiveEnd[pa.RecordBatch]) -> list[int]:
+    return [number async for message in receiver for number in message.payload.column(0).to_pylist()]
+
+
+async def read(
+    address: str, from_row: int | None = None, to_row: int | None = None, *, consumer: str = "", log_id: str = ""
+) -> list[int]:
+    async with get(address, CHANNEL, from_row=from_row, to_row=to_row, consumer=consumer, log_id=log_id) as receiver:
+        return await numbers(receiver)
+
+
+async def fill(address: str, start: int, stop: int, *, producer: str = "", closes: bool = False) -> None:
+    """Put rows into the channel, one by one."""
+    async with put(address, CHANNEL, SCHEMA, producer=producer) as sender:
+        for row in range(start, stop):
+            await sender.send(rows(row, row + 1))
+        await sender.end(closes_channel=closes)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until something has happened that nobody announces."""
+    while not condition():  # noqa: ASYNC110  # there is no event to wait for
+        await asyncio.sleep(0.001)
+
+
+def has_rows(channel: ReplayChannel, next_row: int) -> bool:
+    """Have so many rows come?"""
+    return channel.log.books.next_row >= next_row
+
+
+async def refused(deed: Coroutine[Any, Any, object]) -> PermitflowError:
+    """The error with which something is refused."""
+    with pytest.raises(PermitflowError) as told:
+        await deed
+    return told.value
+
+
+# Reading.
+
+
+def test_ranges_are_read_again_and_again_by_several_readers_at_a_time(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (_, address):
+            await fill(address, 0, 8)
+            ranges = [(0, 8), (3, 5), (0, 8), (7, 8), (4, 4)]
+            async with asyncio.TaskGroup() as group:
+                reading = [group.create_task(read(address, *one)) for one in ranges]
+            assert [task.result() for task in reading] == [list(range(*one)) for one in ranges]
+
+    complete(test())
+
+
+def test_the_agreement_says_which_row_comes_first(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving("etl", "audit") as (channel, address):
+            await fill(address, 0, 6)
+            await channel.acknowledge(4, "audit")
+            for consumer, from_row, first_row in (("etl", None, 0), ("audit", None, 4), ("etl", 3, 3), ("audit", 6, 6)):
+                async with get(address, CHANNEL, consumer=consumer, from_row=from_row) as receiver:
+                    assert receiver.first_row == first_row
+            async with get(address, CHANNEL, consumer="etl") as receiver:
+                assert receiver.stream.startswith("orders/0#get")
+
+    complete(test())
+
+
+def test_a_reader_that_leaves_halfway_harms_nobody(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (channel, address):
+            await fill(address, 0, 8)
+            async with get(address, CHANNEL) as receiver:
+                await receiver.receive()
+            assert channel.log.state is ChannelState.OPEN
+            assert await read(address, 0, 8) == list(range(8))
+
+    complete(test())
+
+
+def test_who_follows_waits_for_the_first_producer_and_reads_to_the_end(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (channel, address), asyncio.TaskGroup() as group:
+            group.create_task(fill(address, 0, 50, closes=True))
+            async with get(address, CHANNEL) as receiver:
+                found: list[int] = []
+                async for message in receiver:
+                    found += message.payload.column(0).to_pylist()
+                    await channel.acknowledge(len(found))
+            assert found == list(range(50))
+
+    complete(test())
+
+
+def test_a_slow_reader_holds_its_own_window_and_nobody_else(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving(schema=SCHEMA, parameters=LARGE) as (channel, address):
+            wanted = ChannelParameters(row_permits=4, permit_batch=2)
+            async with get(address, CHANNEL, wanted=wanted) as slow, asyncio.TaskGroup() as group:
+                group.create_task(fill(address, 0, 64))
+                await until(lambda: channel.position().next_row == 64)
+                assert await read(address, 0, 64) == list(range(64))
+                (stream,) = [one for one in channel.statistics().streams if one.stream == slow.stream]
+                assert stream.numbers.sent_rows <= 4
+                assert slow.statistics().peak_inbox_rows <= 4
+
+    complete(test())
+
+
+def test_what_cannot_be_read_is_refused_with_the_reason(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving("etl", parameters=SMALL) as (channel, address):
+            await fill(address, 0, 6)
+            await channel.acknowledge(2, "etl")
+            for kind, deed in (
+                (UnknownConsumerError, read(address)),
+                (RowsForgottenError, read(address, 1, 4, consumer="etl")),
+                (RowsNotThereError, read(address, 2, 7, consumer="etl")),
+                (RowsNotThereError, read(address, 7, consumer="etl")),
+                (InvalidParametersError, read(address, 4, 3, consumer="etl")),
+                (InvalidParametersError, read(address, -4, 3, consumer="etl")),
+                (LogReplacedError, read(address, 3, 4, consumer="etl", log_id="another")),
+            ):
+                assert type(await refused(deed)) is kind
+            forgotten = await refused(read(address, 1, 4, consumer="etl"))
+            assert forgotten.facts == {"channel": CHANNEL, "wanted_row": 1, "first_kept_row": 2}
+            log_id = channel.position("etl").log_id
+            assert await read(address, 3, 4, consumer="etl", log_id=log_id) == [3]
+
+    complete(test())
+
+
+def test_a_channel_that_is_read_once_has_no_ranges_consumers_or_producers(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (_, address), put(address, "once", SCHEMA) as sender:
+            for named in ({"from_row": 0}, {"to_row": 5}, {"consumer": "etl"}, {"log_id": "x"}):
+                error = await refused(enter(get(address, "once", **named)))
+                assert isinstance(error, RetentionError)
+            assert isinstance(await refused(enter(put(address, "once", SCHEMA, producer="p"))), RetentionError)
+            async with get(address, "once", consumer="default") as receiver:
+                await sender.send(rows(0, 1))
+                assert (await receiver.receive()).rows == 1
+                sender.abort("enough")
+                with pytest.raises(ChannelAbortedError):
+                    await receiver.receive()
+
+    async def enter(dialling: Any) -> None:
+        async with dialling:
+            pass
+
+    complete(test())
+
+
+def test_asking_for_the_schema_takes_no_row(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving("etl") as (_, address):
+            await fill(address, 0, 3)
+            assert await describe(address, CHANNEL) == (SCHEMA, SMALL)
+
+    complete(test())
+
+
+def test_rows_that_are_acknowledged_before_they_were_read_break_the_reader_off(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (channel, address):
+            await fill(address, 0, 8)
+            async with get(address, CHANNEL, wanted=ChannelParameters(row_permits=2, permit_batch=1)) as receiver:
+                await receiver.take()
+                await channel.acknowledge(8)
+                with pytest.raises(RowsForgottenError, match="the first row that can still be read is 8"):
+                    await take_all(receiver)
+
+    async def take_all(receiver: Any) -> None:
+        while True:
+            receiver.consume()
+            await receiver.take()
+
+    complete(test())
+
+
+# Producing.
+
+
+def test_a_producer_waits_until_rows_are_acknowledged(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (channel, address), asyncio.TaskGroup() as group:
+            putting = group.create_task(fill(address, 0, 40, closes=True))
+            for row in range(0, 40, 8):
+                await until(partial(has_rows, channel, row + 8))
+                assert await read(address, row, row + 8) == list(range(row, row + 8))
+                assert putting.done() == (row == 32), "it waits for room"
+                await channel.acknowledge(row + 8)
+        assert channel.log.books.peak_kept_rows == 8
+
+    complete(test())
+
+
+def test_a_chunk_above_the_largest_is_kept_in_slices_even_if_it_may_travel_whole(complete: Complete) -> None:
+    async def test() -> None:
+        whole = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4, oversize=Oversize.WHOLE)
+        async with serving(parameters=whole) as (channel, address), asyncio.TaskGroup() as group:
+            async with put(address, CHANNEL, SCHEMA) as sender:
+                await sender.send(rows(0, 30))
+                group.create_task(sender.end(closes_channel=True))
+                found: list[int] = []
+                while len(found) < 30:
+                    await until(partial(has_rows, channel, len(found) + 1))
+                    found += await read(address, len(found), channel.position().next_row)
+                    await channel.acknowledge(len(found))
+                await until(lambda: channel.log.state is ChannelState.ENDED)
+            assert found == list(range(30))
+            assert channel.log.books.peak_kept_rows <= 8
+
+    complete(test())
+
+
+def test_a_producer_that_comes_again_goes_on_where_it_was(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving(parameters=ChannelParameters(row_permits=100, permit_batch=10)) as (channel, address):
+            next_row = 0
+            while next_row < 20:
+                async with put(address, CHANNEL, SCHEMA, producer="p") as sender:
+                    assert sender.first_row == next_row
+                    for row in range(next_row, next_row + 5):
+                        await sender.send(rows(row, row + 1))
+                    await until(partial(has_rows, channel, next_row + 3))
+                await until(lambda: not channel.statistics().producers)
+                assert channel.log.state is ChannelState.OPEN, "it has only left"
+                next_row = channel.log.rows_of("p")
+            await fill(address, next_row, next_row + 1, producer="p", closes=True)
+            assert await read(address) == list(range(next_row + 1)), "each row once"
+
+    complete(test())
+
+
+def test_producers_without_a_name_have_no_first_row(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (_, address):
+            async with put(address, CHANNEL, SCHEMA, producer="p") as named:
+                assert named.first_row == 0
+                await named.end(closes_channel=False)
+            async with put(address, CHANNEL, SCHEMA) as sender:
+                assert sender.first_row is None
+                await sender.end(closes_channel=False)
+
+    complete(test())
+
+
+def test_of_two_producers_of_one_name_the_newer_one_goes_on(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving(parameters=ChannelParameters(row_permits=20, permit_batch=1)) as (channel, address):
+            async with put(address, CHANNEL, SCHEMA, producer="p") as older:
+                await older.send(rows(0, 1))
+                await until(lambda: channel.log.rows_of("p") == 1)
+                async with put(address, CHANNEL, SCHEMA, producer="p") as newer:
+                    assert newer.first_row == 1
+                    with pytest.raises(ProducerReplacedError, match="producer 'p' of channel 'orders/0' was replaced"):
+                        await send_for_ever(older)
+                    await newer.send(rows(1, 2))
+                    await newer.end(closes_channel=True)
+            assert await read(address) == [0, 1]
+
+    complete(test())
+
+
+def test_an_older_producer_that_waits_for_room_makes_way_at_once(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (channel, address), asyncio.TaskGroup() as group:
+            async with put(address, CHANNEL, SCHEMA, producer="p") as older:
+                blocked = group.create_task(refused(send_for_ever(older)))
+                await until(lambda: channel.log.waiting.running == 1)
+                async with put(address, CHANNEL, SCHEMA, producer="p") as newer:
+                    assert newer.first_row == 8
+                    assert isinstance(await blocked, ProducerReplacedError)
+                    await channel.acknowledge(8)
+                    await newer.send(rows(8, 9))
+                    await newer.end(closes_channel=True)
+            assert await read(address) == [8]
+
+    complete(test())
+
+
+async def send_for_ever(sender: RemoteSender) -> None:
+    row = 0
+    while True:
+        await sender.send(rows(row, row + 1))
+        row += 1
+
+
+def test_a_producer_that_gives_up_breaks_the_channel_and_what_it_has_put_can_be_read(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (channel, address):
+            async with put(address, CHANNEL, SCHEMA) as sender:
+                await sender.send(rows(0, 3))
+                await until(lambda: channel.position().next_row == 3)
+                sender.abort("no more paper")
+            await until(lambda: channel.log.state is ChannelState.BROKEN)
+            assert "no more paper" in channel.position().reason
+            assert await read(address, 0, 3) == [0, 1, 2]
+            error = await refused(read(address))
+            assert isinstance(error, ChannelAbortedError)
+            assert "no more paper" in str(error)
+            assert isinstance(await refused(fill(address, 3, 4)), ChannelAbortedError)
+
+    complete(test())
+
+
+def test_an_error_in_the_block_of_a_named_producer_leaves_the_channel_open(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (channel, address):
+            with pytest.raises(ZeroDivisionError):
+                await stumble(address, "p")
+            await until(lambda: not channel.statistics().producers)
+            assert channel.log.state is ChannelState.OPEN
+            with pytest.raises(ZeroDivisionError):
+                await stumble(address, "")
+            await until(lambda: channel.log.state is ChannelState.BROKEN)
+
+    async def stumble(address: str, producer: str) -> None:
+        async with put(address, CHANNEL, SCHEMA, producer=producer) as sender:
+            await sender.send(rows(0, 1))
+            raise ZeroDivisionError
+
+    complete(test())
+
+
+def test_what_is_no_chunk_is_refused_and_what_came_before_is_kept(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (channel, address):
+            async with put(address, CHANNEL, SCHEMA, producer="p") as sender:
+                await sender.send(rows(0, 2))
+                await sender.send_barrier("epoch 1")
+                with pytest.raises(RetentionError, match="keeps chunks, and knows no barrier"):
+                    await sender.end()
+            assert channel.log.rows_of("p") == 2
+            assert await read(address, 0, 2) == [0, 1]
+
+    complete(test())
+
+
+def test_producers_of_another_schema_or_of_an_ended_channel_are_refused(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (channel, address):
+            await fill(address, 0, 1)
+            with pytest.raises(SchemaMismatchError):
+                async with put(address, CHANNEL, pa.schema([("other", pa.string())])):
+                    pass
+            await channel.end()
+            assert isinstance(await refused(fill(address, 1, 2)), ChannelClosedError)
+            assert await read(address) == [0]
+
+    complete(test())
+
+
+# Orders.
+
+
+def test_orders_and_questions(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving("etl", "audit") as (channel, address), control(address) as orders:
+            (at,) = await orders.positions([CHANNEL], consumer="etl")
+            assert (at.schema, at.next_row, at.acknowledged_row, at.state) == (None, 0, 0, ChannelState.OPEN)
+            await fill(address, 0, 8)
+            (at,) = await orders.acknowledge({CHANNEL: 5}, consumer="etl")
+            assert (at.schema, at.next_row, at.acknowledged_row, at.parameters) == (SCHEMA, 8, 5, SMALL)
+            (at,) = await orders.acknowledge([ChannelRow(CHANNEL, 3, at.log_id)], consumer="audit")
+            assert at.acknowledged_row == 3
+            assert channel.log.books.first_kept_row == 3
+            (at,) = await orders.close_channels([CHANNEL], consumer="etl")
+            assert (at.state, at.acknowledged_row) == (ChannelState.ENDED, 5)
+            await orders.close_channels([CHANNEL], consumer="etl")
+            assert await orders.positions([], consumer="etl") == ()
+            assert await read(address, consumer="etl") == [5, 6, 7]
+
+    complete(test())
+
+
+def test_an_order_that_cannot_be_carried_out_ends_the_stream_and_does_nothing(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving("etl") as (channel, address):
+            await fill(address, 0, 4)
+            log_id = channel.position("etl").log_id
+            cases: list[tuple[type[PermitflowError], Callable[[AioControl], Coroutine[Any, Any, object]]]] = [
+                (UnknownChannelError, lambda orders: orders.positions([CHANNEL, "nowhere"], consumer="etl")),
+                (RetentionError, lambda orders: orders.positions(["once"], consumer="etl")),
+                (UnknownConsumerError, lambda orders: orders.close_channels([CHANNEL])),
+                (RowsNotThereError, lambda orders: orders.acknowledge({CHANNEL: 5}, consumer="etl")),
+                (
+                    RowsNotThereError,
+                    lambda orders: orders.acknowledge(
+                        [ChannelRow(CHANNEL, 4, log_id), ChannelRow(CHANNEL, 9)], consumer="etl"
+                    ),
+                ),
+                (
+                    LogReplacedError,
+                    lambda orders: orders.acknowledge([ChannelRow(CHANNEL, 1, "lost")], consumer="etl"),
+                ),
+            ]
+            for kind, order in cases:
+                async with control(address) as orders:
+                    assert type(await refused(order(orders))) is kind
+                    assert isinstance(await refused(orders.positions([])), ChannelClosedError)
+            assert channel.position("etl").acknowledged_row == 0
+            assert channel.log.state is ChannelState.OPEN
+
+    complete(test())
+
+
+def test_what_does_not_fit_the_wire_is_refused_before_it_is_sent(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (_, address):
+            cases: list[Callable[[AioControl], Coroutine[Any, Any, object]]] = [
+                lambda orders: orders.acknowledge({CHANNEL: 2**63}),
+                lambda orders: orders.positions(CHANNEL),
+                lambda orders: orders.positions(["\ud800"]),
+            ]
+            for order in cases:
+                async with control(address) as orders:
+                    assert isinstance(await refused(order(orders)), InvalidParametersError)
+                    assert await orders.positions([]) == (), "nothing was sent, and the stream goes on"
+
+    complete(test())
+
+
+def test_tasks_that_share_a_stream_of_orders_take_turns(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (channel, address), control(address) as orders:
+            await fill(address, 0, 8)
+            async with asyncio.TaskGroup() as group:
+                asking = [group.create_task(orders.acknowledge({CHANNEL: row})) for row in range(9)]
+            assert [task.result()[0].acknowledged_row for task in asking] == list(range(9))
+            assert channel.position().acknowledged_row == 8
+
+    complete(test())
+
+
+# The end of all.
+
+
+def test_an_exchange_that_stops_tells_everybody(complete: Complete) -> None:
+    async def test() -> None:
+        exchange = Exchange(parameters=SMALL)
+        channel = exchange.add_channel(CHANNEL, retention=Retention.REPLAY)
+        async with (
+            ExchangeServer(exchange) as server,
+            put(server.address, CHANNEL, SCHEMA, producer="p") as sender,
+            get(server.address, CHANNEL) as receiver,
+            control(server.address) as orders,
+        ):
+            await sender.send(rows(0, 8))
+            await until(lambda: channel.position().next_row == 8)
+            await receiver.receive_many()
+            await orders.positions([CHANNEL])
+            await server.stop()
+            for deed in (send_for_ever(sender), numbers(receiver), orders.positions([CHANNEL])):
+                assert isinstance(await refused(deed), PeerGoneError)
+
+    complete(test())
+
+
+def test_a_removed_channel_breaks_off_its_followers(complete: Complete) -> None:
+    async def test() -> None:
+        exchange = Exchange(parameters=SMALL)
+        exchange.add_channel(CHANNEL, schema=SCHEMA, retention=Retention.REPLAY)
+        async with ExchangeServer(exchange) as server, get(server.address, CHANNEL) as receiver:
+            exchange.remove_channel(CHANNEL)
+            with pytest.raises(ChannelAbortedError, match="it was removed from the exchange"):
+                await receiver.receive()
+            assert isinstance(await refused(read(server.address)), UnknownChannelError)
+
+    complete(test())
+
+
+def test_nobody_answers(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (_, address):
+            pass
+        async with control(address, connect_timeout_seconds=0.05):
+            pytest.fail("there is nobody")
+
+    with pytest.raises(PeerTimeoutError):
+        complete(test())
