@@ -1,0 +1,129 @@
+"""Questions, orders and replies survive the wire, and bytes that are none of them are refused in words."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permitflow.errors import InvalidParametersError, PermitflowError, UndecodableDataError
+from permitflow.protocol.control import (
+    Acknowledge,
+    AskPositions,
+    ChannelPosition,
+    ChannelRow,
+    ChannelState,
+    Close,
+    Discard,
+    Discarded,
+    Positions,
+    Publish,
+    Published,
+    StagedPart,
+)
+from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.transports.control_codec import decode_reply, decode_request, encode_reply, encode_request
+from permitflow.transports.control_orders import discard, positions, publish
+from permitflow.wire.v1 import exchange_pb2 as pb
+
+counts = st.integers(-(2**63), 2**63 - 1)
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+channel_names = st.lists(names, max_size=3).map(tuple)
+requests = st.one_of(
+    st.builds(AskPositions, channel_names, names),
+    st.builds(Acknowledge, st.lists(st.builds(ChannelRow, names, counts, names), max_size=3).map(tuple), names),
+    st.builds(
+        Publish, names, counts, st.lists(st.builds(StagedPart, names, counts, names, counts), max_size=3).map(tuple)
+    ),
+    st.builds(Discard, names, counts),
+    st.builds(Close, channel_names, names),
+)
+parameters = st.builds(
+    ChannelParameters, row_permits=st.integers(8, 1000), permit_batch=st.just(4), oversize=st.sampled_from(Oversize)
+)
+schemas = st.none() | st.just(pa.schema([("n", pa.int64()), pa.field("s", pa.string(), nullable=False)]))
+channel_positions = st.builds(
+    ChannelPosition, names, counts, counts, st.sampled_from(ChannelState), names, parameters, schemas, names
+)
+replies = st.one_of(
+    st.builds(Positions, st.lists(channel_positions, max_size=3).map(tuple)),
+    st.builds(Published, st.booleans()),
+    st.builds(Discarded, counts),
+)
+
+
+@given(requests)
+def test_what_a_client_asks_is_what_arrives(request: Any) -> None:
+    assert decode_request(encode_request(request)) == request
+
+
+@given(replies)
+def test_what_the_exchange_replies_is_what_arrives(reply: Any) -> None:
+    assert decode_reply(encode_reply(reply)) == reply
+
+
+@given(st.binary(max_size=64))
+def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
+    for decode in (decode_request, decode_reply):
+        try:
+            decode(data)
+        except PermitflowError as error:
+            assert isinstance(error, UndecodableDataError)  # noqa: PT017  # most bytes are, some are not
+
+
+@given(replies, st.data())
+def test_a_damaged_reply_is_a_reply_or_refused(reply: Any, data: st.DataObject) -> None:
+    message = encode_reply(reply)
+    position = data.draw(st.integers(0, max(0, len(message) - 1)))
+    damaged = message[:position] + bytes([data.draw(st.integers(0, 255))]) + message[position + 1 :]
+    try:
+        decode_reply(damaged)
+    except PermitflowError as error:
+        assert isinstance(error, UndecodableDataError)  # noqa: PT017
+
+
+@pytest.mark.parametrize("data", [b"", bytes(33 << 20)], ids=["nothing", "too much"])
+def test_what_is_no_message_is_refused(data: bytes) -> None:
+    for decode in (decode_request, decode_reply):
+        with pytest.raises(UndecodableDataError):
+            decode(data)
+
+
+def test_a_position_without_state_or_parameters_is_refused() -> None:
+    for message in (
+        pb.ControlReply(positions=pb.Positions(channels=[pb.ChannelPosition(channel="c")])),
+        pb.ControlReply(
+            positions=pb.Positions(
+                channels=[
+                    pb.ChannelPosition(state=pb.CHANNEL_STATE_OPEN, parameters=pb.Parameters(row_permits=-1)),
+                ]
+            )
+        ),
+    ):
+        with pytest.raises(UndecodableDataError, match="a position"):
+            decode_reply(message.SerializeToString())
+
+
+def test_a_reply_to_something_else_is_refused() -> None:
+    published = encode_reply(Published(was_published=False))
+    assert publish("q", 1, []).read(published) == Published(was_published=False)
+    for order in (positions([], ""), discard("q", 1)):
+        with pytest.raises(UndecodableDataError, match="Published is no answer to this question"):
+            order.read(published)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        AskPositions(("\ud800",)),
+        AskPositions((1,)),  # type: ignore[arg-type]  # that is the mistake
+        Acknowledge((ChannelRow("c", 2**63),)),
+        Acknowledge((ChannelRow("c", 1.5),)),  # type: ignore[arg-type]  # that is the mistake
+        Discard("q", -(2**63) - 1),
+        Publish("q", 1, (StagedPart("c", 0, "\ud800", 1),)),
+    ],
+)
+def test_what_the_wire_cannot_hold_is_refused(request_: Any) -> None:
+    with pytest.raises(InvalidParametersError):
+        encode_request(request_)
