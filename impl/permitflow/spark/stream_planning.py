@@ -59,6 +59,10 @@ class StreamPlanner:
         """Up to where rows are there."""
         return self._offset({channel: positions[channel].next_row for channel in self._channels}, positions)
 
+    def cap(self, position: Position) -> int:
+        """Rows that a batch has of a channel at most, if the trigger does not say otherwise."""
+        return self._max_rows or _half_window(position)
+
     def default_limit(self, positions: Positions) -> int:
         """Rows of a batch, if the trigger does not say otherwise."""
         return self._max_rows or sum(_half_window(positions[channel]) for channel in self._channels)

@@ -5,7 +5,7 @@ Spark's checkpoint does: ``offsets/`` has the steps ``WriteOffsetLog``, and ``co
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -14,9 +14,9 @@ from pyspark import TaskContext
 
 from permitflow.errors import RowsLostError, TraceWriteError
 from permitflow.spark.stream_offsets import StreamOffset
-from permitflow.spark.stream_planning import Positions, RowRange
+from permitflow.spark.stream_planning import Position, Positions, RowRange
 
-__all__ = ["EVENTS_SUFFIX", "QueryRecorder", "SourceRecorder", "recorded_task"]
+__all__ = ["EVENTS_SUFFIX", "QueryRecorder", "SourceRecorder", "file_name_of", "recorded_task"]
 
 EVENTS_SUFFIX = ".query.ndjson"
 """Not that of the traces of streams, which may lie in the same folder."""
@@ -74,17 +74,17 @@ class SourceRecorder(QueryRecorder):
 
     def __init__(self, folder: str | None, consumer: str) -> None:
         """Nothing has been noted."""
-        super().__init__(folder, f"source-{_plain(consumer)}")
+        super().__init__(folder, file_name_of("source", consumer))
         self._seen: dict[str, tuple[int, int]] = {}
 
-    def restarted(self, positions: Positions) -> None:
+    def restarted(self, positions: Positions, cap: Callable[[Position], int]) -> None:
         """The query runs, for the first time or again.
 
         Spec: Restart.
         """
         for channel, position in positions.items():
-            row_permits = position.parameters.row_permits
-            self.note("Restart", channel, row=position.acknowledged_row, row_permits=row_permits)
+            permits, row = position.parameters.row_permits, position.acknowledged_row
+            self.note("Restart", channel, row=row, row_permits=permits, batch_cap=cap(position))
 
     def acknowledged(self, start: StreamOffset, before: Positions, after: Positions) -> None:
         """Rows were acknowledged; noted only where the exchange says something that it has not said before.
@@ -121,7 +121,7 @@ def recorded_task(folder: str | None, consumer: str, rows: RowRange) -> Iterator
 
     Spec: RunTask, Stage.
     """
-    recorder, context = QueryRecorder(folder, f"task-{_plain(consumer)}"), TaskContext.get()
+    recorder, context = QueryRecorder(folder, file_name_of("task", consumer)), TaskContext.get()
     batch = context.getLocalProperty(_BATCH_ID) if context is not None else None
     facts = {"start": rows.from_row, "end": rows.to_row, "batch": batch and int(batch)}
     try:
@@ -142,5 +142,6 @@ def _new_file(folder: Path, name: str) -> TextIO:
             number += 1
 
 
-def _plain(name: str) -> str:
-    return "".join(letter if letter.isalnum() else "_" for letter in name)
+def file_name_of(kind: str, consumer: str) -> str:
+    """How the names of the files begin that the source ("source") and its tasks ("task") write."""
+    return f"{kind}-{''.join(letter if letter.isalnum() else '_' for letter in consumer)}"

@@ -138,7 +138,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _ask_positions(self) -> Positions:
         self._positions = self._line.positions(self._options.channels)
         if self._recorder.is_empty:
-            self._recorder.restarted(self._positions)
+            self._recorder.restarted(self._positions, self._planner.cap)
         return self._positions
 
     def _acknowledge(self, start: StreamOffset) -> Positions:

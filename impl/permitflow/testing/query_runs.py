@@ -1,0 +1,209 @@
+"""Judges recorded runs of streaming queries: is what Spark, source and sink did a behaviour of ``SparkMicroBatch``?
+
+Looked at are the files that the source writes with option ``trace_dir`` (one folder for each query), and the query's
+checkpoint; a file sink tells besides which batches it has published.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from permitflow.errors import TraceMismatchError, TraceUnreadableError
+from permitflow.spark.stream_offsets import StreamOffset
+from permitflow.spark.stream_recording import EVENTS_SUFFIX, file_name_of
+from permitflow_model.kernel.interleaving import interleave
+from permitflow_model.kernel.replay import Replay
+from permitflow_model.spark_micro_batch import State
+from permitflow_model.spark_micro_batch_trace import (
+    QueryEvent,
+    QueryWorld,
+    SparkMicroBatchReplay,
+    query_parameters,
+)
+
+__all__ = ["QueryVerdict", "judge_query", "published_by_file_sink"]
+
+Facts = Mapping[str, object]
+
+# Of a file of the offset log: its version, and what Spark notes about the batch.
+_HEADER_LINES = 2
+
+
+@dataclass(frozen=True)
+class QueryVerdict:
+    """What the model says about a query's run on one channel."""
+
+    channel: str
+    first_row: int
+    """Where the query began; the model counts rows from there."""
+    replay: Replay[QueryWorld, QueryEvent]
+    left_over: int
+    """Events that could not be explained."""
+
+    @property
+    def is_valid(self) -> bool:
+        """Is the run a behaviour of the specification?"""
+        return self.replay.is_valid
+
+    @property
+    def state(self) -> State:
+        """The last state, or the one before the first event that no behaviour allows."""
+        return self.replay.worlds[0].state
+
+    @property
+    def table_rows(self) -> int:
+        """Rows of this channel that the sink must have."""
+        return self.state.output
+
+    def describe(self) -> str:
+        """The verdict in words."""
+        name = f"channel {self.channel!r}"
+        state = self.state
+        where = f"batch [{state.start}, {state.end}), acknowledged {state.acknowledged}, published {state.output} rows"
+        if self.is_valid:
+            return f"{name}: valid, {self.replay.performed:,} events; {where}"
+        lines = [f"{name}: not a behaviour of the specification, after {self.replay.performed:,} valid events"]
+        lines += [f"  {block.event.action} ({block.event.where}): {block.reason}" for block in self.replay.blocked]
+        lines.append(f"  in the state  {where}, driver {state.phase}")
+        return "\n".join(lines)
+
+
+def judge_query(
+    trace_dir: Path | str,
+    checkpoint: Path | str,
+    *,
+    consumer: str = "default",
+    source: int = 0,
+    published: Iterable[int] | None = None,
+    durable: bool = True,
+) -> list[QueryVerdict]:
+    """Replay what was recorded of a query, channel by channel.
+
+    Args:
+        trace_dir: the source's option; recorded from the query's first batch on.
+        checkpoint: of the query; Spark keeps the last hundred batches there.
+        consumer: as whom the source reads.
+        source: its number among the query's sources, in Spark's order.
+        published: batches that the sink says it has published, in its order; None: it does not say.
+        durable: may the exchange not lose rows?
+
+    Raises:
+        TraceUnreadableError: a file is missing, or holds something else.
+        TraceMismatchError: the recording or the checkpoint begins in the middle.
+    """
+    folder, logs = Path(trace_dir), Path(checkpoint)
+    source_facts = _facts(folder, file_name_of("source", consumer))
+    task_facts = _facts(folder, file_name_of("task", consumer))
+    offsets = _offsets(logs / "offsets", source)
+    commits = [batch for batch in _batches(logs / "commits") if batch in offsets]
+    channels = [str(facts["channel"]) for facts in source_facts if facts["action"] == "Restart"]
+    verdicts = []
+    for channel in dict.fromkeys(channels):
+        run = _ChannelRun(channel, source_facts, task_facts, offsets)
+        verdicts.append(run.judge(commits, published, durable=durable))
+    return verdicts
+
+
+def published_by_file_sink(table: Path | str) -> list[int]:
+    """The batches that a file sink has published into this folder."""
+    return _batches(Path(table) / "_spark_metadata")
+
+
+class _ChannelRun:
+    """What was recorded of one channel."""
+
+    def __init__(
+        self, channel: str, source: Sequence[Facts], tasks: Sequence[Facts], offsets: Mapping[int, StreamOffset]
+    ) -> None:
+        self._channel = channel
+        self._source = [facts for facts in source if facts["channel"] == channel]
+        self._tasks = [facts for facts in tasks if facts["channel"] == channel]
+        self._begin = self._source[0]
+        self._first_row = _number(self._begin, "row")
+        self._ranges = self._ranges_of(offsets)
+
+    def judge(self, commits: Sequence[int], published: Iterable[int] | None, *, durable: bool) -> QueryVerdict:
+        permits, cap = _number(self._begin, "row_permits"), _number(self._begin, "batch_cap")
+        interpretation = SparkMicroBatchReplay(query_parameters(row_permits=permits, batch_cap=cap, durable=durable))
+        # An event of Spark's logs, the tasks or the sink is taken before the source goes on: it has had time to happen.
+        logs = [
+            [self._of_batch("WriteOffsetLog", batch, "offsets") for batch in self._ranges],
+            [*self._task_events()],
+            [self._of_batch("Publish", batch, "the sink") for batch in published or () if batch in self._ranges],
+            [self._of_batch("WriteCommitLog", batch, "commits") for batch in commits if batch in self._ranges],
+            [self._source_event(facts) for facts in self._source],
+        ]
+        outcome = interleave(interpretation, interpretation.start(), logs)
+        left_over = sum(map(len, logs)) - outcome.performed
+        return QueryVerdict(self._channel, self._first_row, outcome, left_over)
+
+    def _ranges_of(self, offsets: Mapping[int, StreamOffset]) -> dict[int, tuple[int, int]]:
+        """The rows of each batch that has some; counted from the first row."""
+        ranges, start = {}, 0
+        for batch, offset in offsets.items():
+            end = offset.rows.get(self._channel, self._first_row) - self._first_row
+            if end != start:
+                ranges[batch] = (start, end)
+            start = end
+        return ranges
+
+    def _of_batch(self, action: str, batch: int, where: str) -> QueryEvent:
+        return QueryEvent(action, *self._ranges[batch], where=f"batch {batch}, {where}")
+
+    def _task_events(self) -> Iterator[QueryEvent]:
+        for facts in sorted(self._tasks, key=lambda facts: _number(facts, "batch")):
+            yield self._event(facts, facts["start"], facts["end"])
+
+    def _source_event(self, facts: Facts) -> QueryEvent:
+        if facts["action"] == "Acknowledge":
+            return self._event(facts, facts["before"], facts["row"])
+        if facts["action"] == "PlanBatch":
+            return self._event(facts, facts["start"], facts["end"])
+        return self._event(facts, self._first_row, facts["row"])
+
+    def _event(self, facts: Facts, start: object, end: object) -> QueryEvent:
+        first, produced = self._first_row, facts.get("produced", self._first_row)
+        return QueryEvent(
+            action=str(facts["action"]),
+            start=int(str(start)) - first,
+            end=int(str(end)) - first,
+            produced=int(str(produced)) - first,
+            where=str(facts["where"]),
+        )
+
+
+def _facts(folder: Path, name: str) -> list[Facts]:
+    """The events of all files of a kind, in the order in which these appeared."""
+    found: list[Facts] = []
+    for path in sorted(folder.glob(f"{name}-*{EVENTS_SUFFIX}")):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            try:
+                found.append({**json.loads(line), "where": f"{path.name}, line {number}"})
+            except ValueError as error:
+                raise TraceUnreadableError(path=str(path), line=number, reason=str(error)) from error
+    if not found:
+        raise TraceUnreadableError(path=str(folder / name), line=0, reason="nothing was recorded under this name")
+    return found
+
+
+def _offsets(folder: Path, source: int) -> dict[int, StreamOffset]:
+    batches = _batches(folder)
+    if not batches or batches[0] != 0:
+        first = f"begins with batch {batches[0]}" if batches else "is empty"
+        raise TraceMismatchError(channel=str(folder), reason=f"the offset log {first}, but the recording does not")
+    offsets = {}
+    for batch in batches:
+        line = (folder / str(batch)).read_text().splitlines()[_HEADER_LINES + source]
+        offsets[batch] = StreamOffset.of_json(json.loads(line))
+    return offsets
+
+
+def _batches(folder: Path) -> list[int]:
+    """The numbers of the files of one of Spark's logs."""
+    names = [path.name.partition(".")[0] for path in folder.iterdir()]
+    return sorted({int(name) for name in names if name.isdecimal()})
+
+
+def _number(facts: Facts, name: str) -> int:
+    return int(str(facts[name]))
