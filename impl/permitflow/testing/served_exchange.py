@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from permitflow.channels.names import stream_channels
@@ -48,12 +48,16 @@ def served_exchange(
     parameters: ChannelParameters = SMALL_WINDOW,
     same_host: SameHost = SameHost.AUTO,
     address: str = "127.0.0.1:0",
+    more: Sequence[str] = (),
 ) -> Iterator[ServedExchange]:
-    """Start ``permitflow serve``; at the end of the block it is asked to end, and killed if it does not."""
+    """Start ``permitflow serve``; at the end of the block it is asked to end, and killed if it does not.
+
+    ``more`` are further options of the command.
+    """
     streams = [argument for stream in STREAMS for argument in ("--stream", f"{stream}:{CHANNELS}")]
     window = ["--row-permits", str(parameters.row_permits), "--permit-batch", str(parameters.permit_batch)]
     command = [sys.executable, "-m", "permitflow.cli", "serve", *streams, *window, "--address", address]
-    command += ["--same-host", same_host.value]
+    command += ["--same-host", same_host.value, *more]
     with subprocess.Popen(
         [*command, "--quiet"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -27,6 +27,11 @@ __all__ = ["BlockingSink"]
 # its consumers take for the same thing.
 ABORT_SECONDS = 5.0
 
+_FULL = (
+    "the channel's staging area is full: its consumers are slow and earlier batches wait there, or another query's "
+    "batch does that was not published yet"
+)
+
 
 class BlockingSink(BlockingStream):
     """The upstream end of a channel.
@@ -48,6 +53,7 @@ class BlockingSink(BlockingStream):
             put, peer=f"the exchange at {address} (channel {put.address.name!r})", record=record
         )
         self._can_resume = bool(put.producer)
+        self._is_staged = put.staging is not None
         self._waiting_seconds = 0.0
         self._writer: TrainWriter | None = None
         super().__init__(address, PUT_STREAM, self._session, timeout_seconds, offer)
@@ -98,6 +104,9 @@ class BlockingSink(BlockingStream):
 
     def _await_permits(self) -> None:
         away, all_permits = self._session.sender.outstanding.rows, self.parameters.row_permits
+        if self._is_staged:
+            self._await_reply(f"{away} of {all_permits} row permits are with the exchange: {_FULL}")
+            return
         self._await_reply(
             f"{away} of {all_permits} row permits are with the consumer: it is slow, or has not started; {SLOTS}"
         )
@@ -121,7 +130,8 @@ class BlockingSink(BlockingStream):
         self._write()
         self._call.half_close()
         while not self._is_peer_closed:
-            self._await_reply(f"the consumer has not taken everything that was sent; {SLOTS}")
+            cause = _FULL if self._is_staged else f"the consumer has not taken everything that was sent; {SLOTS}"
+            self._await_reply(cause)
         self.close()
 
     def abort(self, reason: str) -> None:

@@ -87,3 +87,16 @@ def exchange() -> Iterator[ServedExchange]:
 def options(exchange: ServedExchange) -> dict[str, str]:
     """Options of the data source for a stream of two channels that nobody has used."""
     return {"address": exchange.address, "stream": exchange.stream(), "channels": "2", "timeout_seconds": "60"}
+
+
+@pytest.fixture(scope="session")
+def replaying() -> Iterator[ServedExchange]:
+    """One exchange whose channels keep their rows, for all tests; each takes streams of its own."""
+    with served_exchange(more=("--retention", "replay", "--drain-seconds", "0")) as served:
+        yield served
+
+
+@pytest.fixture
+def replay_options(replaying: ServedExchange) -> dict[str, str]:
+    """Options of the data source for a stream of two channels that keep their rows."""
+    return {"address": replaying.address, "stream": replaying.stream(), "channels": "2", "timeout_seconds": "60"}
