@@ -1,0 +1,96 @@
+"""Writes into a store for as long as it lives, and says what was confirmed: for tests that kill it.
+
+    python writing_child.py FOLDER SEED
+
+Each line of the output is a JSON object of facts that the store has confirmed.
+"""
+
+import asyncio
+import json
+import random
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+
+from permitflow.exchange.stores.sqlite import SqliteStore
+from permitflow.exchange.stores.store import ChannelStore
+from permitflow.protocol.frames import Staging
+from permitflow.protocol.parameters import ChannelParameters
+
+PARAMETERS = ChannelParameters(row_permits=1_000_000)
+CHANNELS = ("direct/0", "direct/1")
+STAGED = "staged/0"
+BATCH_ROWS = 5_000
+SCHEMA = pa.schema([("number", pa.int64())])
+
+
+def numbered(first_row: int, rows: int) -> pa.RecordBatch:
+    """Rows that hold their own numbers."""
+    return pa.record_batch([pa.array(range(first_row, first_row + rows), pa.int64())], schema=SCHEMA)
+
+
+def say(**facts: int) -> None:
+    """Tell the parent, at once."""
+    print(json.dumps(facts), flush=True)
+
+
+async def opened(store: SqliteStore, name: str) -> ChannelStore:
+    """A channel, new or as it was left."""
+    place = store.open_channel(name, parameters=PARAMETERS, consumers=("default",))
+    if place.load().schema is None:
+        await place.declare(SCHEMA)
+    return place
+
+
+async def append_for_ever(place: ChannelStore, name: str, chance: random.Random) -> None:
+    """Rows of a named producer; most of them are acknowledged soon."""
+    kept = place.load()
+    next_row, acknowledged_row = kept.next_row, (kept.acknowledged or {}).get("default", 0)
+    while True:
+        rows = chance.randrange(1, 20_000)
+        await place.append(next_row, [numbered(next_row, rows)], "p", next_row + rows)
+        next_row += rows
+        say(**{name: next_row})
+        if chance.random() < 0.5:
+            acknowledged_row = max(acknowledged_row, next_row - chance.randrange(50_000))
+            await place.acknowledge("default", acknowledged_row, acknowledged_row)
+            say(**{f"acknowledged {name}": acknowledged_row})
+
+
+async def publish_for_ever(store: SqliteStore, place: ChannelStore) -> None:
+    """Batches of rows, each staged by two attempts, of which one is published."""
+    kept = place.load()
+    next_row, batch = kept.next_row, store.published_batches().get("q", -1) + 1
+    await place.forget([part.staging for part in kept.staged])
+    for part in kept.published:
+        await place.take_over(next_row, len(part.chunk_rows))
+        next_row += sum(part.chunk_rows)
+    while True:
+        first_row = batch * BATCH_ROWS
+        good, bad = Staging("q", batch, 0, "good"), Staging("q", batch, 0, "bad")
+        await asyncio.gather(place.stage(good, halves(first_row)), place.stage(bad, [numbered(-9, 9)]))
+        await store.publish("q", batch, [(STAGED, good)])
+        say(published=batch)
+        await place.take_over(first_row, 2)
+        say(**{STAGED: first_row + BATCH_ROWS})
+        batch += 1
+
+
+def halves(first_row: int) -> list[pa.RecordBatch]:
+    """A batch in two chunks."""
+    return [numbered(first_row, 1_000), numbered(first_row + 1_000, BATCH_ROWS - 1_000)]
+
+
+async def main(folder: str, seed: str) -> None:
+    """Until somebody ends it."""
+    with SqliteStore(Path(folder)) as store:
+        async with asyncio.TaskGroup() as group:
+            for name in CHANNELS:
+                chance = random.Random(f"{seed} {name}")
+                group.create_task(append_for_ever(await opened(store, name), name, chance))
+            group.create_task(publish_for_ever(store, await opened(store, STAGED)))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
