@@ -8,9 +8,11 @@ import pyarrow as pa
 from permitflow.errors import PeerGoneError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
+from permitflow.exchange.traffic import statistics_of
 from permitflow.protocol.control import (
     Acknowledge,
     AskPositions,
+    AskStatistics,
     Close,
     ControlReply,
     ControlRequest,
@@ -81,6 +83,8 @@ async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply
             return Published(await exchange.staging.publish(request.query, request.batch, request.parts))
         case Discard():
             return Discarded(await exchange.staging.discard(request.query, request.batch))
+        case AskStatistics():
+            return statistics_of(exchange, request.channels)
 
 
 def _channels(exchange: Exchange, names: Sequence[str]) -> list[ReplayChannel]:

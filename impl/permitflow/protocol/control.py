@@ -8,10 +8,12 @@ from enum import StrEnum
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.traffic import Statistics
 
 __all__ = [
     "Acknowledge",
     "AskPositions",
+    "AskStatistics",
     "ChannelPosition",
     "ChannelRow",
     "ChannelState",
@@ -101,6 +103,14 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True)
+class AskStatistics:
+    """What has flowed through the channels?"""
+
+    channels: tuple[str, ...] = ()
+    """Of any kind; none: all that there are."""
+
+
+@dataclass(frozen=True, slots=True)
 class ChannelPosition(Generic[S]):
     """Where a channel stands; ``S`` is the type of schemas."""
 
@@ -141,5 +151,5 @@ class Discarded:
     rows: int
 
 
-ControlRequest: TypeAlias = AskPositions | Acknowledge | Publish | Discard | Close
-ControlReply: TypeAlias = Positions[S] | Published | Discarded
+ControlRequest: TypeAlias = AskPositions | Acknowledge | Publish | Discard | Close | AskStatistics
+ControlReply: TypeAlias = Positions[S] | Published | Discarded | Statistics

@@ -6,8 +6,18 @@ from typing import TypeVar
 
 from permitflow.errors import ChannelClosedError, PeerGoneError, PeerTimeoutError
 from permitflow.protocol.control import ChannelRow, Discarded, Published, StagedPart
+from permitflow.protocol.traffic import Statistics
 from permitflow.transports.carrier import Carrier, Received
-from permitflow.transports.control_orders import Order, Where, acknowledge, close, discard, positions, publish
+from permitflow.transports.control_orders import (
+    Order,
+    Where,
+    acknowledge,
+    close,
+    discard,
+    positions,
+    publish,
+    statistics,
+)
 
 __all__ = ["AioControl"]
 
@@ -84,6 +94,18 @@ class AioControl:
             PermitflowError: as ``positions``.
         """
         return await self._ask(discard(query, batch))
+
+    async def statistics(self, channels: Sequence[str] = ()) -> Statistics:
+        """What has flowed through channels of any kind, in counts.
+
+        Args:
+            channels: names, in the order of the answer; none: all that the exchange has.
+
+        Raises:
+            UnknownChannelError: the exchange has no such channel.
+            PermitflowError: as ``positions``.
+        """
+        return await self._ask(statistics(channels))
 
     async def _ask(self, order: Order[T]) -> T:
         async with self._turn:

@@ -5,11 +5,21 @@ from typing import Self, TypeVar
 
 from permitflow.errors import ChannelClosedError, InvalidParametersError, PeerGoneError, PeerTimeoutError
 from permitflow.protocol.control import ChannelRow, Discarded, Published, StagedPart
+from permitflow.protocol.traffic import Statistics
 from permitflow.transports.blocking_call import Closed
 from permitflow.transports.blocking_host_call import BlockingHostCall
 from permitflow.transports.carrier import Received
 from permitflow.transports.connection import CONTROL
-from permitflow.transports.control_orders import Order, Where, acknowledge, close, discard, positions, publish
+from permitflow.transports.control_orders import (
+    Order,
+    Where,
+    acknowledge,
+    close,
+    discard,
+    positions,
+    publish,
+    statistics,
+)
 
 __all__ = ["BlockingControl"]
 
@@ -88,6 +98,18 @@ class BlockingControl:
             PermitflowError: as ``positions``.
         """
         return self._ask(discard(query, batch))
+
+    def statistics(self, channels: Sequence[str] = ()) -> Statistics:
+        """What has flowed through channels of any kind, in counts.
+
+        Args:
+            channels: names, in the order of the answer; none: all that the exchange has.
+
+        Raises:
+            UnknownChannelError: the exchange has no such channel.
+            PermitflowError: as ``positions``.
+        """
+        return self._ask(statistics(channels))
 
     def _ask(self, order: Order[T]) -> T:
         if self._is_closed:

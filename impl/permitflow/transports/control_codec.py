@@ -9,6 +9,7 @@ from permitflow.errors import InvalidParametersError, UndecodableDataError
 from permitflow.protocol.control import (
     Acknowledge,
     AskPositions,
+    AskStatistics,
     ChannelPosition,
     ChannelRow,
     ChannelState,
@@ -23,10 +24,12 @@ from permitflow.protocol.control import (
     StagedPart,
 )
 from permitflow.protocol.frames import StatedParameters
+from permitflow.protocol.traffic import Statistics
 from permitflow.transports.arrow import read_schema
 from permitflow.transports.carrier import Received
 from permitflow.transports.frame_readers import read_parameters
 from permitflow.transports.frame_writers import set_number, set_text, write_parameters
+from permitflow.transports.traffic_codec import read_statistics, write_statistics
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = ["decode_reply", "decode_request", "encode_reply", "encode_request"]
@@ -64,11 +67,20 @@ def encode_request(request: ControlRequest) -> bytes:
             message.discard.SetInParent()
             set_text(message.discard, "query", request.query)
             set_number(message.discard, "batch", request.batch)
+        case AskStatistics():
+            message.statistics.SetInParent()
+            _write_channels(message.statistics, request)
     return message.SerializeToString()
 
 
 def _write_names(into: pb.PositionsRequest | pb.CloseRequest, request: AskPositions | Close) -> None:
     set_text(into, "consumer", request.consumer)
+    _write_channels(into, request)
+
+
+def _write_channels(
+    into: pb.PositionsRequest | pb.CloseRequest | pb.StatisticsRequest, request: AskPositions | Close | AskStatistics
+) -> None:
     try:
         into.channels.extend(request.channels)
     except (TypeError, ValueError) as error:
@@ -127,6 +139,7 @@ _REQUESTS: dict[str, Callable[..., ControlRequest]] = {
     "publish": _read_publish,
     "discard": lambda message: Discard(message.query, message.batch),
     "close": lambda message: Close(tuple(message.channels), message.consumer),
+    "statistics": lambda message: AskStatistics(tuple(message.channels)),
 }
 
 
@@ -144,6 +157,9 @@ def encode_reply(reply: ControlReply[pa.Schema]) -> bytes:
         case Discarded():
             message.discarded.SetInParent()
             message.discarded.rows = reply.rows
+        case Statistics():
+            message.statistics.SetInParent()
+            write_statistics(message.statistics, reply)
     return message.SerializeToString()
 
 
@@ -174,7 +190,9 @@ def decode_reply(data: Received) -> ControlReply[pa.Schema]:
             return Published(message.published.was_published)
         case "discarded":
             return Discarded(message.discarded.rows)
-    raise UndecodableDataError(what="a reply", reason="it holds neither positions nor published nor discarded")
+        case "statistics":
+            return read_statistics(message.statistics)
+    raise UndecodableDataError(what="a reply", reason="it is none that this version knows")
 
 
 def _read_position(message: pb.ChannelPosition) -> ChannelPosition[pa.Schema]:

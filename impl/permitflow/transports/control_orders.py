@@ -10,6 +10,7 @@ from permitflow.errors import InvalidParametersError, UndecodableDataError
 from permitflow.protocol.control import (
     Acknowledge,
     AskPositions,
+    AskStatistics,
     ChannelPosition,
     ChannelRow,
     Close,
@@ -22,10 +23,11 @@ from permitflow.protocol.control import (
     Published,
     StagedPart,
 )
+from permitflow.protocol.traffic import Statistics
 from permitflow.transports.carrier import Received
 from permitflow.transports.control_codec import decode_reply, encode_request
 
-__all__ = ["Order", "Where", "acknowledge", "close", "discard", "positions", "publish"]
+__all__ = ["Order", "Where", "acknowledge", "close", "discard", "positions", "publish", "statistics"]
 
 T = TypeVar("T")
 
@@ -82,6 +84,11 @@ def publish(query: str, batch: int, parts: Sequence[StagedPart]) -> Order[Publis
 def discard(query: str, batch: int) -> Order[Discarded]:
     """Forget what is staged and not published."""
     return Order(Discard(query, batch), lambda reply: reply if isinstance(reply, Discarded) else None)
+
+
+def statistics(channels: Sequence[str]) -> Order[Statistics]:
+    """What has flowed through these channels, or through all?"""
+    return Order(AskStatistics(_names(channels)), lambda reply: reply if isinstance(reply, Statistics) else None)
 
 
 def _where(reply: ControlReply[pa.Schema]) -> Where | None:

@@ -262,28 +262,32 @@ class Staging(_message.Message):
     def __init__(self, query: _Optional[str] = ..., batch: _Optional[int] = ..., partition: _Optional[int] = ..., attempt: _Optional[str] = ...) -> None: ...
 
 class ControlRequest(_message.Message):
-    __slots__ = ("positions", "acknowledge", "publish", "discard", "close")
+    __slots__ = ("positions", "acknowledge", "publish", "discard", "close", "statistics")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
     DISCARD_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
+    STATISTICS_FIELD_NUMBER: _ClassVar[int]
     positions: PositionsRequest
     acknowledge: AcknowledgeRequest
     publish: PublishRequest
     discard: DiscardRequest
     close: CloseRequest
-    def __init__(self, positions: _Optional[_Union[PositionsRequest, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeRequest, _Mapping]] = ..., publish: _Optional[_Union[PublishRequest, _Mapping]] = ..., discard: _Optional[_Union[DiscardRequest, _Mapping]] = ..., close: _Optional[_Union[CloseRequest, _Mapping]] = ...) -> None: ...
+    statistics: StatisticsRequest
+    def __init__(self, positions: _Optional[_Union[PositionsRequest, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeRequest, _Mapping]] = ..., publish: _Optional[_Union[PublishRequest, _Mapping]] = ..., discard: _Optional[_Union[DiscardRequest, _Mapping]] = ..., close: _Optional[_Union[CloseRequest, _Mapping]] = ..., statistics: _Optional[_Union[StatisticsRequest, _Mapping]] = ...) -> None: ...
 
 class ControlReply(_message.Message):
-    __slots__ = ("positions", "published", "discarded")
+    __slots__ = ("positions", "published", "discarded", "statistics")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     PUBLISHED_FIELD_NUMBER: _ClassVar[int]
     DISCARDED_FIELD_NUMBER: _ClassVar[int]
+    STATISTICS_FIELD_NUMBER: _ClassVar[int]
     positions: Positions
     published: Published
     discarded: Discarded
-    def __init__(self, positions: _Optional[_Union[Positions, _Mapping]] = ..., published: _Optional[_Union[Published, _Mapping]] = ..., discarded: _Optional[_Union[Discarded, _Mapping]] = ...) -> None: ...
+    statistics: Statistics
+    def __init__(self, positions: _Optional[_Union[Positions, _Mapping]] = ..., published: _Optional[_Union[Published, _Mapping]] = ..., discarded: _Optional[_Union[Discarded, _Mapping]] = ..., statistics: _Optional[_Union[Statistics, _Mapping]] = ...) -> None: ...
 
 class PositionsRequest(_message.Message):
     __slots__ = ("consumer", "channels")
@@ -386,3 +390,68 @@ class CloseRequest(_message.Message):
     consumer: str
     channels: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, consumer: _Optional[str] = ..., channels: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class StatisticsRequest(_message.Message):
+    __slots__ = ("channels",)
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    channels: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, channels: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Statistics(_message.Message):
+    __slots__ = ("at_seconds", "channels")
+    AT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    at_seconds: float
+    channels: _containers.RepeatedCompositeFieldContainer[ChannelTraffic]
+    def __init__(self, at_seconds: _Optional[float] = ..., channels: _Optional[_Iterable[_Union[ChannelTraffic, _Mapping]]] = ...) -> None: ...
+
+class ChannelTraffic(_message.Message):
+    __slots__ = ("channel", "state", "reason", "row_permits", "producers", "consumers", "rows_in", "rows_out", "rows_held", "peak_rows_held", "rows_with_consumers", "waiting_seconds", "consumer_waiting_seconds", "kept")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ROW_PERMITS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_IN_FIELD_NUMBER: _ClassVar[int]
+    ROWS_OUT_FIELD_NUMBER: _ClassVar[int]
+    ROWS_HELD_FIELD_NUMBER: _ClassVar[int]
+    PEAK_ROWS_HELD_FIELD_NUMBER: _ClassVar[int]
+    ROWS_WITH_CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_WAITING_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    channel: str
+    state: str
+    reason: str
+    row_permits: int
+    producers: int
+    consumers: int
+    rows_in: int
+    rows_out: int
+    rows_held: int
+    peak_rows_held: int
+    rows_with_consumers: int
+    waiting_seconds: float
+    consumer_waiting_seconds: float
+    kept: Kept
+    def __init__(self, channel: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., row_permits: _Optional[int] = ..., producers: _Optional[int] = ..., consumers: _Optional[int] = ..., rows_in: _Optional[int] = ..., rows_out: _Optional[int] = ..., rows_held: _Optional[int] = ..., peak_rows_held: _Optional[int] = ..., rows_with_consumers: _Optional[int] = ..., waiting_seconds: _Optional[float] = ..., consumer_waiting_seconds: _Optional[float] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ...) -> None: ...
+
+class Kept(_message.Message):
+    __slots__ = ("next_row", "acknowledged", "staged_rows", "published_rows")
+    class AcknowledgedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    NEXT_ROW_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    STAGED_ROWS_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_ROWS_FIELD_NUMBER: _ClassVar[int]
+    next_row: int
+    acknowledged: _containers.ScalarMap[str, int]
+    staged_rows: int
+    published_rows: int
+    def __init__(self, next_row: _Optional[int] = ..., acknowledged: _Optional[_Mapping[str, int]] = ..., staged_rows: _Optional[int] = ..., published_rows: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,124 @@
+"""What has flowed through the channels of an exchange, as seen from outside: counts, and what two of them tell."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+__all__ = ["ChannelTraffic", "Flow", "KeptRows", "Statistics", "flows_between"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeptRows:
+    """The rows that a channel keeps."""
+
+    next_row: int
+    """The number of the next row that will come."""
+    acknowledged: Mapping[str, int]
+    """By each consumer: the first row that it still needs."""
+    staged_rows: int = 0
+    """Rows that nobody sees yet."""
+    published_rows: int = 0
+    """Rows that are published, and wait for room in the channel."""
+
+    @property
+    def lag_rows(self) -> dict[str, int]:
+        """By each consumer: the rows that it has still to acknowledge."""
+        return {consumer: self.next_row - row for consumer, row in self.acknowledged.items()}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChannelTraffic:
+    """One channel at one moment; counts are since the exchange was started."""
+
+    channel: str
+    state: str
+    """As in ``permitflow serve``: waiting, open, ended, spent, broken."""
+    reason: str
+    """Why it is over; else empty."""
+    row_permits: int
+    """The most rows that are in the channel at once."""
+    producers: int
+    """Streams that are putting now."""
+    consumers: int
+    """Streams that are getting now."""
+    rows_in: int
+    """Rows from producers."""
+    rows_out: int
+    """Rows that have left for consumers; if rows are kept: that all consumers have acknowledged."""
+    rows_held: int
+    """Rows that take room in the channel now; never above ``row_permits``."""
+    peak_rows_held: int
+    rows_with_consumers: int
+    """Rows that have left for consumers that are connected, and whose permits have not come back."""
+    waiting_seconds: float
+    """Time in which some row from a producer waited for room."""
+    consumer_waiting_seconds: float
+    """Time in which some row that was to leave waited for a consumer's permits."""
+    kept: KeptRows | None = None
+    """None: rows are gone once they were read."""
+
+    @property
+    def room_rows(self) -> int:
+        """Rows that may still come in."""
+        return max(0, self.row_permits - self.rows_held)
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """All channels that were asked for, at one moment."""
+
+    at_seconds: float
+    """By a clock of the exchange that does not go backwards."""
+    channels: tuple[ChannelTraffic, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Flow:
+    """What one channel did between two moments."""
+
+    traffic: ChannelTraffic
+    """At the later one."""
+    seconds: float
+    """Between them; 0: there was no earlier one, and rates are 0."""
+    rows_in_per_second: float
+    rows_out_per_second: float
+    blocked_share: float
+    """The share of the time in which rows from producers waited for room: 0 for never, 1 for always."""
+    consumer_blocked_share: float
+    """The share of the time in which rows on their way out waited for a consumer's permits."""
+
+    def as_json(self) -> dict[str, object]:
+        """All numbers, ready for JSON."""
+        kept = self.traffic.kept
+        found = asdict(self.traffic) | {"room_rows": self.traffic.room_rows}
+        found["kept"] = None if kept is None else asdict(kept) | {"lag_rows": kept.lag_rows}
+        rates = ("rows_in_per_second", "rows_out_per_second", "blocked_share", "consumer_blocked_share")
+        return found | {name: getattr(self, name) for name in rates}
+
+
+def flows_between(before: Statistics | None, now: Statistics) -> list[Flow]:
+    """What every channel of ``now`` did since ``before``; without that, its counts and no rates."""
+    earlier = {} if before is None else {traffic.channel: traffic for traffic in before.channels}
+    seconds = 0.0 if before is None else now.at_seconds - before.at_seconds
+    return [_flow(earlier.get(traffic.channel), traffic, seconds) for traffic in now.channels]
+
+
+def _flow(before: ChannelTraffic | None, now: ChannelTraffic, seconds: float) -> Flow:
+    # An exchange that was started again counts from 0, and so does its clock.
+    if before is None or seconds <= 0 or now.rows_in < before.rows_in:
+        before, seconds = now, 0.0
+    per_second = 1 / seconds if seconds > 0 else 0.0
+    waited = now.waiting_seconds - before.waiting_seconds
+    waited_for_consumer = now.consumer_waiting_seconds - before.consumer_waiting_seconds
+    return Flow(
+        traffic=now,
+        seconds=seconds,
+        rows_in_per_second=(now.rows_in - before.rows_in) * per_second,
+        rows_out_per_second=(now.rows_out - before.rows_out) * per_second,
+        blocked_share=_share(waited * per_second),
+        consumer_blocked_share=_share(waited_for_consumer * per_second),
+    )
+
+
+def _share(of_time: float) -> float:
+    # Clocks are read one after the other; and streams that are over are forgotten after a while.
+    return min(1.0, max(0.0, of_time))
