@@ -31,6 +31,13 @@ class ReplayProducer(KeepingProducer):
         self._replacement: ProducerReplacedError | None = None
         self._left = asyncio.Event()
 
+    async def serve(self, put: Put, schema: pa.Schema) -> None:
+        """Agree, and keep what comes; whoever comes next under this name goes on as soon as nothing more is kept."""
+        try:
+            await super().serve(put, schema)
+        finally:
+            self._disclaim()
+
     async def _begin(self, put: Put) -> int | None:
         if not put.producer:
             return None
@@ -58,17 +65,11 @@ class ReplayProducer(KeepingProducer):
 
     async def give_up(self, abort: Abort) -> None:
         """Break the channel: what was sent is not all."""
-        self._disclaim()
         if self._stream is not None and self._replacement is None:
             await self._channel.break_(f"the producer at {self.peer} gave up: {abort.reason}")
 
     def fail(self, reason: str) -> None:
         """What it has sent and is kept counts; the rest may come again."""
-
-    def leave(self) -> None:
-        """The stream is over."""
-        self._disclaim()
-        super().leave()
 
     def _disclaim(self) -> None:
         if self._name:

@@ -109,9 +109,9 @@ def test_a_consumer_that_vanishes_while_it_waits_for_the_schema_leaves_nothing_b
         async with serving() as (exchange, address):
             changed = exchange.replay_channel(CHANNEL).log._changed
             reading = asyncio.create_task(hang(address))
-            await until(lambda: bool(changed._waiters))  # type: ignore[attr-defined]  # nobody announces it
+            await until(lambda: bool(changed._waiters))  # nobody announces it
             reading.cancel()
-            await until(lambda: not changed._waiters)  # type: ignore[attr-defined]
+            await until(lambda: not changed._waiters)
             assert exchange.statistics()[0].streams == ()
 
     complete(test())
