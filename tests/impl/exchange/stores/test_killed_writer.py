@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,23 +12,26 @@ from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import ChannelStore, KeptChannel
 from permitflow.protocol.parameters import ChannelParameters
 
-KILLS = 10
+KILLS_BETWEEN = 5
+KILLS_WITHIN = 6
 PARAMETERS = ChannelParameters(row_permits=1_000_000)
 STAGED = "staged/0"
 BATCH_ROWS = 5_000
 
 
-def confirmed_before_kill(folder: Path, seed: int) -> dict[str, int]:
-    """Let a process write, kill it after some lines, and say what it was told before."""
-    child = [sys.executable, str(Path(__file__).with_name("writing_child.py")), str(folder), str(seed)]
+def confirmed_by(folder: Path, seed: int, lines: int, *statements: str) -> dict[str, int]:
+    """Let a process write until it kills itself, or is killed after so many lines; what it was told before."""
+    child = [sys.executable, str(Path(__file__).with_name("writing_child.py")), str(folder), str(seed), *statements]
     with subprocess.Popen(child, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(random.Random(seed).randrange(1, 60))]
-        process.kill()
+        said = [process.stdout.readline() for _ in range(lines)]
+        if not statements:
+            process.kill()
         # What was confirmed while the signal was on its way counts as well; the last line may be cut off.
-        rest = process.stdout.read()
+        said += process.stdout.read().splitlines(keepends=True)
+        assert process.wait(60) == -signal.SIGKILL
     facts: dict[str, int] = {}
-    for line in (*lines, *rest.splitlines(keepends=True)):
+    for line in said:
         if line.endswith("\n"):
             facts.update(json.loads(line))
     return facts
@@ -65,15 +69,23 @@ def check_staged(run: asyncio.Runner, store: SqliteStore, confirmed: dict[str, i
     assert run.run(numbers_in(place, kept)) == list(range(kept.next_row))
 
 
+def check(run: asyncio.Runner, folder: Path, confirmed: dict[str, int]) -> None:
+    with SqliteStore(folder) as store:
+        for name in ("direct/0", "direct/1"):
+            check_direct(run, store, name, confirmed)
+        check_staged(run, store, confirmed)
+
+
 def test_what_was_confirmed_is_there_whenever_the_process_is_killed(run: asyncio.Runner, tmp_path: Path) -> None:
-    folder = tmp_path / "store"
-    rows = 0
-    for seed in range(KILLS):
-        confirmed = confirmed_before_kill(folder, seed)
-        assert (folder / "permitflow.sqlite-wal").exists(), "it was killed, not closed"
-        with SqliteStore(folder) as store:
-            for name in ("direct/0", "direct/1"):
-                check_direct(run, store, name, confirmed)
-            check_staged(run, store, confirmed)
-        rows += sum(confirmed.get(name, 0) for name in ("direct/0", "direct/1", STAGED))
-    assert rows > 1_000_000
+    confirmed: dict[str, int] = {}
+    for seed in range(KILLS_BETWEEN):
+        confirmed = confirmed_by(tmp_path, seed, random.Random(seed).randrange(1, 60))
+        check(run, tmp_path, confirmed)
+    assert sum(confirmed.get(name, 0) for name in ("direct/0", "direct/1", STAGED)) > 500_000
+
+
+def test_nothing_is_half_written_though_it_is_killed_within_a_transaction(run: asyncio.Runner, tmp_path: Path) -> None:
+    for seed in range(KILLS_WITHIN):
+        statements = random.Random(seed).randrange(20, 400)
+        confirmed = confirmed_by(tmp_path, seed, 0, str(statements))
+        check(run, tmp_path, confirmed)
