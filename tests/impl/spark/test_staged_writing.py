@@ -1,0 +1,239 @@
+"""Spark writes exactly once: whatever tasks, drivers and late aborts do, each row is published once."""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeVar
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StructType
+
+from permitflow.errors import StagedPartError, UnknownBatchError
+from permitflow.protocol.control import ChannelState
+from permitflow.spark import PermitflowDataSource
+from permitflow.spark.staged_sink import StagedBatchWriter, StagedStreamWriter
+from permitflow.testing.far_ends import channels_of
+
+T = TypeVar("T")
+Options = dict[str, str]
+
+SCHEMA = StructType().add("id", LongType())
+
+
+class Driver(Protocol):
+    """See ``tests/impl/spark/conftest.py``."""
+
+    def run(self, job: Callable[[SparkSession], T]) -> T: ...
+    def failure(self, job: Callable[[SparkSession], object]) -> str: ...
+
+
+def published(options: Options) -> list[list[int]]:
+    """The rows of each channel so far; all of them are acknowledged."""
+    return [_rows(options, channel) for channel in channels_of(options)]
+
+
+def _rows(options: Options, channel: str) -> list[int]:
+    from permitflow.transports.grpc_blocking import control, open_source
+
+    found: list[int] = []
+    with control(options["address"]) as orders:
+        while True:
+            (position,) = orders.positions([channel])
+            first_row, next_row = position.acknowledged_row, position.next_row
+            if first_row == next_row:
+                return found
+            with open_source(options["address"], channel, from_row=first_row, to_row=next_row) as source:
+                found += [value for batch in source for value in batch.column(0).to_pylist()]
+            orders.acknowledge({channel: next_row})
+
+
+def states(options: Options) -> list[ChannelState]:
+    from permitflow.transports.grpc_blocking import control
+
+    with control(options["address"]) as orders:
+        return [position.state for position in orders.positions(channels_of(options))]
+
+
+def test_a_task_that_fails_halfway_is_repeated_and_its_rows_come_once(driver: Driver, replay_options: Options) -> None:
+    options = {**replay_options, "delivery": "staged", "chunk_rows": "20"}
+
+    def job(spark: SparkSession) -> None:
+        def checked(number: int) -> tuple[int]:
+            context = TaskContext.get()
+            assert context is not None
+            if number % 100 == 70 and context.attemptNumber() == 0:
+                raise RuntimeError("the disk is on fire")
+            return (number,)
+
+        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "20")
+        try:
+            rows = spark.sparkContext.parallelize(range(200), 2).map(checked)
+            frame = spark.createDataFrame(rows, "id BIGINT")
+            frame.write.format("permitflow").mode("append").options(**options).save()
+        finally:
+            spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+
+    driver.run(job)
+    assert published(options) == [[*range(100)], [*range(100, 200)]]
+    assert states(options) == [ChannelState.ENDED] * 2
+
+
+def test_a_streaming_query_that_repeats_its_last_batch_publishes_it_once(
+    driver: Driver, replay_options: Options, tmp_path: Path
+) -> None:
+    """The driver dies after publishing and before the commit log has the batch; tasks fail meanwhile."""
+
+    def job(spark: SparkSession) -> list[int]:
+        def checked(number: int) -> int:
+            context = TaskContext.get()
+            assert context is not None
+            if number % 10 == 7 and context.attemptNumber() == 0:
+                raise RuntimeError("the disk is on fire")
+            return number
+
+        spark.udf.register("checked", checked, LongType())
+
+        def run() -> int:
+            source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "20").load()
+            query = (
+                source.selectExpr("checked(value) AS id")
+                .repartition(2)
+                .writeStream.format("permitflow")
+                .options(**replay_options)
+                .option("checkpointLocation", str(tmp_path))
+                .trigger(availableNow=True)
+                .start()
+            )
+            assert query.awaitTermination(60)
+            return int(max(path.name for path in (tmp_path / "commits").iterdir() if path.name.isdecimal()))
+
+        last = run()
+        (tmp_path / "commits" / str(last)).unlink()
+        (tmp_path / "commits" / f".{last}.crc").unlink(missing_ok=True)
+        return [last, run()]
+
+    first, last = driver.run(job)
+    assert first <= last
+    rows = sorted(value for channel in published(replay_options) for value in channel)
+    assert rows == [*range(20 * (last + 1))]
+    assert states(replay_options) == [ChannelState.OPEN] * 2
+    shutil.rmtree(tmp_path)
+
+
+@dataclass
+class Task:
+    """What Spark tells a task of a streaming query."""
+
+    partition: int = 0
+    properties: dict[str, str] = field(
+        default_factory=lambda: {"sql.streaming.queryId": uuid4().hex, "streaming.sql.batchId": "0"}
+    )
+
+    def partitionId(self) -> int:  # noqa: N802 - Spark's name
+        return self.partition
+
+    def attemptNumber(self) -> int:  # noqa: N802 - Spark's name
+        return 1
+
+    def taskAttemptId(self) -> int:  # noqa: N802 - Spark's name
+        return 7
+
+    def getLocalProperty(self, key: str) -> str | None:  # noqa: N802 - Spark's name
+        return self.properties.get(key)
+
+
+@pytest.fixture
+def task(monkeypatch: pytest.MonkeyPatch) -> Task:
+    """The task that this process is."""
+    task = Task()
+    monkeypatch.setattr("permitflow.spark.staged_sink.TaskContext.get", lambda: task)
+    return task
+
+
+def streaming(options: Options) -> StagedStreamWriter:
+    """A writer as Spark makes one for a task, and another for a commit."""
+    writer = PermitflowDataSource(options).streamWriter(SCHEMA, overwrite=False)
+    assert isinstance(writer, StagedStreamWriter)
+    return writer
+
+
+def batches(*numbers: int) -> Iterator[pa.RecordBatch]:
+    return iter([pa.record_batch({"id": pa.array(numbers, pa.int64())})] if numbers else [])
+
+
+def test_of_two_attempts_the_one_that_spark_names_is_published_in_the_order_of_partitions(
+    replay_options: Options, task: Task
+) -> None:
+    writer = streaming(replay_options)
+    zombie, chosen = writer.write(batches(-1, -2)), writer.write(batches(1, 2))
+    task.partition = 2
+    other = writer.write(batches(3))
+    streaming(replay_options).commit([other, chosen], 0)
+    streaming(replay_options).commit([zombie, other], 0)
+    assert published(replay_options) == [[1, 2, 3], []]
+
+
+def test_abort_gives_up_what_is_staged_and_never_what_is_published(replay_options: Options, task: Task) -> None:
+    writer = streaming(replay_options)
+    done = writer.write(batches(1))
+    writer.commit([done], 0)
+    writer.abort([done, None], 0)
+    writer.abort([None], 1)
+    task.properties["streaming.sql.batchId"] = "1"
+    given_up = writer.write(batches(-1))
+    writer.abort([given_up, None], 1)
+    with pytest.raises(StagedPartError, match="is not staged"):
+        writer.commit([given_up], 1)
+    writer.commit([writer.write(batches(2))], 1)
+    assert published(replay_options) == [[1, 2], []]
+
+
+def test_batches_without_rows_are_batches(replay_options: Options, task: Task) -> None:
+    writer = streaming(replay_options)
+    writer.commit([], 0)
+    empty = writer.write(batches())
+    writer.commit([empty], 0)
+    late = writer.write(batches(-1))
+    writer.commit([late], 0)
+    assert published(replay_options) == [[], []]
+
+
+def test_a_task_that_does_not_know_its_batch_says_so(replay_options: Options, task: Task) -> None:
+    task.properties.clear()
+    with pytest.raises(UnknownBatchError, match=r"sql\.streaming\.queryId"):
+        streaming(replay_options).write(batches(1))
+
+
+def test_a_batch_job_has_a_key_of_its_own_unless_it_is_given_one(replay_options: Options, task: Task) -> None:
+    def write(numbers: Iterable[int], **more: str) -> None:
+        options = {**replay_options, "delivery": "staged", "end": "false", **more}
+        writer = PermitflowDataSource(options).writer(SCHEMA, overwrite=False)
+        assert isinstance(writer, StagedBatchWriter)
+        writer.commit([writer.write(batches(*numbers))])
+
+    write([1])
+    write([2])
+    write([3], query="nightly", batch="20240229")
+    write([3], query="nightly", batch="20240229")
+    assert published(replay_options) == [[1, 2, 3], []]
+
+
+def test_a_batch_that_does_not_fit_and_a_channel_that_keeps_nothing_are_said_in_our_words(
+    driver: Driver, replay_options: Options, options: Options
+) -> None:
+    def too_large(spark: SparkSession) -> None:
+        writer = spark.range(0, 10_000, 1, 1).write.format("permitflow").mode("append").option("delivery", "staged")
+        writer.options(**replay_options).save()
+
+    def nothing_kept(spark: SparkSession) -> None:
+        writer = spark.range(10).write.format("permitflow").mode("append").option("delivery", "staged")
+        writer.options(**options).save()
+
+    assert "StagingFullError: batch 0 of query" in driver.failure(too_large)
+    assert "RetentionError" in driver.failure(nothing_kept)
+    assert published(replay_options) == [[], []]
