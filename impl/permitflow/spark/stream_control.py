@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Protocol, Self
 
-from permitflow.errors import PermitflowError
+from permitflow.errors import PermitflowError, RetentionError
 from permitflow.protocol.control import ChannelPosition, ChannelRow
 from permitflow.spark.options import ReadOptions
 from permitflow.spark.patience import Patience
@@ -82,6 +82,10 @@ class ExchangeLine:
         while True:
             try:
                 answer = ask(self._connected(patience.remaining_seconds))
+            except RetentionError as error:
+                self.close()
+                error.add_note("a stream reads channels that keep their rows: permitflow serve --retention replay")
+                raise
             except PermitflowError as error:
                 # An order that cannot be carried out ends the stream, too.
                 self.close()

@@ -83,6 +83,13 @@ def exchange() -> Iterator[ServedExchange]:
         yield served
 
 
+@pytest.fixture(scope="session")
+def kept() -> Iterator[ServedExchange]:
+    """One exchange whose channels keep their rows for the consumer ``default``."""
+    with served_exchange(more=["--retention", "replay"]) as served:
+        yield served
+
+
 @pytest.fixture
 def options(exchange: ServedExchange) -> dict[str, str]:
     """Options of the data source for a stream of two channels that nobody has used."""
