@@ -8,7 +8,7 @@ from permitflow.errors import InvalidOptionError
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.spark.options import ReadOptions
 from permitflow.spark.stream_options import StreamOptions
-from permitflow.spark.write_options import WriteOptions
+from permitflow.spark.write_options import BatchKey, Delivery, WriteOptions
 from permitflow.transports.shared_memory.policy import SameHost
 
 GOOD = {"address": "localhost:5433", "stream": "orders", "channels": "2"}
@@ -129,3 +129,50 @@ def test_a_stream_has_a_consumer_and_a_limit_for_batches() -> None:
 def test_a_wrong_option_of_a_stream_is_named(change: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidOptionError, match=words):
         StreamOptions.parse({**GOOD, **change})
+
+
+def test_a_batch_job_is_direct_and_a_stream_is_staged_and_ends_nothing() -> None:
+    job, stream = WriteOptions.parse(GOOD), WriteOptions.parse_stream({**GOOD, "checkpointLocation": "/somewhere"})
+    assert (job.delivery, job.ends_stream) == (Delivery.DIRECT, True)
+    assert (stream.delivery, stream.ends_stream) == (Delivery.STAGED, False)
+    assert WriteOptions.parse({**GOOD, "delivery": "Staged"}).delivery is Delivery.STAGED
+
+
+def test_a_staged_job_has_a_key_that_no_other_has_or_the_one_it_was_given() -> None:
+    options = WriteOptions.parse({**GOOD, "delivery": "staged"})
+    assert options.batch_key() != options.batch_key()
+    given = {**GOOD, "delivery": "staged", "query": "nightly", "batch": "7"}
+    assert WriteOptions.parse(given).batch_key() == BatchKey(query="nightly", batch=7)
+
+
+@pytest.mark.parametrize(
+    ("change", "option", "words"),
+    [
+        ({"delivery": "later"}, "delivery", "must be one of direct, staged"),
+        ({"query": "q", "batch": "1"}, "query", "needs option 'delivery' to be 'staged'"),
+        ({"delivery": "staged", "query": "q"}, "query", "needs option 'batch' beside it"),
+        ({"delivery": "staged", "batch": "1"}, "batch", "needs option 'query' beside it"),
+        ({"delivery": "staged", "query": "q", "batch": "-1"}, "batch", "must be a whole number from 0"),
+        ({"delivery": "staged", "query": " ", "batch": "1"}, "query", "must be a name"),
+        ({"consumer": "etl"}, "consumer", "is for reading only"),
+    ],
+)
+def test_options_of_staged_jobs_are_checked(change: dict[str, str], option: str, words: str) -> None:
+    with pytest.raises(InvalidOptionError) as caught:
+        WriteOptions.parse({**GOOD, **change})
+    assert (caught.value.option, words in str(caught.value)) == (option, True), caught.value
+
+
+@pytest.mark.parametrize(
+    ("change", "option", "words"),
+    [
+        ({"delivery": "direct"}, "delivery", "must be 'staged' for a streaming query"),
+        ({"end": "true"}, "end", "is for batch jobs only"),
+        ({"query": "q"}, "query", "is for batch jobs only"),
+        ({"maxRowsPerBatch": "5"}, "maxRowsPerBatch", "is for reading only"),
+    ],
+)
+def test_options_of_writing_streams_are_checked(change: dict[str, str], option: str, words: str) -> None:
+    with pytest.raises(InvalidOptionError) as caught:
+        WriteOptions.parse_stream({**GOOD, **change})
+    assert (caught.value.option, words in str(caught.value)) == (option, True), caught.value
