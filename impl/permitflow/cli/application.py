@@ -14,6 +14,7 @@ from permitflow.cli.health import health
 from permitflow.cli.prove import prove
 from permitflow.cli.serve import serve
 from permitflow.cli.simulate import simulate
+from permitflow.cli.top import top
 from permitflow.cli.trace import trace
 
 __all__ = ["app"]
@@ -50,6 +51,7 @@ def permitflow(
       permitflow explain --row-count 8 --batch 3 --max-chunk 7         a deadlock as a page to step through
       permitflow serve --stream orders:2                               an exchange for producers and consumers
       permitflow health 127.0.0.1:50051                                does it take streams?
+      permitflow top 127.0.0.1:50051                                   who waits for whom in it?
       permitflow trace validate RUN/                                   was a recorded run a behaviour of all this?
       permitflow audit RUN/                                            do its books add up, however long it was?
       permitflow conform my_channel:MyAdapter                          does your own channel keep the rules?
@@ -59,7 +61,7 @@ def permitflow(
     """
 
 
-for command in (check, simulate, prove, explain, serve, health, conform, demo):
+for command in (check, simulate, prove, explain, serve, health, top, conform, demo):
     app.command()(command)
 
 app.add_typer(trace, name="trace")

@@ -1,0 +1,117 @@
+"""How ``permitflow top`` shows what it sees: a live table, a table, or lines of JSON."""
+
+import json
+from types import TracebackType
+from typing import Self
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from permitflow.cli.console import open_table
+from permitflow.protocol.traffic import Flow, KeptRows
+from permitflow.transports.traffic_watch import Look
+
+__all__ = ["JsonLines", "LiveTable", "PlainTable", "TopReport", "flow_table"]
+
+_NUMBERS = ("rows in", "in/s", "out/s", "held", "room", "with consumers", "blocked", "by consumer")
+
+
+class TopReport:
+    """Is told what was seen.  A context manager."""
+
+    def show(self, look: Look) -> None:
+        """A look at the exchange."""
+
+    def lost(self, reason: str) -> None:
+        """Nobody answers any more."""
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End."""
+
+
+class JsonLines(TopReport):
+    """One JSON object a line."""
+
+    def show(self, look: Look) -> None:
+        """Print it."""
+        typer.echo(json.dumps(look.as_json()))
+
+    def lost(self, reason: str) -> None:
+        """Print why."""
+        typer.echo(json.dumps({"error": reason}))
+
+
+class PlainTable(TopReport):
+    """A table for each look."""
+
+    def __init__(self, console: Console) -> None:
+        """Print to this console."""
+        self._console = console
+
+    def show(self, look: Look) -> None:
+        """Print it."""
+        self._console.print(flow_table(look))
+
+    def lost(self, reason: str) -> None:
+        """Print why."""
+        self._console.print(reason, soft_wrap=True)
+
+
+class LiveTable(PlainTable):
+    """A table that follows what happens, for a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        """Draw on this console."""
+        super().__init__(console)
+        self._live = Live(console=console, auto_refresh=False)
+
+    def show(self, look: Look) -> None:
+        """Draw it."""
+        self._live.update(flow_table(look), refresh=True)
+
+    def lost(self, reason: str) -> None:
+        """Say it in place of the table."""
+        self._live.update(f"{reason}; asking again", refresh=True)
+
+    def __enter__(self) -> Self:
+        """Take the terminal."""
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Give the terminal back, whatever happened."""
+        self._live.stop()
+
+
+def flow_table(look: Look) -> Table:
+    """All channels, one a row."""
+    keeps_rows = any(flow.traffic.kept is not None for flow in look.flows)
+    lag = ("lag of consumers",) if keeps_rows else ()
+    table = open_table("channel", "state", "put/get", *_NUMBERS, *lag, right=_NUMBERS, wrap=("channel", *lag))
+    for flow in look.flows:
+        table.add_row(*_cells(flow), *([_lag(flow.traffic.kept)] if keeps_rows else []))
+    return table
+
+
+def _cells(flow: Flow) -> tuple[str, ...]:
+    traffic = flow.traffic
+    return (
+        *(traffic.channel, traffic.state, f"{traffic.producers}/{traffic.consumers}", f"{traffic.rows_in:,}"),
+        *(f"{flow.rows_in_per_second:,.0f}", f"{flow.rows_out_per_second:,.0f}"),
+        *(f"{traffic.rows_held:,}", f"{traffic.room_rows:,}", f"{traffic.rows_with_consumers:,}"),
+        *(f"{flow.blocked_share:.0%}", f"{flow.consumer_blocked_share:.0%}"),
+    )
+
+
+def _lag(kept: KeptRows | None) -> str:
+    return "" if kept is None else ", ".join(f"{consumer} {rows:,}" for consumer, rows in kept.lag_rows.items())
