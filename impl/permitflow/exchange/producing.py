@@ -82,7 +82,8 @@ class _Producer:
         One without a name cannot know what was kept of its rows: it may come to its end while there is time.
         """
         await self._exchange.readiness.until(Phase.DRAINING)
-        error = PeerGoneError(who="the exchange", reason=f"{Phase.DRAINING.value}; what it has taken over is kept")
+        whereabouts = "; what it has taken over is on disk" if self._exchange.is_durable else ""
+        error = PeerGoneError(who="the exchange", reason=f"{Phase.DRAINING.value}{whereabouts}")
         if self._may_come_again and not self.end.break_off(error):
             raise error
 

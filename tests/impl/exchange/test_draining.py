@@ -1,0 +1,157 @@
+"""How an exchange is emptied before it stops: who is sent away, who may go on, and for how long."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from permitflow.errors import PeerGoneError
+from permitflow.exchange.draining import Remainder, drain, remainder
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange.stores.sqlite import SqliteStore
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.replay import Retention
+from permitflow.transports.grpc_aio import control, get, put
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+
+CHUNK = pa.record_batch({"n": pa.array(range(4), pa.int64())})
+KEPT, ONCE = "kept/0", "once/0"
+# Nobody waits that long: it guards against a hang.
+LONG_SECONDS = 20.0
+
+
+@pytest.fixture(params=["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])
+def listen(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@asynccontextmanager
+async def serving(listen: str, store: SqliteStore | None = None) -> AsyncIterator[tuple[Exchange, str]]:
+    """Room for two chunks in each of two channels, one of which keeps its rows."""
+    exchange = Exchange(parameters=ChannelParameters(row_permits=8, permit_batch=1), store=store)
+    exchange.add_channel(KEPT, retention=Retention.REPLAY)
+    exchange.add_channel(ONCE)
+    async with ExchangeServer(exchange, listen) as server:
+        yield exchange, server.address
+
+
+async def until_kept(exchange: Exchange, rows: int) -> None:
+    """Wait until so many rows were taken over."""
+    while exchange.replay_channel(KEPT).log.books.next_row < rows:  # noqa: ASYNC110  # it has no event for that
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_a_producer_with_a_name_is_sent_away_at_once_also_while_it_waits_for_room(
+    complete: Complete, listen: str, tmp_path: Path, is_durable: bool
+) -> None:
+    async def produce(address: str) -> str:
+        try:
+            async with put(address, KEPT, CHUNK.schema, producer="p") as sender:
+                while True:
+                    await sender.send(CHUNK)
+        except PeerGoneError as error:
+            return error.reason
+
+    async def test(store: SqliteStore | None) -> tuple[str, int]:
+        async with serving(listen, store) as (exchange, address), asyncio.TaskGroup() as group:
+            producing = group.create_task(produce(address))
+            await until_kept(exchange, 8)
+            await drain(exchange, 0.0)
+            return await producing, exchange.replay_channel(KEPT).log.rows_of("p")
+
+    with SqliteStore(tmp_path) as store:
+        reason, rows = complete(test(store if is_durable else None))
+    assert reason == "it is being stopped" + ("; what it has taken over is on disk" if is_durable else "")
+    assert rows == 8
+
+
+def test_new_producers_are_refused_and_consumers_are_not(complete: Complete, listen: str) -> None:
+    async def test() -> int:
+        async with serving(listen) as (exchange, address):
+            await exchange.replay_channel(KEPT).append(CHUNK)
+            await drain(exchange, 0.0)
+            for channel, name in ((KEPT, ""), (KEPT, "p"), (ONCE, "")):
+                with pytest.raises(PeerGoneError, match="it is being stopped"):
+                    async with put(address, channel, CHUNK.schema, producer=name):
+                        pass
+            async with get(address, KEPT, to_row=4) as receiver:
+                return sum([message.rows async for message in receiver])
+
+    assert complete(test()) == 4
+
+
+def test_rows_in_memory_are_waited_for_until_they_are_acknowledged(complete: Complete, listen: str) -> None:
+    async def test() -> Remainder:
+        async with serving(listen) as (exchange, address):
+            await exchange.replay_channel(KEPT).append(CHUNK)
+            async with asyncio.TaskGroup() as group:
+                draining = group.create_task(drain(exchange, LONG_SECONDS))
+                async with control(address) as orders:
+                    await orders.acknowledge({KEPT: 3})
+                    assert not draining.done()
+                    await orders.acknowledge({KEPT: 4})
+                await draining
+            return remainder(exchange)
+
+    began = monotonic()
+    assert complete(test()) == Remainder({}, {})
+    assert monotonic() - began < LONG_SECONDS
+
+
+def test_rows_in_memory_that_nobody_takes_are_counted(complete: Complete, listen: str) -> None:
+    async def test() -> Remainder:
+        async with serving(listen) as (exchange, address):
+            await exchange.replay_channel(KEPT).append(CHUNK)
+            async with put(address, ONCE, CHUNK.schema) as sender:
+                await sender.send(CHUNK)
+                await sender.send(CHUNK)
+                await exchange.channel(ONCE).receiver.take()
+                await drain(exchange, 0.01)
+                await sender.end()
+            return remainder(exchange)
+
+    left = complete(test())
+    assert left.stored == {}
+    assert left.lost[KEPT] == 4
+    assert left.lost[ONCE] in (4, 8)
+
+
+def test_rows_on_disk_are_not_waited_for(complete: Complete, listen: str, tmp_path: Path) -> None:
+    async def test() -> Remainder:
+        with SqliteStore(tmp_path) as store:
+            async with serving(listen, store) as (exchange, _):
+                await exchange.replay_channel(KEPT).append(CHUNK)
+                await drain(exchange, LONG_SECONDS)
+                return remainder(exchange)
+
+    began = monotonic()
+    assert complete(test()) == Remainder({KEPT: 4}, {})
+    assert monotonic() - began < LONG_SECONDS
+
+
+@pytest.mark.parametrize("channel", [KEPT, ONCE])
+def test_a_producer_without_a_name_may_come_to_its_end(complete: Complete, listen: str, channel: str) -> None:
+    async def test() -> Exchange:
+        async with serving(listen) as (exchange, address), asyncio.TaskGroup() as group:
+            async with put(address, channel, CHUNK.schema) as sender:
+                await sender.send(CHUNK)
+                draining = group.create_task(drain(exchange, LONG_SECONDS))
+                async with get(address, channel) as receiver:
+                    await sender.send(CHUNK)
+                    assert not draining.done()
+                    await sender.end(closes_channel=True)
+                    assert sum([message.rows async for message in receiver]) == 8
+            if channel == KEPT:
+                await exchange.replay_channel(KEPT).acknowledge(8)
+            await draining
+            return exchange
+
+    assert remainder(complete(test())) == Remainder({}, {})
