@@ -44,10 +44,10 @@ def top(
       permitflow top --once --json                       one object, for a script
       permitflow top --json --interval 250ms > run.jsonl     lines to plot: permitflow.spark.plot_back_pressure
 
-    Columns: rows in since the exchange started, rows in and out a second; held: rows that take room in the channel,
-    and the room that is left; with consumers: rows that have left, and whose permits have not come back; blocked: the
-    share of the time in which rows from producers waited for room; by consumer: in which rows on their way out waited
-    for a consumer's permits; of channels that keep their rows, how many rows each consumer has still to acknowledge.
+    Columns: streams that put and get now; rows in since the exchange started, rows in and out a second; held: rows
+    that take room in the channel, and the room that is left; blocked: the share of the time in which rows from
+    producers waited for room, and in which rows on their way out waited for a consumer's permits; lag, of channels
+    that keep their rows: how many rows each consumer has still to acknowledge. --json tells more.
 
     Exit code 0: seen. 1: nobody answers there. 2: this is no address, or the exchange has no such channel. 130:
     stopped by Ctrl-C.

@@ -9,13 +9,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from permitflow.cli.console import open_table
 from permitflow.protocol.traffic import Flow, KeptRows
 from permitflow.transports.traffic_watch import Look
 
 __all__ = ["JsonLines", "LiveTable", "PlainTable", "TopReport", "flow_table"]
-
-_NUMBERS = ("rows in", "in/s", "out/s", "held", "room", "with consumers", "blocked", "by consumer")
 
 
 class TopReport:
@@ -94,10 +91,15 @@ class LiveTable(PlainTable):
 
 
 def flow_table(look: Look) -> Table:
-    """All channels, one a row."""
+    """All channels, one a row; narrow enough for a small terminal."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("channel", "state", "put/get"):
+        table.add_column(heading)
+    for heading in ("rows in", "in/s", "out/s", "held", "room", "blocked in/out"):
+        table.add_column(heading, justify="right", no_wrap=True)
     keeps_rows = any(flow.traffic.kept is not None for flow in look.flows)
-    lag = ("lag of consumers",) if keeps_rows else ()
-    table = open_table("channel", "state", "put/get", *_NUMBERS, *lag, right=_NUMBERS, wrap=("channel", *lag))
+    if keeps_rows:
+        table.add_column("lag", no_wrap=True)
     for flow in look.flows:
         table.add_row(*_cells(flow), *([_lag(flow.traffic.kept)] if keeps_rows else []))
     return table
@@ -108,10 +110,11 @@ def _cells(flow: Flow) -> tuple[str, ...]:
     return (
         *(traffic.channel, traffic.state, f"{traffic.producers}/{traffic.consumers}", f"{traffic.rows_in:,}"),
         *(f"{flow.rows_in_per_second:,.0f}", f"{flow.rows_out_per_second:,.0f}"),
-        *(f"{traffic.rows_held:,}", f"{traffic.room_rows:,}", f"{traffic.rows_with_consumers:,}"),
-        *(f"{flow.blocked_share:.0%}", f"{flow.consumer_blocked_share:.0%}"),
+        *(f"{traffic.rows_held:,}", f"{traffic.room_rows:,}"),
+        f"{flow.blocked_share:.0%}/{flow.consumer_blocked_share:.0%}",
     )
 
 
 def _lag(kept: KeptRows | None) -> str:
-    return "" if kept is None else ", ".join(f"{consumer} {rows:,}" for consumer, rows in kept.lag_rows.items())
+    """A line for each consumer."""
+    return "" if kept is None else "\n".join(f"{consumer} {rows:,}" for consumer, rows in kept.lag_rows.items())

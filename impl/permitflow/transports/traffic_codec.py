@@ -55,7 +55,7 @@ def _read_traffic(message: pb.ChannelTraffic) -> ChannelTraffic:
 def _read_kept(message: pb.Kept) -> KeptRows:
     return KeptRows(
         next_row=message.next_row,
-        acknowledged=dict(message.acknowledged),
+        acknowledged=dict(sorted(message.acknowledged.items())),
         staged_rows=message.staged_rows,
         published_rows=message.published_rows,
     )
