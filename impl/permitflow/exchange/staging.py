@@ -230,6 +230,13 @@ class StagingAreas:
             waiting_seconds=place.waiting.seconds,
         )
 
+    def stop(self) -> None:
+        """Do nothing any more; what is published stays where it is, and may be gone on with from the store."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tidying is not None:
+            self._tidying.cancel()
+
     # What goes on by itself.
 
     def _go_on(self) -> None:
