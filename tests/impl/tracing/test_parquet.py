@@ -105,7 +105,9 @@ def test_a_forked_child_does_not_write_into_its_parents_file(tmp_path: Path) -> 
         "record('SendChunk', 1, Permits(1))\n"
     )
     path = tmp_path / "run.parquet"
-    run = subprocess.run([sys.executable, "-c", program, str(path)], check=False, capture_output=True, text=True)
+    # Newer Pythons warn of what is tried here.
+    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", program, str(path)]
+    run = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
     (log,) = read_trace(path).channels["orders"].logs
     assert [(event.action, event.rows) for event in log] == [("OfferChunk", 1), ("SendChunk", 1)]

