@@ -2,12 +2,21 @@
 
 import asyncio
 import signal
+from collections.abc import Coroutine
+from typing import TypeVar
 
+from permitflow.demo.progress import Progress
 from permitflow.demo.report import DemoReport
-from permitflow.demo.runner import Progress, run_demo
+from permitflow.demo.runner import run_demo
 from permitflow.demo.settings import DemoSettings
+from permitflow.demo.streaming.report import PipelineReport
+from permitflow.demo.streaming.runner import run_pipeline
+from permitflow.demo.streaming.settings import PipelineSettings
 
-__all__ = ["DemoReport", "DemoSettings", "Progress", "run"]
+__all__ = ["DemoReport", "DemoSettings", "PipelineReport", "PipelineSettings", "Progress", "run", "run_streaming"]
+
+
+T = TypeVar("T")
 
 
 def run(settings: DemoSettings, progress: Progress) -> DemoReport:
@@ -17,12 +26,25 @@ def run(settings: DemoSettings, progress: Progress) -> DemoReport:
         DemoError: it cannot be run on this machine, or one of its processes failed.
         KeyboardInterrupt: it was interrupted; no process is left.
     """
+    return _run(run_demo(settings, progress))
 
-    async def interruptible() -> DemoReport:
+
+def run_streaming(settings: PipelineSettings, progress: Progress) -> PipelineReport:
+    """Run the streaming pipeline, with or without kills, as ``run`` runs the demo.
+
+    Raises:
+        DemoError: it cannot be run on this machine, one of its parts fails again and again, or nothing gets further.
+        KeyboardInterrupt: it was interrupted; no process is left.
+    """
+    return _run(run_pipeline(settings, progress))
+
+
+def _run(demo: Coroutine[object, object, T]) -> T:
+    async def interruptible() -> T:
         task = asyncio.current_task()
         assert task is not None  # this is one
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await run_demo(settings, progress)
+        return await demo
 
     try:
         return asyncio.run(interruptible())

@@ -66,6 +66,19 @@ class Child:
         if await self._process.wait() != 0:
             raise await self._failure(f"ended with exit code {self._process.returncode}")
 
+    @property
+    def pid(self) -> int:
+        """Its process id, which is also that of its group."""
+        return self._process.pid
+
+    async def ended(self) -> int:
+        """Wait for the end of the process, whatever it is; its exit code."""
+        return await self._process.wait()
+
+    def kill(self) -> None:
+        """Kill the whole group at once (SIGKILL)."""
+        self._signal(signal.SIGKILL)
+
     async def stop(self) -> None:
         """Ask the process to end (SIGTERM), and wait until it has."""
         self._signal(signal.SIGTERM)

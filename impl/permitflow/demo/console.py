@@ -1,14 +1,23 @@
 """The demo as people see it: what it is doing while it works, and what it found at the end."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from permitflow.demo.query12 import ShippingMode
 from permitflow.demo.report import PARTS, DemoReport, Hop
 
-__all__ = ["ConsoleProgress", "SilentProgress", "render"]
+__all__ = [
+    "ConsoleProgress",
+    "SilentProgress",
+    "answer_table",
+    "number_table",
+    "render",
+    "section",
+    "times_table",
+]
 
 
 class ConsoleProgress:
@@ -59,12 +68,12 @@ def render(report: DemoReport) -> Group:
     """The report for a console."""
     same = "equal to the direct one" if report.answer == report.direct_answer else "DIFFERENT from the direct one"
     return Group(
-        *_section(f"Answer of query 12 at scale {report.scale:g}, {same}", _answer(report)),
+        *section(f"Answer of query 12 at scale {report.scale:g}, {same}", answer_table(report.answer)),
         Text(),
         Text(f"The windows of {report.row_permits} rows are too small for speed: the senders are meant to wait."),
         *(part for hop in report.hops for part in _hop(hop)),
-        *_section("Checked", *map(Text, _verdicts(report))),
-        *_section("Seconds", _times(report)),
+        *section("Checked", *map(Text, _verdicts(report))),
+        *section("Seconds", times_table(report.seconds)),
         Text(),
         Text(f"Everything is as it should be, in {report.total_seconds:.0f} s.", style="bold green")
         if report.holds
@@ -72,23 +81,25 @@ def render(report: DemoReport) -> Group:
     )
 
 
-def _section(title: str, *content: RenderableType) -> tuple[RenderableType, ...]:
+def section(title: str, *content: RenderableType) -> tuple[RenderableType, ...]:
+    """A title, and what stands below it."""
     return Text(), Text(title, style="bold"), *content
 
 
-def _answer(report: DemoReport) -> Table:
-    table = _table("mode", "high priority", "other")
-    for mode in report.answer:
+def answer_table(answer: Sequence[ShippingMode]) -> Table:
+    """The rows of query 12."""
+    table = number_table("mode", "high priority", "other")
+    for mode in answer:
         table.add_row(mode.mode, f"{mode.high_line_count:,}", f"{mode.low_line_count:,}")
     return table
 
 
 def _hop(hop: Hop) -> tuple[RenderableType, ...]:
-    table = _table("stream", "rows", "chunks", "peak rows in flight", "permits (bound)", "sender waited")
+    table = number_table("stream", "rows", "chunks", "peak rows in flight", "permits (bound)", "sender waited")
     for stream in sorted(hop.streams, key=lambda stream: stream.stream):
         numbers = (stream.rows, stream.chunks, stream.peak_rows, stream.bound)
         table.add_row(stream.stream, *(f"{number:,}" for number in numbers), f"{stream.back_pressure_rate:.1%}")
-    return _section(f"{hop.name}: {hop.rows:,} rows in {hop.chunks:,} chunks", table)
+    return section(f"{hop.name}: {hop.rows:,} rows in {hop.chunks:,} chunks", table)
 
 
 def _verdicts(report: DemoReport) -> Iterator[str]:
@@ -100,14 +111,16 @@ def _verdicts(report: DemoReport) -> Iterator[str]:
     yield from trace.refused
 
 
-def _times(report: DemoReport) -> Table:
-    table = _table("", "")
-    for part, seconds in report.seconds.items():
+def times_table(seconds_of: Mapping[str, float]) -> Table:
+    """How long each part took."""
+    table = number_table("", "")
+    for part, seconds in seconds_of.items():
         table.add_row(PARTS[part], f"{seconds:.1f}")
     return table
 
 
-def _table(first: str, *numbers: str) -> Table:
+def number_table(first: str, *numbers: str) -> Table:
+    """A table whose first column is text and whose others are numbers."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), show_header=bool(first))
     table.add_column(first)
     for number in numbers:

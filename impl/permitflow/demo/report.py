@@ -11,6 +11,8 @@ PARTS = {
     "checks": "model checks and proofs",
     "tables": "TPC-H tables",
     "jobs": "an exchange and two Spark jobs, with their start",
+    "direct": "the same queries by Spark alone, from the files",
+    "pipeline": "producer, exchange, Spark and consumer, with their start",
     "query_through_exchange": "  of these, query 12 through the exchange",
     "query_directly": "  of these, query 12 directly",
     "replay": "replay of the recorded run",

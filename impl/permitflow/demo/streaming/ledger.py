@@ -1,0 +1,104 @@
+"""What the consumer knows: its aggregate, the rows that it has seen and its place in each channel, in one database.
+
+A transaction takes rows and moves the place; whoever is killed before it has committed goes on as if the rows had
+never come, and reads them again.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from permitflow.demo.query12 import ShippingMode
+from permitflow.errors import DemoError
+
+__all__ = ["LateItem", "Ledger"]
+
+# Another thread of the consumer, or one that was killed a moment ago, may hold the lock for the time of a commit.
+LONGEST_WAIT_FOR_LOCK_SECONDS = 60.0
+
+TABLES = """
+    CREATE TABLE IF NOT EXISTS place (channel TEXT PRIMARY KEY, next_row INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS seen (
+        order_key INTEGER, line_number INTEGER, times INTEGER NOT NULL, PRIMARY KEY (order_key, line_number)
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS late_items (
+        mode TEXT, year INTEGER, high INTEGER NOT NULL, low INTEGER NOT NULL, PRIMARY KEY (mode, year)
+    ) WITHOUT ROWID;
+"""
+MOVE = "INSERT INTO place VALUES (?, ?) ON CONFLICT DO UPDATE SET next_row = excluded.next_row"
+SEE = "INSERT INTO seen VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET times = times + 1"
+COUNT = """
+    INSERT INTO late_items VALUES (?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET high = high + excluded.high, low = low + excluded.low
+"""
+
+
+class LateItem(NamedTuple):
+    """A line item that came late, as Spark has joined it."""
+
+    order_key: int
+    line_number: int
+    mode: str
+    year: int
+    """In which it was received."""
+    is_high: bool
+    """Is its order urgent or of high priority?"""
+
+
+class Ledger:
+    """One connection to the database; one thread may use it."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the database, and create it if it is not there."""
+        self._database = sqlite3.connect(path, timeout=LONGEST_WAIT_FOR_LOCK_SECONDS, isolation_level=None)
+        # What was committed must survive a kill of this process, not of the machine.
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = NORMAL")
+        self._database.executescript(TABLES)
+
+    def __enter__(self) -> Self:
+        """Use it in a block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the database."""
+        self._database.close()
+
+    def next_row(self, channel: str) -> int:
+        """The first row of a channel that was not taken."""
+        found = self._database.execute("SELECT next_row FROM place WHERE channel = ?", (channel,)).fetchone()
+        return int(found[0]) if found else 0
+
+    def take(self, channel: str, first_row: int, items: Iterable[LateItem]) -> int:
+        """Take rows and move the place behind them, all or nothing; returns the new place.
+
+        Raises:
+            DemoError: they are not the rows that come next.
+        """
+        items = list(items)
+        self._database.execute("BEGIN IMMEDIATE")
+        # Commits at the end of the block, or rolls back.
+        with self._database:
+            self._require_next(channel, first_row)
+            self._database.executemany(SEE, [item[:2] for item in items])
+            self._database.executemany(COUNT, [(*item[2:4], item.is_high, not item.is_high) for item in items])
+            self._database.execute(MOVE, (channel, first_row + len(items)))
+        return first_row + len(items)
+
+    def _require_next(self, channel: str, row: int) -> None:
+        if row != (expected := self.next_row(channel)):
+            raise DemoError(f"row {row} of {channel} came where row {expected} comes next")
+
+    def seen(self) -> Mapping[tuple[int, int], int]:
+        """How many times each line item has come, by order key and line number."""
+        with closing(self._database.execute("SELECT order_key, line_number, times FROM seen")) as rows:
+            return {(order_key, line_number): times for order_key, line_number, times in rows}
+
+    def answer(self, modes: Iterable[str], year: int) -> tuple[ShippingMode, ...]:
+        """The aggregate of these shipping modes in one year, by mode."""
+        wanted = sorted(modes)
+        marks = ", ".join("?" * len(wanted))
+        query = f"SELECT mode, high, low FROM late_items WHERE year = ? AND mode IN ({marks}) ORDER BY mode"
+        return tuple(ShippingMode(*row) for row in self._database.execute(query, (year, *wanted)))

@@ -1,0 +1,159 @@
+"""The processes of the pipeline, kept running, and killed as planned, until all rows have come through."""
+
+import asyncio
+import socket
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from permitflow.demo.streaming.executors import executors_of
+from permitflow.demo.streaming.kills import Kill, Victim, plan_kills
+from permitflow.demo.streaming.settings import PartSettings, PipelineSettings
+from permitflow.demo.streaming.supervising import Command, Note, Part
+from permitflow.demo.streaming.watching import Watch
+from permitflow.errors import DemoError
+
+__all__ = ["Pipeline", "free_address"]
+
+LOOK_FOR_VICTIM_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What happened until all rows had come through."""
+
+    kills: Counter[Victim]
+    missed_kills: int
+
+
+class Pipeline:
+    """All of it."""
+
+    def __init__(self, settings: PipelineSettings, part: PartSettings, *, rows: int, note: Note) -> None:
+        """Nothing runs before ``run``.
+
+        Args:
+            settings: of the whole.
+            part: what the processes are told.
+            rows: that the producer has.
+            note: is told what happens.
+        """
+        self.recordings: list[Path] = []
+        """Of the exchange, one for each of its lives."""
+        self.watch = Watch(
+            part.address,
+            [*part.line_items, *part.late_items],
+            row_permits=settings.row_permits,
+            incoming=settings.channels,
+            stuck_seconds=settings.stuck_seconds,
+        )
+        self._settings = settings
+        self._work_dir = Path(part.work_dir)
+        self._part = part
+        self._rows = rows
+        self._note = note
+        self._has_killed = False
+        self.exchange = self._new_part(Victim.EXCHANGE, self._exchange_command, note=self._unheard)
+        modules = {Victim.PRODUCER: "producer", Victim.DRIVER: "spark_job", Victim.CONSUMER: "consumer"}
+        self.parts = {
+            victim: self._new_part(victim, self._command(module), note=note) for victim, module in modules.items()
+        }
+
+    async def run(self) -> Ended:
+        """Run it to its end; cancellation ends all processes.
+
+        Raises:
+            DemoError: a part fails again and again, or no row gets further any more.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                exchange = group.create_task(self.exchange.run())
+                await self.exchange.begun()
+                watching = group.create_task(self.watch.run())
+                killing = group.create_task(self._kill())
+                for part in [group.create_task(part.run()) for part in self.parts.values()]:
+                    await part
+                ended = await killing
+                watching.cancel()
+                # It writes its recording when it is asked to end.
+                await self.exchange.stop()
+                await exchange
+        except* DemoError as failures:
+            raise _first(failures) from None
+        return ended
+
+    async def _kill(self) -> Ended:
+        kills: Counter[Victim] = Counter()
+        planned = plan_kills(self._settings.kills, self._settings.seed)
+        for kill in planned:
+            await self.watch.reached(int(kill.progress * self._rows))
+            await asyncio.sleep(kill.delay_seconds)
+            self._has_killed = True
+            if await self._kill_one(kill):
+                kills[kill.victim] += 1
+                self._note(
+                    f"killed: {kill.victim}, {kills.total()} of {len(planned)}, at {self._share():.0%} of the rows"
+                )
+        return Ended(kills=kills, missed_kills=len(planned) - kills.total())
+
+    async def _kill_one(self, kill: Kill) -> bool:
+        """Kill the victim as soon as there is one; False if it has done its work."""
+        part = self._part_of(kill.victim)
+        while not part.is_done:
+            if self._kill_now(kill.victim, part):
+                return True
+            await asyncio.sleep(LOOK_FOR_VICTIM_SECONDS)
+        return False
+
+    def _part_of(self, victim: Victim) -> Part:
+        """The part whose process it is, or whose child."""
+        if victim is Victim.EXCHANGE:
+            return self.exchange
+        return self.parts[Victim.DRIVER if victim is Victim.EXECUTOR else victim]
+
+    def _kill_now(self, victim: Victim, part: Part) -> bool:
+        if victim is not Victim.EXECUTOR:
+            return part.kill()
+        executors = executors_of(part.pid) if part.pid is not None else []
+        with suppress(psutil.NoSuchProcess):
+            for executor in executors[:1]:
+                executor.kill()
+                return True
+        return False
+
+    def _share(self) -> float:
+        return self.watch.rows / self._rows
+
+    def _exchange_command(self, life: int) -> Sequence[str]:
+        recording = self._work_dir / f"exchange-{life}.jsonl"
+        self.recordings.append(recording)
+        arguments = self._settings.exchange_arguments(self._work_dir, address=self._part.address, trace=recording)
+        return [sys.executable, "-m", "permitflow.cli", *arguments]
+
+    def _command(self, module: str) -> Command:
+        command = [sys.executable, "-m", f"permitflow.demo.streaming.{module}", self._part.to_json()]
+        return lambda _life: command
+
+    def _new_part(self, victim: Victim, command: Command, *, note: Note) -> Part:
+        # As long as nobody was killed, nobody has a reason to fail.
+        log = self._work_dir / f"{victim}.log"
+        return Part(victim, command, log, note=note, may_fail=lambda: self._has_killed)
+
+    def _unheard(self, text: str) -> None:
+        """What the exchange reports every second is not for people who watch for its kills."""
+
+
+def free_address() -> str:
+    """A port that is free now, because an exchange that is started again must be found where it was."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def _first(failures: BaseExceptionGroup[DemoError]) -> DemoError:
+    found = failures.exceptions[0]
+    return _first(found) if isinstance(found, BaseExceptionGroup) else found

@@ -1,0 +1,77 @@
+"""The streaming query: joins line items that come from the exchange with the orders, and puts the late ones back.
+
+Run as ``python -m permitflow.demo.streaming.spark_job '<JSON of PartSettings>'``.
+"""
+
+import sys
+from pathlib import Path
+from tempfile import mkdtemp
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from permitflow.demo.events import report
+from permitflow.demo.spark_session import local_session
+from permitflow.demo.streaming.cluster import CLUSTER, local_cluster
+from permitflow.demo.streaming.late_items import ALL_LATE_ITEMS
+from permitflow.demo.streaming.settings import LATE_ITEMS, LINE_ITEMS, PartSettings
+from permitflow.spark import register
+
+__all__ = ["main"]
+
+# How often it looks whether everything has come; nothing waits for it but the end of the demo.
+LOOK_SECONDS = 1
+
+
+def main(settings: PartSettings) -> None:
+    """Run the query until its source has ended and all of it is published, then end what it has written."""
+    work_dir = Path(mkdtemp(prefix="spark-", dir=settings.work_dir))
+    local_cluster(work_dir)
+    with local_session("permitflow demo: streaming", master=CLUSTER, work_dir=work_dir, settings=SETTINGS) as spark:
+        report("started", text="Spark has started")
+        follow_to_end(start(spark, settings), settings)
+
+
+SETTINGS = {
+    # Spark is in the business of repeating tasks here: let it also do so with those that are merely slow.
+    "spark.speculation": "true",
+    # Without this its local cluster gives up a job that has lost ten executors.
+    "spark.deploy.maxExecutorRetries": "-1",
+}
+
+
+def start(spark: SparkSession, settings: PartSettings) -> StreamingQuery:
+    """Start the query; if it was there before, it goes on."""
+    register(spark)
+    source = spark.readStream.format("permitflow").options(**settings.exchange_options(LINE_ITEMS))
+    source.load().createOrReplaceTempView("lineitem")
+    orders = spark.read.parquet(settings.table("orders")).select("o_orderkey", "o_orderpriority")
+    # Each batch joins it.
+    orders.cache().createOrReplaceTempView("orders")
+    sink = spark.sql(ALL_LATE_ITEMS).writeStream.format("permitflow").options(**settings.exchange_options(LATE_ITEMS))
+    return sink.option("checkpointLocation", str(settings.checkpoint)).start()
+
+
+def follow_to_end(query: StreamingQuery, settings: PartSettings) -> None:
+    """Wait until no row will come any more and the query is done with all of them; then close its channels."""
+    # gRPC must not be loaded before Spark's JVM has been started.
+    from permitflow.protocol.control import ChannelState
+    from permitflow.transports.grpc_blocking import control
+
+    while not query.awaitTermination(LOOK_SECONDS):
+        # Acknowledged is what the query's commit log has.
+        with control(settings.address, timeout_seconds=settings.timeout_seconds) as orders:
+            positions = orders.positions(settings.line_items)
+            if all(
+                position.state is ChannelState.ENDED and position.acknowledged_row == position.next_row
+                for position in positions
+            ):
+                query.stop()
+                orders.close_channels(settings.late_items)
+                rows = sum(position.next_row for position in positions)
+                report("finished", text=f"{rows:,} rows were read, and their late ones published", rows=rows)
+                return
+
+
+if __name__ == "__main__":
+    main(PartSettings.from_json(sys.argv[1]))
