@@ -18,6 +18,8 @@ from permitflow.spark.options import (
 
 __all__ = ["StreamOptions"]
 
+_MAX_ROWS = "maxRowsPerBatch"
+
 
 @dataclass(frozen=True, kw_only=True)
 class StreamOptions:
@@ -48,4 +50,5 @@ def _max_rows(options: Mapping[str, str]) -> int | None:
         return None
     if len(given) > 1:
         raise InvalidOptionError(option=given[1], value=options[given[1]], reason=f"is the same as {given[0]!r}")
-    return value_of(options, given[0], whole_number(1, 2**63 - 1))
+    # Spark hands options over in lower case.
+    return value_of({_MAX_ROWS: options[given[0]]}, _MAX_ROWS, whole_number(1, 2**63 - 1))

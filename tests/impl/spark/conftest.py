@@ -86,7 +86,7 @@ def exchange() -> Iterator[ServedExchange]:
 @pytest.fixture(scope="session")
 def kept() -> Iterator[ServedExchange]:
     """One exchange whose channels keep their rows for the consumer ``default``."""
-    with served_exchange(more=["--retention", "replay"]) as served:
+    with served_exchange(more=["--retention", "replay", "--drain-seconds", "0.1"]) as served:
         yield served
 
 
