@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from permitflow.chunks import slices
-from permitflow.errors import ChannelError, EndOfStream, RetentionError
+from permitflow.errors import ChannelError, EndOfStream, RetentionError, StagingError
 from permitflow.exchange.bridge import AT_ONCE
 from permitflow.exchange.statistics import Direction
 from permitflow.exchange.streams import Stream
@@ -37,6 +37,10 @@ class KeepingProducer(ABC):
         self._same_host = same_host
         self._stream: Stream | None = None
 
+    def _needs_channel(self, put: Put) -> bool:
+        """Must the channel be one that still takes rows of this schema?"""
+        return True
+
     @abstractmethod
     async def _begin(self, put: Put) -> int | None:
         """The producer may begin; how many of its rows are kept already, if it has a name."""
@@ -62,7 +66,7 @@ class KeepingProducer(ABC):
         await self._accept(put, schema)
         try:
             await self._keep_all()
-        except ChannelError:
+        except (ChannelError, StagingError):
             if not isinstance(self._end.ended_with, Abort):
                 raise
         match self._end.ended_with:
@@ -73,11 +77,13 @@ class KeepingProducer(ABC):
 
     async def _accept(self, put: Put, schema: pa.Schema) -> None:
         channel = self._channel
-        await channel.log.declare(schema)
+        if self._needs_channel(put):
+            await channel.log.declare(schema)
         await self._end.meet(self._same_host)
         first_row = await self._begin(put)
-        # Others may have ended the channel meanwhile.
-        channel.log.require_appendable(schema)
+        if self._needs_channel(put):
+            # Others may have ended the channel meanwhile.
+            channel.log.require_appendable(schema)
         name = channel.streams.new_name(Direction.PUT)
         self._end.accept(channel.parameters, schema=schema, stream=name, first_row=first_row)
         self._stream = Stream(name, self.peer, Direction.PUT, self._end)

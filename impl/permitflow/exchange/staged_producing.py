@@ -30,6 +30,10 @@ class StagedProducer(KeepingProducer):
         self._areas = areas
         self._part: Part | None = None
 
+    def _needs_channel(self, put: Put) -> bool:
+        # What comes late is thrown away: a job that is repeated need not know that its channels have ended since.
+        return put.staging is None or not self._areas.books.was_published(put.staging.query, put.staging.batch)
+
     async def _begin(self, put: Put) -> int | None:
         assert put.staging is not None, "the exchange has looked at it"
         if put.producer:

@@ -92,6 +92,10 @@ class StagingBooks:
         """The last published batch of each query."""
         return self._published
 
+    def was_published(self, query: str, batch: int) -> bool:
+        """Is there nothing to be published of this batch any more?"""
+        return batch <= self._published.get(query, -1)
+
     def restore(self, published_batches: Mapping[str, int]) -> None:
         """Go on with the batches that an exchange before this one has published."""
         self._published.update(published_batches)
@@ -124,7 +128,7 @@ class StagingBooks:
         self._count += 1
         own = self._of_batch(staging.query, staging.batch)
         part = Part(channel, staging, self._count, own[0].batch_number if own else self._count)
-        if self._was_published(staging.query, staging.batch):
+        if self.was_published(staging.query, staging.batch):
             part.state = PartState.LATE
             return part
         if (channel, staging) in self._parts:
@@ -191,7 +195,7 @@ class StagingBooks:
     def plan(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Publication:
         """What ``publish`` would do, and what it would raise.  Changes nothing."""
         require_batch(query, batch)
-        if self._was_published(query, batch):
+        if self.was_published(query, batch):
             return Publication(True, (), ())
         chosen: dict[tuple[int, str], Part] = {}
         for stated in parts:
@@ -267,9 +271,6 @@ class StagingBooks:
                 yield part
 
     # Books.
-
-    def _was_published(self, query: str, batch: int) -> bool:
-        return batch <= self._published.get(query, -1)
 
     def _of_query(self, query: str) -> list[Part]:
         return self._queries[query].parts if query in self._queries else []

@@ -218,9 +218,10 @@ def test_a_batch_job_has_a_key_of_its_own_unless_it_is_given_one(replay_options:
 
     write([1])
     write([2])
-    write([3], query="nightly", batch="20240229")
-    write([3], query="nightly", batch="20240229")
+    write([3], query="nightly", batch="20240229", end="true")
+    write([3], query="nightly", batch="20240229", end="true")
     assert published(replay_options) == [[1, 2, 3], []]
+    assert states(replay_options) == [ChannelState.ENDED] * 2
 
 
 def test_a_batch_that_does_not_fit_and_a_channel_that_keeps_nothing_are_said_in_our_words(
