@@ -1,17 +1,35 @@
 """``permitflow demo``: the main job, on real input."""
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn, Protocol, TypeVar
 
 import typer
 
 from permitflow.cli.console import open_console
-from permitflow.cli.options import number
+from permitflow.cli.options import number, whole_number
 from permitflow.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
 from permitflow.errors import DemoError, InvalidOptionError
 
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from permitflow.demo import Progress
+
 __all__ = ["demo"]
+
+
+class Report(Protocol):
+    """What a run came to."""
+
+    @property
+    def holds(self) -> bool: ...
+
+    def as_json(self) -> dict[str, object]: ...
+
+
+R = TypeVar("R", bound=Report)
 
 
 def demo(
@@ -22,6 +40,20 @@ def demo(
         Path | None,
         typer.Option(metavar="DIR", help="Keep logs, traces and statistics in this folder.", file_okay=False),
     ] = None,
+    streaming: Annotated[
+        bool, typer.Option("--streaming", help="A pipeline that never stops instead of two jobs.")
+    ] = False,
+    kills: Annotated[
+        int,
+        typer.Option(
+            parser=whole_number(least=0),
+            metavar="N",
+            help="With --streaming: kill a part of the pipeline so many times.",
+        ),
+    ] = 0,
+    seed: Annotated[
+        int, typer.Option(parser=whole_number(least=0), metavar="N", help="Of which part is killed, and when.")
+    ] = 1,
     as_json: Json = False,
 ) -> None:
     """Run TPC-H query 12 as two Spark jobs with an exchange between them, and check everything about it.
@@ -30,9 +62,15 @@ def demo(
     exchange, and Spark job 2 reads them there and joins the orders. The answer must equal that of Spark alone, no
     stream may ever hold more rows than it has permits, and the model must accept every step that was recorded.
 
+    With --streaming, a producer feeds a streaming query of Spark through an exchange on disk, and another channel of it
+    leads to a consumer with a database of its own. With --kills, these processes are killed at random (SIGKILL) and
+    started again: no row may be lost or come twice, and no channel may ever keep more rows than it has permits.
+
     \b
       permitflow demo
       permitflow demo --scale 1 --keep demo-files
+      permitflow demo --streaming
+      permitflow demo --streaming --kills 50 --seed 7
       permitflow demo --json
 
     The tables are generated once and cached. Exit code 0: everything is as it should be. 1: something is not, or a
@@ -40,25 +78,48 @@ def demo(
     """
     with requires_extra("demo"):
         _require("grpc", "pyarrow", "pyspark", "z3")
-        from permitflow.demo import DemoReport, DemoSettings, run
-        from permitflow.demo.console import ConsoleProgress, SilentProgress, render
+    if kills and not streaming:
+        unusable("--kills: needs --streaming: what two jobs have sent they cannot take back")
     try:
-        settings = DemoSettings(scale=scale, keep=keep)
+        if streaming:
+            _run_streaming(scale, keep, kills, seed, as_json=as_json)
+        else:
+            _run_jobs(scale, keep, as_json=as_json)
     except InvalidOptionError as error:
         unusable(str(error))
-    report: DemoReport
-    try:
-        if as_json:
-            report = run(settings, SilentProgress())
-            print_json(report.as_json())
-        else:
-            console = open_console()
-            with ConsoleProgress(console) as progress:
-                report = run(settings, progress)
-            console.print(render(report))
     except DemoError as error:
         complain(str(error))
         raise typer.Exit(ExitCode.FAILS) from None
+
+
+def _run_jobs(scale: float, keep: Path | None, *, as_json: bool) -> None:
+    from permitflow.demo import DemoSettings, run
+    from permitflow.demo.console import render
+
+    settings = DemoSettings(scale=scale, keep=keep)
+    _show(lambda progress: run(settings, progress), render, as_json=as_json)
+
+
+def _run_streaming(scale: float, keep: Path | None, kills: int, seed: int, *, as_json: bool) -> None:
+    from permitflow.demo import PipelineSettings, run_streaming
+    from permitflow.demo.streaming.console import render_pipeline
+
+    settings = PipelineSettings(scale=scale, keep=keep, kills=kills, seed=seed)
+    _show(lambda progress: run_streaming(settings, progress), render_pipeline, as_json=as_json)
+
+
+def _show(run: Callable[["Progress"], R], render: Callable[[R], "Group"], *, as_json: bool) -> NoReturn:
+    """Run, and show the report: in full, or for people who may watch meanwhile."""
+    from permitflow.demo.console import ConsoleProgress, SilentProgress
+
+    if as_json:
+        report = run(SilentProgress())
+        print_json(report.as_json())
+    else:
+        console = open_console()
+        with ConsoleProgress(console) as progress:
+            report = run(progress)
+        console.print(render(report))
     stop(holds=report.holds)
 
 

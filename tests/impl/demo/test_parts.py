@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import psutil
 import pytest
 
-from permitflow.demo import children, runner, tpch
+from permitflow.demo import children, progress, runner, tpch
 from permitflow.demo.children import child_process, run_to_end
 from permitflow.demo.console import SilentProgress
 from permitflow.demo.query12 import ShippingMode
@@ -163,7 +163,7 @@ def test_our_own_error_comes_first_however_much_java_follows(complete: Complete[
 
 
 def test_what_is_not_installed_is_named(complete: Complete[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "find_spec", lambda name: None if name in ("pyspark", "z3") else object())
+    monkeypatch.setattr(progress, "find_spec", lambda name: None if name in ("pyspark", "z3") else object())
     with pytest.raises(DemoError, match=r"pyspark, z3 cannot be imported: pip install 'permitflow\[demo\]'"):
         complete(runner.run_demo(DemoSettings(), SilentProgress()))
 

@@ -4,6 +4,7 @@ Run as ``python -m permitflow.demo.streaming.spark_job '<JSON of PartSettings>'`
 """
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -53,24 +54,32 @@ def start(spark: SparkSession, settings: PartSettings) -> StreamingQuery:
 
 
 def follow_to_end(query: StreamingQuery, settings: PartSettings) -> None:
-    """Wait until no row will come any more and the query is done with all of them; then close its channels."""
+    """Wait until no row will come any more and the query is done with all of them; by then its channels are closed."""
     # gRPC must not be loaded before Spark's JVM has been started.
+    from permitflow.errors import PeerGoneError, PeerTimeoutError
+
+    while not query.awaitTermination(LOOK_SECONDS):
+        # Where the exchange is away for a while, the query waits for it, and so does this.
+        with suppress(PeerGoneError, PeerTimeoutError):
+            if end_of(settings):
+                query.stop()
+                return
+
+
+def end_of(settings: PartSettings) -> bool:
+    """Have all rows come, and has the query's commit log all of them?  Then nothing follows on its own channels."""
     from permitflow.protocol.control import ChannelState
     from permitflow.transports.grpc_blocking import control
 
-    while not query.awaitTermination(LOOK_SECONDS):
-        # Acknowledged is what the query's commit log has.
-        with control(settings.address, timeout_seconds=settings.timeout_seconds) as orders:
-            positions = orders.positions(settings.line_items)
-            if all(
-                position.state is ChannelState.ENDED and position.acknowledged_row == position.next_row
-                for position in positions
-            ):
-                query.stop()
-                orders.close_channels(settings.late_items)
-                rows = sum(position.next_row for position in positions)
-                report("finished", text=f"{rows:,} rows were read, and their late ones published", rows=rows)
-                return
+    with control(settings.address, timeout_seconds=settings.timeout_seconds) as orders:
+        positions = orders.positions(settings.line_items)
+        for position in positions:
+            if position.state is not ChannelState.ENDED or position.acknowledged_row < position.next_row:
+                return False
+        orders.close_channels(settings.late_items)
+    rows = sum(position.next_row for position in positions)
+    report("finished", text=f"{rows:,} rows were read, and their late ones published", rows=rows)
+    return True
 
 
 if __name__ == "__main__":

@@ -1,0 +1,63 @@
+"""The consumer's database: rows and place move together, in one transaction, or not at all."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from permitflow.demo.query12 import ShippingMode
+from permitflow.demo.streaming.ledger import LateItem, Ledger
+from permitflow.errors import DemoError
+
+
+def items(first: int, count: int, *, mode: str = "MAIL", year: int = 1994, is_high: bool = True) -> list[LateItem]:
+    """Late items with the order keys ``first``, ``first + 1`` ..."""
+    return [LateItem(key, 1, mode, year, is_high) for key in range(first, first + count)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Iterator[Ledger]:
+    with Ledger(path) as opened:
+        yield opened
+
+
+def test_rows_are_counted_by_mode_and_year(ledger: Ledger) -> None:
+    ledger.take("a/0", 0, items(0, 3))
+    ledger.take("a/0", 3, items(3, 2, is_high=False))
+    ledger.take("a/1", 0, items(5, 4, mode="SHIP"))
+    ledger.take("a/1", 4, items(9, 1, mode="RAIL"))
+    ledger.take("a/1", 5, items(10, 1, year=1995))
+    assert ledger.answer(["SHIP", "MAIL"], 1994) == (ShippingMode("MAIL", 3, 2), ShippingMode("SHIP", 4, 0))
+
+
+def test_the_place_is_kept_for_whoever_opens_it_next(ledger: Ledger, path: Path) -> None:
+    assert ledger.next_row("a/0") == 0
+    assert ledger.take("a/0", 0, items(0, 3)) == 3
+    with Ledger(path) as next_life:
+        assert (next_life.next_row("a/0"), next_life.next_row("a/1")) == (3, 0)
+
+
+@pytest.mark.parametrize("row", [0, 2, 4])
+def test_rows_that_do_not_come_next_are_refused(ledger: Ledger, row: int) -> None:
+    ledger.take("a/0", 0, items(0, 3))
+    with pytest.raises(DemoError, match=f"row {row} of a/0 came where row 3 comes next"):
+        ledger.take("a/0", row, items(0, 3))
+    assert sum(ledger.seen().values()) == 3
+
+
+def test_what_cannot_be_taken_whole_is_not_taken_at_all(ledger: Ledger) -> None:
+    with pytest.raises(OverflowError):
+        ledger.take("a/0", 0, [*items(0, 3), LateItem(2**64, 1, "MAIL", 1994, True)])
+    assert (ledger.next_row("a/0"), ledger.seen(), ledger.answer(["MAIL"], 1994)) == (0, {}, ())
+    assert ledger.take("a/0", 0, items(0, 3)) == 3
+
+
+def test_a_row_that_comes_twice_shows(ledger: Ledger) -> None:
+    ledger.take("a/0", 0, items(0, 3))
+    ledger.take("a/1", 0, items(2, 2))
+    assert ledger.seen() == {(0, 1): 1, (1, 1): 1, (2, 1): 2, (3, 1): 1}
