@@ -63,14 +63,14 @@ class ReplayBooks:
         self.row_permits = row_permits
         self.channel = channel
         self.next_row = next_row
-        """The number of the next row that will come.  Spec: the variables produced."""
+        """The number of the next row that will come."""
         kept_from = min((acknowledged or {}).values(), default=next_row)
         self._acknowledged = {name: (acknowledged or {}).get(name, kept_from) for name in consumers}
         self.peak_kept_rows = self.kept_rows
 
     @property
     def acknowledged(self) -> dict[str, int]:
-        """By each consumer: the first row that it still needs.  Spec: the variables acknowledged."""
+        """By each consumer: the first row that it still needs."""
         return dict(self._acknowledged)
 
     @property
@@ -80,7 +80,7 @@ class ReplayBooks:
 
     @property
     def kept_rows(self) -> int:
-        """How many rows hold a permit.  Spec: Bounded."""
+        """How many rows hold a permit."""
         return self.next_row - self.first_kept_row
 
     @property
@@ -98,7 +98,7 @@ class ReplayBooks:
         Raises:
             WouldBlock: there is no room for it now.
 
-        Spec: Produce.
+        Spec: Produce of SparkMicroBatch.
         """
         if rows < 0:
             raise LocalProtocolError(f"a chunk cannot have {rows} rows")
@@ -118,7 +118,7 @@ class ReplayBooks:
             UnknownConsumerError: rows are not kept for it.
             RowsNotThereError: it acknowledges rows that have not come.
 
-        Spec: Acknowledge.
+        Spec: Acknowledge of SparkMicroBatch.
         """
         before = self.require_acknowledgeable(consumer, row)
         first_kept_row = self.first_kept_row
@@ -158,7 +158,7 @@ class ReplayBooks:
             RowsForgottenError: it has acknowledged some of these rows.
             RowsNotThereError: some of these rows have not come.
 
-        Spec: RunTask.
+        Spec: RunTask of SparkMicroBatch.
         """
         acknowledged = self.acknowledged_by(consumer)
         start = acknowledged if from_row is None else from_row

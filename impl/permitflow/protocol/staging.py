@@ -53,7 +53,7 @@ class Publication(NamedTuple):
 class StagingBooks:
     """The books of all channels of an exchange.  Not thread-safe; does no I/O.
 
-    Spec: Stage, StageLate, Publish, AbortLate of SparkMicroBatch, with the sink "once".
+    Spec: Stage, StageLate, Publish, AbortLate of SparkMicroBatch.
     """
 
     def __init__(self, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:

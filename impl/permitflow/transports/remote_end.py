@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from permitflow.errors import ChannelClosedError, PeerGoneError, PermitflowError, TransportError, restored
+from permitflow.errors import ChannelClosedError, PeerGoneError, PermitflowError, TransportError
 from permitflow.protocol.frames import Agreement, Failure, Get, Put
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
@@ -19,7 +19,7 @@ from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_s
 from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.host_carrier import HostCarrier
 from permitflow.transports.same_host import SHARED_MEMORY, Offer, SameHost, meet, settle
-from permitflow.transports.status import heard, told
+from permitflow.transports.status import again, heard, told
 
 __all__ = ["RemoteEnd"]
 
@@ -46,11 +46,10 @@ class RemoteEnd(ABC, Generic[S]):
             schema: of an end that dials: what the agreement must say; None: whatever it says.
             offer: of an end that dials: to share memory.
         """
-        self._session = session
+        self._session, self._wanted_schema = session, schema
         self._carrier = HostCarrier(carrier, who=session.peer)
         self._offer = offer
         self._batches: BatchCodec | None = None
-        self._wanted_schema = schema
         self._failure: PermitflowError | None = None
         self.has_told_failure = False
         """Has the application heard why the stream has failed?"""
@@ -256,8 +255,8 @@ class RemoteEnd(ABC, Generic[S]):
             InvalidParametersError: the peer's wishes cannot work at all.
         """
         batches = BatchCodec(schema)
-        answer = self._carrier.meeting.answer
-        self._session.accept(own, schema=batches.schema_bytes, stream=stream, same_host=answer, first_row=first_row)
+        met, encoded = self._carrier.meeting.answer, batches.schema_bytes
+        self._session.accept(own, schema=encoded, stream=stream, same_host=met, first_row=first_row)
         self._carrier.change_over()
         self._batches = batches
         self._opened()
@@ -295,15 +294,7 @@ class RemoteEnd(ABC, Generic[S]):
 
     def _failure_again(self, undelivered: object = None) -> PermitflowError | None:
         """The error that ended the stream, for one more caller, who gets back what it could not send."""
-        error = self._failure
-        if error is None:
+        if self._failure is None:
             return None
         self.has_told_failure = True
-        facts = error.facts
-        if isinstance(error, PeerGoneError | ChannelClosedError):
-            facts["undelivered"] = undelivered
-        again = restored(type(error), error.message, facts)
-        again.__cause__ = error.__cause__
-        for note in getattr(error, "__notes__", ()):
-            again.add_note(note)
-        return again
+        return again(self._failure, undelivered)

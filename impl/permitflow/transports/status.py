@@ -8,7 +8,7 @@ import grpc
 from permitflow import errors
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
 
-__all__ = ["ERROR_KEY", "Metadata", "error_from_status", "error_of", "heard", "said", "status_of", "told"]
+__all__ = ["ERROR_KEY", "Metadata", "again", "error_from_status", "error_of", "heard", "said", "status_of", "told"]
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 
@@ -138,6 +138,18 @@ def heard(value: bytes, *, who: str) -> PermitflowError | None:
     error = errors.restored(kind, message, {name: _tupled(value) for name, value in known.items()})
     error.add_note(f"reported by {who}")
     return error
+
+
+def again(error: PermitflowError, undelivered: object) -> PermitflowError:
+    """The same error for one more caller, who gets back what it could not send."""
+    facts = error.facts
+    if isinstance(error, PeerGoneError | errors.ChannelClosedError):
+        facts["undelivered"] = undelivered
+    repeated = errors.restored(type(error), error.message, facts)
+    repeated.__cause__ = error.__cause__
+    for note in getattr(error, "__notes__", ()):
+        repeated.add_note(note)
+    return repeated
 
 
 def _tupled(value: object) -> object:
