@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 import permitflow.demo
-from permitflow.demo import DemoReport, DemoSettings
+from permitflow.demo import DemoReport, DemoSettings, PipelineReport, PipelineSettings
 from permitflow.demo.query12 import ShippingMode
 from permitflow.demo.report import Evidence, Hop, StreamNumbers, TraceVerdict
+from permitflow.demo.streaming.report import ChannelNumbers, Counted, RecordedRun
 from permitflow.errors import DemoError
 
 Command = Callable[..., tuple[int, str, str]]
@@ -103,4 +104,66 @@ def test_an_interrupted_demo_ends_with_130(process: Command) -> None:
 def test_an_unusable_scale_is_named(command: Command, scale: str, complaint: str) -> None:
     code, stdout, stderr = command("demo", "--scale", scale)
     assert (code, stdout) == (2, "")
+    assert complaint in stderr
+
+
+@pytest.fixture
+def asked_to_stream(monkeypatch: pytest.MonkeyPatch) -> list[PipelineSettings]:
+    """See with which settings the pipeline was run; it ends at once."""
+    seen: list[PipelineSettings] = []
+
+    def run_streaming(settings: PipelineSettings, _progress: object) -> PipelineReport:
+        seen.append(settings)
+        return pipeline_report()
+
+    monkeypatch.setattr(permitflow.demo, "run_streaming", run_streaming)
+    return seen
+
+
+def pipeline_report() -> PipelineReport:
+    """A report of a pipeline in which everything is right."""
+    return PipelineReport(
+        scale=0.1,
+        seed=7,
+        kills={"driver": 2},
+        missed_kills=0,
+        starts={"driver": 3, "exchange": 1},
+        failures={"driver": 0, "exchange": 0},
+        line_items=100,
+        counted=Counted(expected=10, lost=0, duplicated=0, foreign=0),
+        answer=ANSWER,
+        direct_answer=ANSWER,
+        channels=(ChannelNumbers(channel="lineitems/0", rows=100, peak_kept_rows=8, bound=8),),
+        looks=3,
+        seen_problems=(),
+        recorded=RecordedRun(lives=1, streams=4, events=50, cut_streams=1, refused=()),
+        seconds={},
+        total_seconds=1.0,
+    )
+
+
+def test_the_pipeline_gets_its_options_and_its_report_is_shown(
+    command: Command, asked_to_stream: list[PipelineSettings]
+) -> None:
+    code, stdout, _ = command("demo", "--streaming", "--kills", "50", "--seed", "7")
+    assert code == 0
+    assert (asked_to_stream[0].kills, asked_to_stream[0].seed) == (50, 7)
+    assert "100 line items, of which 10 were late: 0 lost, 0 duplicated" in stdout
+    assert "Everything is as it should be" in stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--kills", "3"), "--kills: needs --streaming"),
+        (("--streaming", "--kills", "-1"), "must be at least 0"),
+        (("--streaming", "--kills", "1001"), "--kills' must be from 0 to 1000: 1001"),
+        (("--streaming", "--scale", "0"), "--scale' must be above 0"),
+    ],
+)
+def test_unusable_options_of_the_pipeline_are_named(
+    command: Command, asked_to_stream: list[PipelineSettings], arguments: tuple[str, ...], complaint: str
+) -> None:
+    code, stdout, stderr = command("demo", *arguments)
+    assert (code, stdout, asked_to_stream) == (2, "", [])
     assert complaint in stderr
