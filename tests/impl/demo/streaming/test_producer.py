@@ -1,7 +1,6 @@
 """The producer's shares: together the whole table, each row once, the same from whichever row it goes on."""
 
 from datetime import date
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
