@@ -1,14 +1,16 @@
 """Run the tests that depend on other people's libraries with the oldest and the newest releases that we allow.
 
-    python tools/version_matrix.py                    all environments; writes docs/versions.md
-    python tools/version_matrix.py --only oldest      one of them; prints its column, writes nothing
+    python tools/version_matrix.py                    all environments
+    python tools/version_matrix.py --only oldest      one of them; may be repeated
 
-Each environment is a virtual environment below build/matrix; one that is there already is brought up to date.  What
-is allowed stands in pyproject.toml and nowhere else.  Exit code 0: all tests passed; 1: some did not; 2: an
+Each environment is a virtual environment below build/matrix, with what came of it beside it; one that is there already
+is brought up to date.  What is allowed stands in pyproject.toml and nowhere else.  docs/versions.md is written once all
+environments have passed, with the ranges as they are now.  Exit code 0: all tests passed; 1: some did not; 2: an
 environment cannot be made.
 """
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -17,7 +19,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -69,11 +71,14 @@ ENVIRONMENTS = (
 class Column:
     """What came of one environment."""
 
-    environment: Environment
+    environment: str
+    """Its name."""
     python: str
     versions: Mapping[str, str]
     summary: str
     passed: bool
+    ranges: Mapping[str, str]
+    """That were declared then."""
 
 
 class EnvironmentFailedError(Exception):
@@ -83,24 +88,25 @@ class EnvironmentFailedError(Exception):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the environments one after the other, and say what came of them."""
     options = _parser().parse_args(arguments)
-    chosen = [each for each in ENVIRONMENTS if options.only in (None, each.name)]
     ranges = declared_ranges(PYPROJECT)
+    chosen = [each for each in ENVIRONMENTS if not options.only or each.name in options.only]
     try:
         columns = [_run(environment, ranges, options.newest_python) for environment in chosen]
     except EnvironmentFailedError as error:
         print(error, file=sys.stderr)
         return 2
     print(table(ranges, columns))
-    passed = all(column.passed for column in columns)
+    kept = [_kept(environment, ranges) for environment in ENVIRONMENTS]
+    complete = [column for column in kept if column is not None and column.passed]
     # The document says what was seen to work: nothing else may get into it.
-    if passed and options.only is None:
-        DOCUMENT.write_text(document(ranges, columns), encoding="utf-8")
-    return 0 if passed else 1
+    if len(complete) == len(ENVIRONMENTS):
+        DOCUMENT.write_text(document(ranges, complete), encoding="utf-8")
+    return 0 if all(column.passed for column in columns) else 1
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=[environment.name for environment in ENVIRONMENTS], help="this one alone")
+    parser.add_argument("--only", action="append", choices=[each.name for each in ENVIRONMENTS], help="this one")
     parser.add_argument("--newest-python", type=Path, default=newest_python(), help="for the newest environment")
     return parser
 
@@ -163,18 +169,37 @@ def _run(environment: Environment, ranges: Mapping[str, SpecifierSet], newest: P
     )
     print(done.stdout, flush=True)
     versions = installed_versions(python, ranges)
-    return Column(
-        environment=environment,
+    column = Column(
+        environment=environment.name,
         python=versions.pop("python"),
         versions=versions,
         summary=f"{summary(done.stdout)} in {time.monotonic() - began:.0f} s",
         passed=done.returncode == 0,
+        ranges={name: range_text(declared) for name, declared in ranges.items()},
     )
+    _result(environment).write_text(json.dumps(asdict(column)), encoding="utf-8")
+    return column
+
+
+def _result(environment: Environment) -> Path:
+    return FOLDER / f"{_folder_name(environment)}.json"
+
+
+def _folder_name(environment: Environment) -> str:
+    return environment.name.replace(" ", "-")
+
+
+def _kept(environment: Environment, ranges: Mapping[str, SpecifierSet]) -> Column | None:
+    """What came of it the last time, if that was with the ranges of today."""
+    if not _result(environment).is_file():
+        return None
+    column = Column(**json.loads(_result(environment).read_text(encoding="utf-8")))
+    return column if column.ranges == {name: range_text(each) for name, each in ranges.items()} else None
 
 
 def _prepared(environment: Environment, ranges: Mapping[str, SpecifierSet], interpreter: Path) -> Path:
     """The environment's Python, with everything installed."""
-    folder = FOLDER / environment.name.replace(" ", "-")
+    folder = FOLDER / _folder_name(environment)
     constraints = folder.with_suffix(".txt")
     folder.mkdir(parents=True, exist_ok=True)
     constraints.write_text("\n".join(_constraints(environment, ranges)) + "\n", encoding="utf-8")
@@ -217,7 +242,7 @@ def summary(output: str) -> str:
 def table(ranges: Mapping[str, SpecifierSet], columns: Sequence[Column]) -> str:
     """A line for each library, a column for each environment."""
     lines = [
-        ["", "declared", *(column.environment.name for column in columns)],
+        ["", "declared", *(column.environment for column in columns)],
         ["---"] * (len(columns) + 2),
         ["Python", f">={oldest_python(PYPROJECT)}", *(column.python for column in columns)],
         *([name, range_text(ranges[name]), *(each.versions[name] for each in columns)] for name in sorted(ranges)),
