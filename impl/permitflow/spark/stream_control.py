@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Protocol, Self
 
-from permitflow.errors import PermitflowError, RetentionError
+from permitflow.errors import PeerTimeoutError, PermitflowError, RetentionError
 from permitflow.protocol.control import ChannelPosition, ChannelRow
 from permitflow.spark.options import ReadOptions
 from permitflow.spark.patience import Patience
@@ -86,6 +86,9 @@ class ExchangeLine:
                 self.close()
                 error.add_note("a stream reads channels that keep their rows: permitflow serve --retention replay")
                 raise
+            except PeerTimeoutError as error:
+                self.close()
+                raise self._overloaded() from error
             except PermitflowError as error:
                 # An order that cannot be carried out ends the stream, too.
                 self.close()
@@ -95,6 +98,15 @@ class ExchangeLine:
                 raise
             else:
                 return {position.channel: position for position in answer}
+
+    def _overloaded(self) -> PeerTimeoutError:
+        options = self._options
+        more = f" and {len(options.channels) - 1} more" if len(options.channels) > 1 else ""
+        return PeerTimeoutError(
+            who=f"the exchange at {options.address} (channel {options.channels[0]!r}{more})",
+            reason=f"no reply within {options.timeout_seconds:g} s: is it, or the network, overloaded? "
+            "(option timeout_seconds)",
+        )
 
     def _connected(self, timeout_seconds: float) -> Control:
         if self._control is None:

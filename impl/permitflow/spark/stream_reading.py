@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from permitflow.errors import PeerGoneError, UnexpectedFrameError
+from permitflow.errors import PeerGoneError, PeerTimeoutError, UnexpectedFrameError
 from permitflow.spark.options import ReadOptions
 from permitflow.spark.patience import Patience
 from permitflow.spark.recording import StreamRecording
@@ -48,6 +48,8 @@ def read_range(
             _require_within(rows, at == rows.to_row, at)
         except LOSSES as error:
             raise lost(error, channel=rows.channel, consumer=options.consumer or "default", wanted_row=at) from error
+        except PeerTimeoutError as error:
+            raise _overloaded(options, rows, at) from error
         except PeerGoneError as error:
             patience.wait(error)
 
@@ -69,6 +71,15 @@ def _opened(
         timeout_seconds=options.timeout_seconds,
         record=streams.record,
         same_host=options.same_host,
+    )
+
+
+def _overloaded(options: ReadOptions, rows: RowRange, at: int) -> PeerTimeoutError:
+    """No producer is waited for: all of these rows are there."""
+    return PeerTimeoutError(
+        who=f"the exchange at {options.address} (channel {rows.channel!r})",
+        reason=f"nothing came for {options.timeout_seconds:g} s, though it keeps the rows [{at}, {rows.to_row}): "
+        "is it, or the network, overloaded? (option timeout_seconds)",
     )
 
 

@@ -4,6 +4,7 @@ The calls come in Spark's order: ``latestOffset``, offset log, ``partitions``, `
 """
 
 import pickle
+import re
 import signal
 import threading
 from pathlib import Path
@@ -16,6 +17,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 from permitflow.errors import (
     ChannelAbortedError,
     PeerGoneError,
+    PeerTimeoutError,
     RetentionError,
     RowsLostError,
     SchemaMismatchError,
@@ -250,6 +252,24 @@ def test_an_exchange_that_stays_away_is_waited_for_as_long_as_the_user_allows() 
     for caught in (asked, task):
         assert options["address"] in str(caught.value)
         assert "option timeout_seconds: 0.5" in caught.value.__notes__[-1]
+
+
+def test_an_exchange_that_stands_still_is_named_with_the_channel_and_the_likely_cause() -> None:
+    with served_exchange(more=KEEPING) as exchange:
+        options = options_of(exchange, timeout_seconds="0.5", same_host="never")
+        put(options, 0, 0, 50)
+        reader = reader_of(options)
+        first = reader.initialOffset()
+        end = reader.latestOffset(first, EVERYTHING)
+        exchange.signal(signal.SIGSTOP)
+        try:
+            name = re.escape(f"(channel '{options['stream']}/0' and 1 more) does not answer: no reply within 0.5 s")
+            with pytest.raises(PeerTimeoutError, match=name):
+                reader.latestOffset(end, EVERYTHING)
+            with pytest.raises(PeerTimeoutError, match=re.escape("though it keeps the rows [0, 50): is it")):
+                read(options, first, end)
+        finally:
+            exchange.signal(signal.SIGCONT)
 
 
 def test_a_schema_of_the_users_that_does_not_fit_fails_the_task_and_the_rows_stay(options: Options) -> None:
