@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants matrix bench imbalance curves bench-docs bench-models bench-smoke soak audit-at-scale sweep-at-scale trace-evidence clean
+.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants matrix bench imbalance curves bench-docs bench-models bench-smoke soak audit-at-scale sweep-at-scale run-ahead trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -77,6 +77,9 @@ audit-at-scale: setup  ## audit 50 million recorded events on Spark: is all foun
 
 sweep-at-scale: setup  ## explore a grid of channels on Spark: how evenly is the work shared out? (minutes)
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.sweep_at_scale
+
+run-ahead: setup  ## rows that Spark hides between a reader and a stalled consumer, with and without configure() (minutes)
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.run_ahead
 
 trace-evidence: setup  ## two processes, then two Spark jobs: recorded, judged by model and TLC; sabotage is found (minutes)
 	@$(WITH_JAVA) $(BIN)/python benchmarks/record_two_processes.py --with-tlc
