@@ -9,6 +9,7 @@ import typer
 from permitflow.cli.console import open_progress
 from permitflow.cli.outcomes import Json, print_json, stop, unusable
 from permitflow.cli.trace_files import read_files, select_channels
+from permitflow.cli.trace_query import query
 
 if TYPE_CHECKING:
     from permitflow.testing.referee import Referee
@@ -71,6 +72,9 @@ def validate(
     else:
         print_report(verdicts, referees)
     stop(holds=holds)
+
+
+trace.command()(query)
 
 
 def _judged(channels: "Sequence[ChannelTrace]") -> "list[Verdict]":

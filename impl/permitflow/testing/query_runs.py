@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from permitflow.errors import TraceMismatchError, TraceUnreadableError
+from permitflow.errors import CheckpointError, TraceMismatchError, TraceUnreadableError
 from permitflow.spark.stream_offsets import StreamOffset
 from permitflow.spark.stream_recording import EVENTS_SUFFIX, file_name_of
 from permitflow_model.kernel.interleaving import interleave
@@ -57,15 +57,19 @@ class QueryVerdict:
         return self.state.output
 
     def describe(self) -> str:
-        """The verdict in words."""
-        name = f"channel {self.channel!r}"
-        state = self.state
-        where = f"batch [{state.start}, {state.end}), acknowledged {state.acknowledged}, published {state.output} rows"
+        """The verdict in words; rows are counted from the query's first one."""
+        name, state = f"channel {self.channel!r}", self.state
+        where = (
+            f"driver {state.phase}, batch [{state.start:,}, {state.end:,}), {state.acknowledged:,} rows acknowledged, "
+            f"{state.output:,} published"
+        )
         if self.is_valid:
-            return f"{name}: valid, {self.replay.performed:,} events; {where}"
+            return f"{name}: valid, {self.replay.performed:,} events, at the end {where}"
         lines = [f"{name}: not a behaviour of the specification, after {self.replay.performed:,} valid events"]
         lines += [f"  {block.event.action} ({block.event.where}): {block.reason}" for block in self.replay.blocked]
-        lines.append(f"  in the state  {where}, driver {state.phase}")
+        lines.append(f"  in the state  {where}")
+        if later := self.left_over - len(self.replay.blocked):
+            lines.append(f"  {later:,} later events were not looked at")
         return "\n".join(lines)
 
 
@@ -98,11 +102,11 @@ def judge_query(
     offsets = _offsets(logs / "offsets", source)
     commits = [batch for batch in _batches(logs / "commits") if batch in offsets]
     channels = [str(facts["channel"]) for facts in source_facts if facts["action"] == "Restart"]
-    verdicts = []
-    for channel in dict.fromkeys(channels):
-        run = _ChannelRun(channel, source_facts, task_facts, offsets)
-        verdicts.append(run.judge(commits, published, durable=durable))
-    return verdicts
+    told = None if published is None else list(published)
+    return [
+        _ChannelRun(channel, source_facts, task_facts, offsets).judge(commits, told, durable=durable)
+        for channel in dict.fromkeys(channels)
+    ]
 
 
 def published_by_file_sink(table: Path | str) -> list[int]:
@@ -123,7 +127,7 @@ class _ChannelRun:
         self._first_row = _number(self._begin, "row")
         self._ranges = self._ranges_of(offsets)
 
-    def judge(self, commits: Sequence[int], published: Iterable[int] | None, *, durable: bool) -> QueryVerdict:
+    def judge(self, commits: Sequence[int], published: Sequence[int] | None, *, durable: bool) -> QueryVerdict:
         permits, cap = _number(self._begin, "row_permits"), _number(self._begin, "batch_cap")
         interpretation = SparkMicroBatchReplay(query_parameters(row_permits=permits, batch_cap=cap, durable=durable))
         # An event of Spark's logs, the tasks or the sink is taken before the source goes on: it has had time to happen.
@@ -177,14 +181,21 @@ def _facts(folder: Path, name: str) -> list[Facts]:
     """The events of all files of a kind, in the order in which these appeared."""
     found: list[Facts] = []
     for path in sorted(folder.glob(f"{name}-*{EVENTS_SUFFIX}")):
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            try:
-                found.append({**json.loads(line), "where": f"{path.name}, line {number}"})
-            except ValueError as error:
-                raise TraceUnreadableError(path=str(path), line=number, reason=str(error)) from error
+        # Who was killed while it wrote its last line had not gone on from there: what the line was to say did not happen.
+        whole = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        found += [_event_of(line, path, number) for number, line in enumerate(whole, 1)]
     if not found:
-        raise TraceUnreadableError(path=str(folder / name), line=0, reason="nothing was recorded under this name")
+        reason = f"no files {name}-*{EVENTS_SUFFIX}: was option trace_dir set, and is this the consumer?"
+        raise TraceUnreadableError(path=str(folder), line=0, reason=reason)
     return found
+
+
+def _event_of(line: str, path: Path, number: int) -> Facts:
+    try:
+        facts = json.loads(line)
+        return {**facts, "where": f"{path.name}, line {number}", "action": str(facts["action"])}
+    except (ValueError, TypeError, KeyError) as error:
+        raise TraceUnreadableError(path=str(path), line=number, reason=f"no event: {error!r}") from error
 
 
 def _offsets(folder: Path, source: int) -> dict[int, StreamOffset]:
@@ -192,16 +203,25 @@ def _offsets(folder: Path, source: int) -> dict[int, StreamOffset]:
     if not batches or batches[0] != 0:
         first = f"begins with batch {batches[0]}" if batches else "is empty"
         raise TraceMismatchError(channel=str(folder), reason=f"the offset log {first}, but the recording does not")
-    offsets = {}
-    for batch in batches:
-        line = (folder / str(batch)).read_text().splitlines()[_HEADER_LINES + source]
-        offsets[batch] = StreamOffset.of_json(json.loads(line))
-    return offsets
+    return {batch: _offset(folder / str(batch), source) for batch in batches}
+
+
+def _offset(path: Path, source: int) -> StreamOffset:
+    """How far a batch goes."""
+    line = _HEADER_LINES + source
+    try:
+        return StreamOffset.of_json(json.loads(path.read_text().splitlines()[line]))
+    except (OSError, ValueError, IndexError, CheckpointError) as error:
+        reason = f"no offset of this source, the query's number {source}: {error}"
+        raise TraceUnreadableError(path=str(path), line=line + 1, reason=reason) from error
 
 
 def _batches(folder: Path) -> list[int]:
     """The numbers of the files of one of Spark's logs."""
-    names = [path.name.partition(".")[0] for path in folder.iterdir()]
+    try:
+        names = [path.name.partition(".")[0] for path in folder.iterdir()]
+    except OSError as error:
+        raise TraceUnreadableError(path=str(folder), line=0, reason=error.strerror or str(error)) from error
     return sorted({int(name) for name in names if name.isdecimal()})
 
 
