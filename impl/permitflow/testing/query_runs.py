@@ -181,7 +181,7 @@ def _facts(folder: Path, name: str) -> list[Facts]:
     """The events of all files of a kind, in the order in which these appeared."""
     found: list[Facts] = []
     for path in sorted(folder.glob(f"{name}-*{EVENTS_SUFFIX}")):
-        # Who was killed while it wrote its last line had not gone on from there: what the line was to say did not happen.
+        # Who was killed while it wrote a line did not go on from there: what it was to say has not happened.
         whole = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
         found += [_event_of(line, path, number) for number, line in enumerate(whole, 1)]
     if not found:
