@@ -18,6 +18,7 @@ from permitflow.errors import SameHostError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.replay import Retention
 from permitflow.testing.endpoints import CHANNEL, SCHEMA, chunk
 from permitflow.transports.grpc_aio import SameHost, get, put
 from permitflow.transports.shared_memory.region import RING_BYTES
@@ -95,6 +96,25 @@ def test_a_consumer_that_keeps_batches_finds_them_unchanged_however_often_the_ri
     kept.clear()
     gc.collect()
     assert rings() == []
+
+
+def test_a_channel_that_keeps_its_rows_keeps_no_memory_of_a_producer(complete: Complete) -> None:
+    """The producer could still change it, and the ring would live for as long as the rows."""
+
+    async def test() -> None:
+        exchange = Exchange(parameters=ChannelParameters(row_permits=16))
+        channel = exchange.add_channel(CHANNEL, schema=WIDE, retention=Retention.REPLAY)
+        async with ExchangeServer(exchange) as server:
+            async with put(server.address, CHANNEL, WIDE, same_host=SameHost.REQUIRE) as sender:
+                for number in range(8):
+                    await sender.send(wide(number, 100_000))
+                await sender.end()
+            del sender
+            gc.collect()
+            assert channel.log.books.kept_rows == 8
+            assert rings() == []
+
+    complete(test())
 
 
 def test_a_consumer_that_keeps_everything_gets_everything(complete: Complete) -> None:

@@ -151,6 +151,12 @@ def test_discarding_touches_nothing_that_is_published(exchange: Exchange) -> Non
         exchange.books.stage(left, 1, now=0.0)
 
 
+def test_discarding_a_batch_leaves_the_others(exchange: Exchange) -> None:
+    given_up, other, foreign = exchange.open(), exchange.open(batch=1), exchange.open(query="another")
+    assert exchange.books.discard("q", 0, now=0.0) == (given_up,)
+    assert [part.state for part in (other, foreign)] == [PartState.OPEN] * 2
+
+
 def test_publishing_leaves_nothing_of_older_batches_behind(exchange: Exchange) -> None:
     leftover = exchange.staged(2)
     other = exchange.staged(2, query="another")
