@@ -9,9 +9,11 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from permitflow.chunks import slices
+from permitflow.errors import PeerGoneError
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
+from permitflow.spark.patience import Patience
 from permitflow.spark.recording import StreamRecording, recording
 from permitflow.spark.schema import arrow_schema, conform
 from permitflow.spark.write_options import WriteOptions
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from permitflow.transports.blocking_sink import BlockingSink
 
 __all__ = ["Sending", "SentMessage"]
+
+# An exchange is back within seconds; who has mistyped its address should not wait for long, in each attempt of a task.
+_LONGEST_ABSENCE_SECONDS = 20.0
 
 
 class SentMessage(WriterCommitMessage):
@@ -73,7 +78,7 @@ class Sending:
         streams: StreamRecording,
     ) -> SentMessage:
         wanted = self._options.exchange.wanted
-        with self.open(channel, wanted=wanted, record=streams.record, staging=staging) as sink:
+        with self._opened(channel, wanted=wanted, record=streams.record, staging=staging) as sink:
             streams.add(sink)
             sink.send(first)
             for chunk in others:
@@ -81,6 +86,24 @@ class Sending:
             sink.end(closes_channel=False)
             sent = sink.statistics()
         return SentMessage(channel, sent.sent_chunks, sent.sent_rows)
+
+    def _opened(
+        self,
+        channel: str,
+        *,
+        wanted: ChannelParameters | None,
+        record: RecorderFactory | None,
+        staging: Staging | None,
+    ) -> "BlockingSink":
+        """Dial; an exchange that keeps its rows may start again, and need not cost an attempt of its own."""
+        patience = Patience(min(self._options.exchange.timeout_seconds, _LONGEST_ABSENCE_SECONDS))
+        while True:
+            try:
+                return self.open(channel, wanted=wanted, record=record, staging=staging)
+            except PeerGoneError as error:
+                if staging is None:
+                    raise
+                patience.wait(error)
 
     def open(
         self,

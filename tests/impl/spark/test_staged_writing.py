@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -13,9 +13,10 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructType
 
-from permitflow.errors import StagedPartError, UnknownBatchError
+from permitflow.errors import PeerGoneError, StagedPartError, UnknownBatchError
 from permitflow.protocol.control import ChannelState
 from permitflow.spark import PermitflowDataSource
+from permitflow.spark.sending import Sending
 from permitflow.spark.staged_sink import StagedBatchWriter, StagedStreamWriter
 from permitflow.testing.far_ends import channels_of
 
@@ -207,6 +208,23 @@ def test_a_task_that_does_not_know_its_batch_says_so(replay_options: Options, ta
     task.properties.clear()
     with pytest.raises(UnknownBatchError, match=r"sql\.streaming\.queryId"):
         streaming(replay_options).write(batches(1))
+
+
+def test_a_task_waits_for_an_exchange_that_starts_again(
+    replay_options: Options, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = [PeerGoneError(who="the exchange", reason="it was killed") for _ in range(2)]
+    really_open = Sending.open
+
+    def open_later(*arguments: Any, **options: Any) -> Any:
+        if away:
+            raise away.pop()
+        return really_open(*arguments, **options)
+
+    monkeypatch.setattr(Sending, "open", open_later)
+    writer = streaming(replay_options)
+    writer.commit([writer.write(batches(1))], 0)
+    assert published(replay_options) == [[1], []]
 
 
 def test_a_batch_job_has_a_key_of_its_own_unless_it_is_given_one(replay_options: Options, task: Task) -> None:
