@@ -19,6 +19,7 @@ from benchmarks.records import Record
 from benchmarks.results import Results
 from benchmarks.settings import Settings
 from benchmarks.stalled import measure_stalled
+from benchmarks.stores import measure_stores
 from benchmarks.stream_ends import measure_stream_ends
 from benchmarks.throughput import measure_throughput
 from benchmarks.with_and_without import measure_permit_cost
@@ -42,6 +43,7 @@ ALONE: dict[str, Alone] = {
     "imbalance": lambda settings: measure_imbalance(settings.rounds, settings.seed, is_smoke=settings.is_smoke),
     "local": lambda settings: measure_local(settings.rounds, settings.seed, is_smoke=settings.is_smoke),
     "spark": measure_spark_jobs,
+    "stores": lambda settings: measure_stores(settings.rounds, settings.seed, is_smoke=settings.is_smoke),
     "channels": lambda settings: measure_idle_channels(is_smoke=settings.is_smoke),
 }
 # Parts in which the ways compete.
@@ -58,7 +60,7 @@ AMONG_WAYS: dict[str, Among] = {
 }
 PARTS = (*ALONE, *AMONG_WAYS)
 # How our own figures depend on numbers: minutes more, and nothing that others are compared with.
-CURVES = ("windows", "batches", "delays", "stalled", "channels", "profile")
+CURVES = ("windows", "batches", "delays", "stalled", "stores", "channels", "profile")
 COMPARISON = tuple(part for part in PARTS if part not in CURVES)
 
 

@@ -15,6 +15,7 @@ from benchmarks.results import Results
 from benchmarks.series import compact
 from benchmarks.spark_exchange.jobs import SparkJob
 from benchmarks.stalled import Stalled
+from benchmarks.stores import STORES, StoreRate
 from benchmarks.targets import Verdict, judge
 from benchmarks.throughput import Cell
 from permitflow.protocol.parameters import ChannelParameters
@@ -237,6 +238,18 @@ def channels(results: Results) -> str:
     return table(["idle channels", "number", "KiB each", "of a core, each"], rows)
 
 
+def stores(results: Results) -> str:
+    """Rows that are kept: on disk, beside in memory."""
+    rates = {(rate.payload, rate.channels, rate.store): rate for rate in results.get("stores", StoreRate)}
+    setups = dict.fromkeys((payload, channels) for payload, channels, _ in rates)
+    rows = []
+    for payload, channels in setups:
+        memory, disk = (rates[payload, channels, store].chunks_per_second for store in STORES)
+        ratio = disk.ratio_to(memory)
+        rows.append([f"{payload} rows, {channels} channels", memory.told(), disk.told(), ratio.told()])
+    return table(["chunks per second", *(f"kept {place}" for place in ("in memory", "on disk")), "ratio"], rows)
+
+
 def spark(results: Results) -> str:
     """Jobs with the exchange and without."""
     jobs = results.get("spark", SparkJob)
@@ -289,6 +302,7 @@ TABLES: dict[str, Table] = {
     "defaults": defaults,
     "delays": delays,
     "stalled": stalled,
+    "stores": stores,
     "channels": channels,
     "spark": spark,
     "profile": profile,

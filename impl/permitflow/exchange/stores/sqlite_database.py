@@ -28,6 +28,8 @@ _JOBS_AT_ONCE = 512
 # What was deleted is used again first.  Above a quarter of the file, and this, the file system gets some of it back.
 _FREE_PAGES_KEPT = 512
 _PAGES_GIVEN_BACK_AT_ONCE = 512
+# To look at how much is free costs a tenth of a small transaction.
+_COMMITS_BETWEEN_LOOKS = 32
 _JOIN_SECONDS = 60.0
 
 
@@ -112,8 +114,8 @@ class Database:
         try:
             while jobs := self._next():
                 self._answer(self._outcomes(jobs))
-                while self._jobs.empty() and self._gives_back():
-                    pass
+                if self.commits % _COMMITS_BETWEEN_LOOKS == 0:
+                    self._tidy()
         finally:
             self._connection.close()
 
@@ -161,6 +163,10 @@ class Database:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error:
             _log.exception("the store %s could not undo what it could not do", self._path)
+
+    def _tidy(self) -> None:
+        while self._jobs.empty() and self._gives_back():
+            pass
 
     def _gives_back(self) -> bool:
         """Give the file system some of what is not needed any more; was there enough of it to be worth while?"""

@@ -1,0 +1,114 @@
+"""What it costs an exchange to have rows on disk before it takes them over, beside keeping them in memory.
+
+One process is ``permitflow serve --retention replay``, the other one feeds some of its channels over TCP and
+acknowledges what was taken over, so that the window is never full for long.
+"""
+
+import asyncio
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import count
+
+from benchmarks.jobs import BURST_CHUNKS
+from benchmarks.pairs import CHECKOUT
+from benchmarks.payloads import PAYLOADS, Payload
+from benchmarks.records import Record
+from benchmarks.series import Series
+from permitflow.transports.grpc_aio import AioControl, control, put
+
+__all__ = ["StoreRate", "measure_stores"]
+
+STORES = ("memory", "disk")
+SIZES = ("64", "1,024", "65,536")
+CHANNELS = (1, 8)
+SECONDS = 0.5
+ACKNOWLEDGE_EVERY_SECONDS = 0.005
+STREAM = "kept"
+
+
+@dataclass(frozen=True)
+class StoreRate(Record):
+    """What producers achieve together."""
+
+    store: str
+    payload: str
+    """One of ``PAYLOADS``."""
+    channels: int
+    """Each with a producer."""
+    chunks_per_second: Series
+
+
+def measure_stores(rounds: int, seed: int, *, is_smoke: bool) -> list[StoreRate]:
+    """All sizes; of each, both stores in turns."""
+    sizes, seconds = (SIZES[:1], 0.02) if is_smoke else (SIZES, SECONDS)
+    return [rate for size in sizes for rate in _rates(PAYLOADS[size], rounds, random.Random(seed), seconds)]
+
+
+def _rates(payload: Payload, rounds: int, chance: random.Random, seconds: float) -> list[StoreRate]:
+    found: dict[tuple[str, int], list[float]] = {(store, channels): [] for store in STORES for channels in CHANNELS}
+    with ExitStack() as stack:
+        addresses = {store: stack.enter_context(_serving(store, payload)) for store in STORES}
+        for _ in range(rounds):
+            for store, channels in chance.sample(sorted(found), len(found)):
+                found[store, channels].append(asyncio.run(_rate(addresses[store], payload, channels, seconds)))
+    return [StoreRate(store, payload.name, channels, Series.of(rates)) for (store, channels), rates in found.items()]
+
+
+@contextmanager
+def _serving(store: str, payload: Payload) -> Iterator[str]:
+    """An exchange over TCP: its address.  What is on disk is on the disk of the checkout."""
+    (CHECKOUT / "build").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="store-", dir=CHECKOUT / "build") as folder:
+        command = [sys.executable, "-m", "permitflow.cli", "serve", "--quiet", "--address", "tcp://127.0.0.1:0"]
+        command += ["--stream", f"{STREAM}:{max(CHANNELS)}", "--row-permits", str(payload.row_permits)]
+        command += ["--retention", "replay", "--drain-seconds", "0"]
+        command += ["--store", folder] if store == "disk" else []
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                yield process.stdout.readline().rsplit(maxsplit=1)[-1]
+            finally:
+                process.kill()
+
+
+async def _rate(address: str, payload: Payload, channels: int, seconds: float) -> float:
+    """Chunks a second that were taken over, of all channels."""
+    names = [f"{STREAM}/{number}" for number in range(channels)]
+    async with control(address) as orders:
+        acknowledging = asyncio.create_task(_acknowledge(orders, names))
+        began = time.perf_counter()
+        chunks = await asyncio.gather(*(_feed(address, name, payload, seconds) for name in names))
+        elapsed = time.perf_counter() - began
+        acknowledging.cancel()
+        await asyncio.wait({acknowledging})
+    return sum(chunks) / elapsed
+
+
+async def _feed(address: str, channel: str, payload: Payload, seconds: float) -> int:
+    """Send for a while; the end waits until all was taken over."""
+    chunks = list(payload.chunks(BURST_CHUNKS))
+    # Large ones by bursts would take longer than the clock looks at.
+    burst = chunks[: max(1, payload.row_permits // payload.rows // 2)]
+    until = time.perf_counter() + seconds
+    async with put(address, channel, payload.schema) as sender:
+        for sent in count(len(burst), len(burst)):
+            await sender.send_many(deque(burst))
+            if time.perf_counter() > until:
+                await sender.end(closes_channel=False)
+                return sent
+    raise AssertionError("count has no end")
+
+
+async def _acknowledge(orders: AioControl, channels: list[str]) -> None:
+    """Need nothing of what was taken over, again and again."""
+    while True:
+        positions = await orders.positions(channels)
+        await orders.acknowledge({position.channel: position.next_row for position in positions})
+        await asyncio.sleep(ACKNOWLEDGE_EVERY_SECONDS)
