@@ -1,7 +1,7 @@
 """What is staged: one attempt at a part of a batch, and the room that a channel has for such."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from math import inf
 
@@ -122,7 +122,8 @@ class StagingArea:
         self._withdraw(part)
         self.parts.remove(part)
         self.staged_rows -= part.rows
-        self.quiet_since = now
+        if part.rows:
+            self.quiet_since = now
 
     def publish(self, part: Part) -> None:
         """Its rows are the last that wait to enter the channel."""
@@ -153,17 +154,21 @@ class StagingArea:
                 fewest[partition] = min(other.rows, fewest.get(partition, other.rows))
         return sum(fewest.values()) + part.rows
 
-    def giving_way(self, now: float) -> Iterator[Part]:
+    def giving_way(self, now: float, is_silent: Callable[[Part], bool]) -> Iterator[Part]:
         """Who is to be forgotten, so that who is first in line can go on; asks again after each of them.
 
-        Nobody, while there are published rows that will leave: the consumer is slow, and that is all.
+        Nobody, while there are published rows that will leave: the consumer is slow, and that is all.  Of older batches
+        only those whose query ``is_silent``: it may have died.
         """
         if not self.line or self.published_rows:
             return
         first = min(self.line, key=lambda part: part.turn)
         if now - max(first.wanted_since, self.quiet_since) < YIELD_SECONDS:
             return
-        for other in [*self._rivals(first), *self._younger(first)]:
+        silent = [
+            part for part in self.parts if part.rows and part.batch_number < first.batch_number and is_silent(part)
+        ]
+        for other in [*self._rivals(first), *self._younger(first), *silent]:
             if first.wanted_rows <= self.free_rows:
                 return
             yield other

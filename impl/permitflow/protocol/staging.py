@@ -7,7 +7,8 @@ given as seconds of any clock that does not go backwards.
 What may have to wait is a chunk: the room of each channel is bounded.  No wait is for ever as long as consumers read
 and batches are published or given up: rows of published batches leave for the channel, an attempt whose stream breaks
 gives its room back, and a batch that can never fit is told so.  Where unpublished rows block each other, the batch that
-began first goes on, and of two attempts at the same part the newer one: the others are forgotten (``tidy``).
+began first goes on unless its query is silent, and of two attempts at the same part the newer one: the others are
+forgotten (``tidy``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,27 +17,15 @@ from typing import NamedTuple
 from permitflow.errors import InvalidParametersError, StagingFullError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.staged_parts import (
-    YIELD_SECONDS,
-    Part,
-    PartState,
-    StagedQuery,
-    StagingArea,
-    require_batch,
-    require_key,
-)
+from permitflow.protocol.staged_parts import Part, PartState, StagedQuery, StagingArea, require_batch, require_key
 
-__all__ = [
-    "DEFAULT_TIMEOUT_SECONDS",
-    "YIELD_SECONDS",
-    "Part",
-    "PartState",
-    "Publication",
-    "StagingArea",
-    "StagingBooks",
-]
+__all__ = ["DEFAULT_TIMEOUT_SECONDS", "SILENT_SHARE", "Part", "PartState", "Publication", "StagingArea", "StagingBooks"]
 
 DEFAULT_TIMEOUT_SECONDS = 3_600.0
+
+# A query that has died must not keep others from writing until its time-out: five minutes are long for a query between
+# two of its tasks, and short enough for those who wait with a few attempts.
+SILENT_SHARE = 12
 
 
 class Publication(NamedTuple):
@@ -265,10 +254,15 @@ class StagingBooks:
 
     def _give_way(self, now: float) -> Iterator[Part]:
         for area in self._areas.values():
-            for part in area.giving_way(now):
+            for part in area.giving_way(now, lambda part: self._is_silent(part, now)):
                 reason = "gave its room up: a batch that began before it, or a newer attempt at the same, waited for it"
                 self._drop(part, PartState.FORGOTTEN, reason, now)
                 yield part
+
+    def _is_silent(self, part: Part, now: float) -> bool:
+        """Is so little heard of its query that others, who wait for its room, may have it?"""
+        query = self._queries[part.staging.query]
+        return not query.is_present and now - query.heard > self._timeout_seconds / SILENT_SHARE
 
     # Books.
 

@@ -5,7 +5,8 @@ import pytest
 from permitflow.errors import InvalidParametersError, StagedPartError, StagingFullError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.staging import YIELD_SECONDS, Part, PartState, StagingArea, StagingBooks
+from permitflow.protocol.staged_parts import YIELD_SECONDS
+from permitflow.protocol.staging import SILENT_SHARE, Part, PartState, StagingArea, StagingBooks
 
 LIMIT_ROWS = 10
 TIMEOUT_SECONDS = 100.0
@@ -227,6 +228,18 @@ def test_of_two_batches_that_block_each_other_the_one_that_began_first_goes_on(e
     assert exchange.books.tidy(now=1.0 + LATER) == (open_still,), "its producer is there to be told"
     assert done.state is PartState.ENDED
     assert exchange.books.stage(first, 4, now=1.0 + LATER)
+
+
+def test_a_query_that_has_died_keeps_nobody_from_writing_until_its_time_out(exchange: Exchange) -> None:
+    dead, waiting = exchange.staged(6, query="dead"), exchange.open()
+    assert not exchange.books.stage(waiting, 5, now=0.0)
+    silent_seconds = TIMEOUT_SECONDS / SILENT_SHARE
+    assert exchange.books.tidy(now=silent_seconds) == (), "it may be between two of its tasks"
+    alive = exchange.open(7, query="dead")
+    assert exchange.books.tidy(now=LATER + silent_seconds) == (), "it is"
+    exchange.books.break_off(alive, now=LATER)
+    assert exchange.books.tidy(now=LATER + silent_seconds + 1) == (dead,)
+    assert exchange.books.stage(waiting, 5, now=LATER + silent_seconds + 1)
 
 
 def test_a_slow_consumer_makes_nobody_give_way(exchange: Exchange) -> None:

@@ -9,7 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from permitflow.errors import StagedPartError, StagingFullError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.staging import YIELD_SECONDS, Part, PartState, StagingArea, StagingBooks
+from permitflow.protocol.staged_parts import YIELD_SECONDS
+from permitflow.protocol.staging import Part, PartState, StagingArea, StagingBooks
 
 LIMITS = {"a": 8, "b": 5}
 QUERIES = st.sampled_from(["q", "r"])
@@ -128,7 +129,7 @@ class Staged(RuleBasedStateMachine):
         for area in self.areas.values():
             if area.line and not area.published:
                 first = min(area.line, key=lambda part: part.turn)
-                given = list(area.giving_way(self.now + YIELD_SECONDS))
+                given = list(area.giving_way(self.now + YIELD_SECONDS, lambda _: False))
                 others = [part for part in area.parts if part not in given]
                 needed = {part.staging.partition for part in others if part.staging[:2] == first.staging[:2]}
                 freed = sum(part.rows for part in given)
