@@ -43,9 +43,9 @@ class PipelineSettings:
     keep: Path | None = None
     """Keep logs, traces and databases here; None removes them at the end."""
 
-    timeout_seconds: float = 120.0
+    timeout_seconds: float = 300.0
     """How long a part waits for another one without any progress."""
-    stuck_seconds: float = 300.0
+    stuck_seconds: float = 900.0
     """Without any row getting further for so long, the pipeline is stuck."""
 
     def __post_init__(self) -> None:
