@@ -11,7 +11,7 @@ from permitflow.errors import EndOfStream
 from permitflow.protocol.direct import receive_all_directly, return_directly
 from permitflow.protocol.messages import Message, PlainChunk
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.trains import consume_many, receive_many, take_many
+from permitflow.protocol.trains import chunks_at_hand, consume_many, receive_many, take_many
 
 __all__ = ["LocalReceiver"]
 
@@ -158,6 +158,32 @@ class LocalReceiver(Generic[T]):
         messages = take_many(self._core, spare if max_messages is None else min(spare, max_messages))
         self._channel.tell_if_over()
         return messages
+
+    async def until_takeable(self) -> None:
+        """Wait until there is a message that may be taken now; nothing is taken.
+
+        Raises:
+            EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError: as for ``receive_nowait``.
+        """
+        if self._line.spare <= 0:
+            await self._channel.until_takeable()
+
+    @property
+    def has_untaken(self) -> bool:
+        """Is a message here that may be taken now?"""
+        return self._line.spare > 0
+
+    def chunks_at_hand(self, most: int) -> list[T]:
+        """The oldest chunks, at most so many, up to the first message that is unusual; they stay where they are.
+
+        None while a message is held, or if the oldest one is unusual: no chunk, or one that does not cost its rows.
+        """
+        return chunks_at_hand(self._core, min(most, self._line.spare))
+
+    def pass_by(self, count: int) -> None:
+        """Take so many of the oldest messages, which ``chunks_at_hand`` has shown, and consume them at once."""
+        self._core._taken += count
+        self.consume(count)
 
     def consume(self, messages: int = 1) -> None:
         """Say that the application is done with the oldest messages it took: their permits return."""

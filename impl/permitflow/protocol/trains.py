@@ -13,7 +13,7 @@ from permitflow.protocol.messages import Message, Permits, PlainChunk, message_o
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.sender import PermitSender
 
-__all__ = ["consume_many", "deliver_many", "offer_and_send_many", "receive_many", "take_many"]
+__all__ = ["chunks_at_hand", "consume_many", "deliver_many", "offer_and_send_many", "receive_many", "take_many"]
 
 T = TypeVar("T")
 
@@ -92,6 +92,18 @@ def take_many(receiver: PermitReceiver[T], most: int) -> list[Message[T]]:
     receiver._taken = start + len(costs)
     receiver._is_quiet = False
     return [message_of(payload, cost) for payload, cost in zip(payloads, costs, strict=True)]
+
+
+def chunks_at_hand(receiver: PermitReceiver[T], most: int) -> list[T]:
+    """The oldest chunks that cost their rows, at most so many, up to the first other message; they stay.
+
+    None while the application holds a message.
+    """
+    if receiver._taken:
+        return []
+    costs = list(islice(receiver._costs, max(0, most)))
+    count = costs.index(0) if 0 in costs else len(costs)
+    return list(islice(receiver._payloads, count))  # type: ignore[arg-type]  # a cost above 0 says that it is a T
 
 
 def consume_many(receiver: PermitReceiver[T], count: int) -> Permits | None:

@@ -5,7 +5,7 @@ message without the schema; the receiver slices it, which copies nothing.  Dicti
 message cannot carry them, so that chunks of such a schema are whole IPC streams.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 import pyarrow as pa
@@ -75,6 +75,21 @@ class BatchCodec:
             and self.schema.equals(batch.schema, check_metadata=False)
             and batch.get_total_buffer_size() <= MAX_CHUNK_BYTES
         )
+
+    def accepted(self, batches: Iterable[object]) -> list[pa.RecordBatch]:
+        """The first of these batches, up to one that ``accepts`` would not accept."""
+        batch_type, equals = pa.RecordBatch, self.schema.equals
+        # Where a row takes the same in each batch, the rows of the largest one tell; else Arrow has to be asked.
+        size_of = None if self.row_bytes else pa.RecordBatch.get_total_buffer_size
+        most_rows = MAX_CHUNK_BYTES // self.row_bytes if self.row_bytes else 0
+        found: list[pa.RecordBatch] = []
+        for batch in batches:
+            if not isinstance(batch, batch_type) or not equals(batch.schema, check_metadata=False):
+                break
+            if batch.num_rows > most_rows if size_of is None else size_of(batch) > MAX_CHUNK_BYTES:
+                break
+            found.append(batch)
+        return found
 
     def require(self, batch: pa.RecordBatch) -> None:
         """Refuse what this stream cannot carry.

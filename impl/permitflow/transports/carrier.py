@@ -1,14 +1,20 @@
 """What an end of a remote stream needs of whatever carries its messages."""
 
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
 
-__all__ = ["Buffer", "Carrier", "Received"]
+__all__ = ["Buffer", "Carrier", "PromptCarrier", "Received", "Rest", "Take"]
 
 Buffer: TypeAlias = bytes | memoryview
 
 Received: TypeAlias = Buffer
 """A message as it came.  A view may be one of shared memory, which the sender uses again once nobody refers to it."""
+
+Take: TypeAlias = Callable[[Received], None]
+"""Takes a message in."""
+
+Rest: TypeAlias = Callable[[], Coroutine[object, object, None]]
+"""Writes what is left of a message, when it is called and awaited; nothing else may be written before."""
 
 
 class Carrier(Protocol):
@@ -37,4 +43,24 @@ class Carrier(Protocol):
 
     async def half_close(self) -> None:
         """Say that nothing more will be written."""
+        ...
+
+
+@runtime_checkable
+class PromptCarrier(Carrier, Protocol):
+    """A carrier that spares its user turns of the event loop: it reads and writes within the loop's callbacks."""
+
+    def hand_to(self, take: Take) -> None:
+        """Call this with each message that comes while ``read`` is awaited, instead of returning it from there.
+
+        What it raises, ``read`` raises.
+        """
+        ...
+
+    def write_now(self, message: Sequence[Buffer]) -> Rest | None:
+        """As ``write``, as far as that can be done without waiting; None if nothing is left to be done.
+
+        Raises:
+            PermitflowError: the stream is over; the type says why.
+        """
         ...

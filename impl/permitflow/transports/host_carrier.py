@@ -7,9 +7,10 @@ message travels over it; after the agreement everything else takes the link, in 
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from permitflow.errors import PeerGoneError, UndecodableDataError
-from permitflow.transports.carrier import Buffer, Carrier, Received
+from permitflow.transports.carrier import Buffer, Carrier, PromptCarrier, Received, Rest, Take
 from permitflow.transports.same_host import Meeting
 from permitflow.transports.shared_memory.asyncio_link import AsyncioLink
 
@@ -25,6 +26,7 @@ class HostCarrier:
     def __init__(self, inner: Carrier, *, who: str) -> None:
         """Begin; ``who`` is at the other end, in words for an error."""
         self._inner = inner
+        self._prompt_inner = inner if isinstance(inner, PromptCarrier) else None
         self._who = who
         self.meeting = Meeting()
         self._link: AsyncioLink | None = None
@@ -67,6 +69,16 @@ class HostCarrier:
             await self._last_word()
         return message
 
+    def hand_to(self, take: Take) -> bool:
+        """After the decision: call this with each message, if what carries them can do so; see ``PromptCarrier``.
+
+        Says whether it can; then ``write_now`` may be used as well.
+        """
+        carrier = self._link or self._prompt_inner
+        if carrier is not None:
+            carrier.hand_to(take)
+        return carrier is not None
+
     def _read_ahead(self) -> "asyncio.Task[Received | None]":
         if self._ahead is None:
             self._ahead = asyncio.ensure_future(self._inner.read())
@@ -91,6 +103,28 @@ class HostCarrier:
             await self._link.write(message)
         except OSError as error:
             raise await self._over(error) from error
+
+    def write_now(self, message: Sequence[Buffer]) -> Rest | None:
+        """As ``write``, as far as that can be done without waiting; what is left to be awaited, if anything."""
+        if self._link is None or not self._has_written:
+            self._has_written = True
+            if self._prompt_inner is None:
+                return partial(self._inner.write, message)
+            return self._prompt_inner.write_now(message)
+        try:
+            rest = self._link.write_now(message)
+        except OSError as error:
+            return partial(self._raise_reason, error)
+        return None if rest is None else partial(self._write_rest, rest)
+
+    async def _write_rest(self, rest: Rest) -> None:
+        try:
+            await rest()
+        except OSError as error:
+            raise await self._over(error) from error
+
+    async def _raise_reason(self, error: OSError) -> None:
+        raise await self._over(error) from error
 
     async def _over(self, error: OSError) -> Exception:
         """The peer does not read any more: why?"""

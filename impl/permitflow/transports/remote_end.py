@@ -1,7 +1,7 @@
 """What both ends of a remote stream do alike: carry frames between the session and the carrier until it is over.
 
-One task reads and one writes, for as long as ``run`` runs; nothing goes on after it.  Whatever was ready when the
-writer wakes up travels together.
+One task reads and one writes, for as long as ``run`` runs; nothing goes on after it.  A prompt carrier spares both most
+of their turns: messages are taken in where they come, and written where they come up (``Writing``).
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.host_carrier import HostCarrier
 from permitflow.transports.same_host import SHARED_MEMORY, Offer, SameHost, meet, settle
 from permitflow.transports.status import again, heard, told
+from permitflow.transports.writing import Writing
 
 __all__ = ["RemoteEnd"]
 
@@ -60,7 +61,10 @@ class RemoteEnd(ABC, Generic[S]):
         self._clock = asyncio.get_running_loop().time
         self._opened_at = self._clock()
         self._over_at: float | None = None
-        self._wake_writer, self._state_changed = asyncio.Event(), asyncio.Event()
+        self._state_changed = asyncio.Event()
+        self._writing = Writing(
+            self._carrier, self._trains, lambda: self._has_written_all() or session.state is State.FAILED
+        )
 
     @property
     def name(self) -> str:
@@ -117,7 +121,7 @@ class RemoteEnd(ABC, Generic[S]):
         try:
             async with self._patience, asyncio.TaskGroup() as group:
                 group.create_task(self._noting(self._read_all()))
-                group.create_task(self._noting(self._write_all()))
+                group.create_task(self._noting(self._writing.run()))
             self._session.close()
         except (BaseExceptionGroup, TimeoutError) as ended:
             error = self._fail(ended.exceptions[0] if isinstance(ended, BaseExceptionGroup) else ended)
@@ -126,6 +130,7 @@ class RemoteEnd(ABC, Generic[S]):
             self._fail(ChannelClosedError(end=self.END))
             raise
         finally:
+            self._writing.stop()
             self._stop_clock()
             self._wake_all()
             await self._carrier.close()
@@ -166,6 +171,7 @@ class RemoteEnd(ABC, Generic[S]):
     def close(self) -> None:
         """Release this end at once.  Closing twice is harmless."""
         self._is_closed = True
+        self._writing.stop()
         self._stop_clock()
         if self._runner is not None:
             self._runner.cancel()
@@ -181,39 +187,37 @@ class RemoteEnd(ABC, Generic[S]):
 
     async def _read_all(self) -> None:
         while (message := await self._carrier.read()) is not None:
-            if self._is_breaking_off:
-                continue
-            before = self._session.state
-            try:
-                self._take_in(message)
-            except PermitflowError as error:
-                if not self.break_off(error):
-                    raise
-            # Data and permits have nothing for the writer that has not woken it already.
-            self._wake_all(writer=self._session.state is not before or before is not State.OPEN)
+            self._heed(message)
         if self._failure is not None:
             raise self._failure
         self._session.peer_closed()
         self._wake_all()
 
-    async def _write_all(self) -> None:
-        while True:
-            has_written = False
-            for train in self._trains():
-                await self._carrier.write(train)
-                has_written = True
-            if has_written:
-                continue
-            if self._has_written_all() or self._session.state is State.FAILED:
-                break
-            await self._wake_writer.wait()
-            self._wake_writer.clear()
-        await self._carrier.half_close()
+    def _begin(self, batches: BatchCodec) -> None:
+        """Both ends have agreed.  From now on the tasks are spared, if the carrier can do that."""
+        self._carrier.change_over()
+        self._batches = batches
+        self._opened()
+        if self._carrier.hand_to(self._heed):
+            self._writing.be_prompt()
+
+    def _heed(self, message: Received) -> None:
+        """Take a message in, and let everybody see what has changed; also from within a callback of the loop."""
+        if self._is_breaking_off:
+            return
+        before = self._session.state
+        try:
+            self._take_in(message)
+        except PermitflowError as error:
+            if not self.break_off(error):
+                raise
+        # Data and permits have nothing for the writer that has not woken it already.
+        self._wake_all(writer=self._session.state is not before or before is not State.OPEN)
 
     def _wake_all(self, *, writer: bool = True) -> None:
         """Something has changed: let the writer look, and everybody else who waits for a change."""
         if writer:
-            self._wake_writer.set()
+            self._writing.soon()
         self._state_changed.set()
         self._state_changed.clear()
 
@@ -257,9 +261,7 @@ class RemoteEnd(ABC, Generic[S]):
         batches = BatchCodec(schema)
         met, encoded = self._carrier.meeting.answer, batches.schema_bytes
         self._session.accept(own, schema=encoded, stream=stream, same_host=met, first_row=first_row)
-        self._carrier.change_over()
-        self._batches = batches
-        self._opened()
+        self._begin(batches)
         self._wake_all()
 
     async def agreed(self) -> None:
@@ -284,9 +286,7 @@ class RemoteEnd(ABC, Generic[S]):
             require_equal_schemas(ours=self._wanted_schema, theirs=schema)
         if self._offer is not None:
             self._carrier.prepare(settle(self._offer, agreement.same_host))
-        self._carrier.change_over()
-        self._batches = BatchCodec(schema)
-        self._opened()
+        self._begin(BatchCodec(schema))
 
     @abstractmethod
     def _opened(self) -> None:

@@ -152,8 +152,10 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         self._after_consuming()
 
     def _after_consuming(self) -> None:
-        if self._session.owes or self._core.is_empty:
-            self._wake_writer.set()
+        if self._session.owes:
+            self._writing.now()
+        elif self._core.is_empty:
+            self._writing.soon()
 
     @property
     def _is_at_hand(self) -> bool:

@@ -1,9 +1,10 @@
 """The sending end of a remote stream, for asyncio."""
 
 import asyncio
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
-from itertools import islice
+from itertools import accumulate, islice
 
 import pyarrow as pa
 
@@ -40,7 +41,7 @@ class RemoteSender(RemoteUpstream):
         """Send a chunk; wait until its permits are here."""
         # A sender that never waits would fill the window before any of it leaves.
         if self._posted_rows >= self._rows_at_once:
-            await asyncio.sleep(0)
+            await self._write_or_turn()
         if rows is None and self._send_now((chunk,)):
             return
         try:
@@ -56,7 +57,7 @@ class RemoteSender(RemoteUpstream):
         """Send all chunks of a queue, from the left, until it is empty."""
         while chunks:
             if self._posted_rows >= self._rows_at_once:
-                await asyncio.sleep(0)
+                await self._write_or_turn()
             if sent := self._send_now(chunks):
                 for _ in range(sent):
                     chunks.popleft()
@@ -72,6 +73,28 @@ class RemoteSender(RemoteUpstream):
             except (ChannelClosedError, PeerGoneError) as error:
                 raise self._refusal(chunks) from error.__cause__
 
+    def send_at_once(self, chunks: Sequence[pa.RecordBatch]) -> int:
+        """Send and write the first chunks, as many as may leave now and are worth a message; say how many.
+
+        Those that are unusual are left to ``send``.  Those that only lack permits make ``lacks_permits`` true, which is
+        waiting as ``statistics`` counts it, until this is called again.
+        """
+        sent = self._send_now(chunks)
+        if sent:
+            self._writing.now()
+        lacked, self.lacks_permits = self.lacks_permits, sent < len(chunks) and self._must_wait(chunks[sent])
+        if self.lacks_permits and not lacked:
+            self._waiting.start()
+        elif lacked and not self.lacks_permits:
+            self._waiting.stop()
+        return sent
+
+    async def _write_or_turn(self) -> None:
+        """Write what was posted; if that cannot be done at once, give the task that writes a turn."""
+        self._writing.now()
+        if self._posted_rows:
+            await asyncio.sleep(0)
+
     def _send_now(self, chunks: Sequence[pa.RecordBatch]) -> int:
         """Send the first chunks, about as many as permits come back for at once; say how many.
 
@@ -79,20 +102,16 @@ class RemoteSender(RemoteUpstream):
         """
         if not self._is_open or self._chunks.parked:
             return 0
-        accepts, rows_left = self._codec.accepts, self._rows_at_once
-        run: list[pa.RecordBatch] = []
-        rows: list[int] = []
-        for chunk in islice(chunks, self._rows_at_once):
-            if rows_left <= 0 or not accepts(chunk):
-                break
-            count = chunk.num_rows
-            run.append(chunk)
-            rows.append(count)
-            rows_left -= count
+        run = self._codec.accepted(islice(chunks, self._rows_at_once))
+        rows = [chunk.num_rows for chunk in run]
+        ends = list(accumulate(rows))
+        if ends and ends[-1] > self._rows_at_once:
+            most = bisect_left(ends, self._rows_at_once) + 1
+            run, rows = run[:most], rows[:most]
         sent = self._session.send_many(run, rows)
         if sent:
-            self._posted_rows += sum(rows[:sent])
-            self._wake_writer.set()
+            self._posted_rows += ends[sent - 1]
+            self._writing.soon()
         return sent
 
     def _must_wait(self, chunk: pa.RecordBatch) -> bool:
@@ -166,7 +185,7 @@ class RemoteSender(RemoteUpstream):
         """
         if self._session.state is State.OPEN and not self._session.is_ending and not self._is_closed:
             self._session.end(closes_channel=closes_channel)
-            self._wake_writer.set()
+            self._writing.soon()
         elif not self._session.is_ending:
             raise self._refusal(None)
         await self._until_past(State.OPEN, State.ENDED)

@@ -1,6 +1,6 @@
 """What the sending end of a remote stream does beneath its methods: frames, permits that come back, lines that wait."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 
@@ -39,6 +39,10 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
         self._posted_rows = 0
         self._writer: TrainWriter | None = None
         self._rows_at_once = 0
+        self.lacks_permits = False
+        """Has ``send_at_once`` left chunks for want of permits?"""
+        self.on_change: Callable[[], None] | None = None
+        """Called when permits have come, or the stream is over."""
         self._chunks: SendLine[object]
         self._barriers: SendLine[object]
 
@@ -64,6 +68,11 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
                 self._hear(frame)
         if self._batches is not None:
             self._advance()
+            self._tell_change()
+
+    def _tell_change(self) -> None:
+        if self.on_change is not None:
+            self.on_change()
 
     def _trains(self) -> Iterable[Sequence[Buffer]]:
         frames = self._session.take_posted()
@@ -76,7 +85,7 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
     def _post(self, message: Message[object]) -> None:
         self._session.post(message)
         self._posted_rows += message.rows
-        self._wake_writer.set()
+        self._writing.soon()
 
     def _advance(self) -> None:
         sender = self._session.sender
@@ -86,12 +95,14 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
         if sender.can_send_watermark():
             self._post(sender.send_watermark())
         self._barriers.advance()
-        self._wake_writer.set()
+        self._writing.soon()
 
     async def _leave(self, line: SendLine[object], parked: ParkedSend[object]) -> None:
         line.parked.append(parked)
         if len(parked.offered) > 1:
             line.go(parked)
+        # This task has nothing to add.
+        self._writing.now()
         self._waiting.start()
         try:
             while not parked.is_over:
@@ -135,6 +146,7 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
             self._session.sender.withdraw_all()
             self._chunks.refuse_all()
             self._barriers.refuse_all()
+        self._tell_change()
         self._wake_all()
 
     def statistics(self) -> ChannelStatistics:
@@ -148,7 +160,7 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
             sent_rows=sender.sent_rows,
             peak_permits_outstanding=parameters.row_permits - sender.least_row_permits,
             row_permits_here=sender.permits.rows,
-            waiting_sends=len(self._chunks.parked) + len(self._barriers.parked),
+            waiting_sends=len(self._chunks.parked) + len(self._barriers.parked) + self.lacks_permits,
             waiting_seconds=self._waiting.seconds,
             open_seconds=self._open_seconds,
         )

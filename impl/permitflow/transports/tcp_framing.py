@@ -4,14 +4,16 @@ Each message stands behind eight bytes: what follows, three letters by which a s
 bytes follow.  The dialler's first one says which method it calls.  All numbers are big-endian.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 from struct import Struct
 
 from permitflow.errors import UndecodableDataError
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
+from permitflow.transports.carrier import Buffer
 from permitflow.transports.connection import CONTROL, GET_STREAM, HEALTH_CHECK, PUT_STREAM
 
-__all__ = ["HEADER_BYTES", "KIND_OF_METHOD", "METHODS", "SCHEME", "Kind", "header", "read_header"]
+__all__ = ["HEADER_BYTES", "KIND_OF_METHOD", "METHODS", "SCHEME", "Kind", "header", "read_header", "without"]
 
 SCHEME = "tcp://"
 """Begins the address of an exchange that is dialled this way."""
@@ -62,3 +64,12 @@ def read_header(data: memoryview) -> tuple[Kind, int]:
     if size > (MAX_MESSAGE_BYTES if kind in (Kind.MESSAGE, Kind.STATUS) else 0):
         raise UndecodableDataError(what=f"a message of {size} bytes", reason=f"{MAX_MESSAGE_BYTES} are the most")
     return Kind(kind), size
+
+
+def without(pieces: Sequence[Buffer], count: int) -> Sequence[Buffer]:
+    """What is left of a message in pieces after so many bytes."""
+    for position, piece in enumerate(pieces):
+        if count < len(piece):
+            return [memoryview(piece)[count:], *pieces[position + 1 :]]
+        count -= len(piece)
+    return ()

@@ -9,13 +9,14 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 import pyarrow as pa
 
 from permitflow.errors import PeerGoneError, PermitflowError, UndecodableDataError
-from permitflow.transports.carrier import Buffer, Received
+from permitflow.transports.carrier import Buffer, Received, Rest, Take
 from permitflow.transports.status import error_of, said
-from permitflow.transports.tcp_framing import HEADER_BYTES, METHODS, Kind, header, read_header
+from permitflow.transports.tcp_framing import HEADER_BYTES, METHODS, Kind, header, read_header, without
 from permitflow.transports.vitality import Vitality
 
 __all__ = ["TcpStream"]
@@ -32,7 +33,7 @@ _FAREWELL_SECONDS = 1.0
 
 
 class TcpStream:
-    """See ``Carrier``.  One task reads, one writes."""
+    """See ``PromptCarrier``.  One task reads, one writes."""
 
     def __init__(self, connection: socket.socket, *, who: str, is_acceptor: bool) -> None:
         """Take a connected socket over; ``who`` is at the other end, in words for an error."""
@@ -49,6 +50,8 @@ class TcpStream:
         self._kind = Kind.MESSAGE
         self._inbox: deque[tuple[Kind, Received]] = deque()
         self._came: asyncio.Future[None] | None = None
+        self._take_message: Take | None = None
+        self._is_read = False
         self._has_ended = False
         self._failure: PermitflowError | None = None
         self._is_watching = False
@@ -77,7 +80,8 @@ class TcpStream:
         """The next message; None once the peer has closed its half in good order."""
         if self._has_ended:
             return None
-        kind, payload = self._inbox.popleft() if self._inbox else await self._next()
+        self._is_read = not self._inbox
+        kind, payload = await self._next()
         if kind is Kind.MESSAGE:
             return payload
         if kind is Kind.END:
@@ -97,7 +101,24 @@ class TcpStream:
                 await self._came
             finally:
                 self._came = None
+                self._is_read = False
         return self._inbox.popleft()
+
+    def hand_to(self, take: Take) -> None:
+        """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
+        self._take_message = take
+
+    def _hand_over(self, take: Take) -> None:
+        """Hand over what has come to whoever reads; the task that awaits ``read`` need not wake up."""
+        came = self._came
+        if not self._is_read or came is None:
+            return
+        try:
+            while self._inbox and self._inbox[0][0] is Kind.MESSAGE and not came.done():
+                take(self._inbox.popleft()[1])
+        except Exception as error:
+            if not came.done():
+                came.set_exception(error)
 
     def _watch(self) -> None:
         if not self._is_watching and self._failure is None:
@@ -120,6 +141,8 @@ class TcpStream:
             self._fail(self._gone(str(error)))
         if len(self._inbox) >= _MOST_AHEAD:
             self._unwatch()
+        if self._take_message is not None:
+            self._hand_over(self._take_message)
         if self._inbox:
             _wake(self._came)
 
@@ -152,9 +175,8 @@ class TcpStream:
                 continue
             self._kind, self._body, self._body_filled = kind, memoryview(pa.allocate_buffer(size)).cast("B"), len(here)
             self._body[: len(here)] = here
-        rest = bytes(self._scratch[start:end])
-        self._scratch[: len(rest)] = rest
-        self._scratch_filled = len(rest)
+        self._scratch_filled = end - start
+        self._scratch[: end - start] = bytes(self._scratch[start:end])
 
     def _finish_body(self, body: memoryview) -> None:
         if self._body_filled == len(body):
@@ -173,7 +195,17 @@ class TcpStream:
 
     async def write(self, message: Sequence[Buffer]) -> None:
         """Hand a message over; waits while the socket is full."""
-        await self._write([header(Kind.MESSAGE, sum(map(len, message))) + message[0], *message[1:]])
+        if (rest := self.write_now(message)) is not None:
+            await rest()
+
+    def write_now(self, message: Sequence[Buffer]) -> Rest | None:
+        """As ``write``, as far as that can be done without waiting."""
+        pieces = self._send([header(Kind.MESSAGE, sum(map(len, message))) + message[0], *message[1:]])
+        return partial(self._write_rest, pieces) if pieces else None
+
+    async def _write_rest(self, pieces: Sequence[Buffer]) -> None:
+        await self._until_writable()
+        await self._write(pieces)
 
     async def half_close(self) -> None:
         """Say that nothing more will be written; an acceptor says so by ``finish``, when all is over."""
@@ -207,7 +239,7 @@ class TcpStream:
             pieces, self._ping_rest = [self._ping_rest, *pieces] if self._ping_rest else pieces, b""
             try:
                 while pieces:
-                    pieces = _without(pieces, self._socket.sendmsg(pieces[:_PIECES_AT_ONCE]))
+                    pieces = without(pieces, self._socket.sendmsg(pieces[:_PIECES_AT_ONCE]))
             except BlockingIOError:
                 pass
             except OSError as error:
@@ -261,15 +293,6 @@ class TcpStream:
         self._fail(self._gone("this end was closed"))
         self._vitality.stop()
         self._socket.close()
-
-
-def _without(pieces: Sequence[Buffer], count: int) -> Sequence[Buffer]:
-    """What is left after so many bytes."""
-    for position, piece in enumerate(pieces):
-        if count < len(piece):
-            return [memoryview(piece)[count:], *pieces[position + 1 :]]
-        count -= len(piece)
-    return ()
 
 
 def _wake(future: "asyncio.Future[None] | None") -> None:

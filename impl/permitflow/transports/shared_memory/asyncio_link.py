@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 
 from permitflow.transports.shared_memory.message_socket import SPACE_SECONDS, MessageSocket
 from permitflow.transports.shared_memory.ring import Part, RingReader, RingWriter
@@ -23,6 +24,7 @@ class AsyncioLink(MessageSocket):
         self._loop = asyncio.get_running_loop()
         self._descriptor = connection.fileno()
         self._came: asyncio.Future[None] | None = None
+        self._take_message: Callable[[bytes | memoryview], None] | None = None
         self._failure: Exception | None = None
         self._is_watching = False
         self._watch()
@@ -47,6 +49,13 @@ class AsyncioLink(MessageSocket):
             finally:
                 self._came = None
         return self._inbox.popleft()
+
+    def hand_to(self, take: Callable[[bytes | memoryview], None]) -> None:
+        """Call this with each message that comes while ``read`` is awaited, instead of returning it from there.
+
+        What it raises, ``read`` raises.
+        """
+        self._take_message = take
 
     def _watch(self) -> None:
         if not self._is_watching and not self._has_ended:
@@ -73,8 +82,19 @@ class AsyncioLink(MessageSocket):
             receive()
         except Exception as error:
             self._failure, self._has_ended = error, True
+        if self._take_message is not None:
+            self._hand_over(self._take_message)
         if self._came is not None and not self._came.done() and (self._inbox or self._has_ended):
             self._came.set_result(None)
+
+    def _hand_over(self, take: Callable[[bytes | memoryview], None]) -> None:
+        """Hand over what has come to whoever reads; the task that awaits ``read`` need not wake up."""
+        came = self._came
+        try:
+            while self._inbox and came is not None and not came.done():
+                take(self._inbox.popleft())
+        except Exception as error:
+            self._failure, self._has_ended = error, True
 
     # Writing.
 
@@ -85,14 +105,33 @@ class AsyncioLink(MessageSocket):
             OSError: the peer is gone.
             UndecodableDataError: the peer has returned space that it did not have.
         """
+        if (rest := self.write_now(parts)) is not None:
+            await rest()
+
+    def write_now(self, parts: Sequence[Part]) -> Callable[[], Coroutine[object, object, None]] | None:
+        """As ``write``, as far as that can be done without waiting; what is left to be awaited, if anything.
+
+        Raises:
+            OSError, UndecodableDataError: as for ``write``.
+        """
         size = sum(map(len, parts))
-        pieces: Sequence[Part] | None = self._placed(parts, size) or await self._placed_soon(parts, size)
-        pieces = pieces or self._inline(parts, size)
+        placed: Sequence[Part] | None = self._placed(parts, size)
+        if placed is None:
+            if self._is_worth_waiting(size):
+                return partial(self._write_soon, parts, size)
+            placed = self._inline(parts, size)
+        pieces = self._send_now(placed)
+        return partial(self._write_rest, pieces) if pieces else None
+
+    async def _write_soon(self, parts: Sequence[Part], size: int) -> None:
+        await self._write_rest(await self._placed_soon(parts, size) or self._inline(parts, size))
+
+    async def _write_rest(self, pieces: Sequence[Part]) -> None:
         while pieces := self._send_now(pieces):
             await self._ready(self._loop.add_writer, self._loop.remove_writer, self._descriptor)
 
     async def _placed_soon(self, parts: Sequence[Part], size: int) -> list[bytes] | None:
-        if self._writer is None or not self._is_worth_waiting(size):
+        if self._writer is None:
             return None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SPACE_SECONDS):

@@ -1,0 +1,113 @@
+"""When what a remote end has to say is written, and by whom.
+
+A task writes, for as long as the stream lasts.  A prompt carrier spares it most of its turns: what there is to write is
+written where it comes up, and the task only sees to what must wait.  Whatever is ready at that time travels together.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+from permitflow.transports.carrier import Buffer, Rest
+from permitflow.transports.host_carrier import HostCarrier
+
+__all__ = ["Writing"]
+
+Train = Sequence[Buffer]
+
+
+class Writing:
+    """Writes trains into a carrier, one after the other."""
+
+    def __init__(
+        self, carrier: HostCarrier, trains: Callable[[], Iterable[Train]], is_last: Callable[[], bool]
+    ) -> None:
+        """Nothing is written before ``run``, or ``be_prompt``.
+
+        Args:
+            carrier: of the open stream.
+            trains: what is to be written now, encoded one after the other; what comes meanwhile is for the next time.
+            is_last: has everything been handed out for writing that will ever be?
+        """
+        self._carrier = carrier
+        self._trains = trains
+        self._is_last = is_last
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._is_prompt = self._is_due = self._is_busy = False
+        self._left: tuple[Rest, Iterator[Train]] | None = None
+
+    async def run(self) -> None:
+        """Write until all was written, and close this half.
+
+        Raises:
+            PermitflowError: something could not be written, or encoded.
+        """
+        while True:
+            self._is_busy = True
+            if not await self._write_what_is_there():
+                self._is_busy = False
+                if self._is_last():
+                    break
+                await self._wake.wait()
+                self._wake.clear()
+        self._is_prompt = False
+        await self._carrier.half_close()
+
+    async def _write_what_is_there(self) -> bool:
+        has_written = self._left is not None
+        if self._left is not None:
+            (rest, trains), self._left = self._left, None
+            await rest()
+        else:
+            trains = iter(self._trains())
+        for train in trains:
+            await self._carrier.write(train)
+            has_written = True
+        return has_written
+
+    def be_prompt(self) -> None:
+        """The carrier writes without waiting, from now on."""
+        self._is_prompt = True
+
+    def stop(self) -> None:
+        """Write nothing any more but what the task writes."""
+        self._is_prompt = False
+
+    def soon(self) -> None:
+        """Write what there is once the caller, and whoever else can run now, has had its turn."""
+        if not self._is_prompt:
+            self._wake.set()
+        elif not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._write_if_due)
+
+    def _write_if_due(self) -> None:
+        if self._is_due:
+            self.now()
+
+    def now(self) -> None:
+        """Write what there is; what the carrier does not take at once, and errors, are left to the task."""
+        self._is_due = False
+        if not self._is_prompt or self._is_busy:
+            self._wake.set()
+            return
+        try:
+            self._left = self._written_until_full()
+        except Exception as error:
+            self._left = partial(_raise, error), iter(())
+        self._is_busy = self._left is not None
+        if self._is_busy or self._is_last():
+            self._wake.set()
+
+    def _written_until_full(self) -> tuple[Rest, Iterator[Train]] | None:
+        """Write trains; if the carrier is full, what is left of the one at hand, and those after it."""
+        trains = iter(self._trains())
+        for train in trains:
+            if (rest := self._carrier.write_now(train)) is not None:
+                return rest, trains
+        return None
+
+
+async def _raise(error: Exception) -> None:
+    raise error
