@@ -43,14 +43,17 @@ class Forwarding:
         """
         try:
             while True:
-                messages = await self._source.take_many(AT_ONCE)
-                self.taken += len(messages)
-                for run in self._runs(messages):
-                    await self._pass_on(run)
+                await self._move_some()
         except EndOfStream:
             return None
         except ChannelAbortedError as error:
             return error
+
+    async def _move_some(self) -> None:
+        messages = await self._source.take_many(AT_ONCE)
+        self.taken += len(messages)
+        for run in self._runs(messages):
+            await self._pass_on(run)
 
     def _runs(self, messages: Sequence[Message[pa.RecordBatch]]) -> Iterator[Sequence[Message[pa.RecordBatch]]]:
         """Chunks that follow each other, as many as are worth a train; all others singly."""

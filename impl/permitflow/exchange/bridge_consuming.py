@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from permitflow.errors import RetentionError
 from permitflow.exchange.bridge import Forwarding
+from permitflow.exchange.feeding import Feeding
 from permitflow.exchange.statistics import Direction
 from permitflow.exchange.streams import Stream
 from permitflow.protocol.frames import Get
@@ -46,7 +47,7 @@ class BridgeConsumer:
         self._holds_channel = True
         self._stream = await self._accept(get)
         channel.streams.open(self._stream)
-        self._forwarding = Forwarding(channel.receiver, self._end)
+        self._forwarding = Feeding(channel.receiver, self._end)
         aborted = await self._forwarding.run()
         if aborted is not None:
             self._end.abort(aborted.reason)

@@ -1,0 +1,65 @@
+"""Feeds a consumer's stream from a channel of this process.
+
+Two control loops are chained, as by ``Forwarding``, at the same price in permits and with the same books.  But nobody
+has to wake up where permits come back and chunks are here: they move within the callback that brings the permits.  What
+is rarer, such as barriers and chunks that have to be split, goes the general way.
+"""
+
+import asyncio
+
+import pyarrow as pa
+
+from permitflow.channels.local import LocalReceiver
+from permitflow.exchange.bridge import Forwarding
+from permitflow.transports.remote_sender import RemoteSender
+
+__all__ = ["Feeding"]
+
+# Chunks at once: enough to make the way of each of them short, few enough for others to have their turn.
+_AT_ONCE = 4096
+
+
+class Feeding(Forwarding):
+    """Moves messages from a channel into a remote stream, in order; see ``Forwarding``."""
+
+    def __init__(self, source: LocalReceiver[pa.RecordBatch], target: RemoteSender) -> None:
+        """Nothing moves before ``run``."""
+        super().__init__(source, target)
+        self._channel_end = source
+        self._stream_end = target
+        self._has_moved: asyncio.Future[None] | None = None
+
+    async def _move_some(self) -> None:
+        await self._channel_end.until_takeable()
+        if self._move():
+            await super()._move_some()
+            return
+        if self._stream_end.lacks_permits:
+            await self._until_moved()
+
+    async def _until_moved(self) -> None:
+        self._has_moved = asyncio.get_running_loop().create_future()
+        self._stream_end.on_change = self._go_on
+        try:
+            await self._has_moved
+        finally:
+            self._stream_end.on_change = None
+            self._has_moved = None
+
+    def _go_on(self) -> None:
+        """Permits have come, or the stream is over; called where that shows."""
+        self._move()
+        if not self._stream_end.lacks_permits and self._has_moved is not None and not self._has_moved.done():
+            self._has_moved.set_result(None)
+
+    def _move(self) -> bool:
+        """Move chunks as long as that goes on without waiting; is something left that must go the general way?"""
+        source, target = self._channel_end, self._stream_end
+        while chunks := source.chunks_at_hand(_AT_ONCE):
+            moved = target.send_at_once(chunks)
+            if moved:
+                self.taken += moved
+                source.pass_by(moved)
+            if moved < len(chunks) and (target.lacks_permits or not moved):
+                break
+        return source.has_untaken and not target.lacks_permits
