@@ -11,11 +11,23 @@ from permitflow.exchange.stores.store import KeptChannel
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.transports.arrow import BatchCodec
 
 __all__ = ["MemoryChannelStore", "MemoryStore"]
 
 # A list is cut at its beginning as a whole: only when that is worth it.
 _CUT_AT = 256
+
+
+# So many bytes are worth a batch of their own; a batch takes about a kilobyte besides its rows, and a call to read.
+_SMALL_BYTES = 4 << 10
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
+    """The same rows; in one batch if they came in many small ones."""
+    if len(batches) == 1 or batches[0].nbytes > _SMALL_BYTES:
+        return batches
+    return [pa.concat_batches(batches)] if BatchCodec(batches[0].schema).can_join else batches
 
 
 class MemoryChannelStore:
@@ -53,7 +65,7 @@ class MemoryChannelStore:
         self, first_row: int, batches: Sequence[pa.RecordBatch], producer: str = "", producer_rows: int = 0
     ) -> None:
         """Keep rows."""
-        for batch in batches:
+        for batch in _joined(batches):
             self._first_rows.append(first_row)
             self._batches.append(batch)
             first_row += batch.num_rows

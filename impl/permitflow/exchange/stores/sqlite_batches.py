@@ -3,16 +3,21 @@
 import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
+from zlib import crc32
 
 import pyarrow as pa
 
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
 
-__all__ = ["append_batches", "forget_batches", "insert_batch", "load_batches"]
+__all__ = ["append_batches", "forget_batches", "insert_batch", "load_batches", "read_batch"]
 
 # A row of a table costs tens of microseconds however small it is; above that, joining costs more than it saves.
 _JOINED_BYTES = 256 << 10
+
+_LOAD = """
+SELECT first_row, rows, arrow, checksum FROM kept LEFT JOIN batches ON batch = id WHERE channel = ? ORDER BY first_row
+"""
 
 
 class _Run(NamedTuple):
@@ -55,7 +60,8 @@ def insert_batch(connection: sqlite3.Connection, codec: BatchCodec, batches: Seq
     """Write batches as one; the number by which other tables know it."""
     pieces = codec.encode(batches)
     arrow: Buffer = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    number = connection.execute("INSERT INTO batches (arrow) VALUES (?)", (arrow,)).lastrowid
+    facts = (arrow, crc32(arrow))
+    number = connection.execute("INSERT INTO batches (arrow, checksum) VALUES (?, ?)", facts).lastrowid
     assert number is not None, "each row of a table has a number"
     return number
 
@@ -80,11 +86,22 @@ def load_batches(
         ValueError: one is missing.
     """
     next_row: int | None = None
-    for first_row, rows, arrow in connection.execute(
-        "SELECT first_row, rows, arrow FROM kept LEFT JOIN batches ON batch = id WHERE channel = ? ORDER BY first_row",
-        (channel,),
-    ):
-        if arrow is None or next_row not in (None, first_row):
-            raise ValueError(f"rows before row {first_row + rows} are missing")
-        yield first_row, codec.decode(arrow, [rows])[0]
+    for first_row, rows, arrow, checksum in connection.execute(_LOAD, (channel,)):
+        if next_row not in (None, first_row):
+            raise ValueError(f"rows before row {first_row} are missing")
+        yield first_row, read_batch(codec, rows, arrow, checksum)
         next_row = first_row + rows
+
+
+def read_batch(codec: BatchCodec, rows: int, arrow: bytes | None, checksum: int) -> pa.RecordBatch:
+    """What ``insert_batch`` has written.
+
+    Raises:
+        UndecodableDataError: it is no batch of this schema.
+        ValueError: it is missing, or not what it was.
+    """
+    if arrow is None:
+        raise ValueError(f"a batch of {rows} rows is missing")
+    if crc32(arrow) != checksum:
+        raise ValueError(f"a batch of {rows} rows is not what it was")
+    return codec.decode(arrow, [rows])[0]

@@ -165,7 +165,7 @@ class Database:
             _log.exception("the store %s could not undo what it could not do", self._path)
 
     def _tidy(self) -> None:
-        while self._jobs.empty() and self._gives_back():
+        while self._gives_back() and self._jobs.empty():
             pass
 
     def _gives_back(self) -> bool:

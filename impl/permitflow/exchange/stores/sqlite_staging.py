@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from permitflow.exchange.stores.sqlite_batches import insert_batch
+from permitflow.exchange.stores.sqlite_batches import insert_batch, read_batch
 from permitflow.protocol.frames import Staging
 from permitflow.transports.arrow import BatchCodec
 
@@ -20,7 +20,7 @@ WHERE channel = ? AND query = ? AND batch = ? AND partition = ? AND attempt = ? 
 _BEGIN = "INSERT INTO parts (channel, query, batch, partition, attempt) VALUES (?, ?, ?, ?, ?)"
 
 _LOAD = """
-SELECT parts.id, query, parts.batch, partition, attempt, turn, staged.rows, arrow
+SELECT parts.id, query, parts.batch, partition, attempt, turn, staged.rows, arrow, checksum
 FROM parts JOIN staged ON part = parts.id LEFT JOIN batches ON staged.batch = batches.id
 WHERE channel = ? ORDER BY turn, parts.id, position
 """
@@ -105,14 +105,8 @@ def load_parts(connection: sqlite3.Connection, codec: BatchCodec, channel: int) 
         ValueError: one is missing.
     """
     for (_, *key, turn), chunks in groupby(connection.execute(_LOAD, (channel,)), lambda row: row[:6]):
-        batches = [_decoded(codec, rows, arrow) for *_, rows, arrow in chunks]
+        batches = [read_batch(codec, *chunk[6:]) for chunk in chunks]
         yield StoredPart(Staging(*key), turn is not None, batches)
-
-
-def _decoded(codec: BatchCodec, rows: int, arrow: bytes | None) -> pa.RecordBatch:
-    if arrow is None:
-        raise ValueError("a staged chunk is missing")
-    return codec.decode(arrow, [rows])[0]
 
 
 def _found(connection: sqlite3.Connection, channel: int, staging: Staging) -> int | None:

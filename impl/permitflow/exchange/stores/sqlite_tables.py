@@ -46,7 +46,8 @@ CREATE TABLE IF NOT EXISTS producers (
 _BATCHES = """
 CREATE TABLE IF NOT EXISTS batches (
     id INTEGER PRIMARY KEY,
-    arrow BLOB NOT NULL                -- Arrow IPC, without the schema
+    arrow BLOB NOT NULL,               -- Arrow IPC, without the schema
+    checksum INTEGER NOT NULL          -- CRC-32 of it: SQLite has none of its own
 ) STRICT
 """
 

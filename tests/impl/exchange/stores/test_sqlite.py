@@ -176,7 +176,18 @@ def change_a_batch(path: Path) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("damage", [damage_header, damage_tables, cut_off, lose_rows, lose_a_batch, change_a_batch])
+def flip_a_bit(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        ((arrow,),) = connection.execute("SELECT arrow FROM batches WHERE id = 2")
+        content = arrow.replace(b"row 12", b"row 13")
+        assert content != arrow
+        connection.execute("UPDATE batches SET arrow = ? WHERE id = 2", (content,))
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "damage", [damage_header, damage_tables, cut_off, lose_rows, lose_a_batch, change_a_batch, flip_a_bit]
+)
 def test_a_damaged_store_is_refused_and_left_as_it_is(
     run: asyncio.Runner, open_store: Open, rows: Rows, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
