@@ -405,3 +405,46 @@ def test_statistics_tell_what_is_kept_and_for_whom(complete: Complete) -> None:
         assert (told.numbers.sent_rows, told.numbers.consumed_rows, told.numbers.row_permits_here) == (7, 2, 3)
 
     complete(test())
+
+
+# The store.
+
+
+def test_small_chunks_that_come_together_are_kept_together_and_cut_where_they_are_wanted(complete: Complete) -> None:
+    async def test() -> None:
+        store = MemoryChannelStore()
+        await store.append(0, [rows(row, row + 1) for row in range(100)])
+        assert len(await store.read(0, 100)) == 1
+        assert [batch.num_rows for batch in await store.read(17, 19)] == [2]
+        await store.append(100, [rows(100, 5000), rows(5000, 9000)])
+        assert [batch.num_rows for batch in await store.read(99, 6000)] == [1, 4900, 1000]
+        await store.acknowledge("default", 99, 99)
+        assert [batch.num_rows for batch in await store.read(99, 101)] == [1, 1]
+
+    complete(test())
+
+
+def test_chunks_whose_dictionaries_differ_are_kept_as_they_are(complete: Complete) -> None:
+    async def test() -> None:
+        words = [pa.record_batch({"w": pa.array([word]).dictionary_encode()}) for word in ("a", "b", "c")]
+        store = MemoryChannelStore()
+        await store.append(0, words)
+        assert await store.read(0, 3) == words
+
+    complete(test())
+
+
+def test_a_long_log_is_forgotten_from_its_beginning(complete: Complete) -> None:
+    async def test() -> None:
+        store = MemoryChannelStore()
+        for row in range(0, 4000, 2):
+            await store.append(row, [rows(row, row + 2)])
+            kept_from = max(0, row - 5)
+            await store.acknowledge("default", kept_from, kept_from)
+            found = [n for batch in await store.read(kept_from, row + 2) for n in batch.column(0).to_pylist()]
+            assert found == list(range(kept_from, row + 2))
+        await store.acknowledge("default", 4000, 4000)
+        assert len(store._batches) < 600
+        assert not any(store._batches)
+
+    complete(test())
