@@ -6,6 +6,9 @@ on it, because Spark samples what it sorts: ``repartition()`` first.  Where a Da
 ``cache()`` and ``count()`` it before.  All channels of a stream are open at the same time, so the job needs one task
 slot for each of them; a stream that is read by fewer starves, and its waits end with an error that says so.
 
+A channel that keeps its rows (``--retention replay``) is read from where the consumer has acknowledged to its end, as
+often as Spark likes; nothing is acknowledged by that.  ``spark.readStream`` is what acknowledges.
+
 Permits of a batch are returned when Spark's Python worker asks for the next one.  "Handed to Spark" is not
 "processed": what lies between the worker and the JVM is made small, and metered; see ``permitflow.spark.hand_over``.
 """
@@ -179,6 +182,7 @@ class ExchangeReader(DataSourceReader):
                 timeout_seconds=options.timeout_seconds,
                 record=streams.record,
                 same_host=options.same_host,
+                consumer=options.consumer,
             ) as source,
         ):
             hand_over = HandOver(spark)

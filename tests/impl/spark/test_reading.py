@@ -14,6 +14,7 @@ from pyspark.sql.types import LongType, StructType
 from permitflow.spark import PermitflowDataSource, register
 from permitflow.spark.source import ExchangeReader
 from permitflow.testing.far_ends import channels_of, produce, producers
+from permitflow.testing.served_exchange import ServedExchange
 from permitflow.tracing import read_trace
 
 T = TypeVar("T")
@@ -139,6 +140,17 @@ def test_a_stream_is_read_once(driver: Driver, options: Options) -> None:
     assert first == 20
     assert "permitflow.errors.ChannelSpentError" in text
     assert "a channel is read once" in text
+
+
+def test_channels_that_keep_their_rows_are_read_as_often_as_one_likes(driver: Driver, kept: ServedExchange) -> None:
+    options = {"address": kept.address, "stream": kept.stream(), "channels": "2", "timeout_seconds": "60"}
+
+    def job(spark: SparkSession) -> list[int]:
+        with producers(options, [numbers(0, 100)], [numbers(100, 130)]):
+            frame = spark.read.format("permitflow").options(**options).load()
+            return [frame.count(), frame.union(frame).count()]
+
+    assert driver.run(job) == [130, 260]
 
 
 def test_a_sort_needs_a_repartitioning_because_spark_samples_what_it_sorts(driver: Driver, options: Options) -> None:

@@ -7,6 +7,7 @@ import pickle
 import re
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -40,6 +41,13 @@ EVERYTHING = ReadAllAvailable()
 def options(kept: ServedExchange) -> Options:
     """Of a stream of two channels that nobody has used, in an exchange that keeps rows."""
     return options_of(kept)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[ServedExchange]:
+    """One exchange whose channels keep their rows for two consumers."""
+    with served_exchange(more=[*KEEPING, "--consumer", "etl", "--consumer", "audit"]) as served:
+        yield served
 
 
 def options_of(exchange: ServedExchange, **more: str) -> Options:
@@ -158,21 +166,18 @@ def test_a_broken_channel_is_read_to_its_last_row_and_then_said(options: Options
     reader.stop()
 
 
-def test_two_queries_read_as_two_consumers_and_neither_disturbs_the_other() -> None:
-    with served_exchange(more=[*KEEPING, "--consumer", "etl", "--consumer", "audit"]) as exchange:
-        options = options_of(exchange)
-        put(options, 0, 0, 50)
-        etl, audit = ({**options, "consumer": name} for name in ("etl", "audit"))
-        fast, slow = reader_of(etl), reader_of(audit)
-        first = slow.initialOffset()
-        end = fast.latestOffset(fast.initialOffset(), EVERYTHING)
-        fast.latestOffset(end, EVERYTHING)
-        assert (acknowledged(options, "etl"), acknowledged(options, "audit")) == ([50, 0], [0, 0])
-        assert read(audit, first, slow.latestOffset(first, EVERYTHING)) == [[*range(50)]]
-        fast.stop()
-        slow.stop()
-        with pytest.raises(UnknownConsumerError, match="keeps no rows for a consumer 'default'; it does for: 'etl'"):
-            reader_of(options).initialOffset()
+def test_two_queries_read_as_two_consumers_and_neither_disturbs_the_other(shared: ServedExchange) -> None:
+    options = options_of(shared)
+    put(options, 0, 0, 50)
+    etl, audit = ({**options, "consumer": name} for name in ("etl", "audit"))
+    fast, slow = reader_of(etl), reader_of(audit)
+    first = slow.initialOffset()
+    end = fast.latestOffset(fast.initialOffset(), EVERYTHING)
+    fast.latestOffset(end, EVERYTHING)
+    assert (acknowledged(options, "etl"), acknowledged(options, "audit")) == ([50, 0], [0, 0])
+    assert read(audit, first, slow.latestOffset(first, EVERYTHING)) == [[*range(50)]]
+    with pytest.raises(UnknownConsumerError, match="keeps no rows for a consumer 'default'; it does for: 'etl', 'audi"):
+        reader_of(options).initialOffset()
 
 
 def test_two_queries_as_one_consumer_are_told_of_each_other(options: Options) -> None:
@@ -185,8 +190,6 @@ def test_two_queries_as_one_consumer_are_told_of_each_other(options: Options) ->
         other.latestOffset(first, EVERYTHING)
     with pytest.raises(RowsLostError, match=r"row 0 of channel .* was acknowledged and is forgotten"):
         read(options, first, end)
-    one.stop()
-    other.stop()
 
 
 def test_what_an_exchange_in_memory_has_lost_fails_the_query_even_if_other_rows_have_come() -> None:
@@ -290,8 +293,7 @@ def test_a_channel_that_is_read_once_cannot_be_streamed(exchange: ServedExchange
     assert "--retention replay" in caught.value.__notes__[-1]
 
 
-def test_the_schema_comes_from_the_channel_also_for_a_consumer_with_a_name() -> None:
-    with served_exchange(more=[*KEEPING, "--consumer", "etl"]) as exchange:
-        options = options_of(exchange, consumer="etl")
-        put(options, 0, 0, 10)
-        assert PermitflowDataSource(options).schema().simpleString() == "struct<n:bigint>"
+def test_the_schema_comes_from_the_channel_also_for_a_consumer_with_a_name(shared: ServedExchange) -> None:
+    options = options_of(shared, consumer="etl")
+    put(options, 0, 0, 10)
+    assert PermitflowDataSource(options).schema().simpleString() == "struct<n:bigint>"
