@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants matrix bench imbalance curves bench-docs bench-models bench-smoke soak audit-at-scale sweep-at-scale run-ahead trace-evidence clean
+.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants matrix kills tutorial bench imbalance curves bench-docs bench-models bench-smoke soak audit-at-scale sweep-at-scale run-ahead trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -84,6 +84,12 @@ run-ahead: setup  ## rows that Spark hides between a reader and a stalled consum
 trace-evidence: setup  ## two processes, then two Spark jobs: recorded, judged by model and TLC; sabotage is found (minutes)
 	@$(WITH_JAVA) $(BIN)/python benchmarks/record_two_processes.py --with-tlc
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.record_spark
+
+kills: setup  ## a streaming pipeline whose parts are killed fifty times: no row is lost or comes twice (twenty minutes)
+	@$(WITH_JAVA) $(BIN)/permitflow demo --streaming --kills 50 --seed 7
+
+tutorial: setup  ## a slow service between two Spark jobs, without and with an exchange; docs/tutorial.md and its picture
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.slow_service --document
 
 pictures: setup  ## take the screenshots in docs/pictures again
 	@$(BIN)/python tools/screenshots.py

@@ -1,0 +1,80 @@
+"""The two Spark jobs: one has orders, the other one wants their scores.
+
+Run as ``python -m benchmarks.slow_service.spark_jobs send|receive '<JSON of Settings>'``.
+"""
+
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from benchmarks.slow_service.arrow_http import decode, encode, fetch, post
+from benchmarks.slow_service.settings import ORDERS, Settings
+from permitflow.demo.events import report
+from permitflow.demo.spark_session import local_session
+
+__all__ = ["main"]
+
+BATCH_ROWS = 1_000
+
+
+def main(job: str, settings: Settings) -> None:
+    """Run one of them."""
+    arrow = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS)}
+    slots = f"local[{settings.channels}]"
+    work_dir = Path(settings.work_dir)
+    with local_session(f"slow service: {job}", master=slots, work_dir=work_dir, settings=arrow) as spark:
+        report("begun", text=f"the job that will {job} has begun")
+        if job == "send":
+            send(orders(spark, settings), settings)
+            report("sent", text="all orders were handed over")
+        else:
+            count, total = received(spark, settings).selectExpr("count(*)", "sum(score)").collect()[0]
+            report("received", text=f"{count:,} scores have come", rows=count, total=total)
+
+
+def orders(spark: SparkSession, settings: Settings) -> DataFrame:
+    """Documents to score."""
+    table = spark.range(0, settings.rows, numPartitions=settings.channels)
+    document = f"rpad(cast(id as string), {settings.document_bytes}, '.') as document"
+    return table.selectExpr("id", "cast(id % 1000 as double) as amount", document)
+
+
+def send(table: DataFrame, settings: Settings) -> None:
+    """Hand all of them over."""
+    if settings.exchange:
+        writer = table.write.format("permitflow").option("stream", "orders").mode("append")
+        writer.options(address=settings.exchange, channels=str(settings.channels)).save()
+        return
+    gateway = settings.gateway
+
+    def post_all(rows: Iterator[Row]) -> None:
+        while some := list(islice(rows, BATCH_ROWS)):
+            batch = pa.RecordBatch.from_pylist([row.asDict() for row in some], schema=ORDERS)
+            post(f"{gateway}/orders", encode(batch))
+
+    table.foreachPartition(post_all)
+    post(f"{gateway}/orders", b"")
+
+
+def received(spark: SparkSession, settings: Settings) -> DataFrame:
+    """All scores."""
+    if settings.exchange:
+        reader = spark.read.format("permitflow").option("stream", "scores")
+        return reader.options(address=settings.exchange, channels=str(settings.channels)).load()
+    gateway = settings.gateway
+
+    def fetch_all(_: int) -> Iterator[tuple[int, float]]:
+        while (answer := fetch(f"{gateway}/scores")).status != 205:
+            if answer.status == 200:
+                yield from zip(*decode(answer.body).to_pydict().values(), strict=True)
+
+    rows = spark.sparkContext.parallelize([0], 1).flatMap(fetch_all)
+    return spark.createDataFrame(rows, "id long, score double")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Settings.from_json(sys.argv[2]))

@@ -1,0 +1,93 @@
+"""The tutorial: what it quotes stands in the programs, and both gateways forward every row."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pyarrow as pa
+import pytest
+from benchmarks.slow_service import exchange_gateway, queue_gateway, service
+from benchmarks.slow_service.arrow_http import decode, encode, fetch, post
+from benchmarks.slow_service.settings import ORDERS, Settings
+
+from permitflow.testing.served_exchange import served_exchange
+from permitflow.transports.grpc_blocking import open_sink, open_source
+
+BATCHES = [
+    pa.RecordBatch.from_pylist(
+        [{"id": row, "amount": float(row), "document": "."} for row in range(first, first + 100)], schema=ORDERS
+    )
+    for first in (0, 100, 200)
+]
+SCORES = [(row, row / 2) for row in range(300)]
+PROGRAMS = ("benchmarks/slow_service", "impl/permitflow/demo/streaming")
+COMMANDS = ("make ", "permitflow ")
+
+
+@contextmanager
+def serving(listening: Callable[[Settings], tuple[ThreadingHTTPServer, str]], settings: Settings) -> Iterator[str]:
+    """Serve in a thread."""
+    server, url = listening(settings)
+    with server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield url
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def settings() -> Iterator[Settings]:
+    """With a service that is not slow."""
+    fast = Settings(rows_per_second=10**9, channels=1)
+    with serving(service.listening, fast) as url:
+        yield Settings(rows_per_second=10**9, channels=1, service=url)
+
+
+def rows_of(batch: pa.RecordBatch) -> list[tuple[int, float]]:
+    """Ids and scores."""
+    return list(zip(*batch.to_pydict().values(), strict=True))
+
+
+def test_the_gateway_with_the_queue_takes_all_orders_before_one_score_is_fetched(settings: Settings) -> None:
+    with serving(queue_gateway.listening, settings) as url:
+        for batch in BATCHES:
+            post(f"{url}/orders", encode(batch))
+        post(f"{url}/orders", b"")
+        scores = []
+        while (answer := fetch(f"{url}/scores")).status != 205:
+            scores += rows_of(decode(answer.body)) if answer.status == 200 else []
+    assert scores == SCORES
+
+
+def test_the_gateway_with_the_exchange_forwards_every_row(settings: Settings) -> None:
+    with served_exchange(more=["--stream", "orders", "--stream", "scores"]) as served:
+        on_exchange = Settings(**{**vars(settings), "exchange": served.address})
+        gateway = Thread(target=exchange_gateway.main, args=(on_exchange,))
+        gateway.start()
+        with open_sink(served.address, "orders/0", ORDERS) as orders:
+            for batch in BATCHES:
+                orders.send(batch)
+            orders.end(closes_channel=True)
+        with open_source(served.address, "scores/0") as source:
+            scores = [row for batch in source for row in rows_of(batch)]
+        gateway.join()
+    assert scores == SCORES
+
+
+def test_every_line_that_the_tutorial_quotes_stands_in_a_program(repository: Path) -> None:
+    programs = {
+        line.strip()
+        for folder in PROGRAMS
+        for path in (repository / folder).glob("*.py")
+        for line in path.read_text().splitlines()
+    }
+    text = (repository / "docs/tutorial.md").read_text()
+    quoted = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    code = [line for line in quoted if not line.startswith(COMMANDS)]
+    assert len(code) > 20
+    assert [line for line in code if line not in programs] == []
