@@ -246,7 +246,8 @@ def stores(results: Results) -> str:
     for payload, channels in setups:
         memory, disk = (rates[payload, channels, store].chunks_per_second for store in STORES)
         ratio = disk.ratio_to(memory)
-        rows.append([f"{payload} rows, {channels} channels", memory.told(), disk.told(), ratio.told()])
+        where = f"{payload} rows, {channels} channel{'s' * (channels > 1)}"
+        rows.append([where, memory.told(), disk.told(), ratio.told()])
     return table(["chunks per second", *(f"kept {place}" for place in ("in memory", "on disk")), "ratio"], rows)
 
 
