@@ -52,4 +52,5 @@ def _findings(report: PipelineReport) -> Iterator[str]:
         f"{recorded.events:,} steps on {recorded.streams:,} streams of {recorded.lives} lives of the exchange, "
         f"replayed by the model: {len(recorded.refused)} refused; {recorded.cut_streams} were cut short by kills"
     )
+    yield f"{recorded.query_events:,} steps of the streaming query, replayed by its model"
     yield from recorded.refused

@@ -10,11 +10,17 @@ __all__ = ["executors_of"]
 
 
 def executors_of(driver: int) -> Sequence[psutil.Process]:
-    """The JVMs of the executors that the driver with this process id has; the longest there comes first."""
+    """The JVMs of the executors that the driver with this process id has."""
     try:
         descendants = psutil.Process(driver).children(recursive=True)
-        found = [process for process in descendants if EXECUTOR_CLASS in process.cmdline()]
-        return sorted(found, key=lambda process: (process.create_time(), process.pid))
-    except psutil.Error:
-        # One of them has ended while we looked.
+    except psutil.NoSuchProcess:
         return []
+    return sorted(filter(_is_executor, descendants), key=lambda process: process.pid)
+
+
+def _is_executor(process: psutil.Process) -> bool:
+    try:
+        return EXECUTOR_CLASS in process.cmdline()
+    except psutil.Error:
+        # It has ended, perhaps without anybody having asked how.
+        return False

@@ -1,4 +1,4 @@
-"""Compares what the consumer counted with the files, and the recordings of the exchange with the model."""
+"""Compares what the consumer counted with the files, and what was recorded with the models."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 from permitflow.demo.streaming.ledger import Ledger
 from permitflow.demo.streaming.report import Counted, RecordedRun
 from permitflow.demo.streaming.settings import PartSettings
+from permitflow.testing.query_runs import judge_query
 from permitflow.testing.traces import judge_all
 from permitflow.tracing import read_trace
 
@@ -28,16 +29,22 @@ def compared(settings: PartSettings) -> Counted:
     )
 
 
-def judged(recordings: Iterable[Path]) -> RecordedRun:
-    """Replay every stream of every life of the exchange; a life that was killed ends in the middle."""
-    lives = streams = events = cut = 0
-    refused: list[str] = []
-    for recording in recordings:
-        # Streams of two lives may have the same name.
-        verdicts = judge_all(read_trace(recording, allow_truncated=True))
-        lives += 1
-        streams += len(verdicts)
-        events += sum(verdict.replay.performed for verdict in verdicts)
-        cut += sum(bool(verdict.cut_ends) for verdict in verdicts)
-        refused += [f"{recording.name}: {verdict.describe()}" for verdict in verdicts if not verdict.is_valid]
-    return RecordedRun(lives=lives, streams=streams, events=events, cut_streams=cut, refused=tuple(refused))
+def judged(recordings: Iterable[Path], settings: PartSettings) -> RecordedRun:
+    """Replay every stream of every life of the exchange, of which some end in the middle; and the streaming query."""
+    # Whoever is killed at once records nothing.
+    begun = [recording for recording in recordings if recording.is_file() and recording.stat().st_size]
+    # Streams of two lives may have the same name.
+    lives = [judge_all(read_trace(recording, allow_truncated=True)) for recording in begun]
+    streams = [verdict for life in lives for verdict in life]
+    query = judge_query(settings.query_trace, settings.checkpoint)
+    return RecordedRun(
+        lives=len(lives),
+        streams=len(streams),
+        events=sum(verdict.replay.performed for verdict in streams),
+        cut_streams=sum(bool(verdict.cut_ends) for verdict in streams),
+        query_events=sum(verdict.replay.performed for verdict in query),
+        refused=(
+            *(verdict.describe() for verdict in streams if not verdict.is_valid),
+            *(verdict.describe() for verdict in query if not verdict.is_valid),
+        ),
+    )

@@ -104,11 +104,15 @@ class Pipeline:
     async def _kill_one(self, kill: Kill) -> bool:
         """Kill the victim as soon as there is one; False if it has done its work."""
         part = self._part_of(kill.victim)
-        while not part.is_done:
+        while not (part.is_done or self._is_over()):
             if self._kill_now(kill.victim, part):
                 return True
             await asyncio.sleep(LOOK_FOR_VICTIM_SECONDS)
         return False
+
+    def _is_over(self) -> bool:
+        # The exchange never ends by itself, and nothing can be lost any more when nobody needs it.
+        return all(part.is_done for part in self.parts.values())
 
     def _part_of(self, victim: Victim) -> Part:
         """The part whose process it is, or whose child."""

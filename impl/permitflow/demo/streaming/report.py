@@ -22,13 +22,15 @@ class ChannelNumbers:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedRun:
-    """What the model said about the recordings of the exchange, one for each of its lives."""
+    """What the models said about the recordings: of the exchange, one for each of its lives, and of the query."""
 
     lives: int
     streams: int
     events: int
     cut_streams: int
     """Streams that were under way when the exchange was killed: what is recorded of them is valid so far."""
+    query_events: int
+    """Steps of the streaming query, over all its lives and channels: of its source, its tasks and its checkpoint."""
     refused: Sequence[str]
     """Descriptions of runs that are no behaviours of the specification, or break its invariants."""
 
@@ -92,7 +94,7 @@ class PipelineReport:
         for channel in self.channels:
             if channel.peak_kept_rows > channel.bound:
                 found.append(f"{channel.channel}: {channel.peak_kept_rows} rows kept, {channel.bound} may be")
-        if self.recorded.refused or not self.recorded.events:
+        if self.recorded.refused or not self.recorded.events or not self.recorded.query_events:
             found.append("the recorded run is not one that the specification allows")
         if self.missed_kills:
             found.append(f"{self.missed_kills} kills came too late: take a larger scale or fewer kills")

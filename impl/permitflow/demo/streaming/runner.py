@@ -46,7 +46,7 @@ async def run_pipeline(settings: PipelineSettings, progress: Progress) -> Pipeli
             pipeline = Pipeline(settings, part, rows=rows, note=progress.note)
             ended = await pipeline.run()
         with clock.part("replay"):
-            recorded = await asyncio.to_thread(judged, pipeline.recordings)
+            recorded = await asyncio.to_thread(judged, pipeline.recordings, part)
             counted = await asyncio.to_thread(compared, part)
         answer = await asyncio.to_thread(_answer, part)
     parts: list[Part] = [pipeline.exchange, *pipeline.parts.values()]

@@ -112,6 +112,11 @@ class PartSettings:
         return Path(self.work_dir) / "checkpoint"
 
     @property
+    def query_trace(self) -> Path:
+        """Where the streaming query's source records what it does."""
+        return Path(self.work_dir) / "query"
+
+    @property
     def direct_answer(self) -> Path:
         """Where the batch query puts all late items."""
         return Path(self.work_dir) / "direct.parquet"

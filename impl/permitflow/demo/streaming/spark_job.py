@@ -38,6 +38,8 @@ SETTINGS = {
     "spark.speculation": "true",
     # Without this its local cluster gives up a job that has lost ten executors.
     "spark.deploy.maxExecutorRetries": "-1",
+    # The model replays all batches, and Spark would forget those before the last hundred.
+    "spark.sql.streaming.minBatchesToRetain": "1000000",
 }
 
 
@@ -45,7 +47,7 @@ def start(spark: SparkSession, settings: PartSettings) -> StreamingQuery:
     """Start the query; if it was there before, it goes on."""
     register(spark)
     source = spark.readStream.format("permitflow").options(**settings.exchange_options(LINE_ITEMS))
-    source.load().createOrReplaceTempView("lineitem")
+    source.option("trace_dir", str(settings.query_trace)).load().createOrReplaceTempView("lineitem")
     orders = spark.read.parquet(settings.table("orders")).select("o_orderkey", "o_orderpriority")
     # Each batch joins it.
     orders.cache().createOrReplaceTempView("orders")

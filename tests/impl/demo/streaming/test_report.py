@@ -9,7 +9,7 @@ from permitflow.demo.streaming.report import ChannelNumbers, Counted, PipelineRe
 
 RIGHT = Counted(expected=10, lost=0, duplicated=0, foreign=0)
 CHANNEL = ChannelNumbers(channel="lineitems/0", rows=100, peak_kept_rows=8, bound=8)
-RECORDED = RecordedRun(lives=2, streams=4, events=50, cut_streams=1, refused=())
+RECORDED = RecordedRun(lives=2, streams=4, events=50, cut_streams=1, query_events=9, refused=())
 GOOD = PipelineReport(
     scale=0.1,
     seed=1,
@@ -46,6 +46,7 @@ def test_a_good_run_holds() -> None:
         (replace(GOOD, channels=(replace(CHANNEL, peak_kept_rows=9),)), "lineitems/0: 9 rows kept, 8 may be"),
         (replace(GOOD, seen_problems=("lineitems/0: row 7 came next, after 8",)), "lineitems/0: row 7 came next"),
         (replace(GOOD, recorded=replace(RECORDED, refused=("a run",))), "not one that the specification allows"),
+        (replace(GOOD, recorded=replace(RECORDED, query_events=0)), "not one that the specification allows"),
         (replace(GOOD, recorded=replace(RECORDED, events=0)), "not one that the specification allows"),
         (replace(GOOD, missed_kills=1), "1 kills came too late"),
     ],
