@@ -444,6 +444,7 @@ def test_a_long_log_is_forgotten_from_its_beginning(complete: Complete) -> None:
             found = [n for batch in await store.read(kept_from, row + 2) for n in batch.column(0).to_pylist()]
             assert found == list(range(kept_from, row + 2))
         await store.acknowledge("default", 4000, 4000)
+        assert await store.read(3998, 4000) == [], "acknowledged while somebody was about to read it"
         assert len(store._batches) < 600
         assert not any(store._batches)
 

@@ -74,6 +74,8 @@ class MemoryChannelStore:
         """The rows ``[from_row, to_row)``."""
         found: list[pa.RecordBatch] = []
         position = bisect_right(self._first_rows, from_row, lo=self._forgotten) - 1
+        if position < self._forgotten:
+            return []
         while from_row < to_row:
             batch, start = self._batches[position], from_row - self._first_rows[position]
             stop = min(batch.num_rows, to_row - self._first_rows[position])

@@ -88,6 +88,8 @@ class ChannelStore(Protocol):
     async def read(self, from_row: int, to_row: int) -> list[pa.RecordBatch]:
         """The rows ``[from_row, to_row)``, in order, sliced at both ends; they were appended and not forgotten.
 
+        Of rows that are acknowledged while this call waits, fewer may come, or none.
+
         Raises:
             StoreError: they could not be read.
         """
