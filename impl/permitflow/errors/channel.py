@@ -2,7 +2,7 @@
 
 from typing import Self
 
-from permitflow.errors.base import PermitflowError
+from permitflow.errors.base import PermitflowError, restored
 
 __all__ = [
     "ChannelAbortedError",
@@ -66,6 +66,13 @@ class PeerTimeoutError(PeerGoneError, TimeoutError):
         PermitflowError.__init__(
             self, f"{who} does not answer: {reason}", who=who, reason=reason, undelivered=undelivered
         )
+
+    @classmethod
+    def of_silence(cls, *, who: str, reason: str) -> "PeerTimeoutError":
+        """The other end answers, and had nothing to say in this stream: the reason says for how long, and why."""
+        error = restored(cls, f"{who} has sent nothing {reason}", {"who": who, "reason": reason, "undelivered": None})
+        assert isinstance(error, PeerTimeoutError), "it was made of this class"
+        return error
 
 
 class ChannelAbortedError(ChannelError):

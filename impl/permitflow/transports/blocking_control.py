@@ -25,6 +25,8 @@ __all__ = ["BlockingControl"]
 
 T = TypeVar("T")
 
+_SILENT = "is it overloaded, or does another program listen there?"
+
 
 class BlockingControl:
     """One stream of questions and orders; a context manager.  For one thread at a time.
@@ -126,8 +128,8 @@ class BlockingControl:
         try:
             reply = self._call.receive(self._timeout_seconds)
         except TimeoutError:
-            reason = f"no reply within {self._timeout_seconds:g} s"
-            raise PeerTimeoutError(who=self._who, reason=reason) from None
+            reason = f"no reply within {self._timeout_seconds:.3g} s"
+            raise PeerTimeoutError(who=self._who, reason=f"{reason}; {_SILENT}") from None
         if isinstance(reply, Closed):
             raise reply.error or PeerGoneError(who=self._who, reason="it closed the stream without a reply")
         return reply

@@ -14,10 +14,11 @@ from permitflow.protocol.lifecycle import State
 from permitflow.protocol.parameters import Oversize
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import UpstreamSession
-from permitflow.transports.blocking_stream import SLOTS, BlockingStream
+from permitflow.transports.blocking_stream import BlockingStream
 from permitflow.transports.carrier import Received
 from permitflow.transports.codec import decode_downstream, encode_upstream
 from permitflow.transports.connection import PUT_STREAM
+from permitflow.transports.diagnosis import SLOTS, why_no_permits
 from permitflow.transports.shared_memory.meeting import Offer
 from permitflow.transports.trains import TrainWriter, encoded
 
@@ -107,9 +108,8 @@ class BlockingSink(BlockingStream):
         if self._is_staged:
             self._await_reply(f"{away} of {all_permits} row permits are with the exchange: {_FULL}")
             return
-        self._await_reply(
-            f"{away} of {all_permits} row permits are with the consumer: it is slow, or has not started; {SLOTS}"
-        )
+        said = f"{away} of {all_permits} row permits are away"
+        self._await_reply(f"{said}; {SLOTS}", lambda traffic: f"{said}: {why_no_permits(traffic)}")
 
     def end(self, *, closes_channel: bool) -> None:
         """Say that nothing follows, and wait until the exchange confirms that everything was consumed.
@@ -130,9 +130,15 @@ class BlockingSink(BlockingStream):
         self._write()
         self._call.half_close()
         while not self._is_peer_closed:
-            cause = _FULL if self._is_staged else f"the consumer has not taken everything that was sent; {SLOTS}"
-            self._await_reply(cause)
+            self._await_end()
         self.close()
+
+    def _await_end(self) -> None:
+        if self._is_staged:
+            self._await_reply(_FULL)
+            return
+        said = "not everything that was sent was taken"
+        self._await_reply(f"{said}; {SLOTS}", lambda traffic: f"{said}: {why_no_permits(traffic)}")
 
     def abort(self, reason: str) -> None:
         """Give the stream up: the channel's consumers raise ``ChannelAbortedError`` with this reason.

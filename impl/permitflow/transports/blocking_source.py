@@ -10,10 +10,11 @@ from permitflow.protocol.frames import Agreement, Get
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession
-from permitflow.transports.blocking_stream import SLOTS, BlockingStream
+from permitflow.transports.blocking_stream import BlockingStream
 from permitflow.transports.carrier import Received
 from permitflow.transports.codec import decode_upstream, encode_downstream
 from permitflow.transports.connection import GET_STREAM
+from permitflow.transports.diagnosis import SLOTS, why_no_rows
 from permitflow.transports.payloads import Marker
 from permitflow.transports.shared_memory.meeting import Offer
 from permitflow.transports.trains import with_batches
@@ -68,7 +69,7 @@ class BlockingSource(BlockingStream):
             except WouldBlock:
                 self._session.flush()
                 self._write()
-                self._await_reply(f"its producer is silent or has not started; {SLOTS}")
+                self._await_reply(f"its producer is silent or has not started; {SLOTS}", why_no_rows)
             except EndOfStream:
                 self._finish()
                 raise

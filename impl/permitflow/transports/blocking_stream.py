@@ -21,13 +21,11 @@ from permitflow.transports.arrow import BatchCodec, read_schema
 from permitflow.transports.blocking_call import Closed
 from permitflow.transports.blocking_host_call import BlockingHostCall
 from permitflow.transports.carrier import Received
+from permitflow.transports.diagnosis import Explain, explained
 from permitflow.transports.shared_memory.meeting import Offer
 from permitflow.transports.status import heard
 
-__all__ = ["SLOTS", "BlockingStream"]
-
-SLOTS = "all channels of a stream must be read at the same time: does the reading job have a task slot for each?"
-"""The likely cause of a starved stream of a Spark job."""
+__all__ = ["BlockingStream"]
 
 
 class BlockingStream:
@@ -44,6 +42,7 @@ class BlockingStream:
         """Dial; an ``offer`` to share memory belongs to this object now."""
         if not timeout_seconds > 0:
             raise InvalidParametersError(name="timeout_seconds", value=timeout_seconds, rule="must be above 0")
+        self._address = address
         self._peer_session = session
         self._timeout_seconds = timeout_seconds
         self._batches: BatchCodec | None = None
@@ -116,16 +115,17 @@ class BlockingStream:
     def _note_agreement(self, agreement: Agreement) -> None:
         self._batches = BatchCodec(read_schema(agreement.schema))
 
-    def open(self, cause: str) -> None:
+    def open(self, cause: str, explain: Explain | None = None) -> None:
         """Wait for the agreement; whatever goes wrong, including an interrupt, leaves no call behind.
 
         Args:
             cause: what a missing answer most likely means.
+            explain: says more, if the exchange can be asked.
         """
         try:
             self._write()
             while self._peer_session.state is State.AWAITING_AGREEMENT:
-                self._await_reply(cause)
+                self._await_reply(cause, explain)
             self._call.settle(self._peer_session.agreement.same_host)
         except BaseException:
             self.close()
@@ -140,20 +140,30 @@ class BlockingStream:
         while not self._is_peer_closed and (reply := self._call.receive_nowait()) is not None:
             self._take_reply(reply)
 
-    def _await_reply(self, cause: str) -> None:
+    def _await_reply(self, cause: str, explain: Explain | None = None) -> None:
         """Take in at least one reply.
 
+        Args:
+            cause: what it most likely means if none comes; empty: nobody will want to know.
+            explain: says more, if the exchange can be asked.
+
         Raises:
-            PeerTimeoutError: none came in time; ``cause`` says what that most likely means.
+            PeerTimeoutError: none came in time.
             PermitflowError: the peer's typed error, or the peer is gone; this end is closed then.
         """
         try:
             reply = self._call.receive(self._timeout_seconds)
         except TimeoutError:
-            reason = f"nothing came for {self._timeout_seconds:g} s; {cause}"
-            raise PeerTimeoutError(who=self._peer_session.peer, reason=reason) from None
+            raise self._timed_out(cause, explain) from None
         self._take_reply(reply)
         self._absorb()
+
+    def _timed_out(self, cause: str, explain: Explain | None) -> PeerTimeoutError:
+        is_alive, why = explained(self._address, self.name, explain, cause) if cause else (False, cause)
+        waited, who = f"for {self._timeout_seconds:g} s", self._peer_session.peer
+        if is_alive:
+            return PeerTimeoutError.of_silence(who=who, reason=f"{waited}: {why}")
+        return PeerTimeoutError(who=who, reason=f"nothing came {waited}; {why}")
 
     def _take_reply(self, reply: Received | Closed) -> None:
         try:

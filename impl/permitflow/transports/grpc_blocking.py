@@ -20,6 +20,7 @@ from permitflow.protocol.recording import RecorderFactory
 from permitflow.transports.blocking_control import BlockingControl
 from permitflow.transports.blocking_sink import BlockingSink
 from permitflow.transports.blocking_source import BlockingSource
+from permitflow.transports.diagnosis import why_no_schema
 from permitflow.transports.shared_memory.meeting import Offer
 from permitflow.transports.shared_memory.policy import SameHost
 
@@ -97,7 +98,7 @@ def open_source(
             log_id=log_id,
         )
         source = BlockingSource(address, get, timeout_seconds, record, offer)
-    source.open("the channel has no schema until its first producer dials: is there one?")
+    source.open("the channel has no schema until its first producer dials: is there one?", why_no_schema)
     return source
 
 
@@ -109,7 +110,7 @@ def probe(address: str, channel: str, *, timeout_seconds: float = DEFAULT_TIMEOU
     """
     get = Get(PROTOCOL_VERSION, Address(channel), StatedParameters(), probe=True)
     with BlockingSource(address, get, timeout_seconds, None) as source:
-        source.open("the channel has no schema until its first producer dials: is there one?")
+        source.open("the channel has no schema until its first producer dials: is there one?", why_no_schema)
         return ChannelFacts(source.schema, source.parameters)
 
 
@@ -150,7 +151,7 @@ def open_sink(
     with _offering(same_host, writes=True, address=address) as offer:
         put = Put(PROTOCOL_VERSION, Address(channel), stated, encoded, offer.frame, producer, staging)
         sink = BlockingSink(address, put, timeout_seconds, record, offer)
-    sink.open("the exchange does not answer: is it overloaded?")
+    sink.open("it takes streams slowly: is it overloaded?")
     return sink
 
 

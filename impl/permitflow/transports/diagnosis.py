@@ -1,0 +1,79 @@
+"""Why a wait has taken too long: the exchange is asked, instead of guessed at, before a time-out is reported."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from permitflow.errors import PeerGoneError, PermitflowError
+from permitflow.protocol.traffic import ChannelTraffic, KeptRows
+from permitflow.transports.blocking_control import BlockingControl
+
+__all__ = ["SLOTS", "Explain", "explained", "why_no_permits", "why_no_rows", "why_no_schema"]
+
+SLOTS = "all channels of a stream must be read at the same time: does the reading job have a task slot for each?"
+"""The likely cause of a starved stream of a Spark job."""
+_WRITER_SLOTS = "has the writing job started, and has it a task slot for each channel?"
+
+# Who has waited so long will wait a little longer for the cause.
+_LONGEST_ANSWER_SECONDS = 2.0
+
+Explain: TypeAlias = Callable[[ChannelTraffic], str]
+"""What a channel's numbers say about a wait."""
+
+
+def explained(address: str, channel: str, explain: Explain | None, otherwise: str) -> tuple[bool, str]:
+    """Does the exchange answer, and what has most likely caused a wait?
+
+    Args:
+        address: of the exchange.
+        channel: by its name.
+        explain: turns the channel's numbers into words; None: they say nothing about this wait.
+        otherwise: the cause as far as it can be guessed, for an exchange that answers and tells nothing.
+    """
+    try:
+        with BlockingControl(address, _LONGEST_ANSWER_SECONDS) as control:
+            (traffic,) = control.statistics((channel,)).channels
+    except PeerGoneError:
+        return (
+            False,
+            "it answers no questions either: is it overloaded or stopped, or does another program listen there?",
+        )
+    except PermitflowError:
+        # It is an exchange of an older version, or another program.
+        return True, otherwise
+    return True, otherwise if explain is None else explain(traffic)
+
+
+def why_no_schema(traffic: ChannelTraffic) -> str:
+    """A consumer waits for the agreement."""
+    if traffic.producers:
+        return "the channel has producers, and its first agreement is slow"
+    return f"the channel has no schema, because no producer has dialled: {_WRITER_SLOTS}"
+
+
+def why_no_rows(traffic: ChannelTraffic) -> str:
+    """A consumer waits for rows."""
+    if not traffic.producers:
+        return f"no producer is connected, and the channel has not ended: {_WRITER_SLOTS}"
+    return f"{_counted(traffic.producers, 'producer')} connected and silent"
+
+
+def why_no_permits(traffic: ChannelTraffic) -> str:
+    """A producer waits for permits."""
+    if traffic.kept is not None:
+        return _why_kept(traffic.kept, traffic.room_rows)
+    if not traffic.consumers:
+        return f"no consumer is connected; {SLOTS}"
+    held = f"{traffic.rows_with_consumers} rows are with it, {traffic.rows_held} wait in the channel"
+    return f"{_counted(traffic.consumers, 'consumer')} connected and slow or stuck: {held}"
+
+
+def _why_kept(kept: KeptRows, room_rows: int) -> str:
+    behind = [f"{name!r} {rows}" for name, rows in kept.lag_rows.items() if rows]
+    if not behind or room_rows:
+        return "the channel has room, and the exchange is slow: is it overloaded, or its disk?"
+    lags = ", ".join(behind)
+    return f"rows are kept until all consumers have acknowledged them; these have not, by so many rows: {lags}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"1 {noun} is" if count == 1 else f"{count} {noun}s are"
