@@ -9,9 +9,9 @@ import json
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from permitflow.demo.spark_session import local_session
 
 # The consumer in the JVM sleeps so long over the first row.
-STALL_MILLISECONDS = 6000
+STALL_MILLISECONDS = 15_000
 # What has not changed for so long is taken for stalled.
 STEADY_SECONDS = 1.0
 LONGEST_SECONDS = 60.0
@@ -72,27 +72,26 @@ def stalled(served: Exchange, size: int, consumer: str) -> dict[str, int]:
             last, since = now, time.monotonic()
         elif now["returned"] and time.monotonic() - since > STEADY_SECONDS:
             return now
-    raise SystemExit(f"{consumer}, chunks of {size}: nothing moves, or it does not stall")
+    raise TimeoutError(f"{consumer}, chunks of {size}: nothing moves, or it does not stall")
 
 
 def measure(spark: SparkSession, served: Exchange, size: int, consumer: str) -> dict[str, object]:
     """Let one job read while its consumer is stalled, then to its end."""
-    seen: list[dict[str, int]] = []
 
-    def watch() -> None:
-        seen.append(stalled(served, size, consumer))
+    def watch() -> dict[str, int]:
+        seen = stalled(served, size, consumer)
         if consumer == "writer":
             served.ask("release", size, consumer)
+        return seen
 
-    with tempfile.TemporaryDirectory() as traces:
+    with tempfile.TemporaryDirectory() as traces, ThreadPoolExecutor(1) as pool:
         frame = spark.read.format("permitflow").schema(SCHEMA).option("address", served.address)
         frame = frame.option("channels", f"in/{size}/{consumer}").option("trace_dir", traces)
-        watching = threading.Thread(target=watch)
-        watching.start()
+        watching = pool.submit(watch)
         run(frame.load(), served.address, size, consumer)
-        watching.join()
+        seen = watching.result()
         (told,) = (json.loads(path.read_text())[0] for path in Path(traces).glob("read-*.statistics.json"))
-    hidden = seen[0]["returned"] - seen[0]["written"]
+    hidden = seen["returned"] - seen["written"]
     return {"chunk_rows": size, "consumer": consumer, "hidden_rows": hidden, "metered": told["peak_run_ahead_rows"]}
 
 
