@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from permitflow.errors import ProducerReplacedError
+from permitflow.errors import InvalidParametersError, ProducerReplacedError
 from permitflow.exchange.keeping import KeepingProducer
 from permitflow.protocol.frames import Abort, End, Put
 from permitflow.transports.remote_receiver import RemoteReceiver
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from permitflow.exchange.replay_channel import ReplayChannel
 
 __all__ = ["ReplayProducer"]
+
+# Names are kept for as long as the channel.
+_MOST_NAME_CHARACTERS = 200
 
 
 class ReplayProducer(KeepingProducer):
@@ -41,6 +44,9 @@ class ReplayProducer(KeepingProducer):
     async def _begin(self, put: Put) -> int | None:
         if not put.producer:
             return None
+        if len(put.producer) > _MOST_NAME_CHARACTERS:
+            rule = f"must have at most {_MOST_NAME_CHARACTERS} characters"
+            raise InvalidParametersError(name="producer", value=put.producer[:_MOST_NAME_CHARACTERS], rule=rule)
         self._name = put.producer
         return await self._channel.claim(put.producer, self)
 

@@ -371,6 +371,32 @@ def test_a_producer_that_gives_up_breaks_the_channel_and_what_it_has_put_can_be_
     complete(test())
 
 
+def test_a_producer_that_gives_up_while_its_rows_wait_for_room_breaks_the_channel_at_once(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (channel, address), asyncio.TaskGroup() as group:
+            async with put(address, CHANNEL, SCHEMA) as sender:
+                blocked = group.create_task(refused(send_for_ever(sender)))
+                await until(lambda: channel.log.waiting.running == 1)
+                sender.abort("no more paper")
+                assert isinstance(await blocked, ChannelClosedError)
+            await until(lambda: channel.log.state is ChannelState.BROKEN)
+            assert channel.position().next_row == 8
+            assert channel.log.waiting.running == 0
+
+    complete(test())
+
+
+def test_a_name_that_is_a_book_is_refused(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (_, address):
+            error = await refused(fill(address, 0, 1, producer="p" * 201))
+            assert isinstance(error, InvalidParametersError)
+            assert "producer must have at most 200 characters" in str(error)
+            await fill(address, 0, 1, producer="p" * 200)
+
+    complete(test())
+
+
 def test_an_error_in_the_block_of_a_named_producer_leaves_the_channel_open(complete: Complete) -> None:
     async def test() -> None:
         async with serving() as (channel, address):
