@@ -60,17 +60,17 @@ def why_no_rows(traffic: ChannelTraffic) -> str:
 def why_no_permits(traffic: ChannelTraffic) -> str:
     """A producer waits for permits."""
     if traffic.kept is not None:
-        return _why_kept(traffic.kept, traffic.room_rows)
+        return _why_kept(traffic.kept)
     if not traffic.consumers:
         return f"no consumer is connected; {SLOTS}"
     held = f"{traffic.rows_with_consumers} rows are with it, {traffic.rows_held} wait in the channel"
     return f"{_counted(traffic.consumers, 'consumer')} connected and slow or stuck: {held}"
 
 
-def _why_kept(kept: KeptRows, room_rows: int) -> str:
+def _why_kept(kept: KeptRows) -> str:
     behind = [f"{name!r} {rows}" for name, rows in kept.lag_rows.items() if rows]
-    if not behind or room_rows:
-        return "the channel has room, and the exchange is slow: is it overloaded, or its disk?"
+    if not behind:
+        return "the channel keeps no rows, and the exchange is slow: is it overloaded, or its disk?"
     lags = ", ".join(behind)
     return f"rows are kept until all consumers have acknowledged them; these have not, by so many rows: {lags}"
 

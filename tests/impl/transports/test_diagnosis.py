@@ -41,7 +41,12 @@ FULL = replace(QUIET, rows_held=8, kept=KeptRows(next_row=20, acknowledged={"aud
             "1 consumer is connected and slow or stuck: 5 rows are with it, 3 wait in the channel",
         ),
         (why_no_permits, FULL, "these have not, by so many rows: 'audit' 8"),
-        (why_no_permits, replace(FULL, rows_held=4), "the channel has room, and the exchange is slow"),
+        (
+            why_no_permits,
+            replace(FULL, rows_held=6),
+            "these have not",
+        ),  # the chunk has more rows than there is room for
+        (why_no_permits, replace(QUIET, kept=KeptRows(next_row=9, acknowledged={"etl": 9})), "the exchange is slow"),
     ],
 )
 def test_the_cause_is_what_the_numbers_say(explain: Explain, traffic: ChannelTraffic, words: str) -> None:
