@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=Settings.rows, help="how many rows of 4,000 bytes")
+    parser.add_argument("--rows", type=int, default=Settings.rows, help="how many rows of 10,000 bytes")
     parser.add_argument("--rows-per-second", type=int, default=Settings.rows_per_second, help="of the service")
     parser.add_argument("--picture", type=Path, default=PICTURE, help="where to draw it; .svg, .png or .pdf")
     parser.add_argument("--document", action="store_true", help="write the table into docs/tutorial.md")

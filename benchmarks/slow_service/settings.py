@@ -15,14 +15,14 @@ SCORES = pa.schema([("id", pa.int64()), ("score", pa.float64())])
 class Settings:
     """Equal for both ways."""
 
-    rows: int = 200_000
-    document_bytes: int = 4_000
-    """Of each row; 200,000 rows are 800 MB."""
-    rows_per_second: int = 4_000
+    rows: int = 60_000
+    document_bytes: int = 10_000
+    """Of each row; 60,000 rows are 600 MB."""
+    rows_per_second: int = 1_000
     """What the service can do."""
     channels: int = 2
-    row_permits: int = 1_024
-    """Of each channel of the exchange; 1,024 rows are 4 MB."""
+    row_permits: int = 256
+    """Of each channel of the exchange; 256 rows are 2.6 MB."""
     service: str = ""
     """Where the slow service listens, once it does."""
     gateway: str = ""

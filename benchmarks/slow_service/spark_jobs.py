@@ -18,7 +18,7 @@ from permitflow.demo.spark_session import local_session
 
 __all__ = ["main"]
 
-BATCH_ROWS = 1_000
+BATCH_ROWS = 64
 
 
 def main(job: str, settings: Settings) -> None:
