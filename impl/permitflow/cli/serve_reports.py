@@ -175,13 +175,13 @@ def traffic_table(traffic: Sequence[Traffic]) -> Table:
             *(f"{channel.rows_in:,}", f"{channel.rows_out:,}", f"{channel.rows_per_second:,.0f}"),
             *(f"{channel.in_flight:,}", _bar(channel.in_flight, channel.bound)),
             f"{channel.waited_inside:.0%}/{channel.waited_for_consumer:.0%}",
-            *([_behind(channel.kept)] if keeps_rows else []),
+            *([_behind(channel.kept, between="\n")] if keeps_rows else []),
         )
     return table
 
 
-def _behind(kept: Kept | None) -> str:
-    return "" if kept is None else ", ".join(f"{name} {rows:,}" for name, rows in kept.behind.items())
+def _behind(kept: Kept | None, between: str = ", ") -> str:
+    return "" if kept is None else between.join(f"{name} {rows:,}" for name, rows in kept.behind.items())
 
 
 def _bar(part: int, whole: int) -> str:
