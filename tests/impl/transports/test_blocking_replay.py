@@ -94,7 +94,7 @@ def test_a_sink_waits_for_acknowledgements_and_says_so_when_there_are_none(excha
         open_sink(exchange.address, channel, SCHEMA, producer="p", timeout_seconds=SHORT_SECONDS) as sink,
         pytest.raises(
             PeerTimeoutError,
-            match="kept until all consumers have acknowledged them; these have not.*'audit' 192, 'default' 192",
+            match=r"kept until all consumers have acknowledged them; these have not.*'audit' 192, 'default' 192",
         ),
     ):
         sink.send(numbers(0, 10 * SMALL_WINDOW.row_permits))
