@@ -260,6 +260,14 @@ def test_channels_that_nobody_has_opened_are_known(open_store: Open) -> None:
 # The disk.
 
 
+def test_every_commit_is_flushed(open_store: Open) -> None:
+    def asked_of(connection: sqlite3.Connection) -> list[object]:
+        return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+
+    full = 2
+    assert open_store()._database.done(asked_of) == ["wal", full]
+
+
 @contextmanager
 def files_of_at_most(size_bytes: int) -> Iterator[None]:
     """No file of this process can grow beyond that, as if the disk were full."""
