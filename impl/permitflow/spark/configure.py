@@ -130,7 +130,8 @@ def _wanted(given: Mapping[str, str], channels: int | None) -> list[Setting]:
         ),
     ]
     place = master_of(given)
-    if place is None or _LOCAL.match(place):
+    # A local cluster's workers run here, too.
+    if place is None or place.startswith("local"):
         reason = "workers must be able to import permitflow, and Spark would start the first python3 of the PATH"
         settings.append(Setting("PYSPARK_PYTHON", sys.executable, reason, is_environment=True))
     if place is None and channels is not None:

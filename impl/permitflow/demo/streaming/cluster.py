@@ -1,7 +1,6 @@
 """A Spark cluster on this machine, whose executors are processes of their own and can be killed."""
 
 import os
-import sys
 from pathlib import Path
 
 from pyspark.find_spark_home import _find_spark_home
@@ -28,5 +27,3 @@ def local_cluster(work_dir: Path) -> None:
         if entry.name != "work":
             (home / entry.name).symlink_to(entry)
     os.environ["SPARK_HOME"] = str(home)
-    # Executors would start the first python3 of the path instead.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
