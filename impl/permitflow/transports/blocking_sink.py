@@ -18,7 +18,7 @@ from permitflow.transports.blocking_stream import BlockingStream
 from permitflow.transports.carrier import Received
 from permitflow.transports.codec import decode_downstream, encode_upstream
 from permitflow.transports.connection import PUT_STREAM
-from permitflow.transports.diagnosis import SLOTS, why_no_permits
+from permitflow.transports.diagnosis import SLOTS, why_no_permits, why_no_room
 from permitflow.transports.shared_memory.meeting import Offer
 from permitflow.transports.trains import TrainWriter, encoded
 
@@ -105,11 +105,7 @@ class BlockingSink(BlockingStream):
 
     def _await_permits(self) -> None:
         away, all_permits = self._session.sender.outstanding.rows, self.parameters.row_permits
-        if self._is_staged:
-            self._await_reply(f"{away} of {all_permits} row permits are with the exchange: {_FULL}")
-            return
-        said = f"{away} of {all_permits} row permits are away"
-        self._await_reply(f"{said}; {SLOTS}", lambda traffic: f"{said}: {why_no_permits(traffic)}")
+        self._await_room(f"{away} of {all_permits} row permits are away")
 
     def end(self, *, closes_channel: bool) -> None:
         """Say that nothing follows, and wait until the exchange confirms that everything was consumed.
@@ -130,15 +126,12 @@ class BlockingSink(BlockingStream):
         self._write()
         self._call.half_close()
         while not self._is_peer_closed:
-            self._await_end()
+            self._await_room("not everything that was sent was taken")
         self.close()
 
-    def _await_end(self) -> None:
-        if self._is_staged:
-            self._await_reply(_FULL)
-            return
-        said = "not everything that was sent was taken"
-        self._await_reply(f"{said}; {SLOTS}", lambda traffic: f"{said}: {why_no_permits(traffic)}")
+    def _await_room(self, said: str) -> None:
+        why, guess = (why_no_room, _FULL) if self._is_staged else (why_no_permits, SLOTS)
+        self._await_reply(f"{said}; {guess}", lambda traffic: f"{said}: {why(traffic)}")
 
     def abort(self, reason: str) -> None:
         """Give the stream up: the channel's consumers raise ``ChannelAbortedError`` with this reason.

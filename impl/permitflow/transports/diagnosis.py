@@ -7,7 +7,7 @@ from permitflow.errors import PeerGoneError, PermitflowError
 from permitflow.protocol.traffic import ChannelTraffic, KeptRows
 from permitflow.transports.blocking_control import BlockingControl
 
-__all__ = ["SLOTS", "Explain", "explained", "why_no_permits", "why_no_rows", "why_no_schema"]
+__all__ = ["SLOTS", "Explain", "explained", "why_no_permits", "why_no_room", "why_no_rows", "why_no_schema"]
 
 SLOTS = "all channels of a stream must be read at the same time: does the reading job have a task slot for each?"
 """The likely cause of a starved stream of a Spark job."""
@@ -65,6 +65,18 @@ def why_no_permits(traffic: ChannelTraffic) -> str:
         return f"no consumer is connected; {SLOTS}"
     held = f"{traffic.rows_with_consumers} rows are with it, {traffic.rows_held} wait in the channel"
     return f"{_counted(traffic.consumers, 'consumer')} connected and slow or stuck: {held}"
+
+
+def why_no_room(traffic: ChannelTraffic) -> str:
+    """A producer that stages rows waits for permits."""
+    kept = traffic.kept
+    if kept is None or not (kept.published_rows or kept.staged_rows):
+        return why_no_permits(traffic)
+    if kept.published_rows:
+        waiting = f"the staging area has no room: {kept.published_rows} rows of earlier batches wait for the channel"
+        return f"{waiting}, where {_why_kept(kept)}"
+    staged = f"{kept.staged_rows} rows are staged by batches that were not published yet"
+    return f"the staging area has no room: {staged}; do other queries write into this channel, or did one die?"
 
 
 def _why_kept(kept: KeptRows) -> str:

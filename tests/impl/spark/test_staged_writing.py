@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructType
 
-from permitflow.errors import PeerGoneError, StagedPartError, UnknownBatchError
+from permitflow.errors import PeerGoneError, PeerTimeoutError, StagedPartError, UnknownBatchError
 from permitflow.protocol.control import ChannelState
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.sending import Sending
@@ -225,6 +225,17 @@ def test_a_task_waits_for_an_exchange_that_starts_again(
     writer = streaming(replay_options)
     writer.commit([writer.write(batches(1))], 0)
     assert published(replay_options) == [[1], []]
+
+
+def test_a_task_that_waits_for_too_long_names_the_channel_and_the_cause(replay_options: Options, task: Task) -> None:
+    """Nobody reads: four windows of 256 rows are staged, and one is in the channel."""
+    writer = streaming({**replay_options, "timeout_seconds": "1"})
+    writer.commit([writer.write(batches(*range(1_000)))], 0)
+    task.properties["streaming.sql.batchId"] = "1"
+    with pytest.raises(PeerTimeoutError, match="rows of earlier batches wait for the channel") as caught:
+        writer.write(batches(*range(1_000)))
+    assert channels_of(replay_options)[0] in caught.value.who
+    assert len(published(replay_options)[0]) == 1_000
 
 
 def test_a_batch_job_has_a_key_of_its_own_unless_it_is_given_one(replay_options: Options, task: Task) -> None:

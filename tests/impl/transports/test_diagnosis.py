@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from permitflow.protocol.traffic import ChannelTraffic, KeptRows
-from permitflow.transports.diagnosis import Explain, explained, why_no_permits, why_no_rows, why_no_schema
+from permitflow.transports.diagnosis import Explain, explained, why_no_permits, why_no_room, why_no_rows, why_no_schema
 
 QUIET = ChannelTraffic(
     channel="orders/0",
@@ -47,6 +47,18 @@ FULL = replace(QUIET, rows_held=8, kept=KeptRows(next_row=20, acknowledged={"aud
             "these have not",
         ),  # the chunk has more rows than there is room for
         (why_no_permits, replace(QUIET, kept=KeptRows(next_row=9, acknowledged={"etl": 9})), "the exchange is slow"),
+        (why_no_room, FULL, "these have not, by so many rows: 'audit' 8"),
+        (
+            why_no_room,
+            replace(QUIET, kept=KeptRows(next_row=20, acknowledged={"etl": 12}, staged_rows=1, published_rows=31)),
+            "31 rows of earlier batches wait for the channel, where rows are kept until all consumers have "
+            "acknowledged them; these have not, by so many rows: 'etl' 8",
+        ),
+        (
+            why_no_room,
+            replace(QUIET, kept=KeptRows(next_row=20, acknowledged={"etl": 20}, staged_rows=32)),
+            "32 rows are staged by batches that were not published yet; do other queries write into this channel",
+        ),
     ],
 )
 def test_the_cause_is_what_the_numbers_say(explain: Explain, traffic: ChannelTraffic, words: str) -> None:
