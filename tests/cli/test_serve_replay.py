@@ -154,6 +154,7 @@ def test_a_second_signal_stops_at_once_and_loses_nothing_that_is_on_disk(tmp_pat
         ([*REPLAY, "--consumer", "a", "--consumer", "a"], "--consumer: 'a' is given twice"),
         ([*REPLAY, "--consumer", ""], "--consumer: a name must not be empty"),
         ([*REPLAY, "--store", __file__], "--store: "),
+        ([*REPLAY, "--store", ""], "must be a folder, not empty"),
         (["--retention", "forever"], "Invalid value for '--retention'"),
         (["--drain-seconds", "-1"], "must be a number of seconds of at least 0"),
         (["--address", "127.0.0.1"], "must be HOST:PORT"),

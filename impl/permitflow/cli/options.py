@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
 from typing import TypeVar
 
 import typer
@@ -18,6 +19,7 @@ __all__ = [
     "axis",
     "chunk_sizes",
     "duration",
+    "folder",
     "host_and_port",
     "number",
     "row_counts",
@@ -71,6 +73,13 @@ def row_counts(text: str) -> frozenset[int]:
     if negative := [count for count in counts if count < 0]:
         raise typer.BadParameter(f"a chunk cannot have {negative[0]} rows")
     return frozenset(counts)
+
+
+def folder(text: str | Path) -> Path:
+    """Parse the path of a folder; an empty one is a variable that was not set, not the folder one happens to be in."""
+    if not str(text).strip():
+        raise typer.BadParameter("must be a folder, not empty")
+    return Path(text)
 
 
 def host_and_port(text: str) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from permitflow.cli.options import StreamName, host_and_port, seconds, stream_name, whole_number
+from permitflow.cli.options import StreamName, folder, host_and_port, seconds, stream_name, whole_number
 from permitflow.protocol.parameters import Oversize
 from permitflow.protocol.replay import Retention
 from permitflow.transports.shared_memory.policy import SameHost
@@ -96,6 +96,7 @@ Consumers: TypeAlias = Annotated[
 StoreFolder: TypeAlias = Annotated[
     Path | None,
     typer.Option(
+        parser=folder,
         metavar="DIR",
         help="With replay: keep rows on disk, in this folder; a restart goes on from there. Default: in memory.",
     ),

@@ -31,7 +31,8 @@ def open_file(folder: Path) -> sqlite3.Connection:
     """
     path = folder / FILE_NAME
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        # What is in the rows is nobody else's business, unless somebody has made the folder on purpose.
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_begun = path.exists() and path.stat().st_size > 0
         connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.Error) as error:
