@@ -4,21 +4,24 @@ import asyncio
 import socket
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from permitflow.demo.children import Event
 from permitflow.demo.streaming.executors import executors_of
 from permitflow.demo.streaming.kills import Kill, Victim, plan_kills
 from permitflow.demo.streaming.settings import PartSettings, PipelineSettings
-from permitflow.demo.streaming.supervising import Command, Note, Part
+from permitflow.demo.streaming.supervising import Command, Hear, Part
 from permitflow.demo.streaming.watching import Watch
 from permitflow.errors import DemoError
 
 __all__ = ["Pipeline", "free_address"]
+
+Note = Callable[[str], None]
 
 LOOK_FOR_VICTIM_SECONDS = 0.2
 
@@ -58,10 +61,11 @@ class Pipeline:
         self._rows = rows
         self._note = note
         self._has_killed = False
-        self.exchange = self._new_part(Victim.EXCHANGE, self._exchange_command, note=self._unheard)
+        self.exchange = self._new_part(Victim.EXCHANGE, self._exchange_command, hear=self.watch.hear)
         modules = {Victim.PRODUCER: "producer", Victim.DRIVER: "spark_job", Victim.CONSUMER: "consumer"}
         self.parts = {
-            victim: self._new_part(victim, self._command(module), note=note) for victim, module in modules.items()
+            victim: self._new_part(victim, self._command(module), hear=self._hear(victim))
+            for victim, module in modules.items()
         }
 
     async def run(self) -> Ended:
@@ -143,13 +147,16 @@ class Pipeline:
         command = [sys.executable, "-m", f"permitflow.demo.streaming.{module}", self._part.to_json()]
         return lambda _life: command
 
-    def _new_part(self, victim: Victim, command: Command, *, note: Note) -> Part:
+    def _new_part(self, victim: Victim, command: Command, *, hear: Hear) -> Part:
         # As long as nobody was killed, nobody has a reason to fail.
         log = self._work_dir / f"{victim}.log"
-        return Part(victim, command, log, note=note, may_fail=lambda: self._has_killed)
+        return Part(victim, command, log, hear=hear, may_fail=lambda: self._has_killed)
 
-    def _unheard(self, text: str) -> None:
-        """What the exchange reports every second is not for people who watch for its kills."""
+    def _hear(self, victim: Victim) -> Hear:
+        def hear(event: Event) -> None:
+            self._note(f"{victim}: {event['text']}")
+
+        return hear
 
 
 def free_address() -> str:

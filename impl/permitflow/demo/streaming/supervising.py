@@ -6,12 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
-from permitflow.demo.children import Child, child_process
+from permitflow.demo.children import Child, Event, child_process
 from permitflow.errors import DemoError
 
-__all__ = ["Command", "Note", "Part"]
+__all__ = ["Command", "Hear", "Part"]
 
-Note = Callable[[str], None]
+Hear = Callable[[Event], None]
 Command = Callable[[int], Sequence[str]]
 """What to run when it is started for the so-manieth time, counted from 1."""
 
@@ -25,14 +25,14 @@ LOG_CHARACTERS_IN_ERROR = 3_000
 class Part:
     """One process of the pipeline."""
 
-    def __init__(self, name: str, command: Command, log: Path, *, note: Note, may_fail: Callable[[], bool]) -> None:
+    def __init__(self, name: str, command: Command, log: Path, *, hear: Hear, may_fail: Callable[[], bool]) -> None:
         """Nothing runs before ``run``.
 
         Args:
             name: as people call it.
             command: what to run.
             log: where its standard error goes.
-            note: is told what it reports.
+            hear: is told what it reports.
             may_fail: can it be somebody else's fault that it fails now?
         """
         self.name = name
@@ -44,7 +44,7 @@ class Part:
         """Has it ended well?"""
         self._command = command
         self._log = log
-        self._note = note
+        self._hear = hear
         self._may_fail = may_fail
         self._child: Child | None = None
         self._was_killed = False
@@ -92,8 +92,7 @@ class Part:
     async def _follow(self, child: Child) -> None:
         async for event in child.events():
             self._begun.set()
-            if "text" in event:
-                self._note(f"{self.name}: {event['text']}")
+            self._hear(event)
 
     def _count_failure(self, seconds: float) -> None:
         if self._was_killed:

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import pyarrow as pa
 
+from permitflow.demo.children import Event
 from permitflow.errors import DemoError, PeerGoneError, PeerTimeoutError
 from permitflow.protocol.control import ChannelPosition
 from permitflow.transports.grpc_aio import control
@@ -17,6 +18,7 @@ __all__ = ["ChannelWatch", "Watch"]
 LOOK_SECONDS = 0.1
 AWAY_PAUSE_SECONDS = 0.2
 REPLY_TIMEOUT_SECONDS = 10.0
+REPORTS_OF_TRAFFIC = ("traffic", "stopped")
 
 Position = ChannelPosition[pa.Schema]
 
@@ -49,6 +51,11 @@ class ChannelWatch:
         self.next_row, self.acknowledged_row = position.next_row, position.acknowledged_row
         self.peak_kept_rows, self._log_id = max(self.peak_kept_rows, kept), position.log_id
         return before != (self.next_row, self.acknowledged_row)
+
+    def told(self, peak_kept_rows: int) -> None:
+        """What the exchange says of its life so far, which nobody may have looked at in that moment."""
+        self._require(peak_kept_rows <= self.row_permits, f"{peak_kept_rows} rows were kept, {self.row_permits} may be")
+        self.peak_kept_rows = max(self.peak_kept_rows, peak_kept_rows)
 
     def _require(self, holds: bool, otherwise: str) -> None:
         if not holds:
@@ -83,6 +90,16 @@ class Watch:
     def rows(self) -> int:
         """Rows that Spark has acknowledged."""
         return sum(channel.acknowledged_row for channel in self._incoming)
+
+    def hear(self, event: Event) -> None:
+        """What the exchange reports every second, and at its end."""
+        if event["event"] not in REPORTS_OF_TRAFFIC:
+            return
+        traffic = event["channels"]
+        assert isinstance(traffic, list)  # so serve reports it
+        peaks = {str(each["channel"]): int(each["peak_in_flight"]) for each in traffic}
+        for channel in self.channels:
+            channel.told(peaks[channel.channel])
 
     async def reached(self, rows: int) -> None:
         """Wait until Spark has acknowledged so many rows."""

@@ -27,7 +27,7 @@ def new_part(tmp_path: Path) -> NewPart:
             "part",
             lambda life: [sys.executable, "-c", lives[min(life, len(lives)) - 1]],
             tmp_path / "part.log",
-            note=(notes if notes is not None else []).append,
+            hear=lambda event: (notes if notes is not None else []).append(str(event["text"])),
             may_fail=lambda: may_fail,
         )
 
@@ -38,7 +38,7 @@ def test_a_part_that_ends_well_is_done(run: asyncio.Runner, new_part: NewPart) -
     notes: list[str] = []
     part = new_part(END, notes=notes)
     run.run(part.run())
-    assert (part.is_done, part.starts, part.failures, notes) == (True, 1, 0, ["part: life"])
+    assert (part.is_done, part.starts, part.failures, notes) == (True, 1, 0, ["life"])
     assert not part.kill()
 
 

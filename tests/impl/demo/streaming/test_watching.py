@@ -2,7 +2,7 @@
 
 import pytest
 
-from permitflow.demo.streaming.watching import ChannelWatch, Position
+from permitflow.demo.streaming.watching import ChannelWatch, Position, Watch
 from permitflow.protocol.control import ChannelPosition, ChannelState
 from permitflow.protocol.parameters import ChannelParameters
 
@@ -32,6 +32,16 @@ def test_a_channel_that_moves_forward_within_its_bound_is_fine() -> None:
 def test_moving_is_told() -> None:
     watch = ChannelWatch("a/0", BOUND)
     assert [watch.see(position) for position in (at(0, 0), at(0, 3), at(0, 3), at(2, 3))] == [False, True, False, True]
+
+
+def test_what_the_exchange_says_of_itself_counts() -> None:
+    watch = Watch("127.0.0.1:1", ["a/0", "a/1"], row_permits=BOUND, incoming=1, stuck_seconds=1)
+    watch.hear({"event": "listening", "channels": ["a/0", "a/1"]})
+    for peak in (10, BOUND, 3):
+        watch.hear({"event": "traffic", "channels": [{"channel": f"a/{n}", "peak_in_flight": peak} for n in (1, 0)]})
+    assert [(channel.peak_kept_rows, channel.problems) for channel in watch.channels] == [(BOUND, [])] * 2
+    watch.hear({"event": "stopped", "channels": [{"channel": f"a/{n}", "peak_in_flight": BOUND + n} for n in (0, 1)]})
+    assert watch.channels[1].problems == ["a/1: 65 rows were kept, 64 may be"]
 
 
 @pytest.mark.parametrize(
