@@ -57,7 +57,7 @@ class Database:
         self._connection = connection
         self._path = path
         self._jobs: queue.SimpleQueue[_AnyJob | None] = queue.SimpleQueue()
-        self._is_closed = False
+        self._is_closed = self._is_failing = False
         self.commits = 0
         """Transactions so far, for whoever wonders how many jobs share one."""
         self._thread = threading.Thread(target=self._run, name=f"permitflow stores in {path}", daemon=True)
@@ -148,11 +148,18 @@ class Database:
         outcomes = [_Outcome(job.answer, job.do(self._connection), None) for job in jobs]
         self._connection.execute("COMMIT")
         self.commits += 1
+        if self._is_failing:
+            self._is_failing = False
+            _log.warning("the store %s can be written again", self._path)
         return outcomes
 
     def _told(self, error: Exception) -> Exception:
         if not isinstance(error, sqlite3.Error):
             return error
+        if not self._is_failing:
+            # Producers come again and again; whoever runs the exchange needs to read it once.
+            self._is_failing = True
+            _log.error("the store %s cannot be written: %s", self._path, error)
         told = StoreWriteError(path=str(self._path), reason=str(error))
         told.__cause__ = error
         return told

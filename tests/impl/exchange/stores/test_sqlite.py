@@ -280,7 +280,7 @@ def files_of_at_most(size_bytes: int) -> Iterator[None]:
 
 
 def test_on_a_full_disk_nothing_is_half_written_and_it_goes_on_once_there_is_room(
-    run: asyncio.Runner, open_store: Open, rows: Rows, numbers: Numbers
+    run: asyncio.Runner, open_store: Open, rows: Rows, numbers: Numbers, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def write() -> int:
         place = await filled(open_store(), rows)
@@ -298,6 +298,12 @@ def test_on_a_full_disk_nothing_is_half_written_and_it_goes_on_once_there_is_roo
     place = channel(open_store())
     assert (place.load().next_row, place.load().producers) == (next_row, {"p": next_row})
     assert numbers(run.run(place.read(0, next_row))) == list(range(next_row))
+    # Whoever runs the exchange is told as well.
+    told = [record.getMessage() for record in caplog.records]
+    assert [message.partition("store ")[2].split()[1:4] for message in told] == [
+        ["cannot", "be", "written:"],
+        ["can", "be", "written"],
+    ]
 
 
 def test_what_is_forgotten_makes_room(run: asyncio.Runner, open_store: Open, rows: Rows, tmp_path: Path) -> None:
