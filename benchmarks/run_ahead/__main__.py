@@ -26,12 +26,14 @@ SETTINGS: dict[str, dict[str, str]] = {
     "configure()": {},
 }
 CONSUMERS = {"jvm": "in the JVM", "writer": "a writer"}
+# More than Spark hides.
+TOTAL_ROWS = 1_048_576
 FULL, SMOKE = [64, 256, 1024, 4096], [1024]
 
 
-def cases(settings: dict[str, str], chunk_rows: list[int], total_rows: int) -> list[dict[str, Any]]:
+def cases(settings: dict[str, str], chunk_rows: list[int]) -> list[dict[str, Any]]:
     """All cases under one setting."""
-    told = json.dumps({"chunk_rows": chunk_rows, "total_rows": total_rows, "settings": settings})
+    told = json.dumps({"chunk_rows": chunk_rows, "total_rows": TOTAL_ROWS, "settings": settings})
     command = [sys.executable, "-m", "benchmarks.run_ahead.job", told]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -45,12 +47,12 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="one size: does it still run?")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
-    sizes, total_rows = (SMOKE, 300_000) if arguments.smoke else (FULL, 524_288)
+    sizes = SMOKE if arguments.smoke else FULL
     numbers = ("rows of a chunk", "hidden rows", "KiB", "metered at most")
     table = open_table("settings", "stalled consumer", *numbers, right=numbers)
     figures = []
     for name, settings in SETTINGS.items():
-        for case in cases(settings, sizes, total_rows):
+        for case in cases(settings, sizes):
             figures.append({"settings": name, **case})
             metered = "unknown" if case["metered"] is None else f"{case['metered']:,}"
             hidden = case["hidden_rows"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
+from permitflow.cli.metrics_options import MetricsAddress
 from permitflow.cli.outcomes import ExitCode, Json, complain, requires_extra, unusable
 from permitflow.cli.serve_options import (
     Addresses,
@@ -26,7 +27,7 @@ from permitflow.cli.serve_options import (
     Streams,
     Trace,
 )
-from permitflow.errors import InvalidParametersError, StoreError, TraceWriteError, TransportError
+from permitflow.errors import InvalidOptionError, InvalidParametersError, StoreError, TraceWriteError, TransportError
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
 from permitflow.tracing import FileTrace
@@ -54,6 +55,7 @@ def serve(
     staging_rows: StagingRows = None,
     drain_seconds: DrainSeconds = 3.0,
     same_host: SharedMemory = SameHost.AUTO,
+    metrics_address: MetricsAddress = None,
     trace: Trace = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -97,6 +99,9 @@ def serve(
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     with requires_extra("grpc"):
         from permitflow.cli.serving import Plan, Style
+    if metrics_address is not None:
+        with requires_extra("metrics"):
+            import prometheus_client  # noqa: F401 - to complain now
     plan = Plan(
         streams=stream,
         addresses=address or [_DEFAULT_ADDRESS],
@@ -107,6 +112,7 @@ def serve(
         staging_rows=staging_rows,
         drain_seconds=drain_seconds,
         same_host=same_host,
+        metrics_address=metrics_address,
     )
     _run(plan, _recording(trace), Style.JSON if as_json else Style.QUIET if quiet else Style.TEXT)
 
@@ -146,6 +152,8 @@ def _run(plan: "Plan", recording: FileTrace | None, style: "Style") -> NoReturn:
         unusable(f"--address: {error.facts['what']}: the port is in use, or this machine has no such address")
     except StoreError as error:
         unusable(f"--store: {error}")
+    except InvalidOptionError as error:
+        unusable(str(error))
     except TraceWriteError as error:
         complain(str(error))
         raise typer.Exit(ExitCode.FAILS) from None

@@ -38,6 +38,10 @@ class Report:
         for address in addresses:
             typer.echo(f"listening at {address}")
 
+    def metrics(self, address: str) -> None:
+        """Prometheus can ask there."""
+        typer.echo(f"metrics at {address}")
+
     def show(self, traffic: Sequence[Traffic]) -> None:
         """Another interval has passed."""
 
@@ -62,6 +66,10 @@ class JsonLines(Report):
     def listening(self, addresses: Sequence[str], channels: Sequence[str]) -> None:
         """The exchange can be dialled."""
         self._print("listening", address=addresses[0], addresses=list(addresses), channels=list(channels))
+
+    def metrics(self, address: str) -> None:
+        """Prometheus can ask there."""
+        self._print("metrics", address=address)
 
     def show(self, traffic: Sequence[Traffic]) -> None:
         """Print the channels, if anything has changed."""
@@ -97,6 +105,10 @@ class LogLines(Report):
         for address in addresses:
             self._print(f"listening at {address}")
         self._print(f"channels: {', '.join(channels)}")
+
+    def metrics(self, address: str) -> None:
+        """Prometheus can ask there."""
+        self._print(f"metrics at {address}")
 
     def show(self, traffic: Sequence[Traffic]) -> None:
         """Print the channels on which something has changed."""

@@ -11,6 +11,7 @@ from time import monotonic
 
 from permitflow.channels.names import stream_channels
 from permitflow.cli.console import open_console
+from permitflow.cli.metrics import metrics_at
 from permitflow.cli.options import StreamName
 from permitflow.cli.serve_reports import JsonLines, LiveTable, LogLines, Report, Silence
 from permitflow.cli.traffic import Traffic, traffic_between
@@ -50,6 +51,8 @@ class Plan:
     staging_rows: int | None
     drain_seconds: float
     same_host: SameHost
+    metrics_address: str | None = None
+    """Where Prometheus may ask; None: nowhere."""
 
     @property
     def channels(self) -> list[str]:
@@ -61,6 +64,7 @@ def run_exchange(plan: Plan, recording: FileTrace | None, style: Style) -> bool:
     """Serve until a signal; say whether it was Ctrl-C.
 
     Raises:
+        InvalidOptionError: the address for metrics cannot be had.
         StoreError: the store cannot be used, or holds something else than what is to be served.
         TraceWriteError: not everything could be recorded.
         TransportError: an address cannot be had.
@@ -92,6 +96,8 @@ async def _serve(plan: Plan, exchange: Exchange, store: SqliteStore | None, repo
     async with AsyncExitStack() as stack:
         servers = [await stack.enter_async_context(ExchangeServer(exchange, address)) for address in plan.addresses]
         report.listening([server.address for server in servers], plan.channels)
+        if plan.metrics_address is not None:
+            report.metrics(stack.enter_context(metrics_at(plan.metrics_address, exchange)))
         await _watch(exchange, report, stopped)
         report.stopping()
         await drain(exchange, plan.drain_seconds)
