@@ -154,8 +154,8 @@ def test_an_ended_channel_is_read_to_its_end_and_then_nothing_is_new(options: Op
 
 
 def test_a_broken_channel_is_read_to_its_last_row_and_then_said(options: Options) -> None:
+    put(options, 0, 0, 10)
     with open_sink(options["address"], f"{options['stream']}/0", numbers(0, 0).schema, timeout_seconds=30) as sink:
-        sink.send(numbers(0, 10))
         sink.abort("the disk is on fire")
     reader = reader_of(options)
     end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
