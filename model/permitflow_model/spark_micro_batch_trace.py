@@ -93,6 +93,11 @@ class SparkMicroBatchReplay:
             "WriteCommitLog": self._write_commit_log,
         }
 
+    @property
+    def actions(self) -> frozenset[str]:
+        """What recorders may say."""
+        return frozenset(self._explain)
+
     def start(self) -> QueryWorld:
         """Where every run begins."""
         return QueryWorld(SYSTEM.initial(self.parameters), has_begun=False)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -157,3 +158,12 @@ def test_an_exchange_in_memory_may_lose_rows_and_the_query_says_so() -> None:
     outcome = interleave(interpretation, interpretation.start(), logs)
     assert outcome.is_valid
     assert outcome.worlds[0].state.phase == "failed"
+
+
+def test_the_vocabulary_has_the_models_actions_and_says_which_of_them_are_recorded() -> None:
+    text = (Path(__file__).parents[2] / "docs/vocabulary.md").read_text().split("| Streaming action |")[1]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| `")]
+    named = {action.strip("`"): model.strip("`") for action, model, _, _ in rows}
+    assert named == {action.name: action.perform.__name__ for action in SYSTEM.actions if action.name != "Done"}
+    recorded = {action.strip("`") for action, _, _, by_whom in rows if by_whom != "nobody"}
+    assert recorded == SparkMicroBatchReplay(query_parameters(row_permits=4, batch_cap=2, durable=True)).actions

@@ -77,7 +77,7 @@ class StreamPlanner:
         Raises:
             CheckpointError: the options do not name a channel any more.
 
-        Spec: Acknowledge.
+        Spec: Acknowledge of SparkMicroBatch.
         """
         start.require_channels(self._channels)
         return tuple(ChannelRow(channel, row, start.log_ids[channel]) for channel, row in start.rows.items())
@@ -97,7 +97,7 @@ class StreamPlanner:
             RowsLostError: the exchange has not all rows any more from ``start`` on.
             ChannelAbortedError: all rows of a channel were read, and its producer has given up.
 
-        Spec: PlanBatch, ReportLoss.
+        Spec: PlanBatch, ReportLoss of SparkMicroBatch.
         """
         for channel, row in start.rows.items():
             self._require_kept(positions[channel], row, start.log_ids[channel])

@@ -80,7 +80,7 @@ class SourceRecorder(QueryRecorder):
     def restarted(self, positions: Positions, cap: Callable[[Position], int]) -> None:
         """The query runs, for the first time or again.
 
-        Spec: Restart.
+        Spec: Restart of SparkMicroBatch.
         """
         for channel, position in positions.items():
             permits, row = position.parameters.row_permits, position.acknowledged_row
@@ -89,7 +89,7 @@ class SourceRecorder(QueryRecorder):
     def acknowledged(self, start: StreamOffset, before: Positions, after: Positions) -> None:
         """Rows were acknowledged; noted only where the exchange says something that it has not said before.
 
-        Spec: Acknowledge.
+        Spec: Acknowledge of SparkMicroBatch.
         """
         for channel, row in start.rows.items():
             produced = after[channel].next_row
@@ -100,7 +100,7 @@ class SourceRecorder(QueryRecorder):
     def planned(self, start: StreamOffset, end: StreamOffset, positions: Positions) -> None:
         """A batch was planned.
 
-        Spec: PlanBatch.
+        Spec: PlanBatch of SparkMicroBatch.
         """
         for channel, to_row in end.rows.items():
             from_row = start.rows.get(channel, to_row)
@@ -110,7 +110,7 @@ class SourceRecorder(QueryRecorder):
     def lost(self, error: RowsLostError) -> None:
         """The query cannot go on.
 
-        Spec: ReportLoss.
+        Spec: ReportLoss of SparkMicroBatch.
         """
         self.note("ReportLoss", error.channel, row=error.wanted_row)
 
@@ -119,7 +119,7 @@ class SourceRecorder(QueryRecorder):
 def recorded_task(folder: str | None, consumer: str, rows: RowRange) -> Iterator[None]:
     """Note an attempt at a task, and at the end of the block that it has read all its rows.
 
-    Spec: RunTask, Stage.
+    Spec: RunTask, Stage of SparkMicroBatch.
     """
     recorder, context = QueryRecorder(folder, file_name_of("task", consumer)), TaskContext.get()
     batch = context.getLocalProperty(_BATCH_ID) if context is not None else None

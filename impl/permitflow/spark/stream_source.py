@@ -77,7 +77,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ChannelAbortedError: a producer has given up, and all that had come from it was read.
             PermitflowError: the exchange is away for longer than ``timeout_seconds``.
 
-        Spec: Acknowledge, PlanBatch, ReportLoss.
+        Spec: Acknowledge, PlanBatch, ReportLoss of SparkMicroBatch.
         """
         offset = StreamOffset.of_json(start)
         try:
@@ -118,7 +118,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             SchemaMismatchError: the user's schema is not the channel's.
             PeerGoneError: the exchange is away for longer than ``timeout_seconds``.
 
-        Spec: RunTask.
+        Spec: RunTask of SparkMicroBatch.
         """
         assert isinstance(partition, ChannelRows)  # Spark hands back what partitions() made
         options, rows = self._options, partition.rows
