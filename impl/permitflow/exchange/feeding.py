@@ -55,11 +55,8 @@ class Feeding(Forwarding):
     def _move(self) -> bool:
         """Move chunks as long as that goes on without waiting; is something left that must go the general way?"""
         source, target = self._channel_end, self._stream_end
-        while chunks := source.chunks_at_hand(_AT_ONCE):
-            moved = target.send_at_once(chunks)
-            if moved:
-                self.taken += moved
-                source.pass_by(moved)
-            if moved < len(chunks) and (target.lacks_permits or not moved):
-                break
+        # Also where nothing is at hand: a channel that was aborted has lost what permits were lacked for.
+        while moved := target.send_at_once(source.chunks_at_hand(_AT_ONCE)):
+            self.taken += moved
+            source.pass_by(moved)
         return source.has_untaken and not target.lacks_permits

@@ -195,3 +195,70 @@ def test_what_is_no_address_is_refused(address: str) -> None:
 def test_addresses_of_both_versions_are_understood() -> None:
     assert host_and_port("tcp://localhost:5600") == ("localhost", 5600)
     assert host_and_port("tcp://[::1]:0") == ("::1", 0)
+
+
+def test_a_message_is_handed_over_where_it_comes_and_read_goes_on_waiting(complete: Complete) -> None:
+    async def test() -> None:
+        async with connected() as (dialler, acceptor):
+            handed: list[bytes] = []
+            await dialler.write([b"before"])
+            assert await acceptor.read() == b"before"
+            acceptor.hand_to(lambda message: handed.append(bytes(message)))
+            reading = asyncio.create_task(acceptor.read())
+            for number in range(3):
+                await dialler.write([b"%d" % number])
+            await dialler.half_close()
+
+            assert await reading is None
+            assert handed == [b"0", b"1", b"2"]
+
+    complete(test())
+
+
+def test_what_comes_while_nobody_reads_is_not_handed_over_but_read(complete: Complete) -> None:
+    async def test() -> None:
+        async with connected() as (dialler, acceptor):
+            acceptor.hand_to(lambda message: pytest.fail(f"{message!r} was handed over"))
+            await dialler.write([b"kept"])
+            while not acceptor._inbox:  # noqa: ASYNC110 - what is waited for is the socket's business
+                await asyncio.sleep(0)
+
+            assert await acceptor.read() == b"kept"
+
+    complete(test())
+
+
+def test_what_the_taker_raises_read_raises(complete: Complete) -> None:
+    async def test() -> None:
+        async with connected() as (dialler, acceptor):
+
+            def refuse(message: object) -> None:
+                raise UndecodableDataError(what="a message", reason="of a test")
+
+            acceptor.hand_to(refuse)
+            reading = asyncio.create_task(acceptor.read())
+            await asyncio.sleep(0)
+            await dialler.write([b"bad"])
+            with pytest.raises(UndecodableDataError, match="of a test"):
+                await reading
+
+    complete(test())
+
+
+def test_what_the_socket_does_not_take_now_is_left_and_comes_in_order(complete: Complete) -> None:
+    async def test() -> None:
+        async with connected() as (dialler, acceptor):
+            large = random.Random(1).randbytes(20_000_000)
+            rest = dialler.write_now([b"head", large])
+            assert rest is not None
+
+            async def write() -> None:
+                await rest()
+                assert dialler.write_now([b"next"]) is None
+
+            writing = asyncio.create_task(write())
+            assert await acceptor.read() == b"head" + large
+            assert await acceptor.read() == b"next"
+            await writing
+
+    complete(test())

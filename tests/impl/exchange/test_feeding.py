@@ -1,0 +1,137 @@
+"""From a channel into a consumer's stream: in order whichever way a message goes, with the waiting counted."""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from permitflow.channels.local import LocalSender
+from permitflow.channels.statistics import ChannelStatistics
+from permitflow.errors import ChannelAbortedError, PeerGoneError
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.messages import Kind
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.transports.grpc_aio import get
+from permitflow.transports.remote_receiver import RemoteReceiver
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+
+SCHEMA = pa.schema([("n", pa.int64())])
+PARAMETERS = ChannelParameters(row_permits=64, permit_batch=16, max_chunk_cost=32)
+
+
+def chunk(*numbers: int) -> pa.RecordBatch:
+    return pa.record_batch({"n": pa.array(numbers, pa.int64())}, schema=SCHEMA)
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[tuple[Exchange, LocalSender[pa.RecordBatch], str]]:
+    exchange = Exchange()
+    channel = exchange.add_channel("c", PARAMETERS, SCHEMA)
+    async with ExchangeServer(exchange) as server:
+        yield exchange, channel.sender, server.address
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[tuple[Exchange, LocalSender[pa.RecordBatch], RemoteReceiver]]:
+    async with serving() as (exchange, sender, address), get(address, "c") as receiver:
+        yield exchange, sender, receiver
+
+
+def of_stream(exchange: Exchange) -> ChannelStatistics:
+    (stream,) = exchange.channel("c").statistics().streams
+    return stream.numbers
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():  # noqa: ASYNC110 - what is waited for is a statistic
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_chunks_of_all_sizes_and_barriers_arrive_in_order(complete: Complete, path: str, seed: int) -> None:
+    chance = random.Random(seed)
+    sizes = [chance.choice([0, 1, 1, 1, 5, 31, 32, 33, 100]) for _ in range(300)]
+    barriers = {position for position in range(len(sizes)) if chance.random() < 0.1}
+
+    async def send(sender: LocalSender[pa.RecordBatch]) -> None:
+        first = 0
+        waiting: deque[pa.RecordBatch] = deque()
+        for position, size in enumerate(sizes):
+            waiting.append(chunk(*range(first, first + size)))
+            first += size
+            if position in barriers or chance.random() < 0.3:
+                await sender.send_many(waiting)
+            if position in barriers:
+                await sender.send_barrier(first)
+        await sender.send_many(waiting)
+        await sender.end()
+
+    async def test() -> None:
+        async with opened() as (exchange, sender, receiver), asyncio.TaskGroup() as group:
+            group.create_task(send(sender))
+            numbers: list[int] = []
+            seen = 0
+            async for message in receiver:
+                if message.kind is Kind.BARRIER:
+                    assert message.payload == len(numbers)
+                    seen += 1
+                else:
+                    numbers += message.payload.column(0).to_pylist()
+        assert numbers == list(range(sum(sizes)))
+        assert seen == len(barriers)
+        assert exchange.channel("c").statistics().numbers.row_permits_here == PARAMETERS.row_permits
+
+    complete(test())
+
+
+def test_what_lacks_permits_waits_and_that_is_counted(complete: Complete, path: str) -> None:
+    async def test() -> None:
+        async with opened() as (exchange, sender, receiver):
+            await sender.send_many(deque(chunk(n) for n in range(PARAMETERS.row_permits)))
+            await until(lambda: of_stream(exchange).sent_rows == PARAMETERS.row_permits)
+            assert of_stream(exchange).waiting_sends == 0
+
+            await sender.send(chunk(-1))
+            await until(lambda: of_stream(exchange).waiting_sends == 1)
+            waited = of_stream(exchange).waiting_seconds
+            await until(lambda: of_stream(exchange).waiting_seconds > waited)
+
+            came = [(await receiver.receive()).rows for _ in range(PARAMETERS.row_permits + 1)]
+            assert sum(came) == PARAMETERS.row_permits + 1
+            assert of_stream(exchange).waiting_sends == 0
+            waited = of_stream(exchange).waiting_seconds
+            await asyncio.sleep(0.01)
+            assert of_stream(exchange).waiting_seconds == waited
+
+    complete(test())
+
+
+def test_a_consumer_that_leaves_while_chunks_wait_for_it_is_missed_at_once(complete: Complete, path: str) -> None:
+    async def test() -> None:
+        async with serving() as (exchange, sender, address):
+            async with get(address, "c"):
+                await sender.send_many(deque(chunk(n) for n in range(2 * PARAMETERS.row_permits)))
+                await until(lambda: of_stream(exchange).waiting_sends == 1)
+            with pytest.raises(PeerGoneError, match="the receiver of channel 'c'"):
+                await sender.send(chunk(-1))
+
+    complete(test())
+
+
+def test_an_abort_reaches_a_consumer_for_which_chunks_wait(complete: Complete, path: str) -> None:
+    async def test() -> None:
+        async with opened() as (exchange, sender, receiver):
+            await sender.send_many(deque(chunk(n) for n in range(2 * PARAMETERS.row_permits)))
+            await until(lambda: of_stream(exchange).waiting_sends == 1)
+            sender.abort("a test")
+            with pytest.raises(ChannelAbortedError, match="a test"):
+                await anext(message async for message in receiver if message.rows != 1)
+
+    complete(test())
