@@ -14,6 +14,7 @@ from permitflow.errors import ChunkTooLargeError, SchemaMismatchError, Undecodab
 from permitflow.transports.arrow_compression import is_compressed
 from permitflow.transports.arrow_pieces import PieceWriter
 from permitflow.transports.carrier import Buffer
+from permitflow.transports.garbage import collecting_later
 
 __all__ = ["MAX_CHUNK_BYTES", "MAX_MESSAGE_BYTES", "BatchCodec", "owned", "read_schema", "require_equal_schemas"]
 
@@ -151,7 +152,8 @@ class BatchCodec:
             raise UndecodableDataError(what=what, reason=f"it holds {batch.num_rows} rows")
         if len(rows) == 1:
             return [batch]
-        return [batch.slice(end - count, count) for end, count in zip(accumulate(rows), rows, strict=True)]
+        with collecting_later(len(rows)):
+            return [batch.slice(end - count, count) for end, count in zip(accumulate(rows), rows, strict=True)]
 
     def _from_message(self, buffer: pa.Buffer) -> pa.RecordBatch:
         _require_uncompressed(memoryview(buffer), is_encapsulated=True)

@@ -22,6 +22,7 @@ from permitflow.protocol.session import DownstreamSession
 from permitflow.protocol.trains import receive_many, take_many
 from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.codec import decode_upstream, encode_downstream
+from permitflow.transports.garbage import collecting_later
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
 from permitflow.transports.trains import with_batches
@@ -91,7 +92,9 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
     async def receive_many(self, max_messages: int | None = None) -> list[Message[pa.RecordBatch]]:
         """Receive what is here, at least one message and at most ``max_messages``."""
         self._require_none_held()
-        messages = receive_many(self._core, await self._until_some(max_messages))
+        most = await self._until_some(max_messages)
+        with collecting_later(most):
+            messages = receive_many(self._core, most)
         self._after_receiving()
         return messages
 
