@@ -175,12 +175,17 @@ def test_another_plan_than_the_stored_one_is_unusable(command: Command, tmp_path
     plans = {
         ("--stream", "orders:2", "--row-permits", "64"): "with row permits 32768, and is now to have 64",
         ("--stream", "orders:2", "--consumer", "etl"): "with consumers default, and is now to have etl",
+        ("--stream", "new", "--stream", "orders:2", "--row-permits", "64"): "channel 'orders/0' was stored in",
+        ("--stream", "typo:2"): "has kept channels that are not to be served: 'orders/0', 'orders/1'",
         ("--stream", "orders"): "has kept channels that are not to be served: 'orders/1'; name their streams as well",
     }
     for options, complaint in plans.items():
         code, stdout, stderr = command("serve", *options, *store)
         assert (code, stdout) == (2, "")
         assert complaint in stderr
+    # None of them has left anything behind.
+    with serving("--stream", "orders:2", *store) as served:
+        assert served.listening["channels"] == ["orders/0", "orders/1"]
 
 
 def test_a_log_tells_what_consumers_have_still_to_acknowledge(tmp_path: Path) -> None:

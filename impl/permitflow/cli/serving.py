@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from time import monotonic
+from typing import TypeVar
 
 from permitflow.channels.names import stream_channels
 from permitflow.cli.console import open_console
@@ -15,7 +16,6 @@ from permitflow.cli.metrics import metrics_at
 from permitflow.cli.options import StreamName
 from permitflow.cli.serve_reports import JsonLines, LiveTable, LogLines, Report, Silence
 from permitflow.cli.traffic import Traffic, traffic_between
-from permitflow.errors import StoreLeftoverError
 from permitflow.exchange.draining import drain, remainder
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
@@ -26,6 +26,8 @@ from permitflow.tracing import FileTrace
 from permitflow.transports.shared_memory.policy import SameHost
 
 __all__ = ["Plan", "Style", "run_exchange"]
+
+T = TypeVar("T")
 
 
 class Style(Enum):
@@ -100,7 +102,9 @@ async def _serve(plan: Plan, exchange: Exchange, store: SqliteStore | None, repo
             report.metrics(stack.enter_context(metrics_at(plan.metrics_address, exchange)))
         await _watch(exchange, report, stopped)
         report.stopping()
-        await drain(exchange, plan.drain_seconds)
+        draining = asyncio.ensure_future(drain(exchange, plan.drain_seconds))
+        await _watch(exchange, report, draining)
+        await draining
         async with asyncio.TaskGroup() as group:
             for server in servers:
                 group.create_task(server.stop())
@@ -109,6 +113,9 @@ async def _serve(plan: Plan, exchange: Exchange, store: SqliteStore | None, repo
 
 
 def _add_channels(plan: Plan, exchange: Exchange, store: SqliteStore | None) -> None:
+    if store is not None:
+        # All of it, before the first channel is written down.
+        store.require_fitting(plan.channels, parameters=plan.parameters, consumers=plan.consumers)
     for channel in plan.channels:
         if plan.retention is Retention.ONCE:
             exchange.add_channel(channel)
@@ -116,9 +123,6 @@ def _add_channels(plan: Plan, exchange: Exchange, store: SqliteStore | None) -> 
         exchange.add_channel(
             channel, retention=Retention.REPLAY, consumers=plan.consumers, staging_rows=plan.staging_rows
         )
-    if store is not None and store.waiting:
-        # They would be locked away, with rows that somebody may be waiting for.
-        raise StoreLeftoverError(path=str(plan.store), channels=store.waiting)
 
 
 def _resolve_by_signals(stopped: "asyncio.Future[bool]") -> None:
@@ -135,10 +139,10 @@ def _resolve_by_signals(stopped: "asyncio.Future[bool]") -> None:
     loop.add_signal_handler(signal.SIGTERM, stop, False)
 
 
-async def _watch(exchange: Exchange, report: Report, stopped: "asyncio.Future[bool]") -> None:
+async def _watch(exchange: Exchange, report: Report, until: "asyncio.Future[T]") -> None:
     before, since = exchange.statistics(), monotonic()
-    while not stopped.done():
-        await asyncio.wait({stopped}, timeout=report.interval_seconds)
+    while not until.done():
+        await asyncio.wait({until}, timeout=report.interval_seconds)
         now, at = exchange.statistics(), monotonic()
         report.show(traffic_between(before, now, at - since))
         before, since = now, at

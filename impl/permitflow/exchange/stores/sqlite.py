@@ -4,13 +4,13 @@ One SQLite file in a folder.  Whatever a call of the exchange wrote is flushed t
 """
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
-from permitflow.errors import StoreMismatchError, StoreUnusableError
+from permitflow.errors import StoreLeftoverError, StoreMismatchError, StoreUnusableError
 from permitflow.exchange.stores.sqlite_channel import SqliteChannelStore
 from permitflow.exchange.stores.sqlite_database import Database
 from permitflow.exchange.stores.sqlite_file import ADVICE, FILE_NAME, open_file
@@ -66,10 +66,24 @@ class SqliteStore:
         """Transactions so far: writes that come together share one."""
         return self._database.commits
 
-    @property
-    def waiting(self) -> tuple[str, ...]:
-        """Channels that are there, and that nobody has opened yet."""
-        return tuple(self._stored)
+    def require_fitting(
+        self, channels: Collection[str], *, parameters: ChannelParameters, consumers: Sequence[str]
+    ) -> None:
+        """Refuse a plan that does not fit what is here, before any of it is done.
+
+        Args:
+            channels: all that are to be opened.
+            parameters: of all of them.
+            consumers: of all of them.
+
+        Raises:
+            StoreLeftoverError: there are others, whose rows nobody could read.
+            StoreMismatchError: one was stored with other parameters, or for other consumers.
+        """
+        if others := tuple(name for name in self._stored if name not in channels):
+            raise StoreLeftoverError(path=str(self._folder), channels=others)
+        for name, stored in self._stored.items():
+            self._require_same(name, stored, parameters, consumers)
 
     def open_channel(self, name: str, *, parameters: ChannelParameters, consumers: Sequence[str]) -> SqliteChannelStore:
         """The place of one channel; waits for the disk, so it is for the start of an exchange.
@@ -82,9 +96,7 @@ class SqliteStore:
         if stored is None:
             stored = self._added(name, parameters, consumers)
         else:
-            self._require_equal(name, "consumers", sorted(stored.kept.acknowledged or ()), sorted(consumers))
-            for what in ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "oversize"):
-                self._require_equal(name, what, getattr(stored.parameters, what), getattr(parameters, what))
+            self._require_same(name, stored, parameters, consumers)
             del self._stored[name]
         place = self._channels[name] = SqliteChannelStore(self._database, stored)
         return place
@@ -106,6 +118,13 @@ class SqliteStore:
     def close(self) -> None:
         """Finish what is under way and close the file: another exchange may open it.  Closing twice is harmless."""
         self._database.close()
+
+    def _require_same(
+        self, channel: str, stored: StoredChannel, parameters: ChannelParameters, consumers: Sequence[str]
+    ) -> None:
+        self._require_equal(channel, "consumers", sorted(stored.kept.acknowledged or ()), sorted(consumers))
+        for what in ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "oversize"):
+            self._require_equal(channel, what, getattr(stored.parameters, what), getattr(parameters, what))
 
     def _require_equal(self, channel: str, what: str, stored: object, given: object) -> None:
         if stored != given:

@@ -16,6 +16,7 @@ import pytest
 from permitflow.errors import (
     StoreError,
     StoreInUseError,
+    StoreLeftoverError,
     StoreMismatchError,
     StoreUnusableError,
     StoreWriteError,
@@ -248,13 +249,24 @@ def test_a_channel_that_was_stored_otherwise_is_refused(
     channel(store)
 
 
-def test_channels_that_nobody_has_opened_are_known(open_store: Open) -> None:
+@pytest.mark.parametrize(
+    ("channels", "parameters", "error"),
+    [
+        (["orders/1", "new/0"], PARAMETERS, StoreLeftoverError),
+        (["new/0", "orders/0", "orders/1"], ChannelParameters(row_permits=50), StoreMismatchError),
+    ],
+)
+def test_a_plan_that_does_not_fit_is_refused_before_anything_of_it_is_done(
+    open_store: Open, channels: list[str], parameters: ChannelParameters, error: type[StoreError]
+) -> None:
     store = open_store()
-    for number in range(3):
-        channel(store, f"orders/{number}")
-    store = open_store()
-    channel(store, "orders/1")
-    assert store.waiting == ("orders/0", "orders/2")
+    names = ["orders/0", "orders/1"]
+    for name in names:
+        channel(store, name)
+    with pytest.raises(error, match="orders/0"):
+        open_store().require_fitting(channels, parameters=parameters, consumers=CONSUMERS)
+    open_store().require_fitting(names, parameters=PARAMETERS, consumers=CONSUMERS)
+    open_store().require_fitting([*names, "new/0"], parameters=PARAMETERS, consumers=CONSUMERS)
 
 
 # The disk.
@@ -404,5 +416,5 @@ def test_one_that_cannot_be_written_does_not_keep_others_from_being(
 
 
 def test_every_error_is_a_store_error() -> None:
-    for kind in (StoreInUseError, StoreMismatchError, StoreUnusableError, StoreWriteError):
+    for kind in (StoreInUseError, StoreLeftoverError, StoreMismatchError, StoreUnusableError, StoreWriteError):
         assert issubclass(kind, StoreError)
