@@ -237,6 +237,12 @@ def _give_up_opening(opened: asyncio.Future[Ends], stage: Task) -> None:
 
 
 def _is_forwarding(source: Hop, target: Hop) -> bool:
-    """Will the bridge between two streams go on by itself?  It sends one message at a time."""
-    is_waiting = not target.state.waiting.is_empty() or target.state.barrier_waiting
-    return not source.state.inbox.is_empty() and not is_waiting
+    """Will the bridge between two streams go on by itself?
+
+    One message at a time waits at the target; or at the source, as long as the target has no permits for it.
+    """
+    if source.state.inbox.is_empty():
+        return False
+    head = source.state.inbox.head()
+    lacks_permits = head.kind == "chunk" and head.cost > target.state.permits.rows
+    return not (lacks_permits or not target.state.waiting.is_empty() or target.state.barrier_waiting)
