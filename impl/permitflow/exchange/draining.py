@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from permitflow.exchange.readiness import Phase
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.statistics import BridgeStatistics, Direction
+from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
 
 __all__ = ["Remainder", "drain", "remainder"]
 
@@ -40,10 +40,13 @@ async def drain(exchange: Exchange, timeout_seconds: float) -> None:
 
 
 def _is_worth_waiting(channel: BridgeStatistics, exchange: Exchange) -> bool:
-    if channel.replay is None:
-        return any(stream.state not in _OVER for stream in channel.streams)
-    has_producers = any(stream.direction is Direction.PUT and stream.state not in _OVER for stream in channel.streams)
-    return has_producers or (_rows_of(channel) > 0 and not exchange.is_durable)
+    # What a queue that is broken still has, nobody will take for the whole.
+    needs_no_time = exchange.is_durable if channel.replay is not None else channel.state is BridgeState.BROKEN
+    if _rows_of(channel) and not needs_no_time:
+        return True
+    open_streams = [stream for stream in channel.streams if stream.state not in _OVER]
+    # A consumer that follows a channel which keeps its rows would follow it for ever.
+    return any(channel.replay is None or stream.direction is Direction.PUT for stream in open_streams)
 
 
 def remainder(exchange: Exchange) -> Remainder:

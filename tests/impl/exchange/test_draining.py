@@ -106,6 +106,26 @@ def test_rows_in_memory_are_waited_for_until_they_are_acknowledged(complete: Com
     assert monotonic() - began < LONG_SECONDS
 
 
+def test_rows_that_are_read_once_are_waited_for_as_well(complete: Complete, listen: str) -> None:
+    async def test() -> Remainder:
+        async with serving(listen) as (exchange, address):
+            await exchange.channel(ONCE).sender.send(CHUNK)
+            exchange.channel(ONCE).announce(CHUNK.schema)
+            exchange.channel(ONCE).end()
+            async with asyncio.TaskGroup() as group:
+                draining = group.create_task(drain(exchange, LONG_SECONDS))
+                await asyncio.sleep(0)
+                assert not draining.done()
+                async with get(address, ONCE) as receiver:
+                    assert sum([message.rows async for message in receiver]) == 4
+                await draining
+            return remainder(exchange)
+
+    began = monotonic()
+    assert complete(test()) == Remainder({}, {})
+    assert monotonic() - began < LONG_SECONDS
+
+
 def test_rows_in_memory_that_nobody_takes_are_counted(complete: Complete, listen: str) -> None:
     async def test() -> Remainder:
         async with serving(listen) as (exchange, address):
