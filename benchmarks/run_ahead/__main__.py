@@ -5,7 +5,7 @@
 A reader's permits return when Spark's Python worker asks for the next batch, so a row may be gone for the exchange
 that nobody has processed.  The consumer stalls: one inside the JVM, right behind the reader, and one that is a writer
 into a channel from which nobody reads.  Hidden are the rows whose permits are back and which the consumer has not
-processed.  The last column is what the reader's own meter says at most, which counts what is on the way to the JVM.
+processed.  The last column is what the reader's own meter says at most, which knows nothing of operators behind it.
 """
 
 import argparse

@@ -188,9 +188,14 @@ class Exchange:
         except KeyError:
             raise UnknownChannelError(channel=name, known=tuple(self._channels)) from None
 
-    def statistics(self) -> tuple[BridgeStatistics, ...]:
-        """What has happened so far, channel by channel in the order in which they were added."""
-        return tuple(self._statistics_of(channel) for channel in self._channels.values())
+    def statistics(self, names: Sequence[str] = ()) -> tuple[BridgeStatistics, ...]:
+        """What has happened so far, channel by channel: of these, or of all in the order in which they were added.
+
+        Raises:
+            UnknownChannelError: there is no such channel.
+        """
+        channels = [self.served(name) for name in names] if names else self._channels.values()
+        return tuple(self._statistics_of(channel) for channel in channels)
 
     def _statistics_of(self, channel: BridgeChannel | ReplayChannel) -> BridgeStatistics:
         if isinstance(channel, BridgeChannel):

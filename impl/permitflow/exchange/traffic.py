@@ -18,10 +18,7 @@ def statistics_of(exchange: Exchange, names: Sequence[str] = ()) -> Statistics:
     Raises:
         UnknownChannelError: there is no such channel.
     """
-    for name in names:
-        exchange.served(name)
-    found = {bridge.name: bridge for bridge in exchange.statistics()}
-    return Statistics(monotonic(), tuple(_traffic(found[name]) for name in names or found))
+    return Statistics(monotonic(), tuple(_traffic(bridge) for bridge in exchange.statistics(names)))
 
 
 def _traffic(bridge: BridgeStatistics) -> ChannelTraffic:

@@ -104,19 +104,21 @@ class HandOver:
 
     @property
     def run_ahead_rows(self) -> int | None:
-        """An upper bound of the rows on the way: in the worker's buffer, in the socket, in the JVM's buffer.
+        """An upper bound of the rows in the worker's buffer, in the socket, in the JVM's buffer and in its batch.
 
-        Not in it: the batch that the JVM is working on, and what operators of the query hold back themselves.  None
-        if it cannot be told: the connection is none of ours to look into.
+        Not in it: what operators of the query hold back themselves.  None if it cannot be told: the connection is
+        none of ours to look into.
         """
         if self._spark is None:
             return None
         away = self._queued_bytes() + 2 * self._buffer_bytes + _LOOK_BYTES
         rows = 0
         for batch_rows, size_bytes in reversed(self._latest):
+            rows += batch_rows
             if away <= 0:
+                # All others are on the way; this is the one that the JVM is working on.
                 break
-            rows, away = rows + batch_rows, away - size_bytes
+            away -= size_bytes
         return rows
 
     def as_json(self) -> dict[str, object]:
@@ -140,7 +142,7 @@ class HandOver:
     def _forget(self) -> None:
         """What neither buffers nor socket can hold any more has arrived."""
         most = self._buffer_bytes * 2 + self._socket_bytes() + _LOOK_BYTES
-        while len(self._latest) > 1 and self._latest_bytes - self._latest[0][1] > most:
+        while len(self._latest) > 2 and self._latest_bytes - self._latest[0][1] - self._latest[1][1] > most:
             self._latest_bytes -= self._latest.popleft()[1]
 
     def _queued_bytes(self) -> int:

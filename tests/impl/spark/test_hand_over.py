@@ -74,7 +74,7 @@ def test_what_is_handed_over_counts_once_the_next_is_asked_for() -> None:
 def test_the_meter_is_an_upper_bound_of_what_is_on_the_way(
     connection: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two buffers of Spark's, taken for full, and the queue of the socket, which is asked."""
+    """Two buffers of Spark's, taken for full, a batch, and the queue of the socket, which is asked."""
     monkeypatch.setenv("SPARK_BUFFER_SIZE", "4096")
     worker, jvm = connection
     hand_over = HandOver(worker)
@@ -82,7 +82,7 @@ def test_the_meter_is_an_upper_bound_of_what_is_on_the_way(
         pass
     buffered = hand_over.run_ahead_rows
     assert buffered is not None
-    assert 2 * 4096 <= buffered * 8 < 2 * 4096 + 4096 + 2 * BATCH_BYTES
+    assert 2 * 4096 <= buffered * 8 < 2 * 4096 + 4096 + 3 * BATCH_BYTES
     worker.sendall(bytes(5 * BATCH_BYTES))
     queued = hand_over.run_ahead_rows
     assert queued is not None
