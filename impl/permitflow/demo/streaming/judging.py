@@ -10,9 +10,10 @@ from permitflow.demo.streaming.report import Counted, RecordedRun
 from permitflow.demo.streaming.settings import PartSettings
 from permitflow.testing.query_runs import judge_query
 from permitflow.testing.traces import judge_all
+from permitflow.testing.verdicts import Verdict
 from permitflow.tracing import read_trace
 
-__all__ = ["compared", "judged"]
+__all__ = ["compared", "judged", "lives_of"]
 
 
 def compared(settings: PartSettings) -> Counted:
@@ -31,10 +32,7 @@ def compared(settings: PartSettings) -> Counted:
 
 def judged(recordings: Iterable[Path], settings: PartSettings) -> RecordedRun:
     """Replay every stream of every life of the exchange, of which some end in the middle; and the streaming query."""
-    # Whoever is killed at once records nothing.
-    begun = [recording for recording in recordings if recording.is_file() and recording.stat().st_size]
-    # Streams of two lives may have the same name.
-    lives = [judge_all(read_trace(recording, allow_truncated=True)) for recording in begun]
+    lives = lives_of(recordings)
     streams = [verdict for life in lives for verdict in life]
     query = judge_query(settings.query_trace, settings.checkpoint)
     return RecordedRun(
@@ -48,3 +46,10 @@ def judged(recordings: Iterable[Path], settings: PartSettings) -> RecordedRun:
             *(verdict.describe() for verdict in query if not verdict.is_valid),
         ),
     )
+
+
+def lives_of(recordings: Iterable[Path]) -> list[list[Verdict]]:
+    """What the model says about the streams of each life; whoever was killed at once has recorded nothing."""
+    begun = [recording for recording in recordings if recording.is_file() and recording.stat().st_size]
+    # Streams of two lives may have the same name.
+    return [judge_all(read_trace(recording, allow_truncated=True)) for recording in begun]

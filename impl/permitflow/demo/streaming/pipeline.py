@@ -13,7 +13,7 @@ import psutil
 
 from permitflow.demo.children import Event
 from permitflow.demo.streaming.executors import executors_of
-from permitflow.demo.streaming.kills import Kill, Victim, plan_kills
+from permitflow.demo.streaming.kills import Kill, Victim
 from permitflow.demo.streaming.settings import PartSettings, PipelineSettings
 from permitflow.demo.streaming.supervising import Command, Hear, Part
 from permitflow.demo.streaming.watching import Watch
@@ -24,6 +24,10 @@ __all__ = ["Pipeline", "free_address"]
 Note = Callable[[str], None]
 
 LOOK_FOR_VICTIM_SECONDS = 0.2
+# What Python runs, before the settings.
+PRODUCER, SPARK_JOB, CONSUMER = (
+    ("-m", f"permitflow.demo.streaming.{module}") for module in ("producer", "spark_job", "consumer")
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,16 @@ class Ended:
 class Pipeline:
     """All of it."""
 
-    def __init__(self, settings: PipelineSettings, part: PartSettings, *, rows: int, note: Note) -> None:
+    def __init__(
+        self,
+        settings: PipelineSettings,
+        part: PartSettings,
+        *,
+        rows: int,
+        note: Note,
+        kills: Sequence[Kill],
+        driver: Sequence[str] = SPARK_JOB,
+    ) -> None:
         """Nothing runs before ``run``.
 
         Args:
@@ -45,6 +58,8 @@ class Pipeline:
             part: what the processes are told.
             rows: that the producer has.
             note: is told what happens.
+            kills: what is killed when, in the order of their progress.
+            driver: what Python runs between the two streams.
         """
         self.recordings: list[Path] = []
         """Of the exchange, one for each of its lives."""
@@ -60,12 +75,13 @@ class Pipeline:
         self._part = part
         self._rows = rows
         self._note = note
+        self._kills = kills
         self._has_killed = False
         self.exchange = self._new_part(Victim.EXCHANGE, self._exchange_command, hear=self.watch.hear)
-        modules = {Victim.PRODUCER: "producer", Victim.DRIVER: "spark_job", Victim.CONSUMER: "consumer"}
+        programs = {Victim.PRODUCER: PRODUCER, Victim.DRIVER: driver, Victim.CONSUMER: CONSUMER}
         self.parts = {
-            victim: self._new_part(victim, self._command(module), hear=self._hear(victim))
-            for victim, module in modules.items()
+            victim: self._new_part(victim, self._command(program), hear=self._hear(victim))
+            for victim, program in programs.items()
         }
 
     async def run(self) -> Ended:
@@ -93,17 +109,16 @@ class Pipeline:
 
     async def _kill(self) -> Ended:
         kills: Counter[Victim] = Counter()
-        planned = plan_kills(self._settings.kills, self._settings.seed)
-        for kill in planned:
+        for kill in self._kills:
             await self.watch.reached(int(kill.progress * self._rows))
             await asyncio.sleep(kill.delay_seconds)
             self._has_killed = True
             if await self._kill_one(kill):
                 kills[kill.victim] += 1
                 self._note(
-                    f"killed: {kill.victim}, {kills.total()} of {len(planned)}, at {self._share():.0%} of the rows"
+                    f"killed: {kill.victim}, {kills.total()} of {len(self._kills)}, at {self._share():.0%} of the rows"
                 )
-        return Ended(kills=kills, missed_kills=len(planned) - kills.total())
+        return Ended(kills=kills, missed_kills=len(self._kills) - kills.total())
 
     async def _kill_one(self, kill: Kill) -> bool:
         """Kill the victim as soon as there is one; False if it has done its work."""
@@ -143,8 +158,8 @@ class Pipeline:
         arguments = self._settings.exchange_arguments(self._work_dir, address=self._part.address, trace=recording)
         return [sys.executable, "-m", "permitflow.cli", *arguments]
 
-    def _command(self, module: str) -> Command:
-        command = [sys.executable, "-m", f"permitflow.demo.streaming.{module}", self._part.to_json()]
+    def _command(self, program: Sequence[str]) -> Command:
+        command = [sys.executable, *program, self._part.to_json()]
         return lambda _life: command
 
     def _new_part(self, victim: Victim, command: Command, *, hear: Hear) -> Part:

@@ -12,6 +12,7 @@ from permitflow.demo.children import child_process
 from permitflow.demo.progress import PartClock, Progress, require_packages, work_folder
 from permitflow.demo.query12 import ShippingMode
 from permitflow.demo.streaming.judging import compared, judged
+from permitflow.demo.streaming.kills import plan_kills
 from permitflow.demo.streaming.late_items import ANSWER_MODES, ANSWER_YEAR
 from permitflow.demo.streaming.ledger import Ledger
 from permitflow.demo.streaming.pipeline import Pipeline, free_address
@@ -43,7 +44,8 @@ async def run_pipeline(settings: PipelineSettings, progress: Progress) -> Pipeli
         with clock.part("direct"):
             direct_answer = await _direct_answer(part, progress.note)
         with clock.part("pipeline"):
-            pipeline = Pipeline(settings, part, rows=rows, note=progress.note)
+            kills = plan_kills(settings.kills, settings.seed)
+            pipeline = Pipeline(settings, part, rows=rows, note=progress.note, kills=kills)
             ended = await pipeline.run()
         with clock.part("replay"):
             recorded = await asyncio.to_thread(judged, pipeline.recordings, part)

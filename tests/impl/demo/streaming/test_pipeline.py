@@ -1,0 +1,104 @@
+"""The pipeline, its kills and its judges at work in seconds: all processes are real, but Spark, whose part a small
+engine of micro-batches plays."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from permitflow.demo.query12 import ShippingMode
+from permitflow.demo.streaming.judging import compared, lives_of
+from permitflow.demo.streaming.kills import Kill, Victim, plan_kills
+from permitflow.demo.streaming.late_items import LINE_ITEM_SCHEMA
+from permitflow.demo.streaming.ledger import Ledger
+from permitflow.demo.streaming.pipeline import Pipeline, free_address
+from permitflow.demo.streaming.report import Counted
+from permitflow.demo.streaming.settings import PartSettings, PipelineSettings
+
+ENGINE = Path(__file__).with_name("micro_batches.py")
+ROWS = 6_000
+SETTINGS = PipelineSettings(channels=2, row_permits=256, permit_batch=32, chunk_rows=32, stuck_seconds=60)
+NEW_YEAR = date(1994, 1, 1)
+
+Item = dict[str, object]
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Line items whose days are drawn from a seed, and orders of which every third is urgent."""
+    folder, dice = tmp_path_factory.mktemp("tables"), Random(12)
+    days = ("l_shipdate", "l_commitdate", "l_receiptdate")
+    items = [
+        {
+            **{"l_orderkey": row // 2, "l_linenumber": row % 2, "l_shipmode": dice.choice(("MAIL", "RAIL"))},
+            **{day: NEW_YEAR + timedelta(days=dice.randrange(300)) for day in days},
+        }
+        for row in range(ROWS)
+    ]
+    pq.write_table(pa.Table.from_pylist(items, LINE_ITEM_SCHEMA), folder / "lineitem.parquet")
+    orders = [{"o_orderkey": key, "o_orderpriority": "5-LOW" if key % 3 else "1-URGENT"} for key in range(ROWS // 2)]
+    pq.write_table(pa.Table.from_pylist(orders), folder / "orders.parquet")
+    return folder
+
+
+def late(tables: Path) -> list[Item]:
+    """What the pipeline must count, computed in another way."""
+    items: list[Item] = pq.read_table(tables / "lineitem.parquet").to_pylist()
+    return [item for item in items if item["l_shipdate"] < item["l_commitdate"] < item["l_receiptdate"]]  # type: ignore[operator]  # days
+
+
+def quick(kills: Sequence[Kill]) -> list[Kill]:
+    """Where there are no executors, and a batch takes milliseconds."""
+    return [
+        replace(kill, progress=kill.progress * 0.6, delay_seconds=kill.delay_seconds / 30)
+        for kill in kills
+        if kill.victim is not Victim.EXECUTOR
+    ]
+
+
+@pytest.fixture
+def part(tables: Path, tmp_path: Path) -> PartSettings:
+    """With the answer that the pipeline must come to."""
+    part = SETTINGS.part(address=free_address(), tables=tables, work_dir=tmp_path)
+    pq.write_table(pa.Table.from_pylist(late(tables)).select(["l_orderkey", "l_linenumber"]), part.direct_answer)
+    return part
+
+
+def test_no_row_is_lost_or_comes_twice_whatever_is_killed(run: asyncio.Runner, part: PartSettings) -> None:
+    kills, notes = quick(plan_kills(15, seed=1)), list[str]()
+    pipeline = Pipeline(SETTINGS, part, rows=ROWS, note=notes.append, kills=kills, driver=[str(ENGINE)])
+    ended = run.run(pipeline.run())
+    expected = late(Path(part.tables))
+    assert ended.kills.total() == len(kills), notes
+    assert compared(part) == Counted(expected=len(expected), lost=0, duplicated=0, foreign=0)
+    assert answer(part) == answer_of(expected)
+    assert [channel.problems for channel in pipeline.watch.channels] == [[]] * 4
+    assert all(0 < channel.peak_kept_rows <= SETTINGS.row_permits for channel in pipeline.watch.channels)
+    refused = [verdict.describe() for life in lives_of(pipeline.recordings) for verdict in life if not verdict.is_valid]
+    assert refused == []
+
+
+def test_a_batch_that_is_published_twice_shows(run: asyncio.Runner, part: PartSettings) -> None:
+    pipeline = Pipeline(SETTINGS, part, rows=ROWS, note=lambda _: None, kills=[], driver=[str(ENGINE), "--twice"])
+    run.run(pipeline.run())
+    counted = compared(part)
+    assert counted.duplicated > 0
+    assert (counted.lost, counted.foreign) == (0, 0)
+    assert answer(part) != answer_of(late(Path(part.tables)))
+
+
+def answer(part: PartSettings) -> tuple[ShippingMode, ...]:
+    with Ledger(part.ledger) as ledger:
+        return ledger.answer(["MAIL"], NEW_YEAR.year)
+
+
+def answer_of(items: list[Item]) -> tuple[ShippingMode, ...]:
+    urgent = Counter(int(str(item["l_orderkey"])) % 3 == 0 for item in items if item["l_shipmode"] == "MAIL")
+    return (ShippingMode("MAIL", urgent[True], urgent[False]),)
