@@ -86,19 +86,19 @@ def test_a_query_takes_each_row_once_and_acknowledges_the_tail_as_the_model_does
         writer = frame.writeStream.format("parquet").option("checkpointLocation", checkpoint)
         query = writer.start(table)
         try:
-            with producers(options, chunks(0, 500), chunks(500, 800)):
+            with producers(options, chunks(0, 300), chunks(300, 450)):
                 pass
             query.processAllAvailable()
         finally:
             query.stop()
         return sorted(row.n for row in spark.read.parquet(table).collect())
 
-    assert driver.run(job) == list(range(800))
+    assert driver.run(job) == list(range(450))
     assert kept_rows(options) == 0
     verdicts = judge_query(options["trace_dir"], checkpoint, published=published_by_file_sink(table))
     assert [verdict.describe() for verdict in verdicts if not verdict.is_valid] == []
-    assert [verdict.table_rows for verdict in verdicts] == [500, 300]
-    assert [verdict.state.acknowledged for verdict in verdicts] == [500, 300]
+    assert [verdict.table_rows for verdict in verdicts] == [300, 150]
+    assert [verdict.state.acknowledged for verdict in verdicts] == [300, 150]
 
 
 def test_a_batch_that_failed_is_run_again_with_the_same_rows_and_nothing_is_skipped(
