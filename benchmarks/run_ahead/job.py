@@ -24,7 +24,7 @@ from permitflow.demo.spark_session import local_session
 STALL_MILLISECONDS = 15_000
 # What has not changed for so long is taken for stalled.
 STEADY_SECONDS = 1.0
-LONGEST_SECONDS = 60.0
+LONGEST_SECONDS = 240.0
 SCHEMA = "a LONG, b LONG, c LONG"
 STALLS = f"if(a > 0, '', java_method('java.lang.Thread', 'sleep', {STALL_MILLISECONDS}L)) IS NOT NULL"
 

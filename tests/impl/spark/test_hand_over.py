@@ -1,13 +1,26 @@
 """Between a reader and Spark: the socket is made small for as long as it reads, and what is left is metered."""
 
+import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from permitflow.spark.hand_over import HandOver, narrow_socket, spark_socket
+from permitflow.testing.far_ends import producers
+
+T = TypeVar("T")
+
+
+class Driver(Protocol):
+    """See ``tests/impl/spark/conftest.py``."""
+
+    def run(self, job: Callable[[SparkSession], T]) -> T: ...
+
 
 BATCH = pa.record_batch({"n": pa.array(range(1024), pa.int64())})
 BATCH_BYTES = pa.ipc.get_record_batch_size(BATCH)
@@ -101,3 +114,16 @@ def test_the_meter_forgets_what_must_have_arrived(connection: tuple[socket.socke
     assert hand_over.peak_run_ahead_rows is not None
     assert hand_over.peak_run_ahead_rows * 8 < 3 * 65_536 + buffer_bytes(worker)
     assert len(hand_over._latest) * BATCH_BYTES < 3 * 65_536 + buffer_bytes(worker)
+
+
+def test_a_real_reader_finds_sparks_socket_and_says_what_it_has_handed_over(
+    driver: Driver, options: dict[str, str], tmp_path: Path
+) -> None:
+    def job(spark: SparkSession) -> int:
+        with producers(options, [BATCH] * 3, [BATCH] * 2):
+            return spark.read.format("permitflow").options(**options, trace_dir=str(tmp_path)).load().count()
+
+    assert driver.run(job) == 5 * 1024
+    told = [json.loads(path.read_text())[0] for path in tmp_path.glob("read-*.statistics.json")]
+    assert sorted(each["handed_over_rows"] for each in told) == [2 * 1024, 3 * 1024]
+    assert all(1 <= each["peak_run_ahead_rows"] <= each["handed_over_rows"] for each in told)
