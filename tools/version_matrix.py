@@ -42,8 +42,9 @@ TESTS = (
     "tests/proofs/test_terms.py",
 )
 TEST_PACKAGES = ("psutil", "pytest-timeout", "pytest-xdist")
-# Old releases of typer use what new ones of click call deprecated; that is theirs to settle.
-PYTEST_OPTIONS = ("--quiet", "--no-header", "-p", "no:cacheprovider", "-W", "ignore::DeprecationWarning:typer")
+PYTEST_OPTIONS = ("--quiet", "--no-header", "-p", "no:cacheprovider")
+# What an old release of a library does may be deprecated in a new one of another; that is theirs to settle.
+OPTIONS_OF_OLD_RELEASES = ("-W", "default::DeprecationWarning")
 NEWEST_MINOR_TRIED = 20
 
 
@@ -159,7 +160,8 @@ def lower_bound(declared: SpecifierSet) -> str:
 def _run(environment: Environment, ranges: Mapping[str, SpecifierSet], newest: Path) -> Column:
     print(f"\n{environment.name}", flush=True)
     python = _prepared(environment, ranges, newest if environment.newest_python else Path(sys.executable))
-    command = [str(python), "-m", "pytest", *PYTEST_OPTIONS, *TESTS]
+    options = PYTEST_OPTIONS if environment.oldest == frozenset() else PYTEST_OPTIONS + OPTIONS_OF_OLD_RELEASES
+    command = [str(python), "-m", "pytest", *options, *TESTS]
     # Programs that tests start by their name must be this environment's.
     path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
     began = time.monotonic()
