@@ -1,13 +1,24 @@
-"""What ``configure`` sets, keeps and says, without starting Spark."""
+"""What ``configure`` sets, keeps and says."""
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import pytest
 from pyspark.sql import SparkSession
 
-from permitflow.spark import configuration, configure
+from permitflow.spark import Configuration, configuration, configure
+
+T = TypeVar("T")
+
+
+class Driver(Protocol):
+    """See ``tests/impl/spark/conftest.py``."""
+
+    def run(self, job: Callable[[SparkSession], T]) -> T: ...
+
 
 SOCKET = "spark.python.unix.domain.socket.enabled"
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -115,3 +126,12 @@ def test_what_will_hurt_is_said_before_it_does(settings: dict[str, str], words: 
 def test_what_does_not_hurt_is_not_mentioned() -> None:
     builder = new_builder(spark_master="local[4, 2]", spark_python_worker_idleTimeoutSeconds="600")
     assert [line for line in configuration(builder, channels=4).advice if "gRPC is loaded" not in line] == []
+
+
+def test_a_running_session_that_was_configured_needs_nothing_more(driver: Driver) -> None:
+    def job(spark: SparkSession) -> tuple[Configuration, str | None]:
+        return configuration(SparkSession.builder), spark.conf.get(SOCKET)
+
+    chosen, socket = driver.run(job)
+    assert (chosen.applied, chosen.kept, chosen.advice) == ((), (), ())
+    assert socket == "true"
