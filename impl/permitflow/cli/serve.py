@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
+# An exchange that is killed takes so many events of its recording with it.
+EVENTS_LOST_AT_MOST = 32
+
 _DEFAULT_ADDRESS = "127.0.0.1:50051"
 
 
@@ -162,6 +165,13 @@ def _run(plan: "Plan", recording: FileTrace | None, style: "Style") -> NoReturn:
 
 def _recording(path: Path | None) -> FileTrace | None:
     try:
-        return None if path is None else FileTrace(path)
+        return None if path is None else _file_trace(path)
     except TraceWriteError as error:
         unusable(f"--trace: cannot write {path}: {error.reason}")
+
+
+def _file_trace(path: Path) -> FileTrace:
+    if path.suffix == ".parquet":
+        # Killed, it cannot be read anyway.
+        return FileTrace(path)
+    return FileTrace(path, buffered_events=EVENTS_LOST_AT_MOST)
