@@ -33,7 +33,7 @@ DOCUMENT = CHECKOUT / "docs/versions.md"
 FOLDER = CHECKOUT / "build/matrix"
 
 # What users can choose from; the rest of the extras is for development.
-EXTRAS = ("audit", "grpc", "plots", "proofs", "spark", "testing")
+EXTRAS = ("audit", "grpc", "metrics", "plots", "proofs", "spark", "testing")
 # The tests of the rooms that other people's libraries may change under, and the packages that only tests need.
 TESTS = (
     *("tests/impl/spark", "tests/impl/transports", "tests/impl/tracing", "tests/impl/audit"),
