@@ -38,9 +38,9 @@ class Outcome:
     """The sum of all scores: equal for both ways."""
 
     @property
-    def peak_bytes(self) -> int:
-        """The most that was held at once."""
-        return max(self.memory_bytes)
+    def growth_bytes(self) -> list[int]:
+        """What was held, of each sample: Python, Arrow and gRPC take their share before the first row comes."""
+        return [size - self.memory_bytes[0] for size in self.memory_bytes]
 
 
 async def run_with_queue(settings: Settings, note: Note) -> Outcome:

@@ -28,11 +28,13 @@ def draw(outcomes: Sequence[Outcome], settings: Settings, path: Path) -> None:
 
 def _curves(axes: "Axes", outcomes: Sequence[Outcome], settings: Settings) -> None:
     for number, outcome in enumerate(outcomes):
-        memory = [size / 1e6 for size in outcome.memory_bytes]
+        memory = [size / 1e6 for size in outcome.growth_bytes]
         axes.plot(outcome.seconds, memory, color=f"C{number}", linewidth=2, label=outcome.name)
         axes.axvline(outcome.sent_seconds, color=f"C{number}", linestyle=":", linewidth=1)
     size = f"{settings.rows:,} rows, {settings.rows * settings.document_bytes / 1e6:,.0f} MB"
     axes.set_title(f"{size}, and a service of {settings.rows_per_second:,} rows/s; dotted: all was handed over")
-    axes.set(xlabel="seconds since both jobs began", ylabel="resident memory between the jobs, MB", ylim=(0, None))
+    axes.set(
+        xlabel="seconds since both jobs began", ylabel="memory between the jobs, MB more than at first", ylim=(0, None)
+    )
     axes.legend(frameon=False)
     axes.grid(alpha=0.3)

@@ -15,10 +15,10 @@ SCORES = pa.schema([("id", pa.int64()), ("score", pa.float64())])
 class Settings:
     """Equal for both ways."""
 
-    rows: int = 60_000
+    rows: int = 30_000
     document_bytes: int = 10_000
-    """Of each row; 60,000 rows are 600 MB."""
-    rows_per_second: int = 1_000
+    """Of each row; 30,000 rows are 300 MB."""
+    rows_per_second: int = 400
     """What the service can do."""
     channels: int = 2
     row_permits: int = 256
