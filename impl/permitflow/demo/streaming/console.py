@@ -50,7 +50,8 @@ def _findings(report: PipelineReport) -> Iterator[str]:
     yield f"{report.looks:,} times all channels were looked at: {len(report.seen_problems)} times something was wrong"
     yield (
         f"{recorded.events:,} steps on {recorded.streams:,} streams of {recorded.lives} lives of the exchange, "
-        f"replayed by the model: {len(recorded.refused)} refused; {recorded.cut_streams} were cut short by kills"
+        f"replayed by the model; {recorded.cut_streams} of the streams are of lives that were killed"
     )
-    yield f"{recorded.query_events:,} steps of the streaming query, replayed by its model"
+    refused = f"{len(recorded.refused)} runs refused"
+    yield f"{recorded.query_events:,} steps of the streaming query, replayed by its model; {refused}"
     yield from recorded.refused

@@ -28,7 +28,7 @@ class RecordedRun:
     streams: int
     events: int
     cut_streams: int
-    """Streams that were under way when the exchange was killed: what is recorded of them is valid so far."""
+    """Streams of lives that were killed: what is recorded of them is valid so far, the last steps may be missing."""
     query_events: int
     """Steps of the streaming query, over all its lives and channels: of its source, its tasks and its checkpoint."""
     refused: Sequence[str]
