@@ -1,0 +1,95 @@
+"""What pyproject.toml promises was run: docs/versions.md, which make matrix writes, has both ends of every range."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+Table = dict[str, dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def matrix(repository: Path) -> ModuleType:
+    """The tool as a module."""
+    spec = importlib.util.spec_from_file_location("version_matrix_under_test", repository / "tools/version_matrix.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Its dataclasses look themselves up there.
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def declared(matrix: ModuleType, repository: Path) -> dict[str, SpecifierSet]:
+    """The ranges of pyproject.toml."""
+    ranges: dict[str, SpecifierSet] = matrix.declared_ranges(repository / "pyproject.toml")
+    return ranges
+
+
+@pytest.fixture(scope="module")
+def documented(repository: Path) -> Table:
+    """The table of docs/versions.md: by row, then by column."""
+    lines = [line for line in (repository / "docs/versions.md").read_text().splitlines() if line.startswith("|")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {name: dict(zip(rows[0][1:], cells, strict=True)) for name, *cells in rows[2:]}
+
+
+def test_the_document_has_the_ranges_that_are_declared(
+    matrix: ModuleType, declared: dict[str, SpecifierSet], documented: Table
+) -> None:
+    ranges = {name: matrix.range_text(each) for name, each in declared.items()}
+    assert ranges == {name: row["declared"] for name, row in documented.items() if name not in ("Python", "tests")}
+    assert {"pyspark", "pyarrow", "grpcio", "protobuf"} <= ranges.keys()
+
+
+def test_both_ends_of_every_range_were_run(
+    matrix: ModuleType, declared: dict[str, SpecifierSet], documented: Table
+) -> None:
+    for name, each in declared.items():
+        oldest, newest = documented[name]["oldest"], documented[name]["newest"]
+        assert Version(oldest) == Version(matrix.lower_bound(each)), name
+        (upper,) = [specifier.version for specifier in each if specifier.operator == "<"]
+        assert Version(newest).major == Version(upper).major - 1, name
+
+
+def test_every_environment_was_run_and_all_its_tests_passed(matrix: ModuleType, documented: Table) -> None:
+    assert set(documented["tests"]) == {"declared", *(environment.name for environment in matrix.ENVIRONMENTS)}
+    for name, environment in documented["tests"].items():
+        assert name == "declared" or ("passed" in environment and "failed" not in environment), name
+
+
+def test_the_oldest_python_was_run(matrix: ModuleType, repository: Path, documented: Table) -> None:
+    assert documented["Python"]["declared"] == f">={matrix.oldest_python(repository / 'pyproject.toml')}"
+    assert documented["Python"]["oldest"].startswith(matrix.oldest_python(repository / "pyproject.toml"))
+
+
+def test_a_range_must_have_a_lower_end(matrix: ModuleType) -> None:
+    with pytest.raises(ValueError, match="must have one lower bound, as in >=2,<3: <3"):
+        matrix.lower_bound(SpecifierSet("<3"))
+
+
+def test_a_library_has_one_range(matrix: ModuleType, tmp_path: Path) -> None:
+    extras = "\n".join(f'{extra} = ["numpy>={number}"]' for number, extra in enumerate(matrix.EXTRAS))
+    (tmp_path / "pyproject.toml").write_text(
+        f'[project]\nname = "it"\ndependencies = []\n[project.optional-dependencies]\n{extras}\n'
+    )
+    with pytest.raises(ValueError, match="two ranges of numpy: >=0 and >=1"):
+        matrix.declared_ranges(tmp_path / "pyproject.toml")
+
+
+@pytest.mark.parametrize(
+    ("last_line", "counted"),
+    [
+        ("=== 2 failed, 40 passed, 1 skipped in 3.2s ===", "2 failed, 40 passed, 1 skipped"),
+        ("1 error in 0.1s", "1 error"),
+        ("Fatal Python error: Aborted", "nothing was run"),
+    ],
+)
+def test_what_pytest_counted_is_read(matrix: ModuleType, last_line: str, counted: str) -> None:
+    assert matrix.summary(f"....\n{last_line}\n") == counted
