@@ -85,7 +85,7 @@ trace-evidence: setup  ## two processes, then two Spark jobs: recorded, judged b
 	@$(WITH_JAVA) $(BIN)/python benchmarks/record_two_processes.py --with-tlc
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.record_spark
 
-kills: setup  ## a streaming pipeline whose parts are killed fifty times: no row is lost or comes twice (twenty minutes)
+kills: setup  ## a streaming pipeline whose parts are killed fifty times: no row is lost or comes twice (half an hour)
 	@$(WITH_JAVA) $(BIN)/permitflow demo --streaming --kills 50 --seed 7
 
 tutorial: setup  ## a slow service between two Spark jobs, without and with an exchange; docs/tutorial.md and its picture
