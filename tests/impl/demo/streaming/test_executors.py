@@ -13,7 +13,9 @@ DRIVER = f"""
 import subprocess, sys
 gone = subprocess.Popen(["true"], stdout=subprocess.PIPE)
 gone.stdout.read()
-executor = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()", "{EXECUTOR_CLASS}"])
+looks_like_one = [sys.executable, "-c", "import signal; print('here', flush=True); signal.pause()", "{EXECUTOR_CLASS}"]
+executor = subprocess.Popen(looks_like_one, stdout=subprocess.PIPE)
+executor.stdout.readline()  # before, the kernel may not know its command line
 print(executor.pid, flush=True)
 sys.stdin.read()
 executor.kill()
