@@ -196,7 +196,7 @@ def test_streams_leave_no_descriptor_and_no_mapping(complete: Complete) -> None:
 
     counts: list[int] = []
     complete(test())
-    assert len(set(counts)) == 1
+    assert max(counts) == counts[0]
     gc.collect()
     assert rings() == []
     assert open_memory() == []
@@ -234,7 +234,7 @@ def test_a_client_killed_in_the_middle_leaves_nothing_behind(
 
 
 def test_an_exchange_killed_in_the_middle_leaves_nothing_behind(start: Start) -> None:
-    shared_before = sorted(os.listdir("/dev/shm"))
+    shared_before = named_memory()
     serve = start("serve", *WINDOW)
     address = serve.hears("ready")["address"]
     ends = {role: start(role, address, *WINDOW) for role in ("produce", "consume")}
@@ -245,7 +245,12 @@ def test_an_exchange_killed_in_the_middle_leaves_nothing_behind(start: Start) ->
         heard = end.ends(SECONDS_UNTIL_MISSED)
         assert heard["type"] == "PeerGoneError"
         assert f"the exchange at {address}" in heard["message"]
-    assert sorted(os.listdir("/dev/shm")) == shared_before
+    assert not named_memory() - shared_before
+
+
+def named_memory() -> set[str]:
+    """Shared memory with a name, ours or of Python's library; other processes may make and remove their own."""
+    return {name for name in os.listdir("/dev/shm") if name.startswith(("permitflow", "psm_"))}
 
 
 def open_memory() -> list[str]:

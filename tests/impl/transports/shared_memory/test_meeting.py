@@ -11,11 +11,11 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-import psutil
 import pytest
 
 from permitflow.errors import SameHostError, UndecodableDataError
 from permitflow.protocol.frames import SameHostAnswer
+from permitflow.testing.descriptors import open_descriptors
 from permitflow.transports.shared_memory import handover, meeting
 from permitflow.transports.shared_memory.handover import Received, connect, nonce_digest
 from permitflow.transports.shared_memory.meeting import Offer, accepted
@@ -121,16 +121,16 @@ def limited(limit: int, value: int) -> Iterator[None]:
     [(resource.RLIMIT_FSIZE, 1 << 20, "File too large"), (resource.RLIMIT_NOFILE, 3, "Too many open files")],
 )
 def test_a_limit_of_the_system_is_a_reason_and_leaves_nothing_open(limit: int, value: int, words: str) -> None:
-    before = psutil.Process().num_fds()
+    before = open_descriptors()
     with limited(limit, value):
         offer = Offer(SameHost.AUTO, writes=True, who="the exchange")
     assert words in offer.reason
-    assert psutil.Process().num_fds() == before
+    assert not open_descriptors() - before
 
 
 def test_memory_that_cannot_be_mapped_is_a_reason(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
     with offered() as offer:
-        before = psutil.Process().num_fds()
+        before = open_descriptors()
 
         def refuse(*_: object, **__: object) -> None:
             raise OSError(12, "Cannot allocate memory")
@@ -138,7 +138,7 @@ def test_memory_that_cannot_be_mapped_is_a_reason(complete: Complete, monkeypatc
         monkeypatch.setattr(handover, "open_region", refuse)
         assert "Cannot allocate memory" in complete(accepted(name_of(offer), writes=False))
         # The other end of the connection, which the offer keeps until it is settled.
-        assert psutil.Process().num_fds() == before + 1
+        assert len(open_descriptors() - before) == 1
 
 
 def test_another_host_is_a_reason(complete: Complete) -> None:
@@ -212,7 +212,7 @@ def test_what_is_handed_over_is_looked_at(
     complete: Complete, descriptors: Callable[[], list[int]], greeting: bytes, words: str
 ) -> None:
     gc.collect()
-    before = psutil.Process().num_fds()
+    before = open_descriptors()
     with somebodys(descriptors, greeting) as name:
         refused = complete(accepted(name, writes=False))
     if isinstance(refused, Received):
@@ -221,7 +221,7 @@ def test_what_is_handed_over_is_looked_at(
         refused = words
     assert words in refused
     gc.collect()
-    assert psutil.Process().num_fds() == before
+    assert not open_descriptors() - before
 
 
 def test_a_second_visitor_gets_nothing() -> None:
@@ -237,13 +237,13 @@ def test_a_cancelled_acceptance_leaves_nothing_open(complete: Complete) -> None:
     with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer:
 
         async def test() -> None:
-            before = psutil.Process().num_fds()
+            before = open_descriptors()
             task = asyncio.create_task(accepted(name_of(offer), writes=False))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait({task})
             assert task.cancelled()
-            assert psutil.Process().num_fds() == before
+            assert not open_descriptors() - before
 
         complete(test())

@@ -8,11 +8,11 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import psutil
 import pyarrow as pa
 import pytest
 
 from permitflow.errors import UndecodableDataError
+from permitflow.testing.descriptors import open_descriptors
 from permitflow.testing.memory_ends import MemoryEnds, memory_ends
 from permitflow.transports.shared_memory.ring import RingWriter
 from permitflow.transports.shared_memory.space import Place
@@ -88,7 +88,7 @@ def test_messages_may_be_let_go_of_in_any_thread(ends: MemoryEnds) -> None:
 
 def test_views_outlive_both_ends_and_nothing_stays_open() -> None:
     gc.collect()
-    before, threads = psutil.Process().num_fds(), threading.active_count()
+    before, threads = open_descriptors(), set(threading.enumerate())
     with memory_ends() as ends:
         place = put(ends.writer, b"still here")
         assert place is not None
@@ -97,8 +97,8 @@ def test_views_outlive_both_ends_and_nothing_stays_open() -> None:
     assert bytes(view) == b"still here"
     del view
     gc.collect()
-    assert psutil.Process().num_fds() == before
-    assert threading.active_count() == threads
+    assert not open_descriptors() - before
+    assert not set(threading.enumerate()) - threads
     assert "permitflow-ring" not in Path("/proc/self/maps").read_text()
 
 
