@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 # A shell that starts the tests in the background lets them, and all they start, ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("default", deadline=None, derandomize=True)
+# How fast examples are drawn says how busy the machine is, and nothing about what is tested.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("default", patient, derandomize=True)
 # `--hypothesis-profile=ci`: ten times as long, and different in every run.
-settings.register_profile("ci", deadline=None, max_examples=1000)
+settings.register_profile("ci", patient, max_examples=1000)
 # For runs that are expected to fail, and where nobody reads the failing example.
-settings.register_profile("unshrunk", deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
+settings.register_profile("unshrunk", patient, derandomize=True, phases=(Phase.explicit, Phase.generate))
 settings.load_profile("default")
 
 # Rooms whose tests share something that is dear to make: TLC's results, a Spark session, a browser, the proofs.

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from permitflow.errors import RowsForgottenError, RowsNotThereError
@@ -31,7 +31,7 @@ WINDOW = ChannelParameters(row_permits=PARAMETERS.row_count, permit_batch=1, max
 # Of the profile's runs, for each path.
 RUNS_OF_A_HUNDRED = 8
 STEPS = 60
-HANG_SECONDS = 30.0
+HANG_SECONDS = 60.0
 
 
 def rows(start: int, stop: int) -> pa.RecordBatch:
@@ -158,10 +158,7 @@ def test_what_the_model_does_the_exchange_does(run: asyncio.Runner, listen: str)
             finally:
                 await query.leave()
 
-    @settings(
-        max_examples=settings().max_examples * RUNS_OF_A_HUNDRED // 100,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
+    @settings(max_examples=settings().max_examples * RUNS_OF_A_HUNDRED // 100)
     @given(st.lists(st.integers(0, 10**6), min_size=STEPS, max_size=STEPS))
     def lead_runs(choices: list[int]) -> None:
         run.run(lead_one(choices))

@@ -616,7 +616,7 @@ sessions = st.one_of(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(sessions, min_size=1, max_size=4))
 def test_no_peer_can_bring_the_exchange_down(complete: Complete, several: list[tuple[str, list[Any]]]) -> None:
     """Several at once, on one channel; the other channel works to the end, and no stream is left."""
@@ -627,6 +627,9 @@ def test_no_peer_can_bring_the_exchange_down(complete: Complete, several: list[t
                 for method, frames in several:
                     group.create_task(call(address, method, [encoded(method, frame) for frame in frames]))
             assert (await describe(address, "orders/0")).parameters == SMALL
-            assert all(stream.state != "open" for stream in exchange.channel("orders/0").statistics().streams)
+            # A stream is over a moment after its peer was told so, and nobody announces it.
+            channel = exchange.channel("orders/0")
+            while any(stream.state == "open" for stream in channel.statistics().streams):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
 
     complete(test())

@@ -159,18 +159,24 @@ def test_a_slow_consumer_stops_the_producer_at_the_bound(complete: Complete) -> 
             get(server.address, "orders/0") as receiver,
             put(server.address, "orders/0", SCHEMA) as sender,
         ):
-            sent = 0
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(0.5):
-                    while True:
-                        await sender.send(batch(sent, sent))
-                        sent += 1
-            # The consumer's window, the channel's and the producer's; one chunk waits between each two.
-            assert 3 * 8 // 2 <= sent <= 3 * 8 // 2 + 2
+            sent: list[int] = []
+
+            async def send_all() -> None:
+                while True:
+                    await sender.send(batch(len(sent), len(sent)))
+                    sent.append(len(sent))
+
+            sending = asyncio.create_task(send_all())
+            # The consumer's window, the channel's and the producer's; then it waits, for as long as anybody looks.
+            await until(lambda: len(sent) >= 3 * 8 // 2)
+            await until(lambda: sender.statistics().back_pressure_rate > 0.5)
+            sending.cancel()
+            await asyncio.wait({sending})
+            # One chunk may wait between each two windows.
+            assert len(sent) <= 3 * 8 // 2 + 2
             with pytest.raises(WouldBlock):
                 sender.send_nowait(batch(1))
             assert sender.statistics().peak_permits_outstanding == 8
-            assert sender.statistics().back_pressure_rate > 0.5
             (channel,) = exchange.statistics()
             assert channel.numbers.peak_permits_outstanding == 8
             assert all(stream.numbers.peak_permits_outstanding <= 8 for stream in channel.streams)
@@ -178,7 +184,7 @@ def test_a_slow_consumer_stops_the_producer_at_the_bound(complete: Complete) -> 
                 ending = group.create_task(sender.end())
                 received = await everything(receiver)
             assert ending.done()
-            assert numbers(received) == [n for n in range(sent) for _ in range(2)]
+            assert numbers(received) == [n for n in sent for _ in range(2)]
 
     complete(test())
 
@@ -551,10 +557,11 @@ def test_an_abort_is_heeded_while_the_channel_is_full(complete: Complete) -> Non
     async def test() -> None:
         async with serving() as (exchange, server):
             async with put(server.address, "orders/0", SCHEMA) as sender:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(0.1):
-                        await send_for_ever(sender)
+                sending = asyncio.create_task(_refused(send_for_ever(sender)))
+                # The channel takes two chunks of three rows, its stream two more.
+                await until(lambda: sender.statistics().sent_rows == 12 and sender.statistics().waiting_sends == 1)
                 sender.abort("tired")
+                assert isinstance(await sending, ChannelClosedError)
             await until(lambda: exchange.channel("orders/0").state is BridgeState.BROKEN)
             with pytest.raises(ChannelAbortedError, match="gave up: tired"):
                 await read(server.address)
@@ -727,8 +734,8 @@ def test_a_schema_that_nobody_brings_is_missed_within_the_time(complete: Complet
         async with serving(schema=None) as (exchange, server):
             assert exchange.channel("orders/0").state is BridgeState.WAITING
             for call in (
-                get(server.address, "orders/0", agreement_timeout_seconds=0.1),
-                get(server.address, "orders/0", agreement_timeout_seconds=0.1),
+                get(server.address, "orders/0", agreement_timeout_seconds=0.3),
+                get(server.address, "orders/0", agreement_timeout_seconds=0.3),
             ):
                 with pytest.raises(PeerTimeoutError, match="has a producer announced the channel's schema"):
                     async with call:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -30,6 +31,7 @@ from permitflow.errors import (
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.served_exchange import ServedExchange, served_exchange
 from permitflow.tracing import MemoryTrace
+from permitflow.transports import diagnosis
 from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, SameHost, open_sink, open_source, probe
 
 Opens = Callable[[ServedExchange, str], BlockingSink | BlockingSource]
@@ -38,6 +40,7 @@ PATIENCE_SECONDS = 20.0
 """Nothing here takes so long; a wait that does is a defect, and ends as a failure."""
 
 SHORT_SECONDS = 0.3
+"""For waits that must be in vain."""
 
 
 PATHS = {
@@ -87,6 +90,12 @@ def source_of(exchange: ServedExchange, channel: str, timeout_seconds: float = P
     return open_source(exchange.address, channel, timeout_seconds=timeout_seconds)
 
 
+@pytest.fixture(autouse=True)
+def patient_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an exchange answers does not depend on how busy the machine is."""
+    monkeypatch.setattr(diagnosis, "_LONGEST_ANSWER_SECONDS", PATIENCE_SECONDS)
+
+
 @pytest.fixture
 def pool() -> Iterator[ThreadPoolExecutor]:
     """Other threads, for the end of a stream that the test is not looking at."""
@@ -97,6 +106,26 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 def send_for_ever(sink: BlockingSink) -> NoReturn:
     while True:
         sink.send(numbers(0, 64))
+
+
+@contextmanager
+def in_a_hurry(end: BlockingSink | BlockingSource) -> Iterator[None]:
+    """Let an end, which has been dialled in peace, wait for a short time only."""
+    end._timeout_seconds = SHORT_SECONDS
+    try:
+        yield
+    finally:
+        end._timeout_seconds = PATIENCE_SECONDS
+
+
+def starve(sink: BlockingSink, at_least_rows: int) -> PeerTimeoutError:
+    """Send until so many rows have left and a wait for permits was in vain."""
+    with in_a_hurry(sink):
+        while True:
+            with pytest.raises(PeerTimeoutError) as caught:
+                send_for_ever(sink)
+            if sink.statistics().sent_rows >= at_least_rows:
+                return caught.value
 
 
 def send_all(exchange: ServedExchange, channel: str, batches: Sequence[pa.RecordBatch], *, closes: bool = True) -> int:
@@ -158,13 +187,12 @@ def test_permits_of_a_batch_return_only_when_the_next_one_is_asked_for(exchange:
 
 def test_a_consumer_that_holds_a_batch_stops_its_sender_at_the_windows(exchange: ServedExchange) -> None:
     channel = exchange.channel()
-    with sink_of(exchange, channel, SHORT_SECONDS) as sink, source_of_first(exchange, channel, sink) as source:
+    with sink_of(exchange, channel) as sink, source_of_first(exchange, channel, sink) as source:
         held = next(iter(source))
-        with pytest.raises(PeerTimeoutError):
-            send_for_ever(sink)
         # Three control loops are chained: into the exchange, inside it, and out of it.
         windows = 3 * exchange.parameters.row_permits
-        assert windows - 3 * 64 <= sink.statistics().sent_rows <= windows
+        starve(sink, windows - 3 * 64)
+        assert sink.statistics().sent_rows <= windows
         assert sink.statistics().peak_permits_outstanding <= exchange.parameters.row_permits
         assert held.num_rows == 64
         sink.abort("seen enough")
@@ -181,9 +209,9 @@ def test_a_waiting_consumer_returns_the_residue_and_can_go_on_after_a_timeout(ex
     channel, trace = exchange.channel(), MemoryTrace()
     with sink_of(exchange, channel) as sink:
         sink.send(numbers(0, 10))
-        with open_source(exchange.address, channel, timeout_seconds=SHORT_SECONDS, record=trace.recorder) as source:
+        with open_source(exchange.address, channel, timeout_seconds=PATIENCE_SECONDS, record=trace.recorder) as source:
             assert next(source).num_rows == 10
-            with pytest.raises(PeerTimeoutError, match="1 producer is connected and silent"):
+            with in_a_hurry(source), pytest.raises(PeerTimeoutError, match="1 producer is connected and silent"):
                 next(source)
             assert [event.action for event in trace.events] == ["Deliver", "Consume", "Flush"]
             sink.send(numbers(10, 20))
@@ -196,8 +224,8 @@ def test_a_starved_send_names_channel_address_and_cause_and_hands_the_rest_back(
     exchange: ServedExchange, pool: ThreadPoolExecutor
 ) -> None:
     channel = exchange.channel()
-    with sink_of(exchange, channel, SHORT_SECONDS) as sink:
-        with pytest.raises(PeerTimeoutError) as caught:
+    with sink_of(exchange, channel) as sink:
+        with in_a_hurry(sink), pytest.raises(PeerTimeoutError) as caught:
             sink.send(numbers(0, 10_000))
         message = str(caught.value)
         assert channel in message
@@ -320,12 +348,11 @@ def test_nobody_at_the_address_is_noticed_at_once(unused_tcp_address: str) -> No
 
 
 @pytest.fixture
-def unused_tcp_address() -> str:
-    import socket
-
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{listener.getsockname()[1]}"
+def unused_tcp_address() -> Iterator[str]:
+    """Where nobody listens, and nobody else will."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{silent.getsockname()[1]}"
 
 
 # Ends.
@@ -344,9 +371,9 @@ def test_an_exception_in_the_senders_block_reaches_the_consumer(exchange: Served
 def test_the_reason_of_a_starved_sender_reaches_a_consumer_that_comes_later(exchange: ServedExchange) -> None:
     channel = exchange.channel()
     began = monotonic()
-    with pytest.raises(PeerTimeoutError), sink_of(exchange, channel, SHORT_SECONDS) as sink:
+    with pytest.raises(PeerTimeoutError), sink_of(exchange, channel) as sink, in_a_hurry(sink):
         send_for_ever(sink)
-    assert monotonic() - began < 10 * SHORT_SECONDS
+    assert monotonic() - began < PATIENCE_SECONDS / 2
     with pytest.raises(ChannelAbortedError, match=r"gave up: PeerTimeoutError: .*row permits are away"):
         read_all(exchange, channel)
 
@@ -408,7 +435,7 @@ def test_no_thread_and_no_connection_is_left_behind(exchange: ServedExchange) ->
         source_of(exchange, exchange.channel(), SHORT_SECONDS)
     assert [thread.name for thread in set(threading.enumerate()) - others if "permitflow" in thread.name] == []
     # gRPC's own threads close the sockets a moment later.
-    deadline = monotonic() + 5
+    deadline = monotonic() + PATIENCE_SECONDS
     while connections_to(exchange) and monotonic() < deadline:
         sleep(0.01)
     assert connections_to(exchange) == []
@@ -438,7 +465,7 @@ def test_a_killed_exchange_is_noticed_by_both_ends(mortal_exchange: ServedExchan
             send_for_ever(sink)
         with pytest.raises(PeerGoneError, match=exchange.address):
             reading.result(PATIENCE_SECONDS)
-        assert monotonic() - began < 5
+        assert monotonic() - began < PATIENCE_SECONDS / 2
 
 
 def test_an_exchange_that_hangs_is_noticed_within_seconds(mortal_exchange: ServedExchange) -> None:
@@ -453,7 +480,7 @@ def test_an_exchange_that_hangs_is_noticed_within_seconds(mortal_exchange: Serve
             with pytest.raises(PeerGoneError) as caught:
                 next(source)
             assert not isinstance(caught.value, PeerTimeoutError)
-            assert monotonic() - began < PATIENCE_SECONDS / 2
+            assert monotonic() - began < PATIENCE_SECONDS
         finally:
             exchange.signal(signal.SIGCONT)
 
@@ -462,7 +489,7 @@ def test_ctrl_c_interrupts_a_read_and_nothing_is_lost(exchange: ServedExchange) 
     channel = exchange.channel()
     with sink_of(exchange, channel) as sink, source_of_first(exchange, channel, sink) as source:
         assert next(source).num_rows == 64
-        with interrupted_soon():
+        with interrupted_once(lambda: True):
             next(source)
         sink.send(numbers(64, 128))
         sink.end(closes_channel=True)
@@ -472,7 +499,7 @@ def test_ctrl_c_interrupts_a_read_and_nothing_is_lost(exchange: ServedExchange) 
 def test_ctrl_c_interrupts_a_send_and_nothing_is_lost(exchange: ServedExchange, pool: ThreadPoolExecutor) -> None:
     channel = exchange.channel()
     with sink_of(exchange, channel) as sink, source_of_first(exchange, channel, sink) as source:
-        with interrupted_soon():
+        with interrupted_once(lambda: sink.statistics().sent_rows > exchange.parameters.row_permits):
             send_for_ever(sink)
         reading = pool.submit(list, source)
         sink.end(closes_channel=True)
@@ -481,16 +508,22 @@ def test_ctrl_c_interrupts_a_send_and_nothing_is_lost(exchange: ServedExchange, 
 
 
 @contextmanager
-def interrupted_soon() -> Iterator[None]:
+def interrupted_once(is_time: Callable[[], bool]) -> Iterator[None]:
+    """Ctrl-C, a moment after it is time for it: whoever did not heed it would time out."""
     main = threading.main_thread().ident
     assert main is not None
-    began = monotonic()
-    timer = threading.Timer(SHORT_SECONDS, signal.pthread_kill, (main, signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
+
+    def interrupt() -> None:
+        while not is_time():
+            sleep(0.01)
+        sleep(SHORT_SECONDS)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012  # from its start on it may come
+        thread.start()
         yield
-    timer.join()
-    assert monotonic() - began < PATIENCE_SECONDS / 4
+    thread.join()
 
 
 # Newer Pythons warn of what is tried here.
