@@ -1,4 +1,4 @@
-"""Child processes of the demo: each in a group of its own, and none outlives the demo."""
+"""Child processes of the demo: each in a group of its own, and none outlives the demo, not even one that is killed."""
 
 import asyncio
 import json
@@ -18,6 +18,10 @@ Event = dict[str, object]
 GRACE_SECONDS = 10.0
 LOG_LINES_IN_ERROR = 25
 LONGEST_LINE_BYTES = 1 << 20
+
+# Is told a group, and then nothing more; at the end of its input, which is that of the demo however it came, it kills
+# the group.  Linux could signal a child whose parent has died, but neither the child's own children nor elsewhere.
+GUARD = ("/bin/sh", "-c", 'read -r group && { read -r never || kill -s KILL -- "-$group"; }')
 
 
 class Child:
@@ -115,29 +119,56 @@ async def child_process(
 ) -> AsyncIterator[Child]:
     """Start a process whose standard error goes to ``log``; at the end of the context its group is gone.
 
-    Cancellation ends the group too.
+    Cancellation ends the group too, and so does whatever kills this process.
 
     Raises:
         DemoError: the program cannot be started.
     """
+    async with _guard() as orders:
+        process = await _started(name, command, log, {**os.environ, **(environment or {})})
+        orders.write(f"{process.pid}\n".encode())
+        child = Child(name, process, log)
+        try:
+            yield child
+        finally:
+            await child.end()
+
+
+async def _started(
+    name: str, command: Sequence[str], log: Path, environment: Mapping[str, str]
+) -> asyncio.subprocess.Process:
     with log.open("ab") as errors:
         try:
-            process = await asyncio.create_subprocess_exec(
+            return await asyncio.create_subprocess_exec(
                 *command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
                 start_new_session=True,
-                env={**os.environ, **(environment or {})},
+                env=environment,
                 limit=LONGEST_LINE_BYTES,
             )
         except OSError as error:
             raise DemoError(f"{name} cannot be started: {error}") from error
-    child = Child(name, process, log)
+
+
+@asynccontextmanager
+async def _guard() -> AsyncIterator[asyncio.StreamWriter]:
+    """A process that survives this one for as long as it takes to kill the group whose number it was told."""
+    guard = await asyncio.create_subprocess_exec(
+        *GUARD,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+        # Ctrl-C in a terminal goes to all of its group, and is none of the guard's business.
+        start_new_session=True,
+    )
+    assert guard.stdin is not None  # it is a pipe
     try:
-        yield child
+        yield guard.stdin
     finally:
-        await child.end()
+        guard.kill()
+        await guard.wait()
 
 
 async def run_to_end(command: Sequence[str], *, what: str, log: Path) -> None:

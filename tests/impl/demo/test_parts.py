@@ -3,6 +3,8 @@
 import asyncio
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -196,3 +198,30 @@ def test_the_whole_group_of_a_child_ends_with_it(
     grandchild = complete(leave_grandchild())
     _, alive = psutil.wait_procs([grandchild], timeout=5)
     assert [process.status() for process in alive] in ([], [psutil.STATUS_ZOMBIE])
+
+
+CHILD = 'exec 3> "$1"; (sleep 30; echo survived >&3) & echo begun >&3; echo "{\\"event\\": \\"begun\\"}"; wait'
+PARENT = f"""
+import asyncio, sys
+from pathlib import Path
+from permitflow.demo.children import child_process
+
+async def main() -> None:
+    command = ["sh", "-c", {CHILD!r}, "sh", sys.argv[1]]
+    async with child_process("the child", command, log=Path(sys.argv[1] + ".log")) as child:
+        await child.event("begun")
+        print("begun", flush=True)
+        await child.ended()
+
+asyncio.run(main())
+"""
+
+
+def test_the_whole_group_of_a_child_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    os.mkfifo(told := tmp_path / "told")
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(told)], stdout=subprocess.PIPE)
+    with parent, told.open() as lines:
+        assert parent.stdout is not None  # it is a pipe
+        assert parent.stdout.readline() == b"begun\n"
+        parent.kill()
+        assert lines.read() == "begun\n"
