@@ -9,9 +9,10 @@ from pyspark.sql import SparkSession
 
 from permitflow.spark.configure import configure
 
-__all__ = ["local_session"]
+__all__ = ["SHUFFLE_PARTITIONS", "local_session"]
 
 FAST_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
+SHUFFLE_PARTITIONS = 2
 
 
 @contextmanager
@@ -33,7 +34,7 @@ def local_session(
         .config("spark.driver.extraJavaOptions", FAST_START)
         .config("spark.local.dir", str(work_dir))
         .config("spark.sql.warehouse.dir", str(work_dir / "warehouse"))
-        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.shuffle.partitions", str(SHUFFLE_PARTITIONS))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

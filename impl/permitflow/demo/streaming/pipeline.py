@@ -66,7 +66,7 @@ class Pipeline:
         self.watch = Watch(
             part.address,
             [*part.line_items, *part.late_items],
-            row_permits=settings.row_permits,
+            row_permits=settings.window_rows,
             incoming=settings.channels,
             stuck_seconds=settings.stuck_seconds,
         )

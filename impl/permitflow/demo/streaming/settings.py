@@ -13,6 +13,8 @@ __all__ = ["LATE_ITEMS", "LINE_ITEMS", "PartSettings", "PipelineSettings"]
 
 LINE_ITEMS, LATE_ITEMS = "lineitems", "lateitems"
 MOST_KILLS = 1_000
+SMALLEST_WINDOW_ROWS = 4_096
+WINDOW_ROWS_AT_SCALE_1 = 16_384
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +26,7 @@ class PipelineSettings:
     """
 
     scale: float = 0.1
-    """TPC-H scale factor: at 0.1, 600,000 line items come, and some 70,000 of them were late."""
+    """TPC-H scale factor: at 1, six million line items come, and some 700,000 of them were late."""
 
     kills: int = 0
     """How many times a part of the pipeline is killed (SIGKILL), and by what seed."""
@@ -32,10 +34,9 @@ class PipelineSettings:
 
     channels: int = 2
     """Channels of each stream."""
-    row_permits: int = 4_096
-    """The window of each channel: what the exchange may keep of it.  Small, so that the pipeline is under way for a
-    while, and under back-pressure all the time."""
-    permit_batch: int = 512
+    row_permits: int | None = None
+    """The window of each channel.  By default so small that the pipeline is under way for some hundred batches at
+    every scale, and under back-pressure all the time."""
     chunk_rows: int = 512
     """Rows of a chunk that the producer sends."""
 
@@ -59,10 +60,18 @@ class PipelineSettings:
         if self.keep is not None and self.keep.exists() and (not self.keep.is_dir() or any(self.keep.iterdir())):
             raise InvalidOptionError(option="--keep", value=str(self.keep), reason="must be a new or an empty folder")
 
+    @property
+    def window_rows(self) -> int:
+        """What the exchange may keep of each channel.
+
+        A batch is half of it, and has a cost of its own: so the more rows there are, the larger it is.
+        """
+        return self.row_permits or max(SMALLEST_WINDOW_ROWS, int(WINDOW_ROWS_AT_SCALE_1 * self.scale))
+
     def exchange_arguments(self, work_dir: Path, *, address: str, trace: Path) -> tuple[str, ...]:
         """The command line of the exchange, after ``permitflow``."""
         streams = (*("--stream", f"{LINE_ITEMS}:{self.channels}"), *("--stream", f"{LATE_ITEMS}:{self.channels}"))
-        window = ("--row-permits", str(self.row_permits), "--permit-batch", str(self.permit_batch))
+        window = ("--row-permits", str(self.window_rows))
         kept = ("--retention", "replay", "--store", str(work_dir / "store"))
         return ("serve", *streams, *window, *kept, "--address", address, "--trace", str(trace), "--json")
 

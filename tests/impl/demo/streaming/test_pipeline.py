@@ -24,7 +24,7 @@ from permitflow.demo.streaming.settings import PartSettings, PipelineSettings
 
 ENGINE = Path(__file__).with_name("micro_batches.py")
 ROWS = 6_000
-SETTINGS = PipelineSettings(channels=2, row_permits=256, permit_batch=32, chunk_rows=32, stuck_seconds=60)
+SETTINGS = PipelineSettings(channels=2, row_permits=256, chunk_rows=32, stuck_seconds=60)
 NEW_YEAR = date(1994, 1, 1)
 
 Item = dict[str, object]
