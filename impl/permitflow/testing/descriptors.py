@@ -1,9 +1,11 @@
-"""What a process has open: leaks are told from what somebody else closes meanwhile."""
+"""What a process has open and mapped: leaks are told from what somebody else closes meanwhile."""
 
 import os
 from pathlib import Path
 
-__all__ = ["open_descriptors"]
+from permitflow.transports.shared_memory.region import RING_NAME
+
+__all__ = ["open_descriptors", "ring_mappings"]
 
 
 def open_descriptors() -> frozenset[tuple[str, str]]:
@@ -19,3 +21,9 @@ def open_descriptors() -> frozenset[tuple[str, str]]:
         except FileNotFoundError:
             continue  # the one with which the folder was read, or one that was just closed
     return frozenset(found)
+
+
+def ring_mappings() -> frozenset[str]:
+    """Each mapping of shared memory that this process has, by its addresses and its inode; compare these, too."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return frozenset(line for line in lines if RING_NAME in line)

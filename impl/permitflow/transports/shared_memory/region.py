@@ -14,10 +14,13 @@ import sys
 
 from permitflow.errors import UndecodableDataError
 
-__all__ = ["NONCE_BYTES", "RING_BYTES", "Region", "create_region", "open_region", "why_impossible"]
+__all__ = ["NONCE_BYTES", "RING_BYTES", "RING_NAME", "Region", "create_region", "open_region", "why_impossible"]
 
 RING_BYTES = 8 << 20
 """Stays in the cache of a processor core, and holds a window of a few large chunks."""
+
+RING_NAME = "permitflow-ring"
+"""Of the memory, where the kernel lists mappings and descriptors: for whoever looks at a process; nobody dials it."""
 
 NONCE_BYTES = 32
 
@@ -72,7 +75,7 @@ def create_region(capacity_bytes: int, *, writable: bool) -> tuple[Region, int]:
     Raises:
         OSError: the system refuses: limits, no such call.
     """
-    descriptor = os.memfd_create("permitflow-ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    descriptor = os.memfd_create(RING_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.fchmod(descriptor, 0o600)
         os.ftruncate(descriptor, _HEADER_BYTES + capacity_bytes)
