@@ -21,7 +21,7 @@ T = TypeVar("T")
 class LocalReceiver(Generic[T]):
     """The end from which messages come; see ``ReceiveEnd`` for what each method promises."""
 
-    __slots__ = ("_channel", "_core", "_line", "_peer")
+    __slots__ = ("_channel", "_core", "_costs", "_line", "_payloads", "_peer")
 
     def __init__(self, channel: LocalChannel[T]) -> None:
         """Use ``open_channel``."""
@@ -29,6 +29,7 @@ class LocalReceiver(Generic[T]):
         self._core = channel.receiver
         self._peer = channel.sender
         self._line = channel.takers
+        self._payloads, self._costs = channel.receiver.queues
 
     @property
     def name(self) -> str:
@@ -47,8 +48,7 @@ class LocalReceiver(Generic[T]):
 
     async def receive(self) -> Message[T]:
         """Receive the oldest message; wait until there is one."""
-        core, line = self._core, self._line
-        costs = core._costs
+        core, line, costs = self._core, self._line, self._costs
         if not costs or line.reserved:
             # As ``until_takeable``, without its call.
             is_first = line.begin_turn()
@@ -67,7 +67,7 @@ class LocalReceiver(Generic[T]):
             # As ``_receive_now``, without its calls: this is the way of nearly every message.
             cost = costs.popleft()
             if cost:
-                payload = core._payloads.popleft()
+                payload = self._payloads.popleft()
                 unreturned = core._unreturned + cost
                 if unreturned < core._batch and costs:
                     core._unreturned = unreturned

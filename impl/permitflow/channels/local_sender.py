@@ -21,7 +21,7 @@ T = TypeVar("T")
 class LocalSender(Generic[T]):
     """The end into which messages go; see ``SendEnd`` for what each method promises."""
 
-    __slots__ = ("_add_cost", "_add_payload", "_are_batches", "_channel", "_core", "_line", "_peer", "_takers")
+    __slots__ = ("_are_batches", "_channel", "_core", "_costs", "_line", "_payloads", "_peer", "_takers")
 
     def __init__(self, channel: LocalChannel[T]) -> None:
         """Use ``open_channel``."""
@@ -30,7 +30,7 @@ class LocalSender(Generic[T]):
         self._peer = channel.receiver
         self._takers = channel.takers
         self._line = channel.chunks
-        self._add_payload, self._add_cost = channel.receiver.entrance
+        self._payloads, self._costs = channel.receiver.queues
         self._are_batches = True  # chunks that know their ``num_rows``, as far as was seen
 
     @property
@@ -73,8 +73,8 @@ class LocalSender(Generic[T]):
                 # As ``send_directly``, without its call: this is the way of nearly every chunk.
                 core._row_permits = left
                 core.sent_chunks += 1
-                self._add_payload(chunk)
-                self._add_cost(rows)
+                self._payloads.append(chunk)
+                self._costs.append(rows)
                 self._peer._is_quiet = False
                 return
             if not line.at_once or not line.begin_turn(chunk, rows):

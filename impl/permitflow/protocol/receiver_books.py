@@ -1,7 +1,6 @@
 """What a receiver has counted, and what follows from it."""
 
 from collections import deque
-from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from permitflow.protocol.messages import Message, Permits, message_of
@@ -69,9 +68,9 @@ class ReceiverBooks(Generic[T]):
         self._peer = peer
 
     @property
-    def entrance(self) -> tuple[Callable[[T | Message[T]], None], Callable[[int], None]]:
+    def queues(self) -> tuple[deque[T | Message[T]], deque[int]]:
         """The two halves of the inbox, for those who take the short ways of ``direct``."""
-        return self._payloads.append, self._costs.append
+        return self._payloads, self._costs
 
     @property
     def granted(self) -> Permits:
