@@ -4,7 +4,8 @@ What is ready together is encoded together, as one message (a train), because a 
 a frame.  The frames carry chunks as bytes; ``permitflow.transports.trains`` makes those.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from google.protobuf.message import DecodeError
 
@@ -12,9 +13,9 @@ from permitflow.errors import UndecodableDataError
 from permitflow.protocol.frames import DownstreamFrame
 from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.frame_readers import DOWNSTREAM_READERS, UPSTREAM_READERS, read_chunks
-from permitflow.transports.frame_writers import DOWNSTREAM_WRITERS, UPSTREAM_WRITERS
+from permitflow.transports.frame_writers import DOWNSTREAM_WRITERS, UPSTREAM_WRITERS, write_chunks
 from permitflow.transports.payloads import EncodedChunks, WireFrame
-from permitflow.transports.train_layout import laid_out, taken_apart
+from permitflow.transports.train_layout import ALIGNMENT_BYTES, body_place, front_of, laid_out, taken_apart
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = ["TRAIN_BYTES", "decode_downstream", "decode_upstream", "encode_downstream", "encode_upstream"]
@@ -26,6 +27,9 @@ TRAIN_BYTES = 1 << 20
 _MOST_FRAMES_BYTES = 32 << 20
 # What a frame takes besides the chunks' bytes.
 _FRAME_BYTES = 32
+# A stream's chunks are often of one size.  What was said of the last ones need not be encoded or decoded again.
+_FRONTS = 64
+_FEW_CHUNKS = 512
 
 
 def encode_upstream(frames: Iterable[WireFrame]) -> Iterator[list[Buffer]]:
@@ -34,18 +38,40 @@ def encode_upstream(frames: Iterable[WireFrame]) -> Iterator[list[Buffer]]:
     Raises:
         InvalidParametersError: a barrier or watermark carries something that the wire does not.
     """
-    train, body, size = pb.FromUpstream(), list[Buffer](), 0
+    train, body, size = list[WireFrame](), list[Buffer](), 0
     for frame in frames:
         arrow = frame.arrow if isinstance(frame, EncodedChunks) else ()
         arrow_bytes = sum(map(len, arrow))
         if size and size + arrow_bytes > TRAIN_BYTES:
-            yield laid_out(train.SerializeToString(), body)
-            train, body, size = pb.FromUpstream(), [], 0
-        UPSTREAM_WRITERS[type(frame)](train.frames.add(), frame)
+            yield _message(train, body)
+            train, body, size = [], [], 0
+        train.append(frame)
         body.extend(arrow)
         size += arrow_bytes + _FRAME_BYTES
     if size:
-        yield laid_out(train.SerializeToString(), body)
+        yield _message(train, body)
+
+
+def _message(train: Sequence[WireFrame], body: Sequence[Buffer]) -> list[Buffer]:
+    first = train[0]
+    if len(train) == 1 and isinstance(first, EncodedChunks) and len(first.rows) <= _FEW_CHUNKS:
+        return [_front_of(first.rows, first.permits, sum(map(len, body))), *body]
+    return laid_out(_encoded(train), body)
+
+
+@lru_cache(maxsize=_FRONTS)
+def _front_of(rows: tuple[int, ...], permits: int, size_bytes: int) -> bytes:
+    """What stands before the body in a message of nothing but these chunks."""
+    train = pb.FromUpstream()
+    write_chunks(train.frames.add().chunks, rows, permits, size_bytes)
+    return front_of(train.SerializeToString(), size_bytes)
+
+
+def _encoded(train: Iterable[WireFrame]) -> bytes:
+    message = pb.FromUpstream()
+    for frame in train:
+        UPSTREAM_WRITERS[type(frame)](message.frames.add(), frame)
+    return message.SerializeToString()
 
 
 def encode_downstream(frames: Iterable[DownstreamFrame]) -> Iterator[list[Buffer]]:
@@ -63,7 +89,10 @@ def decode_upstream(message: Received) -> list[WireFrame]:
     Raises:
         UndecodableDataError: these bytes are no frames of this version of the protocol.
     """
-    head, body = taken_apart(message)
+    view = memoryview(message)
+    if (lone := _lone_chunks(bytes(view[:ALIGNMENT_BYTES]), len(view))) is not None:
+        return [EncodedChunks(*lone, (view[ALIGNMENT_BYTES:],))]
+    head, body = taken_apart(view)
     train = pb.FromUpstream()
     _parse(train, head)
     if train.body:  # encoded by somebody who does not know where it should be
@@ -80,6 +109,20 @@ def decode_upstream(message: Received) -> list[WireFrame]:
     if body:
         raise UndecodableDataError(what="a message", reason=f"{len(body)} bytes of its body belong to no chunk")
     return frames
+
+
+@lru_cache(maxsize=_FRONTS)
+def _lone_chunks(front: bytes, size: int) -> tuple[tuple[int, ...], int] | None:
+    """Rows and permits, if a message that begins like this has nothing but chunks, whose bytes follow at once."""
+    place = body_place(front, size)
+    if place is None or place[1] != ALIGNMENT_BYTES:
+        return None
+    train = pb.FromUpstream()
+    _parse(train, memoryview(front)[: place[0]])
+    if len(train.frames) != 1 or train.body:
+        return None
+    chunks = train.frames[0].chunks
+    return (tuple(chunks.rows), chunks.permits) if chunks.rows and chunks.size_bytes == size - place[1] else None
 
 
 def decode_downstream(message: Received) -> list[DownstreamFrame]:

@@ -1,6 +1,6 @@
 """How each frame is written as protobuf."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from google.protobuf.message import Message
 
@@ -22,7 +22,7 @@ from permitflow.protocol.parameters import Oversize
 from permitflow.transports.payloads import EncodedChunks, Marker, checked_marker
 from permitflow.wire.v1 import exchange_pb2 as pb
 
-__all__ = ["DOWNSTREAM_WRITERS", "UPSTREAM_WRITERS", "set_number", "set_text", "write_parameters"]
+__all__ = ["DOWNSTREAM_WRITERS", "UPSTREAM_WRITERS", "set_number", "set_text", "write_chunks", "write_parameters"]
 
 _TEXT_RULE = "must be text that UTF-8 can hold"
 _OVERSIZE = {Oversize.SPLIT: pb.OVERSIZE_SPLIT, Oversize.WHOLE: pb.OVERSIZE_WHOLE}
@@ -123,9 +123,14 @@ def _write_data(into: pb.UpstreamFrame, frame: Data[Marker]) -> None:
 
 
 def _write_chunks(into: pb.UpstreamFrame, frame: EncodedChunks) -> None:
-    into.chunks.rows.extend(frame.rows)
-    into.chunks.permits = frame.permits
-    into.chunks.size_bytes = sum(map(len, frame.arrow))
+    write_chunks(into.chunks, frame.rows, frame.permits, sum(map(len, frame.arrow)))
+
+
+def write_chunks(into: pb.Chunks, rows: Sequence[int], permits: int, size_bytes: int) -> None:
+    """Write what is said of chunks that travel together; their bytes are no part of it."""
+    into.rows.extend(rows)
+    into.permits = permits
+    into.size_bytes = size_bytes
 
 
 def _write_marker(into: pb.Marker, payload: Marker, what: str) -> None:

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from permitflow.transports.carrier import Buffer
 from permitflow.wire.v1 import exchange_pb2 as pb
 
-__all__ = ["ALIGNMENT_BYTES", "laid_out", "taken_apart"]
+__all__ = ["ALIGNMENT_BYTES", "body_place", "front_of", "laid_out", "taken_apart"]
 
 ALIGNMENT_BYTES = 64
 """Of the body, from the beginning of the message."""
 
+# Of a number that does not end: behind the end of any message.
+_BEYOND = 1 << 62
 # A field begins with its number and the type "so many bytes", which together take one byte, and its length.
 _LENGTH_DELIMITED = 2
 _FRAMES, _PADDING, _BODY = (
@@ -31,26 +33,43 @@ def laid_out(frames: bytes, body: Sequence[Buffer]) -> list[Buffer]:
         body: in pieces.
     """
     size = sum(map(len, body))
-    if not size:
-        return [frames]
-    body_field = bytes((_BODY,)) + _varint(size)
+    return [front_of(frames, size), *body] if size else [frames]
+
+
+def front_of(frames: bytes, size_bytes: int) -> bytes:
+    """What stands before a body of so many bytes."""
+    body_field = bytes((_BODY,)) + _varint(size_bytes)
     padding = -(len(frames) + 2 + len(body_field)) % ALIGNMENT_BYTES
-    return [frames + bytes((_PADDING, padding)) + bytes(padding) + body_field, *body]
+    return frames + bytes((_PADDING, padding)) + bytes(padding) + body_field
 
 
 def taken_apart(message: Buffer) -> tuple[memoryview, memoryview]:
     """What protobuf has to decode of a message, and its body if that is where this module puts it."""
     view = memoryview(message)
-    position, size = 0, len(view)
-    while position < size:
-        key = view[position]
+    places = body_place(view, len(view))
+    if places is None:
+        return view, view[:0]
+    end, start = places
+    return view[:end], view[start:]
+
+
+def body_place(front: Buffer, size: int) -> tuple[int, int] | None:
+    """Where protobuf's part of a message ends and where its body begins; None if that does not show.
+
+    Args:
+        front: how the message begins, or all of it.
+        size: of the message, in bytes.
+    """
+    position, here = 0, len(front)
+    while position < here:
+        key = front[position]
         if key not in (_FRAMES, _PADDING, _BODY):
             break
-        length, start = _read_varint(view, position + 1)
+        length, start = _read_varint(front, position + 1)
         if key == _BODY and start + length == size:
-            return view[:position], view[start:]
+            return position, start
         position = start + length
-    return view, view[:0]
+    return None
 
 
 def _varint(value: int) -> bytes:
@@ -62,11 +81,11 @@ def _varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def _read_varint(view: memoryview, position: int) -> tuple[int, int]:
+def _read_varint(view: Buffer, position: int) -> tuple[int, int]:
     """A number, and where it ends; damaged ones lead beyond the end."""
     value = 0
     for count, byte in enumerate(view[position : position + 10]):
         value |= (byte & 0x7F) << 7 * count
         if byte <= 0x7F:
             return value, position + count + 1
-    return len(view), len(view)
+    return _BEYOND, _BEYOND

@@ -135,6 +135,19 @@ def test_a_chunk_longer_than_a_train_travels_alone() -> None:
     assert [len(decode_upstream(train)) for train in trains] == [1, 1, 1]
 
 
+def test_chunks_like_the_ones_before_are_read_with_their_own_bytes() -> None:
+    contents = [b"abc", b"def", b"abcd", b"abc"]
+    read = [decode_upstream(messages_of([EncodedChunks((2, 1), 3, (content,))])[0]) for content in contents]
+    assert read == [[EncodedChunks((2, 1), 3, (memoryview(content),))] for content in contents]
+
+
+def test_a_message_that_begins_like_the_one_before_and_is_shorter_is_refused() -> None:
+    (whole,) = messages_of([EncodedChunks((2, 1), 3, (b"abc",))])
+    decode_upstream(whole)
+    with pytest.raises(UndecodableDataError):
+        decode_upstream(whole[:-1])
+
+
 def test_frames_that_would_fill_the_memory_are_refused_undecoded() -> None:
     rows = pb.FromUpstream(frames=[pb.UpstreamFrame(chunks=pb.Chunks(rows=[1] * (33 << 20)))]).SerializeToString()
     with pytest.raises(UndecodableDataError, match="33554432 bytes are the most"):
