@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from permitflow.errors import ChunkTooLargeError, SchemaMismatchError, UndecodableDataError
 from permitflow.transports.arrow_compression import is_compressed
+from permitflow.transports.arrow_gathering import Gathering
 from permitflow.transports.arrow_pieces import PieceWriter
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.garbage import collecting_later
@@ -68,6 +69,7 @@ class BatchCodec:
         self.row_bytes = _row_bytes(schema)
         """About how many bytes a row takes, where all columns have a fixed width."""
         self._piece_writer = PieceWriter(schema)
+        self._gathering = None if self._has_dictionaries else Gathering(schema, self._piece_writer)
 
     def accepts(self, batch: object) -> bool:
         """Would ``require`` accept this, as far as can be said without looking closely?"""
@@ -118,12 +120,18 @@ class BatchCodec:
         Raises:
             ChunkTooLargeError: its dictionaries do not fit, which only shows now.
         """
-        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        pieces = self._pieces_of(batch)
-        _require_size(batch.num_rows, sum(map(len, pieces)))
+        pieces = self._gathered(batches) or self._joined(batches)
+        if (size_bytes := sum(map(len, pieces))) > MAX_CHUNK_BYTES:
+            _require_size(sum(batch.num_rows for batch in batches), size_bytes)
         return pieces
 
-    def _pieces_of(self, batch: pa.RecordBatch) -> list[Buffer]:
+    def _gathered(self, batches: Sequence[pa.RecordBatch]) -> list[Buffer] | None:
+        if self._gathering is None or self.row_bytes is None:
+            return None
+        return self._gathering.message(batches, self.row_bytes * sum(batch.num_rows for batch in batches))
+
+    def _joined(self, batches: Sequence[pa.RecordBatch]) -> list[Buffer]:
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         if not self._has_dictionaries and self.size_of(batch) >= _PIECES_FROM_BYTES:
             return self._piece_writer.pieces(batch)
         encoded = self._as_stream(batch) if self._has_dictionaries else batch.serialize()

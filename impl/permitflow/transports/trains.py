@@ -19,8 +19,8 @@ from permitflow.transports.payloads import EncodedChunks, WireFrame, checked_mar
 
 __all__ = ["TrainWriter", "encoded", "rows_at_once", "with_batches"]
 
-# Below this size it is cheaper to copy a chunk beside its neighbours than to give it an IPC message of its own.
-_SMALL_BYTES = 64 << 10
+# Below this size a chunk travels as rows of one batch with its neighbours, not as an IPC message of its own.
+_SMALL_BYTES = 128 << 10
 # Whoever holds one of the joined chunks keeps all of them in memory.
 _JOINED_BYTES = 512 << 10
 _JOINED_CHUNKS = 8_192
