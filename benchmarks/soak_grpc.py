@@ -23,6 +23,8 @@ SAMPLE_SECONDS = 0.1
 WARM_UP_SHARE = 0.3
 # A producer without back-pressure would run ahead by hundreds of MB each second.
 MOST_GROWTH_BYTES_PER_SECOND = 256 * 1024.0
+# A pool that is filled late is a step, which looks steep where a process is watched for a few seconds only.
+LATE_STEP_BYTES = 4 << 20
 LONGEST_SECONDS = 3600.0
 
 
@@ -125,12 +127,13 @@ def growths(result: Run) -> dict[str, float]:
     }
 
 
-def growing(by_process: dict[str, float]) -> list[str]:
-    """Whose memory does not stay flat."""
+def growing(by_process: dict[str, float], seconds: float) -> list[str]:
+    """Whose memory does not stay flat in a run of so many seconds."""
+    most = max(MOST_GROWTH_BYTES_PER_SECOND, LATE_STEP_BYTES / seconds)
     return [
         f"slow consumer: the memory of the {who} grows by {growth / 1024:.0f} KiB per second"
         for who, growth in by_process.items()
-        if growth > MOST_GROWTH_BYTES_PER_SECOND
+        if growth > most
     ]
 
 
@@ -162,7 +165,7 @@ def soak(options: argparse.Namespace) -> tuple[dict[str, dict[str, float]], list
     growth = growths(slow)
     per_second = {f"{who}_growth_kib_per_second": bytes_ / 1024 for who, bytes_ in growth.items()}
     report["slow consumer"] = figures(slow, slow_rows) | per_second
-    broken += broken_promises("slow consumer", slow, slow_rows, options.row_permits) + growing(growth)
+    broken += broken_promises("slow consumer", slow, slow_rows, options.row_permits) + growing(growth, slow.seconds)
     return report, broken
 
 

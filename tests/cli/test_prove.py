@@ -126,6 +126,13 @@ def test_what_cannot_be_used_is_refused(command: Command, arguments: list[str], 
     assert complaint in " ".join(stderr.split())
 
 
+def is_worker(child: psutil.Process) -> bool:
+    try:
+        return "spawn_main" in " ".join(child.cmdline())
+    except psutil.Error:  # it has ended meanwhile
+        return False
+
+
 def test_an_interrupt_stops_all_processes_without_a_word() -> None:
     arguments = [sys.executable, "-m", "permitflow.cli", "prove", "--jobs", "2"]
     with subprocess.Popen(
@@ -133,8 +140,7 @@ def test_an_interrupt_stops_all_processes_without_a_word() -> None:
     ) as prover:
         workers: list[psutil.Process] = []
         while len(workers) < 2 and prover.poll() is None:
-            children = psutil.Process(prover.pid).children()
-            workers = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+            workers = [child for child in psutil.Process(prover.pid).children() if is_worker(child)]
         # As a terminal does it: to all of them.
         for process in (prover.pid, *(worker.pid for worker in workers)):
             os.kill(process, signal.SIGINT)

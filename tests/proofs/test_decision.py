@@ -104,9 +104,9 @@ def test_it_finds_what_the_explorer_finds_for_batches_that_differ() -> None:
     ],
 )
 def test_real_numbers_are_decided_at_once(row_count: int, batch: int, max_cost: int, is_live: bool) -> None:
-    before = time.process_time()
+    before = time.thread_time()
     decision = decide(row_count, batch, max_cost)
-    assert time.process_time() - before < 1
+    assert time.thread_time() - before < 1
     assert decision.is_live is is_live
     assert (decided_steps(decision) is None) is is_live
 
@@ -130,10 +130,10 @@ def test_a_chunk_beyond_the_window_is_stuck_alone() -> None:
 
 
 def test_a_long_pile_takes_time_in_proportion() -> None:
-    before = time.process_time()
+    before = time.thread_time()
     decision = decide(32768, 32768, sizes=(1, 3))
     assert decision.is_live is False
-    assert time.process_time() - before < 5
+    assert time.thread_time() - before < 5
     assert decided_steps(decision) == 4 * ((32768 - 3 + 1 + 2) // 3) + 1
 
 

@@ -17,7 +17,14 @@ def gist(verdict: Verdict) -> tuple[object, ...]:
 
 
 def workers() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+    return [child for child in psutil.Process().children() if is_worker(child)]
+
+
+def is_worker(child: psutil.Process) -> bool:
+    try:
+        return "spawn_main" in " ".join(child.cmdline())
+    except psutil.Error:  # a child of another test, which has ended
+        return False
 
 
 def test_it_proves_what_is_asked_for_in_the_order_of_the_catalogue() -> None:

@@ -52,6 +52,15 @@ def aborts_what_is_published(state: State, parameters: Parameters) -> State:
     return after._replace(output=state.output - (state.staged.end - state.staged.start))
 
 
+def aborts_what_is_to_be_published(state: State, parameters: Parameters) -> State:
+    return original("AbortLate")(state._replace(phase="ready"), parameters)._replace(phase=state.phase)
+
+
+def acknowledges_the_last_batch(state: State, parameters: Parameters) -> State:
+    after = original("AcknowledgeForDriver")(state._replace(committed=True), parameters)
+    return after._replace(committed=state.committed)
+
+
 def loses_what_it_keeps(state: State, parameters: Parameters) -> State:
     return original("CrashDriver")(state, parameters)._replace(lost=state.produced)
 
@@ -74,6 +83,8 @@ FAULTS = [
     Fault("Publish", commits_unpublished, "CommittedIsPublished"),
     Fault("Restart", begins_anew, "PhasesAgree"),
     Fault("AbortLate", aborts_what_is_published, "PublishedOnceInOrder"),
+    Fault("AbortLate", aborts_what_is_to_be_published, "PhasesAgree"),
+    Fault("AcknowledgeForDriver", acknowledges_the_last_batch, "AcknowledgedIsCommitted"),
     Fault("CrashDriver", loses_what_it_keeps, "NothingLostIfDurable"),
 ]
 

@@ -18,7 +18,7 @@ from permitflow.testing.endpoints import CHANNEL, SCHEMA, chunk
 from permitflow.transports.grpc_aio import describe, put
 
 # Keep-alive asks every 2 s and waits 4 s; the rest is for a busy machine.
-SECONDS_UNTIL_MISSED = 15.0
+SECONDS_UNTIL_MISSED = 30.0
 
 OVER_GRPC, OVER_TCP = "127.0.0.1:0", "tcp://127.0.0.1:0"
 
@@ -129,13 +129,14 @@ def test_nothing_is_left_behind_in_a_process_whose_peer_was_killed(
         exchange.add_channel(CHANNEL, schema=SCHEMA)
         async with ExchangeServer(exchange) as server:
             await describe(server.address, CHANNEL)
-        await asyncio.to_thread(threading.active_count)
 
-    # What comes with the first use and stays: gRPC's poller and the threads of asyncio.to_thread.
+    # What comes with the first use and stays: gRPC's poller.
     complete(use_once())
-    threads = threading.active_count()
+    before = set(threading.enumerate())
     complete(test())
-    assert threading.active_count() <= threads
+    new = set(threading.enumerate()) - before
+    # Those of asyncio.to_thread stay as well, and are as many as it likes.
+    assert [thread.name for thread in new if not thread.name.startswith("asyncio_")] == []
 
 
 async def send_for_ever(send: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
