@@ -205,11 +205,19 @@ StageLate ==
     /\ staged' = IF Sink = "shared" THEN late ELSE staged
     /\ UNCHANGED <<waiting, exchange, phase, plan, logs, running, published, output, misplaced, faults>>
 
-\* The abort of a batch arrives after it was published: it removes staged data and nothing else.
+\* An abort arrives late: of a batch that was published meanwhile, or from a driver that has died since, while the next
+\* one runs the same batch again.  It names the attempts that it gives up, so it never removes what is to be published.
 AbortLate ==
-    /\ published /\ staged # NoRows /\ phase # "staged"
+    /\ staged # NoRows /\ phase # "staged"
     /\ staged' = NoRows
     /\ UNCHANGED <<waiting, exchange, phase, plan, logs, tasks, published, output, misplaced, faults>>
+
+\* The query was stopped, and its source is asked no more: whoever was told what the commit log has acknowledges it in
+\* the driver's place.  If the word comes when the query runs again, it is what Acknowledge says there, or nothing new.
+AcknowledgeForDriver ==
+    /\ phase = "down" /\ AcknowledgeIn = "latestOffset" /\ acknowledged < CommittedEnd
+    /\ acknowledged' = CommittedEnd
+    /\ UNCHANGED <<waiting, produced, lost, phase, plan, logs, tasks, sinkVars, faults>>
 
 \* The driver dies, and with it what is in no log.
 CrashDriver ==
@@ -230,7 +238,8 @@ Done == (phase = "failed" \/ (phase = "idle" /\ end = Horizon)) /\ UNCHANGED var
 
 Environment ==
     \/ \E rows \in Sizes : Offer(rows)
-    \/ FailTask \/ AbandonTask \/ StageLate \/ AbortLate \/ CrashDriver \/ CrashExchange \/ Done
+    \/ FailTask \/ AbandonTask \/ StageLate \/ AbortLate \/ AcknowledgeForDriver \/ CrashDriver \/ CrashExchange
+    \/ Done
 
 Protocol ==
     \/ Produce \/ PlanBatch \/ WriteOffsetLog \/ Acknowledge \/ RunTask \/ Stage \/ Publish

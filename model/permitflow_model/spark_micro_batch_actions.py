@@ -157,11 +157,24 @@ def stage_late(state: State, parameters: Parameters) -> State:
 
 
 def abort_late(state: State, _parameters: Parameters) -> State:
-    """The abort of a batch arrives after it was published: it removes staged data and nothing else."""
-    require(state.published)
+    """An abort arrives late: of a batch that was published meanwhile, or from a driver that has died since.
+
+    It names the attempts that it gives up, so it never removes what is to be published.
+    """
     require(state.staged != NO_ROWS)
     require(state.phase != "staged")
     return state._replace(staged=NO_ROWS)
+
+
+def acknowledge_for_driver(state: State, parameters: Parameters) -> State:
+    """The query was stopped: whoever was told what the commit log has acknowledges it in the driver's place.
+
+    If the word comes when the query runs again, it is what ``acknowledge`` says there, or nothing new.
+    """
+    require(state.phase == "down")
+    require(parameters.acknowledge_in == "latestOffset")
+    require(state.acknowledged < committed_end(state))
+    return state._replace(acknowledged=committed_end(state))
 
 
 def crash_driver(state: State, parameters: Parameters) -> State:
@@ -193,6 +206,7 @@ ACTIONS: tuple[Action[State, Parameters], ...] = (
     Action("AbandonTask", abandon_task, is_environment=True),
     Action("StageLate", stage_late, is_environment=True),
     Action("AbortLate", abort_late, is_environment=True),
+    Action("AcknowledgeForDriver", acknowledge_for_driver, is_environment=True),
     Action("CrashDriver", crash_driver, is_environment=True),
     Action("CrashExchange", crash_exchange, is_environment=True),
     Action("Done", done, is_environment=True),

@@ -11,7 +11,8 @@ An event is a step of the model.  Where it says less than the specification, or 
 steps, each of them an action of the specification, none a formula of its own:
 
 - the first ``Restart`` begins the run; each other one is ``CrashDriver`` and ``Restart``: a query that was stopped and
-  one that was killed are the same to the exchange;
+  one that was killed are the same to the exchange; between the two somebody may have acknowledged in its place,
+  ``AcknowledgeForDriver``, as the exchange shows when it is asked next;
 - rows of which the exchange says that it has them are ``Offer`` and ``Produce``;
 - an attempt that another one follows was ``FailTask``, whether it had read all its rows or not;
 - a commit without a recorded publication is ``Publish`` and ``WriteCommitLog``;
@@ -21,6 +22,7 @@ Rows are counted from where the query began.  Batches without rows of the channe
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -130,7 +132,11 @@ class SparkMicroBatchReplay:
         state = world.state
         if not world.has_begun or state.phase == "failed":
             return (state,)
-        return (self._step(self._step(state, "CrashDriver"), "Restart"),)
+        down = self._step(state, "CrashDriver")
+        begun = [self._step(down, "Restart")]
+        with suppress(Disabled):
+            begun.append(self._step(self._step(down, "AcknowledgeForDriver"), "Restart"))
+        return begun
 
     def _acknowledge(self, world: QueryWorld, event: QueryEvent) -> Sequence[State]:
         state, row = world.state, event.end

@@ -9,6 +9,7 @@ import pytest
 
 from permitflow_model.exploration import explore_model, parameters_for
 from permitflow_model.kernel.explore import explore
+from permitflow_model.kernel.system import Disabled
 from permitflow_model.manifest import ManifestError, read_manifest
 from permitflow_model.spark_micro_batch import NO_ROWS, PHASES, SYSTEM, Parameters, Rows, State
 from permitflow_model.spark_micro_batch_probes import PROBES
@@ -150,6 +151,21 @@ def test_an_abort_after_publishing_leaves_the_table_alone() -> None:
     published = LOGGED._replace(phase="published", published=True, staged=Rows(2, 4), output=4)
     after = SYSTEM.perform("AbortLate", published, QUERY)
     assert (after.staged, after.output) == (NO_ROWS, 4)
+
+
+def test_an_abort_never_takes_what_the_driver_is_about_to_publish() -> None:
+    again = LOGGED._replace(phase="down", staged=Rows(2, 4))
+    assert SYSTEM.perform("AbortLate", again, QUERY).staged == NO_ROWS
+    with pytest.raises(Disabled):
+        SYSTEM.perform("AbortLate", again._replace(phase="staged"), QUERY)
+
+
+def test_nobody_acknowledges_for_a_driver_more_than_the_commit_log_has() -> None:
+    down = LOGGED._replace(phase="down")
+    with pytest.raises(Disabled):
+        SYSTEM.perform("AcknowledgeForDriver", down, QUERY)
+    done = down._replace(committed=True, published=True, output=4)
+    assert SYSTEM.perform("AcknowledgeForDriver", done, QUERY).acknowledged == 4
 
 
 # The document.

@@ -107,6 +107,19 @@ def test_an_ordinary_run_is_valid_and_all_is_published() -> None:
     assert outcome.worlds[0].state.acknowledged == 4
 
 
+def test_rows_of_a_query_that_was_stopped_may_have_been_acknowledged_for_it() -> None:
+    again = [QueryEvent("Restart"), acknowledge(2, 4, before=2)]
+    assert replayed(run(plan(0, 2, 4), *again, batches=[(0, 2)])).is_valid
+
+
+def test_but_not_those_of_a_batch_that_the_commit_log_has_not() -> None:
+    logs = run(plan(0, 2, 4), QueryEvent("Restart"), acknowledge(2, 4, before=2), batches=[(0, 2)])
+    logs[COMMITS].clear()
+    event, reason = refusal(logs)
+    assert event.action == "Acknowledge"
+    assert "has forgotten the rows up to 2 already" in reason
+
+
 def test_whoever_acknowledges_in_commit_is_refused_at_the_next_batch() -> None:
     event, reason = refusal(run(plan(0, 2, 4), plan(2, 4, 4), batches=[(0, 2), (2, 4)]))
     assert event == plan(2, 4, 4)
