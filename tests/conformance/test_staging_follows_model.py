@@ -8,7 +8,7 @@ import pytest
 from permitflow.errors import StagedPartError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.staging import Part, StagingBooks
+from permitflow.protocol.staging import Part, PartState, StagingBooks
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Step
 from permitflow_model.spark_micro_batch import NO_ROWS, SYSTEM, Parameters, Rows, State
@@ -30,6 +30,8 @@ class Sink:
     late: Part | None = None
     done: Part | None = None
     """The attempt whose message the driver has."""
+    before: Part | None = None
+    """The one whose message the driver before it had, of which an abort may arrive at any time."""
     rows_of: dict[str, Rows] = field(default_factory=dict)
     """What an attempt has read."""
     table: list[int] = field(default_factory=list)
@@ -55,7 +57,7 @@ class Sink:
     def stage(self, _state: State) -> None:
         assert self.running is not None
         self.books.end(self.running, now=0.0)
-        self.done, self.running = self.running, None
+        self.before, self.done, self.running = self.done, self.running, None
 
     def publish(self, _state: State) -> None:
         assert self.done is not None
@@ -82,7 +84,14 @@ class Sink:
         self.late = None
 
     def abort_late(self, _state: State) -> None:
-        self.books.discard("query", self.batch, now=0.0)
+        """The driver that has died names the attempt that it knew."""
+        assert self.done is not None
+        self.abort(self.done)
+
+    def abort(self, part: Part) -> None:
+        at = part.staging
+        parts = [StagedPart("table", at.partition, at.attempt, part.rows)]
+        self.books.discard("query", at.batch, now=0.0, parts=parts)
 
     def compare(self, state: State) -> None:
         """What the model says of the table and of what is staged."""
@@ -93,6 +102,7 @@ class Sink:
         assert (self.running is not None, self.late is not None) == (state.running, state.late != NO_ROWS)
         if state.phase == "staged":
             assert self.done is not None
+            assert state.published or self.done.state is PartState.ENDED
             assert self.rows_of[self.done.staging.attempt] == state.staged
         for batch in range(last + 1):
             assert not self.books.discard("query", batch, now=0.0), "of a published batch nothing is staged"
@@ -131,7 +141,9 @@ def walk(sink: Sink, parameters: Parameters) -> tuple[int, int]:
 
 
 def refuse(sink: Sink, state: State) -> None:
-    """What is not there as a whole cannot be published; what is published cannot be changed."""
+    """What is not there as a whole cannot be published; what is published, or about to be, cannot be changed."""
+    if sink.before is not None and state.phase == "staged":
+        sink.abort(sink.before)
     for part in filter(None, (sink.running, sink.late)):
         rows = sink.rows_of[part.staging.attempt]
         stated = [StagedPart("table", 0, part.staging.attempt, rows.end - rows.start)]
@@ -169,7 +181,14 @@ class Shared(Sink):
             self.rows_of[self.done.staging.attempt] = self.rows_of[late.staging.attempt]
 
 
-@pytest.mark.parametrize("wrong", [Forgetful, Shared])
+class Sweeping(Sink):
+    """An abort takes everything of its batch, also what the next driver has staged."""
+
+    def abort(self, part: Part) -> None:
+        self.books.discard("query", part.staging.batch, now=0.0)
+
+
+@pytest.mark.parametrize("wrong", [Forgetful, Shared, Sweeping])
 def test_the_walk_notices_a_sink_that_is_wrong(wrong: type[Sink]) -> None:
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, StagedPartError)):
         walk(wrong(), PARAMETERS["batches of one"])

@@ -82,7 +82,7 @@ async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply
             _channels(exchange, [part.channel for part in request.parts])
             return Published(await exchange.staging.publish(request.query, request.batch, request.parts))
         case Discard():
-            return Discarded(await exchange.staging.discard(request.query, request.batch))
+            return Discarded(await exchange.staging.discard(request.query, request.batch, request.parts))
         case AskStatistics():
             return statistics_of(exchange, request.channels)
 

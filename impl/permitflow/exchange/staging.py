@@ -209,10 +209,10 @@ class StagingAreas:
         self._note_change()
         self._go_on()
 
-    async def discard(self, query: str, batch: int) -> int:
-        """Forget what is staged for a batch and not published; how many rows."""
+    async def discard(self, query: str, batch: int, parts: Sequence[StagedPart] = ()) -> int:
+        """Forget what is staged for a batch and not published; see ``StagingBooks.discard``.  How many rows?"""
         async with self._ordering:
-            dropped = self.books.discard(query, batch, self._clock())
+            dropped = self.books.discard(query, batch, self._clock(), parts)
             self._forget(dropped)
             return sum(part.rows for part in dropped)
 

@@ -92,6 +92,8 @@ class Discard:
 
     query: str
     batch: int
+    parts: tuple[StagedPart, ...] = ()
+    """Only these attempts; none: all that there are."""
 
 
 @dataclass(frozen=True, slots=True)

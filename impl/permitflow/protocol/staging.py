@@ -216,9 +216,16 @@ class StagingBooks:
             self._published[query] = batch
         return publication
 
-    def discard(self, query: str, batch: int, now: float) -> tuple[Part, ...]:
-        """Forget what is staged for a batch and not published; what is published stays."""
-        dropped = tuple(self._of_batch(query, batch))
+    def discard(self, query: str, batch: int, now: float, parts: Sequence[StagedPart] = ()) -> tuple[Part, ...]:
+        """Forget what is staged for a batch and not published; what is published stays.
+
+        ``parts`` are the attempts that are meant, of which some may not be here; none: all of the batch.  Who gives a
+        batch up that others may run again names its own: the word may come late.
+        """
+        named = {(part.channel, Staging(query, batch, part.partition, part.attempt)) for part in parts}
+        dropped = tuple(
+            part for part in self._of_batch(query, batch) if not named or (part.channel, part.staging) in named
+        )
         for part in dropped:
             self._drop(part, PartState.FORGOTTEN, "was discarded: its batch was given up", now)
         return dropped

@@ -7,7 +7,8 @@ what is repeated after a crash is not published again.  So tasks may be repeated
 A batch must fit into the staging areas of its channels (``staging_rows`` of the exchange).  Where consumers are slow,
 published batches wait there, and tasks wait for room: that is the back-pressure.
 
-``abort`` gives up what is staged, and never what is published: it may come after the batch was.
+``abort`` gives up what its own driver's tasks have staged, and never what is published: it may come after the batch
+was, and when the driver that follows runs the batch again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -69,9 +70,13 @@ class _Staged:
         parts = [message.part for message in messages if message.part.rows]
         self._insist(lambda control: control.publish(key.query, key.batch, parts))
 
-    def _discard(self, key: BatchKey) -> None:
+    def _discard(self, key: BatchKey, messages: Sequence[StagedMessage]) -> None:
+        # Only what this driver knows of: when the word comes, another one may be running the batch again.
+        parts = [message.part for message in messages if message.part.rows]
+        if not parts:
+            return
         seconds = min(self._options.exchange.timeout_seconds, ABORT_TIMEOUT_SECONDS)
-        self._insist(lambda control: control.discard(key.query, key.batch), timeout_seconds=seconds)
+        self._insist(lambda control: control.discard(key.query, key.batch, parts), timeout_seconds=seconds)
 
     def _insist(self, order: "Callable[[BlockingControl], T]", timeout_seconds: float | None = None) -> T:
         """Give an order that may be given twice; an exchange that is away may be back soon."""
@@ -125,7 +130,7 @@ class StagedBatchWriter(_Staged, DataSourceArrowWriter):
         Raises:
             PermitflowError: the exchange does not answer; it will forget what is staged by itself.
         """
-        self._discard(self._key)
+        self._discard(self._key, _staged(messages))
 
 
 class StagedStreamWriter(_Staged, DataSourceStreamArrowWriter):
@@ -164,7 +169,7 @@ class StagedStreamWriter(_Staged, DataSourceStreamArrowWriter):
         """
         staged = _staged(messages)
         if staged:
-            self._discard(BatchKey(query=staged[0].query, batch=batchId))
+            self._discard(BatchKey(query=staged[0].query, batch=batchId), staged)
 
 
 def _key_of(context: TaskContext) -> BatchKey:

@@ -87,13 +87,13 @@ class AioControl:
         """
         return await self._ask(publish(query, batch, parts))
 
-    async def discard(self, query: str, batch: int) -> Discarded:
-        """Forget what is staged for a batch and not published.
+    async def discard(self, query: str, batch: int, parts: Sequence[StagedPart] = ()) -> Discarded:
+        """Forget what is staged for a batch and not published: these attempts, or all of them if none is named.
 
         Raises:
             PermitflowError: as ``positions``.
         """
-        return await self._ask(discard(query, batch))
+        return await self._ask(discard(query, batch, parts))
 
     async def statistics(self, channels: Sequence[str] = ()) -> Statistics:
         """What has flowed through channels of any kind, in counts.

@@ -93,13 +93,13 @@ class BlockingControl:
         """
         return self._ask(publish(query, batch, parts))
 
-    def discard(self, query: str, batch: int) -> Discarded:
-        """Forget what is staged for a batch and not published.
+    def discard(self, query: str, batch: int, parts: Sequence[StagedPart] = ()) -> Discarded:
+        """Forget what is staged for a batch and not published: these attempts, or all of them if none is named.
 
         Raises:
             PermitflowError: as ``positions``.
         """
-        return self._ask(discard(query, batch))
+        return self._ask(discard(query, batch, parts))
 
     def statistics(self, channels: Sequence[str] = ()) -> Statistics:
         """What has flowed through channels of any kind, in counts.

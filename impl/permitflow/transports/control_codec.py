@@ -62,11 +62,9 @@ def encode_request(request: ControlRequest) -> bytes:
         case Acknowledge():
             _write_acknowledge(message.acknowledge, request)
         case Publish():
-            _write_publish(message.publish, request)
+            _write_parts(message.publish, request)
         case Discard():
-            message.discard.SetInParent()
-            set_text(message.discard, "query", request.query)
-            set_number(message.discard, "batch", request.batch)
+            _write_parts(message.discard, request)
         case AskStatistics():
             message.statistics.SetInParent()
             _write_channels(message.statistics, request)
@@ -98,7 +96,7 @@ def _write_acknowledge(into: pb.AcknowledgeRequest, request: Acknowledge) -> Non
         set_text(added, "log_id", log_id)
 
 
-def _write_publish(into: pb.PublishRequest, request: Publish) -> None:
+def _write_parts(into: pb.PublishRequest | pb.DiscardRequest, request: Publish | Discard) -> None:
     into.SetInParent()
     set_text(into, "query", request.query)
     set_number(into, "batch", request.batch)
@@ -129,15 +127,18 @@ def _read_acknowledge(message: pb.AcknowledgeRequest) -> Acknowledge:
 
 
 def _read_publish(message: pb.PublishRequest) -> Publish:
-    parts = tuple(StagedPart(part.channel, part.partition, part.attempt, part.rows) for part in message.parts)
-    return Publish(message.query, message.batch, parts)
+    return Publish(message.query, message.batch, _read_parts(message))
+
+
+def _read_parts(message: pb.PublishRequest | pb.DiscardRequest) -> tuple[StagedPart, ...]:
+    return tuple(StagedPart(part.channel, part.partition, part.attempt, part.rows) for part in message.parts)
 
 
 _REQUESTS: dict[str, Callable[..., ControlRequest]] = {
     "positions": lambda message: AskPositions(tuple(message.channels), message.consumer),
     "acknowledge": _read_acknowledge,
     "publish": _read_publish,
-    "discard": lambda message: Discard(message.query, message.batch),
+    "discard": lambda message: Discard(message.query, message.batch, _read_parts(message)),
     "close": lambda message: Close(tuple(message.channels), message.consumer),
     "statistics": lambda message: AskStatistics(tuple(message.channels)),
 }

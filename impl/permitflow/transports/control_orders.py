@@ -81,9 +81,9 @@ def publish(query: str, batch: int, parts: Sequence[StagedPart]) -> Order[Publis
     return Order(Publish(query, batch, tuple(parts)), lambda reply: reply if isinstance(reply, Published) else None)
 
 
-def discard(query: str, batch: int) -> Order[Discarded]:
+def discard(query: str, batch: int, parts: Sequence[StagedPart]) -> Order[Discarded]:
     """Forget what is staged and not published."""
-    return Order(Discard(query, batch), lambda reply: reply if isinstance(reply, Discarded) else None)
+    return Order(Discard(query, batch, tuple(parts)), lambda reply: reply if isinstance(reply, Discarded) else None)
 
 
 def statistics(channels: Sequence[str]) -> Order[Statistics]:

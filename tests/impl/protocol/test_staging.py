@@ -152,6 +152,14 @@ def test_discarding_touches_nothing_that_is_published(exchange: Exchange) -> Non
         exchange.books.stage(left, 1, now=0.0)
 
 
+def test_who_names_attempts_discards_no_others(exchange: Exchange) -> None:
+    given_up, again = (exchange.staged(2, attempt=attempt) for attempt in ("first", "again"))
+    named = [StagedPart("a", 0, "first", 2), StagedPart("a", 0, "never came", 2)]
+    assert exchange.books.discard("q", 0, now=0.0, parts=named) == (given_up,)
+    assert exchange.books.discard("q", 0, now=0.0, parts=named) == ()
+    assert not exchange.publish(again)
+
+
 def test_discarding_a_batch_leaves_the_others(exchange: Exchange) -> None:
     given_up, other, foreign = exchange.open(), exchange.open(batch=1), exchange.open(query="another")
     assert exchange.books.discard("q", 0, now=0.0) == (given_up,)

@@ -194,6 +194,19 @@ def test_abort_gives_up_what_is_staged_and_never_what_is_published(replay_option
     assert published(replay_options) == [[1, 2], []]
 
 
+def test_the_late_abort_of_a_driver_that_has_died_leaves_the_next_one_alone(
+    replay_options: Options, task: Task
+) -> None:
+    dead, next_one = streaming(replay_options), streaming(replay_options)
+    staged_before = dead.write(batches(1))
+    staged_again = next_one.write(batches(1))
+    dead.abort([staged_before, None], 0)
+    with pytest.raises(StagedPartError, match="is not staged"):
+        dead.commit([staged_before], 0)
+    next_one.commit([staged_again], 0)
+    assert published(replay_options) == [[1], []]
+
+
 def test_batches_without_rows_are_batches(replay_options: Options, task: Task) -> None:
     writer = streaming(replay_options)
     writer.commit([], 0)

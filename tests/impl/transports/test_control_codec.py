@@ -30,13 +30,12 @@ from permitflow.wire.v1 import exchange_pb2 as pb
 counts = st.integers(-(2**63), 2**63 - 1)
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 channel_names = st.lists(names, max_size=3).map(tuple)
+parts = st.lists(st.builds(StagedPart, names, counts, names, counts), max_size=3).map(tuple)
 requests = st.one_of(
     st.builds(AskPositions, channel_names, names),
     st.builds(Acknowledge, st.lists(st.builds(ChannelRow, names, counts, names), max_size=3).map(tuple), names),
-    st.builds(
-        Publish, names, counts, st.lists(st.builds(StagedPart, names, counts, names, counts), max_size=3).map(tuple)
-    ),
-    st.builds(Discard, names, counts),
+    st.builds(Publish, names, counts, parts),
+    st.builds(Discard, names, counts, parts),
     st.builds(Close, channel_names, names),
 )
 parameters = st.builds(
@@ -108,7 +107,7 @@ def test_a_position_without_state_or_parameters_is_refused() -> None:
 def test_a_reply_to_something_else_is_refused() -> None:
     published = encode_reply(Published(was_published=False))
     assert publish("q", 1, []).read(published) == Published(was_published=False)
-    for order in (positions([], ""), discard("q", 1)):
+    for order in (positions([], ""), discard("q", 1, [])):
         with pytest.raises(UndecodableDataError, match="Published is no answer to this question"):
             order.read(published)
 
@@ -121,6 +120,7 @@ def test_a_reply_to_something_else_is_refused() -> None:
         Acknowledge((ChannelRow("c", 2**63),)),
         Acknowledge((ChannelRow("c", 1.5),)),  # type: ignore[arg-type]  # that is the mistake
         Discard("q", -(2**63) - 1),
+        Discard("q", 1, (StagedPart("\ud800", 0, "x", 1),)),
         Publish("q", 1, (StagedPart("c", 0, "\ud800", 1),)),
     ],
 )

@@ -370,12 +370,14 @@ class Published(_message.Message):
     def __init__(self, was_published: bool = ...) -> None: ...
 
 class DiscardRequest(_message.Message):
-    __slots__ = ("query", "batch")
+    __slots__ = ("query", "batch", "parts")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     query: str
     batch: int
-    def __init__(self, query: _Optional[str] = ..., batch: _Optional[int] = ...) -> None: ...
+    parts: _containers.RepeatedCompositeFieldContainer[StagedPart]
+    def __init__(self, query: _Optional[str] = ..., batch: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[StagedPart, _Mapping]]] = ...) -> None: ...
 
 class Discarded(_message.Message):
     __slots__ = ("rows",)

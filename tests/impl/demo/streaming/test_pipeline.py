@@ -81,7 +81,7 @@ def test_no_row_is_lost_or_comes_twice_whatever_is_killed(run: asyncio.Runner, p
     assert compared(part) == Counted(expected=len(expected), lost=0, duplicated=0, foreign=0)
     assert answer(part) == answer_of(expected)
     assert [channel.problems for channel in pipeline.watch.channels] == [[]] * 4
-    assert all(0 < channel.peak_kept_rows <= SETTINGS.row_permits for channel in pipeline.watch.channels)
+    assert all(0 < channel.peak_kept_rows <= SETTINGS.window_rows for channel in pipeline.watch.channels)
     lives = lives_of(pipeline.recordings)
     assert sum(any(verdict.cut_ends for verdict in life) for life in lives) > 0
     assert [verdict.describe() for life in lives for verdict in life if not verdict.is_valid] == []
