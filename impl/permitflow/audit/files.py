@@ -2,17 +2,24 @@
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+
+import numpy as np
 
 from permitflow.audit.merging import merge
 from permitflow.audit.part import Part, look_at
 from permitflow.audit.report import Audit
-from permitflow.audit.units import Plan, Unit, plan, read_unit
+from permitflow.audit.units import Plan, Unit, plan, read_units
 from permitflow.protocol.parameters import ChannelParameters
 
-__all__ = ["audit_files", "examine"]
+__all__ = ["audit_files", "examine", "examine_share"]
+
+# Enough that a slow share does not hold up the others.
+_SHARES_PER_PROCESS = 16
+_KEPT_BYTES = 2**24
 
 
 def audit_files(
@@ -33,19 +40,34 @@ def audit_files(
     return merge(whole, _with_progress(_parts(whole, processes), len(whole.units), on_progress))
 
 
-def examine(unit: Unit, parameters: dict[str, ChannelParameters]) -> Part:
-    """Read a unit and look at it."""
-    return look_at(read_unit(unit), parameters, source=unit.name)
+def examine(units: Iterable[Unit], parameters: Mapping[str, ChannelParameters]) -> list[Part]:
+    """Read units and look at each."""
+    _keep_memory()
+    return [look_at(table, parameters, source=unit.name) for unit, table in read_units(units)]
+
+
+def _keep_memory() -> None:
+    """Let the C library keep what arrays have used, for the next ones; asking the kernel each time takes longer."""
+    # glibc's thresholds follow the largest array that was ever freed (mallopt(3)); this one is never touched.
+    np.empty(_KEPT_BYTES, dtype=np.uint8)
+
+
+def examine_share(number: int, shares: Sequence[list[Unit]], parameters: Mapping[str, ChannelParameters]) -> bytes:
+    """The pickled parts of one of several shares."""
+    return pickle.dumps(examine(shares[number], parameters))
 
 
 def _parts(whole: Plan, processes: int) -> Iterator[tuple[Unit, Part]]:
     look = partial(examine, parameters=whole.parameters)
-    if processes == 1 or len(whole.units) < 2:
-        yield from ((unit, look(unit)) for unit in whole.units)
+    shares = whole.shares(processes * _SHARES_PER_PROCESS)
+    if processes == 1 or len(shares) < 2:
+        for share in shares:
+            yield from zip(share, look(share), strict=True)
         return
     # Not forked: the caller may have threads, and Arrow has its own.
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        yield from zip(whole.units, pool.map(look, whole.units, chunksize=4), strict=True)
+        for share, parts in zip(shares, pool.map(look, shares), strict=True):
+            yield from zip(share, parts, strict=True)
 
 
 def _with_progress(

@@ -1,21 +1,17 @@
-"""Finds the event at which something becomes wrong that only totals have shown."""
+"""Finds the event at which something becomes wrong that only totals have shown.  Few parts are read again for that."""
 
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from itertools import accumulate
 
 import numpy as np
 
 from permitflow.audit.clauses import Clause
-from permitflow.audit.columns import ACTIONS, Codes, Events, Integers
-from permitflow.audit.laws import returned_by, waiting_steps
+from permitflow.audit.laws import is_returning, waiting_steps
 from permitflow.audit.part import violation_at
-from permitflow.audit.summary import tokens_of
+from permitflow.audit.passing import Passing, first_disagreement
+from permitflow.audit.sides import Side
 from permitflow.audit.violations import Violation
 
-__all__ = ["NOTHING_DUE", "Reading", "first_below_zero", "first_difference", "first_return_above"]
-
-Reading: TypeAlias = Callable[[], Iterator[Events]]
-"""Reads the events of one end of one channel, part by part."""
+__all__ = ["NOTHING_DUE", "first_below_zero", "first_difference", "first_return_above"]
 
 NOTHING_DUE = "nothing"
 """How a reason ends where no message was due."""
@@ -24,79 +20,68 @@ _CLASSES = ("row", "barrier", "watermark")
 _KINDS = ("chunk", "barrier", "watermark")
 
 
-def first_below_zero(read: Reading, row: int) -> Violation:
-    """Where a chunk (0) or barrier (1) leaves the line of those that wait though none waits."""
-    height = 0
-    for events in read():
-        heights = height + np.cumsum(waiting_steps(events)[row])
-        if (below := np.flatnonzero(heights < 0)).size:
-            return violation_at(events, int(below[0]), Clause.OFFERED, reason=f"no {_KINDS[row]} waits")
-        height = int(heights[-1]) if len(events) else height
-    raise AssertionError("the totals and the events differ: was the file changed meanwhile?")
+def first_below_zero(side: Side, line: int) -> Violation:
+    """Where a chunk (0) or barrier (1) leaves the line of those that wait though none waits.
 
-
-def first_return_above(read: Reading, limit: tuple[int, int, int]) -> Violation:
-    """The first AddPermits after which the sender has got more permits of a class than were returned."""
-    came: Integers = np.zeros(3, dtype=np.int64)
-    for events in read():
-        totals = came + np.cumsum(np.stack(returned_by(events), axis=1), axis=0)
-        above = totals > np.array(limit)
-        if (places := np.flatnonzero(above.any(axis=1))).size:
-            index = int(places[0])
-            which = int(np.flatnonzero(above[index])[0])
-            reason = f"{totals[index, which]:,} {_CLASSES[which]} permits came back, {limit[which]:,} were returned"
-            return violation_at(events, index, Clause.RETURNED, reason=reason)
-        came = totals[-1] if len(events) else came
-    raise AssertionError("the totals and the events differ: was the file changed meanwhile?")
-
-
-def first_difference(read_first: Reading, read_second: Reading, first: str, second: str) -> list[Violation]:
-    """The first message of the second reading that is not the one of the first; none, if it only has fewer.
-
-    Args:
-        read_first: holds what is due.
-        read_second: holds what must be its beginning.
-        first: how the actions begin that count in the first reading.
-        second: the same of the second.
+    Raises:
+        TraceUnreadableError: the file has changed.
     """
-    due, position = _Tokens(read_first, first), 0
-    for events in read_second():
-        places = _places(events, second)
-        here = tokens_of(events)[places]
-        expected = due.next(len(here))
-        differs = np.flatnonzero(here[: len(expected)] != expected)
-        if differs.size or len(here) > len(expected):
-            index = int(differs[0]) if differs.size else len(expected)
-            told = NOTHING_DUE if index >= len(expected) else f"a {_named(int(expected[index]))}"
-            reason = f"message {position + index + 1:,} is a {_named(int(here[index]))}, due was {told}"
-            return [violation_at(events, int(places[index]), Clause.IN_ORDER, reason=reason)]
-        position += len(here)
-    return []
+    rises = [(summary.chunks_waiting, summary.barriers_waiting)[line] for _, summary in side.parts]
+    heights = accumulate((rise.total for rise in rises), initial=0)
+    steps = enumerate(zip(heights, rises, strict=False))
+    number, height = next((number, height) for number, (height, rise) in steps if height + rise.lowest < 0)
+    events = side.read(number)
+    below = np.flatnonzero(height + np.cumsum(waiting_steps(events)[line]) < 0)
+    if not below.size:
+        raise side.changed(number)
+    return violation_at(events, int(below[0]), Clause.OFFERED, reason=f"no {_KINDS[line]} waits")
 
 
-class _Tokens:
-    """Hands out the messages of a reading in portions of any size."""
+def first_return_above(side: Side, limit: tuple[int, int, int]) -> Violation:
+    """The first AddPermits after which the sender has got more permits of a class than were returned.
 
-    def __init__(self, read: Reading, prefix: str) -> None:
-        self._parts = read()
-        self._prefix = prefix
-        self._rest: Integers = np.zeros(0, dtype=np.int64)
+    Raises:
+        TraceUnreadableError: the file has changed.
+    """
+    most, returned = np.array(limit), np.array([summary.returned for _, summary in side.parts], dtype=np.int64)
+    # No return is below zero, or the end would be wrong by itself: what has come never becomes less.
+    until = np.cumsum(returned, axis=0)
+    number = int(np.flatnonzero((until > most).any(axis=1))[0])
+    events = side.read(number)
+    totals = (
+        until[number]
+        - returned[number]
+        + np.cumsum(np.stack(events.permits, axis=1) * is_returning(events)[:, None], axis=0)
+    )
+    above = totals > most
+    places = np.flatnonzero(above.any(axis=1))
+    if not places.size:
+        raise side.changed(number)
+    index = int(places[0])
+    which = int(np.flatnonzero(above[index])[0])
+    reason = f"{totals[index, which]:,} {_CLASSES[which]} permits came back, {limit[which]:,} were returned"
+    return violation_at(events, index, Clause.RETURNED, reason=reason)
 
-    def next(self, count: int) -> Integers:
-        """The next ``count`` messages, or all that are left."""
-        gathered = [self._rest]
-        missing = count - len(self._rest)
-        while missing > 0 and (events := next(self._parts, None)) is not None:
-            gathered.append(tokens_of(events)[_places(events, self._prefix)])
-            missing -= len(gathered[-1])
-        together = np.concatenate(gathered)
-        self._rest = together[count:]
-        return together[:count]
 
+def first_difference(due: Passing, found: Passing) -> list[Violation]:
+    """The first message found that is not the one that was due; none, if there are only fewer.
 
-def _places(events: Events, prefix: str) -> Codes:
-    codes = [code for code, name in enumerate(ACTIONS) if name.startswith(prefix)]
-    return np.flatnonzero(np.isin(events.action, codes))
+    Raises:
+        TraceUnreadableError: a file has changed.
+    """
+    number = first_disagreement(due, found)
+    if number is None:
+        return []
+    position = found.until[number].messages
+    places, here = found.part(number)
+    expected = due.tokens(position, len(here))
+    differs = np.flatnonzero(here[: len(expected)] != expected)
+    index = int(differs[0]) if differs.size else len(expected)
+    if index >= len(here):
+        raise found.changed(number)
+    told = NOTHING_DUE if index >= len(expected) else f"a {_named(int(expected[index]))}"
+    reason = f"message {position + index + 1:,} is a {_named(int(here[index]))}, due was {told}"
+    return [violation_at(found.events(number), int(places[index]), Clause.IN_ORDER, reason=reason)]
 
 
 def _named(token: int) -> str:

@@ -1,37 +1,20 @@
 """Puts what is known of the parts together: what one part cannot see, and what only both ends together show."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
+from permitflow.audit.boundaries import Boundary, boundary_violations
 from permitflow.audit.clauses import Clause
-from permitflow.audit.columns import Events, events_of
-from permitflow.audit.locating import NOTHING_DUE, Reading, first_below_zero, first_difference, first_return_above
-from permitflow.audit.part import Part, boundary_violations, joined
+from permitflow.audit.locating import NOTHING_DUE, first_below_zero, first_difference, first_return_above
+from permitflow.audit.part import Part
+from permitflow.audit.passing import Passing
 from permitflow.audit.report import Audit, ChannelAudit
+from permitflow.audit.sides import Side
 from permitflow.audit.summary import Summary
-from permitflow.audit.units import Plan, Unit, read_unit
+from permitflow.audit.units import Plan, Unit
 from permitflow.audit.violations import Violation
-from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import End
 
 __all__ = ["merge"]
-
-
-@dataclass(slots=True)
-class _Side:
-    """One end of one channel: its parts in order, and what they come to."""
-
-    parts: list[tuple[Unit, Summary]] = field(default_factory=list)
-    whole: Summary | None = None
-
-    def units(self) -> list[Unit]:
-        return [unit for unit, _ in self.parts]
-
-    def add(self, unit: Unit, summary: Summary, parameters: ChannelParameters) -> list[Violation]:
-        found = boundary_violations(self.whole, summary, parameters)
-        self.parts.append((unit, summary))
-        self.whole = summary if self.whole is None else joined(self.whole, summary, parameters)
-        return found
 
 
 def merge(plan: Plan, parts: Iterable[tuple[Unit, Part]]) -> Audit:
@@ -45,18 +28,18 @@ def merge(plan: Plan, parts: Iterable[tuple[Unit, Part]]) -> Audit:
 class _Merging:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._sides: dict[tuple[str, End], _Side] = {}
+        self._sides: dict[tuple[str, End], Side] = {}
         self._violations: list[Violation] = []
         self._untold = 0
         self._faulty: dict[tuple[str, End], set[Clause]] = {}
 
     def run(self, parts: Iterable[tuple[Unit, Part]]) -> Audit:
+        boundaries: list[Boundary] = []
         for unit, part in parts:
             self._untold += part.untold
             self._note(part.violations)
-            for summary in part.summaries:
-                side = self._sides.setdefault((summary.channel, summary.end), _Side())
-                self._note(side.add(unit, summary, self._plan.parameters[summary.channel]))
+            boundaries += (self._side(summary).add(unit, summary) for summary in part.summaries)
+        self._note(boundary_violations(boundaries))
         channels = [self._channel(name) for name in self._plan.parameters]
         self._violations.sort(key=lambda violation: (violation.channel, violation.end, violation.sequence))
         counts: dict[str, int] = {}
@@ -65,6 +48,12 @@ class _Merging:
         for channel in channels:
             channel.violations = counts.get(channel.channel, 0)
         return Audit(channels=channels, violations=self._violations, untold=self._untold)
+
+    def _side(self, summary: Summary) -> Side:
+        where = summary.channel, summary.end
+        if where not in self._sides:
+            self._sides[where] = Side(self._plan.parameters)
+        return self._sides[where]
 
     def _note(self, violations: Sequence[Violation]) -> None:
         self._violations += violations
@@ -91,28 +80,28 @@ class _Merging:
         result.remarks += self._compare(name, sender, receiver)
         return result
 
-    def _check_offered(self, side: _Side) -> None:
+    def _check_offered(self, side: Side) -> None:
         if side.whole is None or Clause.SEQUENCE in self._faults(side.whole):
             return
-        for row, rise in enumerate((side.whole.chunks_waiting, side.whole.barriers_waiting)):
+        for line, rise in enumerate((side.whole.chunks_waiting, side.whole.barriers_waiting)):
             if rise.lowest < 0:
-                self._note([first_below_zero(self._read(side), row)])
+                self._note([first_below_zero(side, line)])
 
-    def _check_consumed(self, side: _Side) -> None:
+    def _check_consumed(self, side: Side) -> None:
         if side.whole is None or self._faults(side.whole):
             return
         delivered, consumed = side.whole.arrived, side.whole.consumed
         if consumed != delivered:
-            self._note(first_difference(self._read(side), self._read(side), "Deliver", "Consume"))
+            self._note(first_difference(Passing(side, "arrived"), Passing(side, "consumed")))
 
-    def _compare(self, name: str, sender: _Side | None, receiver: _Side | None) -> Iterator[str]:
+    def _compare(self, name: str, sender: Side | None, receiver: Side | None) -> Iterator[str]:
         if len(self._plan.ends[name]) == 1:
             yield f"only the {next(iter(self._plan.ends[name]))} was recorded: the ends cannot be compared"
             return
         if receiver is None or receiver.whole is None:
             return
         if sender is None or sender.whole is None:
-            sender = _Side()
+            sender = Side(self._plan.parameters)
         faults = self._faults(receiver.whole) | (self._faults(sender.whole) if sender.whole else set())
         if faults:
             yield "the ends are not compared with each other, because one is wrong by itself"
@@ -120,16 +109,16 @@ class _Merging:
         yield from self._compare_messages(name, sender, receiver, receiver.whole)
         yield from self._compare_permits(name, sender, receiver.whole)
 
-    def _compare_messages(self, name: str, sender: _Side, receiver: _Side, received: Summary) -> Iterator[str]:
+    def _compare_messages(self, name: str, sender: Side, receiver: Side, received: Summary) -> Iterator[str]:
         if sender.whole is not None and sender.whole.arrived == received.arrived:
             return
-        found = first_difference(self._read(sender), self._read(receiver), "Send", "Deliver")
+        found = first_difference(Passing(sender, "arrived"), Passing(receiver, "arrived"))
         if (name, "sender") in self._plan.cut and found and found[0].reason.endswith(NOTHING_DUE):
             yield "the recording of the sender was not closed: what was delivered later is not compared"
             return
         self._note(found)
 
-    def _compare_permits(self, name: str, sender: _Side, received: Summary) -> Iterator[str]:
+    def _compare_permits(self, name: str, sender: Side, received: Summary) -> Iterator[str]:
         rows, barriers, watermarks = received.returned
         residue = received.last_counters[2] if received.last_counters else 0
         limit = (rows - residue, barriers, watermarks)
@@ -141,18 +130,7 @@ class _Merging:
         elif (name, "receiver") in self._plan.cut:
             yield "the recording of the receiver was not closed: what came back later is not compared"
         else:
-            self._note([first_return_above(self._read(sender), limit)])
+            self._note([first_return_above(sender, limit)])
 
     def _faults(self, whole: Summary) -> set[Clause]:
         return self._faulty.get((whole.channel, whole.end), set())
-
-    def _read(self, side: _Side) -> Reading:
-        """The events of one end, part by part, read again."""
-
-        def read() -> Iterator[Events]:
-            for unit in side.units():
-                for events in events_of(read_unit(unit), self._plan.parameters, source=unit.name):
-                    if side.whole is not None and (events.channel, events.end) == (side.whole.channel, side.whole.end):
-                        yield events
-
-        return read

@@ -5,19 +5,38 @@ A monoid: summaries of neighbouring parts combine into that of both, in whatever
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from permitflow.audit.columns import ACTIONS, CODE, Events, Integers
-from permitflow.audit.laws import Before, due_counters, kinds_of, returned_by, waiting_steps
+from permitflow.audit.columns import ACTIONS, Codes, Events, Integers, Marks
+from permitflow.audit.laws import Before, Books, is_returning, kinds_of, waiting_steps
 from permitflow.protocol.recording import Counters, End
 
-__all__ = ["Passage", "Rise", "Summary", "passage_of", "summary_of", "tokens_of"]
+__all__ = [
+    "Moment",
+    "Passage",
+    "Rise",
+    "Summary",
+    "passage_of",
+    "places_of",
+    "summaries_of",
+    "tokens_of",
+]
+
+_Whole = TypeVar("_Whole", np.int64, np.uint64)
 
 # Odd, so that no factor is lost when numbers wrap at 64 bits.
 _RADIX = np.uint64(0x9E3779B97F4A7C15)
-_ARRIVES = np.array([name == "Deliver" or name.startswith("Send") for name in ACTIONS])
+
+Moment: TypeAlias = Literal["arrived", "consumed"]
+"""When a message passes an end; see ``Summary``."""
+
+_PASSES: dict[Moment, Marks] = {
+    "arrived": np.array([name == "Deliver" or name.startswith("Send") for name in ACTIONS]),
+    "consumed": np.array([name == "Consume" for name in ACTIONS]),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,42 +118,113 @@ class Summary:
         )
 
 
-def summary_of(events: Events, before: Before) -> Summary:
-    """Of the events of one end in one part."""
-    last = len(events) - 1
-    due = due_counters(events, before.counters) if before.known[last] else events.counters
-    rows, barriers, watermarks = (int(column.sum()) for column in returned_by(events))
-    chunks, waiting_barriers = waiting_steps(events)
-    tokens = tokens_of(events)
-    return Summary(
-        channel=events.channel,
-        end=events.end,
-        events=len(events),
-        first_sequence=int(events.sequence[0]),
-        last_sequence=int(events.sequence[last]),
-        first=(int(events.action[0]), int(events.rows[0]), events.permits_of(0), events.counters_of(0)),
-        last_counters=events.counters_of(last),
-        last_due=(int(due[0][last]), int(due[1][last]), int(due[2][last])),
-        chunks_waiting=_rise(chunks),
-        barriers_waiting=_rise(waiting_barriers),
-        arrived=passage_of(tokens[_ARRIVES[events.action]]),
-        consumed=passage_of(tokens[events.action == CODE["Consume"]]),
-        returned=(rows, barriers, watermarks),
-        uncounted=len(events) - int(events.has_counters.sum()),
-    )
+def summaries_of(events: Events, before: Before, due: Books) -> list[Summary]:
+    """Of the events of one end in one part, channel by channel; ``due`` are the ``due_counters``."""
+    firsts, lasts = events.starts.tolist(), (events.stops - 1).tolist()
+    chunks_waiting, barriers_waiting = _waiting(events)
+    arrived, consumed = _passages(events, "arrived"), _passages(events, "consumed")
+    returned = _returned(events)
+    counted = np.add.reduceat(events.has_counters, events.starts, dtype=np.int64).tolist()
+    return [
+        Summary(
+            channel=channel,
+            end=events.end,
+            events=last + 1 - first,
+            first_sequence=int(events.sequence[first]),
+            last_sequence=int(events.sequence[last]),
+            first=_told(events, first),
+            last_counters=events.counters_of(last),
+            last_due=_at(due if before.known[last] else events.counters, last),
+            chunks_waiting=chunks_waiting[number],
+            barriers_waiting=barriers_waiting[number],
+            arrived=arrived[number],
+            consumed=consumed[number],
+            returned=returned[number],
+            uncounted=last + 1 - first - counted[number],
+        )
+        for number, (channel, first, last) in enumerate(zip(events.channels, firsts, lasts, strict=True))
+    ]
 
 
-def tokens_of(events: Events) -> Integers:
-    """A number for each message, by its kind and rows."""
-    tokens: Integers = events.rows * 4 + kinds_of(events)
+def _told(events: Events, index: int) -> tuple[int, int, tuple[int, int, int], Counters | None]:
+    row_count = int(events.rows[index])
+    return int(events.action[index]), row_count, events.permits_of(index), events.counters_of(index)
+
+
+def _at(books: Books, index: int) -> Counters:
+    first, second, third = books
+    return int(first[index]), int(second[index]), int(third[index])
+
+
+def _waiting(events: Events) -> tuple[list[Rise], list[Rise]]:
+    """How the lines of chunks, and of barriers, grew and shrank.  Only at the sender anything waits."""
+    if events.end == "receiver":
+        nothing = [Rise()] * len(events.channels)
+        return nothing, nothing
+    chunks, barriers = waiting_steps(events)
+    return _rises(chunks, events.starts), _rises(barriers, events.starts)
+
+
+def _rises(steps: Integers, starts: Codes) -> list[Rise]:
+    heights = np.cumsum(steps)
+    reached = heights[np.append(starts[1:], len(heights)) - 1]
+    began = np.concatenate([[0], reached[:-1]])
+    lowest = np.minimum(np.minimum.reduceat(heights, starts) - began, 0)
+    return [Rise(*rise) for rise in zip((reached - began).tolist(), lowest.tolist(), strict=True)]
+
+
+def _returned(events: Events) -> list[tuple[int, int, int]]:
+    places = np.flatnonzero(is_returning(events))
+    first, second, third = (_sums(column.take(places), _borders(places, events)).tolist() for column in events.permits)
+    return list(zip(first, second, third, strict=True))
+
+
+def _passages(events: Events, moment: Moment) -> list[Passage]:
+    """Of the messages that pass the end at this moment, channel by channel."""
+    places = places_of(events, moment)
+    return _passages_of(tokens_of(events, places), _borders(places, events))
+
+
+def _borders(places: Codes, events: Events) -> Codes:
+    """Between which of the places the channels meet, from 0 to their number."""
+    return np.append(np.searchsorted(places, events.starts), len(places))
+
+
+def _sums(numbers: npt.NDArray[_Whole], borders: Codes) -> npt.NDArray[_Whole]:
+    """Of the numbers from each border to the next; they wrap at 64 bits."""
+    sums = np.zeros(len(numbers) + 1, dtype=numbers.dtype)
+    np.cumsum(numbers, out=sums[1:])
+    # A difference of such sums is right even if both have wrapped.
+    difference: npt.NDArray[_Whole] = np.diff(sums[borders])
+    return difference
+
+
+def places_of(events: Events, moment: Moment) -> Codes:
+    """Where messages pass the end at this moment."""
+    return np.flatnonzero(_PASSES[moment].take(events.action))
+
+
+def tokens_of(events: Events, places: Codes) -> Integers:
+    """A number for each message at these places, by its kind and rows."""
+    tokens: Integers = events.rows.take(places) * 4 + kinds_of(events, places)
     return tokens
 
 
 def passage_of(tokens: Integers) -> Passage:
     """Of messages by their numbers."""
-    count = len(tokens)
-    fingerprint = (_mixed(tokens.astype(np.uint64)) * _powers(_room_for(count))[:count][::-1]).sum(dtype=np.uint64)
-    return Passage(count, int((tokens // 4).sum()), int(fingerprint))
+    (passage,) = _passages_of(tokens, np.array([0, len(tokens)]))
+    return passage
+
+
+def _passages_of(tokens: Integers, borders: Codes) -> list[Passage]:
+    """Of messages by their numbers, from each border to the next."""
+    messages = np.diff(borders)
+    # The last message of each passage counts once, the one before it the radix, and so on.
+    exponents = np.repeat(borders[1:], messages) - np.arange(1, len(tokens) + 1)
+    factors = _powers(_room_for(int(messages.max(initial=0)))).take(exponents)
+    fingerprints = _sums(_mixed(tokens.astype(np.uint64)) * factors, borders)
+    rows = _sums(tokens // 4, borders)
+    return [Passage(*passage) for passage in zip(messages.tolist(), rows.tolist(), fingerprints.tolist(), strict=True)]
 
 
 def _room_for(count: int) -> int:
@@ -156,8 +246,3 @@ def _mixed(tokens: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     tokens = (tokens ^ (tokens >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     tokens = (tokens ^ (tokens >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return tokens ^ (tokens >> np.uint64(31))
-
-
-def _rise(steps: Integers) -> Rise:
-    heights = np.cumsum(steps)
-    return Rise(int(heights[-1]), min(0, int(heights.min()))) if len(steps) else Rise()

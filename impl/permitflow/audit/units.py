@@ -2,8 +2,10 @@
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby, pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +19,7 @@ from permitflow.tracing.json_lines_reader import JsonLinesReading
 from permitflow.tracing.parquet import SCHEMA, read_headers, table_of
 from permitflow.tracing.reader import trace_files
 
-__all__ = ["Plan", "Unit", "plan", "read_unit"]
+__all__ = ["Plan", "Unit", "plan", "read_unit", "read_units"]
 
 _URL = re.compile(r"(\w+):/+(.*)")
 # What happened when is of no concern.
@@ -54,6 +56,12 @@ class Plan:
 
     cut: set[tuple[str, End]] = field(default_factory=set)
     """Ends whose last events may be missing: their file was not closed in good order."""
+
+    def shares(self, most: int) -> list[list[Unit]]:
+        """The units, in order, in at most so many lists of about equal size; none is empty."""
+        count = min(most, len(self.units))
+        borders = [number * len(self.units) // count for number in range(count + 1)] if count else []
+        return [self.units[start:stop] for start, stop in pairwise(borders)]
 
 
 def plan(paths: Iterable[str | os.PathLike[str]]) -> Plan:
@@ -118,17 +126,43 @@ def _note(whole: Plan, headers: Iterable[Header], source: str) -> None:
 
 
 def read_unit(unit: Unit) -> pa.Table:
-    """The events of a unit, with the columns of ``tracing.parquet.SCHEMA``.
+    """The events of a unit, with the columns of ``tracing.parquet.SCHEMA`` but for the time.
 
     Raises:
         TraceUnreadableError: it cannot be read, or holds something else.
     """
+    ((_, table),) = read_units([unit])
+    return table
+
+
+def read_units(units: Iterable[Unit]) -> Iterator[tuple[Unit, pa.Table]]:
+    """The same of several; the footer of a file is read once for neighbours.
+
+    Raises:
+        TraceUnreadableError: one cannot be read, or holds something else.
+    """
+    for path, of_file in groupby(units, key=lambda unit: unit.path):
+        with ExitStack() as stack, _telling(path):
+            parquet = None
+            for unit in of_file:
+                if unit.row_group is None:
+                    yield unit, table_of(JsonLinesReading(Path(path), allow_truncated=True).events)
+                    continue
+                if parquet is None:
+                    parquet = stack.enter_context(pq.ParquetFile(path))
+                yield unit, _row_group(parquet, unit.row_group)
+
+
+def _row_group(parquet: pq.ParquetFile, number: int) -> pa.Table:
+    table = parquet.read_row_group(number, columns=_COLUMNS.names, use_threads=False)
+    # Other programs write other types, and nulls; the numbers must be whole and there.
+    return table if table.schema.equals(_COLUMNS) else table.select(_COLUMNS.names).cast(_COLUMNS)
+
+
+@contextmanager
+def _telling(path: str) -> Iterator[None]:
+    """Whatever goes wrong is about this file."""
     try:
-        if unit.row_group is None:
-            return table_of(JsonLinesReading(Path(unit.path), allow_truncated=True).events)
-        with pq.ParquetFile(unit.path) as parquet:
-            table = parquet.read_row_group(unit.row_group, columns=_COLUMNS.names, use_threads=False)
-        # Other programs write other types, and nulls; the numbers must be whole and there.
-        return table if table.schema.equals(_COLUMNS) else table.select(_COLUMNS.names).cast(_COLUMNS)
+        yield
     except (OSError, ValueError, NotImplementedError) as error:
-        raise TraceUnreadableError(path=unit.path, line=0, reason=str(error)) from error
+        raise TraceUnreadableError(path=path, line=0, reason=str(error)) from error

@@ -1,28 +1,26 @@
-"""Audits traces of any size on Spark: a task for each row group, and what is left of it meets at the driver."""
+"""Audits traces of any size on Spark: tasks read row groups, and what is left of each meets at the driver."""
 
-import json
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.functions import udf
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
-    IntegerType,
     LongType,
     StringType,
     StructField,
     StructType,
 )
 
-from permitflow.audit.files import examine
+from permitflow.audit.files import examine_share
 from permitflow.audit.merging import merge
 from permitflow.audit.part import Part
 from permitflow.audit.report import Audit, ChannelAudit
 from permitflow.audit.units import Plan, Unit, plan
-from permitflow.protocol.parameters import ChannelParameters
 from permitflow.spark.slots import task_slots
 
 __all__ = ["SparkAudit", "audit"]
@@ -31,7 +29,6 @@ __all__ = ["SparkAudit", "audit"]
 _TASKS_PER_SLOT = 8
 
 _NUMBERS = ArrayType(LongType(), containsNull=False)
-_PARTS = StructType([StructField("unit", IntegerType(), nullable=False), StructField("part", BinaryType())])
 _VIOLATIONS = StructType(
     [
         StructField("channel", StringType(), nullable=False),
@@ -90,7 +87,7 @@ def audit(spark: SparkSession, *paths: str) -> SparkAudit:
     See ``permitflow.audit``.
     """
     whole = plan(paths)
-    report = merge(whole, _in_order(whole, _parts(spark, whole, paths)))
+    report = merge(whole, _parts(spark, whole))
     violations = [_as_row(astuple(violation)) for violation in report.violations]
     channels = [_as_channel(of) for of in report.channels]
     return SparkAudit(
@@ -100,61 +97,18 @@ def audit(spark: SparkSession, *paths: str) -> SparkAudit:
     )
 
 
-class AuditDataSource(DataSource):
-    """Looks at the parts of a trace: an internal data source, because those need no pandas, also through Connect."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Of the format."""
-        return "permitflow_audit"
-
-    def schema(self) -> StructType:
-        """A pickled ``Part`` for each unit."""
-        return _PARTS
-
-    def reader(self, schema: StructType) -> "_AuditReader":
-        """Of the trace files in the option ``paths``, with at most ``tasks`` tasks."""
-        return _AuditReader(json.loads(self.options["paths"]), int(self.options["tasks"]))
-
-
-class _Share(InputPartition):
-    def __init__(self, numbers: list[int], units: list[Unit], parameters: dict[str, ChannelParameters]) -> None:
-        super().__init__(numbers)
-        self.numbers = numbers
-        self.units = units
-        self.parameters = parameters
-
-
-class _AuditReader(DataSourceReader):
-    def __init__(self, paths: list[str], tasks: int) -> None:
-        self._paths = paths
-        self._tasks = tasks
-
-    def partitions(self) -> list[InputPartition]:
-        whole = plan(self._paths)
-        units, tasks = whole.units, min(self._tasks, len(whole.units))
-        # Neighbours go to different tasks, so that a file with expensive parts does not keep one task busy alone.
-        shares = [list(range(first, len(units), tasks)) for first in range(tasks)]
-        return [_Share(numbers, [units[number] for number in numbers], whole.parameters) for numbers in shares]
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[int, bytes]]:
-        assert isinstance(partition, _Share), "Spark hands over what partitions() has made"
-        for number, unit in zip(partition.numbers, partition.units, strict=True):
-            yield number, pickle.dumps(examine(unit, partition.parameters))
-
-
-def _parts(spark: SparkSession, whole: Plan, paths: Sequence[str]) -> dict[int, Part]:
-    if not whole.units:
-        return {}
-    spark.dataSource.register(AuditDataSource)
-    reading = spark.read.format(AuditDataSource.name()).option("paths", json.dumps(list(paths)))
-    looked_at = reading.option("tasks", str(task_slots(spark) * _TASKS_PER_SLOT)).load()
-    return {row.unit: pickle.loads(row.part) for row in looked_at.toLocalIterator()}
-
-
-def _in_order(whole: Plan, parts: dict[int, Part]) -> Iterator[tuple[Unit, Part]]:
-    for number, unit in enumerate(whole.units):
-        yield unit, parts[number]
+def _parts(spark: SparkSession, whole: Plan) -> Iterator[tuple[Unit, Part]]:
+    """What is left of each unit, in order.  Workers read the files themselves: no event passes through Spark."""
+    shares = whole.shares(task_slots(spark) * _TASKS_PER_SLOT)
+    if not shares:
+        return
+    looked_at = udf(partial(examine_share, shares=shares, parameters=whole.parameters), BinaryType(), useArrow=False)
+    tasks = spark.range(0, len(shares), 1, len(shares))
+    found = {
+        row.task: row.parts for row in tasks.select(tasks.id.alias("task"), looked_at("id").alias("parts")).collect()
+    }
+    for number, share in enumerate(shares):
+        yield from zip(share, pickle.loads(found[number]), strict=True)
 
 
 def _as_channel(of: ChannelAudit) -> tuple[object, ...]:
