@@ -149,23 +149,21 @@ class BatchCodec:
         Raises:
             UndecodableDataError: it is no batch of this schema, or has other rows than the peer stated.
         """
-        what = f"a chunk of {rows[0]} rows" if len(rows) == 1 else f"a batch of {len(rows)} chunks"
         try:
-            buffer = pa.py_buffer(data)
-            batch = self._from_stream(buffer) if self._has_dictionaries else self._from_message(buffer)
+            batch = self._from_stream(pa.py_buffer(data)) if self._has_dictionaries else self._from_message(data)
             batch.validate(full=True)
         except (pa.ArrowException, OSError, ValueError, EOFError, StopIteration) as error:
-            raise UndecodableDataError(what=what, reason=str(error) or type(error).__name__) from error
+            raise _undecodable(rows, str(error) or type(error).__name__) from error
         if batch.num_rows != sum(rows) or min(rows, default=-1) < 0:
-            raise UndecodableDataError(what=what, reason=f"it holds {batch.num_rows} rows")
+            raise _undecodable(rows, f"it holds {batch.num_rows} rows")
         if len(rows) == 1:
             return [batch]
         with collecting_later(len(rows)):
             return [batch.slice(end - count, count) for end, count in zip(accumulate(rows), rows, strict=True)]
 
-    def _from_message(self, buffer: pa.Buffer) -> pa.RecordBatch:
-        _require_uncompressed(memoryview(buffer), is_encapsulated=True)
-        return pa.ipc.read_record_batch(buffer, self.schema)
+    def _from_message(self, data: Buffer) -> pa.RecordBatch:
+        _require_uncompressed(data, is_encapsulated=True)
+        return pa.ipc.read_record_batch(data, self.schema)
 
     def _as_stream(self, batch: pa.RecordBatch) -> pa.Buffer:
         sink = pa.BufferOutputStream()
@@ -203,7 +201,12 @@ def _require_size(rows: int, size_bytes: int) -> None:
         raise ChunkTooLargeError(rows=rows, size_bytes=size_bytes, limit_bytes=MAX_CHUNK_BYTES)
 
 
-def _require_uncompressed(message: memoryview, *, is_encapsulated: bool) -> None:
+def _undecodable(rows: Sequence[int], reason: str) -> UndecodableDataError:
+    what = f"a chunk of {rows[0]} rows" if len(rows) == 1 else f"a batch of {len(rows)} chunks"
+    return UndecodableDataError(what=what, reason=reason)
+
+
+def _require_uncompressed(message: Buffer, *, is_encapsulated: bool) -> None:
     if is_compressed(message, is_encapsulated=is_encapsulated):
         raise ValueError("it is compressed, which nobody has agreed to")
 

@@ -1,8 +1,7 @@
 """What a message carries on the wire."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from permitflow.errors import InvalidParametersError
 from permitflow.protocol.frames import Abort, Agreement, Data, End, Failure, Put
@@ -14,8 +13,7 @@ Marker: TypeAlias = int | float | str | bytes | None
 """What a barrier or watermark carries."""
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedChunks:
+class EncodedChunks(NamedTuple):
     """Chunks that travel together, as one record batch in bytes."""
 
     rows: tuple[int, ...]

@@ -71,6 +71,8 @@ class TrainWriter:
 
     def _cuts(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[int]:
         """Where one batch ends and the next one begins."""
+        if len(run) == 1:
+            return iter((1,))
         row_bytes = self._batches.row_bytes
         if row_bytes and self._batches.can_join and max(rows, default=0) * row_bytes < _SMALL_BYTES:
             return self._cuts_of_small(rows, min(self._most_rows, int(_JOINED_BYTES / row_bytes)))
