@@ -13,6 +13,7 @@ from permitflow.errors import PeerGoneError, UndecodableDataError
 from permitflow.transports.carrier import Buffer, Carrier, PromptCarrier, Received, Rest, Take
 from permitflow.transports.same_host import Meeting
 from permitflow.transports.shared_memory.asyncio_link import AsyncioLink
+from permitflow.transports.wakefulness import staying_awake
 
 __all__ = ["HostCarrier"]
 
@@ -76,7 +77,7 @@ class HostCarrier:
         """
         carrier = self._link or self._prompt_inner
         if carrier is not None:
-            carrier.hand_to(take)
+            carrier.hand_to(staying_awake(take))
         return carrier is not None
 
     def _read_ahead(self) -> "asyncio.Task[Received | None]":

@@ -1,0 +1,109 @@
+"""A loop stays awake between messages that follow each other closely, for a bounded time, and for nobody else."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from permitflow.transports import wakefulness
+from permitflow.transports.wakefulness import Wakefulness, staying_awake
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+
+CLOSE, FAR = 100e-6, 2e-3
+IDLE_TURN, BUSY_TURN = 5e-6, 100e-6
+
+
+class Day:
+    """A loop's wakefulness, and a clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.wakefulness = Wakefulness(lambda: self.now)
+
+    def messages(self, count: int, apart: float) -> None:
+        for _ in range(count):
+            self.now += apart
+            self.wakefulness.note_message()
+
+    async def awake_for(self, turn_seconds: float) -> float:
+        """Let the loop run until it may sleep, each turn taking so long; how long that was."""
+        began = self.now
+        while self.wakefulness.is_awake:
+            self.now += turn_seconds
+            await asyncio.sleep(0)
+        return self.now - began
+
+
+def test_messages_far_from_each_other_let_the_loop_sleep(complete: Complete) -> None:
+    async def test() -> None:
+        day = Day()
+        day.messages(100, FAR)
+        assert not day.wakefulness.is_awake
+
+    complete(test())
+
+
+def test_close_messages_keep_it_awake_for_a_moment_only(complete: Complete) -> None:
+    async def test() -> None:
+        day = Day()
+        day.messages(10, CLOSE)
+        assert day.wakefulness.is_awake
+        assert await day.awake_for(IDLE_TURN) == pytest.approx(200e-6, abs=3 * IDLE_TURN)
+        day.messages(1, CLOSE)
+        assert not day.wakefulness.is_awake, "what has not paid must pay again first"
+
+    complete(test())
+
+
+def test_turns_with_work_in_them_do_not_count_but_the_wait_ends(complete: Complete) -> None:
+    async def test() -> None:
+        day = Day()
+        day.messages(10, CLOSE)
+        assert await day.awake_for(BUSY_TURN) == pytest.approx(1e-3, abs=2 * BUSY_TURN)
+
+    complete(test())
+
+
+def test_each_message_begins_the_wait_anew(complete: Complete) -> None:
+    async def test() -> None:
+        day = Day()
+        day.messages(10, CLOSE)
+        for _ in range(50):
+            for _ in range(20):
+                day.now += IDLE_TURN
+                await asyncio.sleep(0)
+            day.messages(1, IDLE_TURN)
+            assert day.wakefulness.is_awake
+
+    complete(test())
+
+
+def test_the_streams_of_a_loop_share_its_wakefulness_which_does_not_keep_the_loop() -> None:
+    loop = asyncio.new_event_loop()
+    known = weakref.ref(loop)
+    taken: list[bytes | memoryview] = []
+
+    async def test() -> None:
+        for take in (staying_awake(taken.append), staying_awake(taken.append)):
+            for _ in range(3):
+                take(b"message")
+
+    before = set(wakefulness._of_loops)
+    loop.run_until_complete(test())
+    assert len(taken) == 6
+    assert set(wakefulness._of_loops) - before <= {loop}
+    loop.close()
+    del loop, before
+    gc.collect()
+    assert known() is None
+
+
+def test_with_one_processor_nobody_is_kept_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wakefulness, "_processors", lambda: 1)
+    taken: list[bytes | memoryview] = []
+    take = taken.append
+    assert staying_awake(take) == take
