@@ -66,6 +66,6 @@ def test_that_permits_come_too_early_only_the_recording_shows(recorded: tuple[Pa
 def test_a_folder_that_is_in_use_is_refused(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     command = [sys.executable, "-m", "benchmarks.record_spark", "--keep", str(tmp_path)]
-    run = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=60, check=False)
+    run = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=200, check=False)
     assert run.returncode == 2
     assert f"--keep: File exists: {tmp_path}/real" in run.stderr

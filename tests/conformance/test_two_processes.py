@@ -15,7 +15,7 @@ from permitflow.tracing import read_trace
 
 def run_script(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(repository / "benchmarks/record_two_processes.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
 
 
 def test_a_real_run_is_valid_and_sabotaged_ones_are_refused_at_the_right_step(repository: Path, tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_the_command_shows_what_a_sabotaged_run_did(sabotage: str, repository: P
     assert run_script(repository, "--sabotage", sabotage, "--keep", str(tmp_path)).returncode == 0
 
     command = [sys.executable, "-m", "permitflow.cli", "trace", "validate", str(tmp_path / sabotage)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
 
     assert run.returncode == 1
     assert "orders#put1: not a behaviour of the specification" in run.stdout

@@ -104,8 +104,9 @@ def test_a_mistake_that_hangs_is_noticed_by_the_clock(
 ) -> None:
     monkeypatch.setattr(run_list.tool, "TEST_TIMEOUT_SECONDS", 5)
     old = "    require_version(request.protocol_version)\n"
+    instant = f"{KILLER}::test_another_version_is_refused"
 
-    assert run_list(entry("spins", old, "    while request:\n        pass\n")) == 0
+    assert run_list(entry("spins", old, "    while request:\n        pass\n", killer=instant)) == 0
     assert capsys.readouterr().out.splitlines()[0].endswith("time-out")
 
 

@@ -130,7 +130,7 @@ def test_an_edit_that_does_not_fit_the_text_is_refused(models: dict[str, Model],
 
 def run_tool(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(CHECKOUT / "tools/spec_mutants.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
 
 
 def test_the_command_prints_what_noticed_each_and_fails_for_a_survivor(tmp_path: Path) -> None:

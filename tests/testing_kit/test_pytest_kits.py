@@ -106,7 +106,7 @@ def test_who_does_not_draw_runs_or_test_needs_neither_hypothesis_nor_pytest(modu
 
 def test_the_example_of_the_document_fails_as_tests_do(repository: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "docs/examples/test_queue_channel.py"]
-    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=250, check=False)
 
     assert done.returncode == 1
     assert "4 failed, 17 passed, 13 skipped" in done.stdout
