@@ -59,4 +59,6 @@ class Feeding(Forwarding):
         while moved := target.send_at_once(source.chunks_at_hand(_AT_ONCE)):
             self.taken += moved
             source.pass_by(moved)
+            if target.lacks_permits:
+                return False
         return source.has_untaken and not target.lacks_permits

@@ -43,6 +43,7 @@ class RemoteSender(RemoteUpstream):
         if self._posted_rows >= self._rows_at_once:
             await self._write_or_turn()
         if rows is None and self._send_now((chunk,)):
+            self._writing.soon()
             return
         try:
             self.send_nowait(chunk, rows)
@@ -59,6 +60,7 @@ class RemoteSender(RemoteUpstream):
             if self._posted_rows >= self._rows_at_once:
                 await self._write_or_turn()
             if sent := self._send_now(chunks):
+                self._writing.soon()
                 for _ in range(sent):
                     chunks.popleft()
                 continue
@@ -98,11 +100,12 @@ class RemoteSender(RemoteUpstream):
     def _send_now(self, chunks: Sequence[pa.RecordBatch]) -> int:
         """Send the first chunks, about as many as permits come back for at once; say how many.
 
-        Those that are unusual, or have to wait, are left to the general way; so is a stream that is not open.
+        They are written once the caller says so.  Those that are unusual, or have to wait, are left to the general way;
+        so is a stream that is not open.
         """
-        if not self._is_open or self._chunks.parked:
+        if not chunks or not self._is_open or self._chunks.parked:
             return 0
-        run = self._codec.accepted(islice(chunks, self._rows_at_once))
+        run = self._codec.accepted(islice(chunks, self._most_at_once(chunks[0])))
         rows = [chunk.num_rows for chunk in run]
         ends = list(accumulate(rows))
         if ends and ends[-1] > self._rows_at_once:
@@ -111,8 +114,12 @@ class RemoteSender(RemoteUpstream):
         sent = self._session.send_many(run, rows)
         if sent:
             self._posted_rows += ends[sent - 1]
-            self._writing.soon()
         return sent
+
+    def _most_at_once(self, first: pa.RecordBatch) -> int:
+        """How many chunks are worth a look: as many as may leave if all are as long as the first one, and another."""
+        rows = first.num_rows if isinstance(first, pa.RecordBatch) else 0
+        return 1 + min(self._rows_at_once, self._session.sender.permits.rows) // max(1, rows)
 
     def _must_wait(self, chunk: pa.RecordBatch) -> bool:
         """Is all well with an ordinary chunk, except that permits are missing?  That is what happens all the time."""
