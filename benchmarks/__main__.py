@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from benchmarks.documents import update_document
+from benchmarks.markdown_table import UNMEASURED
 from benchmarks.measuring import COMPARISON, CURVES, PARTS, measure
 from benchmarks.pairs import CHECKOUT
 from benchmarks.payloads import PAYLOADS
@@ -18,7 +19,7 @@ from benchmarks.peers.registry import find_ways
 from benchmarks.plots import can_draw, draw_all
 from benchmarks.results import RESULTS_FILE, Results, StaleResultsError
 from benchmarks.settings import FULL, SMOKE
-from benchmarks.tables import TABLES, UNMEASURED
+from benchmarks.tables import TABLES
 
 DEFAULT_FOLDER = CHECKOUT / "build" / "bench"
 DOCUMENT = CHECKOUT / "docs" / "performance.md"

@@ -14,6 +14,7 @@ from benchmarks.payloads import Payload
 from benchmarks.peers.registry import find_ways
 from benchmarks.peers.way import Way
 from benchmarks.settings import Settings
+from permitflow.protocol.parameters import ChannelParameters
 
 __all__ = ["Field", "open_field"]
 
@@ -21,8 +22,7 @@ FIRST_CHUNKS = 64
 GROWTH = 8
 LEAST_CHUNKS = 32
 MOST_CHUNKS = 2_000_000
-DEFAULT_BATCH_SHARE = 8
-# For peers with permits by hand: window and batch as shares of ROW_COUNT.
+# For ways that are tuned: window and batch as shares of ROW_COUNT.
 WINDOW_SHARES = (2, 1)
 BATCH_SHARES = (2, 4, 8)
 WINDOWS_IN_A_JOB = 2
@@ -66,19 +66,26 @@ class Field:
             return None
 
     async def calibrated(self, way: Way, payload: Payload) -> Job | None:
-        """A job for this way that takes about as long as the settings say, with its best batch and window."""
+        """A job for this way that takes about as long as the settings say, with the default batch."""
         first = Job(
             payload=payload.name,
             chunks=FIRST_CHUNKS,
             row_permits=payload.row_permits,
-            permit_batch=payload.row_permits // DEFAULT_BATCH_SHARE,
+            permit_batch=ChannelParameters(row_permits=payload.row_permits).permit_batch,
         )
         rate = await self._rate(way, first)
-        if rate is None:
-            return None
-        short = replace(first, chunks=max(LEAST_CHUNKS, int(rate * self.settings.job_seconds / 3)))
-        best = await self._best(way, short) if way.is_tuned and not self.settings.is_smoke else short
-        return replace(best, chunks=self._chunks_for(payload, rate))
+        return None if rate is None else replace(first, chunks=self._chunks_for(payload, rate))
+
+    async def tuned(self, way: Way, job: Job) -> Job:
+        """The same job with the window and the batch with which a shorter one was fastest."""
+        if self.settings.is_smoke:
+            return job
+        tried: list[tuple[float, Job]] = []
+        for numbers in _grid(job):
+            sample = await self.run(way, replace(numbers, chunks=max(LEAST_CHUNKS, job.chunks // 3)))
+            if sample is not None:
+                tried.append((sample.chunks_per_second, numbers))
+        return max(tried, key=lambda item: item[0])[1] if tried else job
 
     def _chunks_for(self, payload: Payload, rate: float) -> int:
         fills_window = WINDOWS_IN_A_JOB * payload.row_permits // payload.rows
@@ -94,14 +101,6 @@ class Field:
             if job.chunks >= min(MOST_CHUNKS, rate * self.settings.job_seconds / 4):
                 return rate
             job = replace(job, chunks=job.chunks * GROWTH)
-
-    async def _best(self, way: Way, job: Job) -> Job:
-        tried: list[tuple[float, Job]] = []
-        for candidate in _grid(job):
-            sample = await self.run(way, candidate)
-            if sample is not None:
-                tried.append((sample.chunks_per_second, candidate))
-        return max(tried, key=lambda item: item[0])[1] if tried else job
 
 
 def _grid(job: Job) -> Iterator[Job]:

@@ -22,6 +22,8 @@ Drawing = Callable[["Axes", Results], bool]
 def throughput(axes: "Axes", results: Results) -> bool:
     """Chunks per second of all ways."""
     cells = [cell for cell in results.get("throughput", Cell) if cell.touch == "column"]
+    tuned = {cell.way for cell in cells if cell.is_tuned}
+    cells = [cell for cell in cells if cell.is_tuned or cell.way not in tuned]
     sizes = list(PAYLOADS)
     for number, name in enumerate(dict.fromkeys(cell.way for cell in cells)):
         is_ours = name.startswith("permitflow")

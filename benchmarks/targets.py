@@ -14,15 +14,16 @@ from benchmarks.series import Series
 from benchmarks.spark_exchange.jobs import QUERY, SINK, SOURCE, SparkJob
 from benchmarks.stream_ends import StreamEnds
 from benchmarks.throughput import Cell
-from benchmarks.with_and_without import PermitCost
+from benchmarks.with_and_without import ROW_COUNT, PermitCost
 
 __all__ = ["Verdict", "judge"]
 
-# Throughput as a multiple of Flight's DoExchange with permits by hand, by size of chunk.
+# Throughput as a multiple of Flight's DoExchange with permits by hand, by size of chunk; both with their best numbers.
 LEAST_MULTIPLES = {
     "remote": {"1": 4.0, "64": 4.0, "1,024": 1.2, "4,096": 1.0, "65,536": 1.0, "wide": 1.0},
     "same host": {"1": 5.0, "64": 5.0, "1,024": 2.5, "4,096": 2.5, "65,536": 3.0, "wide": 3.0},
 }
+# Throughput with permits as a share of throughput without, with a window that bounds as much as carriers do.
 LEAST_SHARE_WITH_PERMITS = 0.95
 # A call for each message at both ends, as with the queue; and several at once.
 LOCAL_CANDIDATES = ("receive", "send_many, receive_many")
@@ -79,7 +80,8 @@ def ways_for(target: str) -> list[Way]:
 
 
 def _throughput(cells: list[Cell]) -> Iterator[Verdict]:
-    rates = {(cell.way, cell.payload): cell.chunks_per_second for cell in cells if cell.touch == "column"}
+    at_best = [cell for cell in cells if cell.touch == "column" and cell.is_tuned]
+    rates = {(cell.way, cell.payload): cell.chunks_per_second for cell in at_best}
     (peer,) = ways_for("peer")
     for target, least in LEAST_MULTIPLES.items():
         for way in ways_for(target):
@@ -90,9 +92,10 @@ def _throughput(cells: list[Cell]) -> Iterator[Verdict]:
 
 
 def _permits(costs: list[PermitCost]) -> Iterator[Verdict]:
-    for cost in costs:
-        what = f"{cost.way}: with ÷ without permits, {cost.payload}, BATCH = ROW_COUNT / {cost.batch_share}"
-        yield Verdict(what, cost.with_permits.ratio_to(cost.without_permits), LEAST_SHARE_WITH_PERMITS)
+    for cost in (cost for cost in costs if cost.row_permits == ROW_COUNT):
+        numbers = f"ROW_COUNT {cost.row_permits:,}, BATCH = ROW_COUNT / {cost.batch_share}"
+        what = f"{cost.way}: with ÷ without permits, {cost.payload}, {numbers}"
+        yield Verdict(what, cost.throughput, LEAST_SHARE_WITH_PERMITS)
 
 
 def _latency(latencies: list[Latency]) -> Iterator[Verdict]:

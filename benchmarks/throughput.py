@@ -10,7 +10,7 @@ from benchmarks.field import Field
 from benchmarks.jobs import Job
 from benchmarks.pairs import Sample
 from benchmarks.payloads import PAYLOADS
-from benchmarks.peers.way import Way
+from benchmarks.peers.way import Group, Way
 from benchmarks.records import Record
 from benchmarks.series import Series
 
@@ -31,6 +31,8 @@ class Cell(Record):
     way: str
     payload: str
     touch: str
+    is_tuned: bool
+    """Were window and batch chosen by trying?  If not, they are the defaults."""
     row_permits: int
     permit_batch: int
     chunks: int
@@ -41,13 +43,14 @@ class Cell(Record):
     """Of both processes together."""
 
     @classmethod
-    def of(cls, entry: Entry, samples: list[Sample]) -> "Cell":
+    def of(cls, entry: Entry, samples: list[Sample], *, is_tuned: bool) -> "Cell":
         """From all rounds."""
         job = entry.job
         return cls(
             way=entry.way.name,
             payload=job.payload,
             touch=job.touch,
+            is_tuned=is_tuned,
             row_permits=job.row_permits,
             permit_batch=job.permit_batch,
             chunks=job.chunks,
@@ -57,19 +60,40 @@ class Cell(Record):
         )
 
 
+class Competitor(NamedTuple):
+    """Who does what, and how its numbers were come by."""
+
+    entry: Entry
+    is_tuned: bool
+
+
 async def measure_throughput(field: Field) -> list[Cell]:
-    """All ways at all sizes; those that targets are about also with a consumer that reads every column."""
-    entries: list[Entry] = []
+    """All ways at all sizes.
+
+    Those that targets are about also with a consumer that reads every column; and ours also with the default numbers,
+    where the others are compared at their best.
+    """
+    competitors: list[Competitor] = []
     for name in track(field.settings.payloads, "batch, window and length of each job", console=field.console):
         for way in field.ways:
             job = await field.calibrated(way, PAYLOADS[name])
             if job is not None:
-                entries += [Entry(way, variant) for variant in _variants(way, job)]
-    return [Cell.of(entry, samples) for entry, samples in await in_rounds(field, entries, "throughput")]
+                competitors += await _competitors(field, way, job)
+    # Where the best numbers are the defaults, they run but once.
+    found = dict(await in_rounds(field, dict.fromkeys(entry for entry, _ in competitors), "throughput"))
+    return [Cell.of(entry, found[entry], is_tuned=is_tuned) for entry, is_tuned in competitors if entry in found]
 
 
-def _variants(way: Way, job: Job) -> list[Job]:
-    return [job, job.with_touch("columns")] if way.target else [job]
+async def _competitors(field: Field, way: Way, job: Job) -> list[Competitor]:
+    if not way.is_tuned:
+        return [Competitor(Entry(way, job), is_tuned=False)]
+    best = await field.tuned(way, job)
+    found = [Competitor(Entry(way, best), is_tuned=True)]
+    if way.target:
+        found.append(Competitor(Entry(way, best.with_touch("columns")), is_tuned=True))
+    if way.group is Group.OURS:
+        found.append(Competitor(Entry(way, job), is_tuned=False))
+    return found
 
 
 async def in_rounds(

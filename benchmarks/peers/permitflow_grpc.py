@@ -140,6 +140,7 @@ WAYS = (
         ExchangeProducer,
         GrpcConsumer,
         target="remote",
+        is_tuned=True,
     ),
     Way(
         "permitflow, gRPC, one by one",

@@ -27,6 +27,7 @@ WAYS = (
         ExchangeProducer,
         SameHostConsumer,
         target="same host",
+        is_tuned=True,
     ),
     Way(
         "permitflow, same host, blocking client",

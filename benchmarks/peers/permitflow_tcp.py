@@ -27,5 +27,6 @@ WAYS = (
         TcpProducer,
         GrpcConsumer,
         target="remote",
+        is_tuned=True,
     ),
 )

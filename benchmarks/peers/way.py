@@ -110,4 +110,4 @@ class Way:
     target: str = ""
     """Which part it plays in the targets: ``remote``, ``same host``, or ``peer``, with which these are compared."""
     is_tuned: bool = False
-    """Batch and window are chosen by trying: for peers with permits made by hand, so that none of them is weak."""
+    """Batch and window are chosen by trying, the same numbers for all: so that none is weak by a bad choice."""

@@ -18,6 +18,7 @@ from benchmarks.stream_ends import StreamEnds
 from benchmarks.tables import TABLES
 from benchmarks.targets import judge
 from benchmarks.throughput import Cell
+from benchmarks.with_and_without import ROW_COUNT, WINDOWS, PermitCost
 
 JOB = Job(payload="64", chunks=40, row_permits=32_768, permit_batch=4_096)
 PEER, OURS = "Flight DoExchange, permits by hand", "permitflow, gRPC"
@@ -76,9 +77,9 @@ def test_processes_that_fail_are_told_and_started_again(capfd: pytest.CaptureFix
     assert "feathers" in capfd.readouterr().err
 
 
-def cell(way: str, rates: list[float]) -> Cell:
+def cell(way: str, rates: list[float], *, is_tuned: bool = True) -> Cell:
     rate = Series.of(rates)
-    return Cell(way, "1,024", "column", 32_768, 4_096, 100, rate, rate, rate)
+    return Cell(way, "1,024", "column", is_tuned, 32_768, 4_096, 100, rate, rate, rate)
 
 
 def results(**parts: list[Record]) -> Results:
@@ -92,6 +93,33 @@ def results(**parts: list[Record]) -> Results:
 def test_a_promise_is_judged_by_the_median_of_the_ratios(ours: list[float], told: str) -> None:
     (verdict,) = judge(results(throughput=[cell(PEER, [10.0, 10.0, 10.0]), cell(OURS, ours)]))
     assert (verdict.target, verdict.told) == (1.2, told)
+
+
+def test_ways_are_compared_with_their_best_numbers() -> None:
+    cells = [cell(PEER, [10.0]), cell(OURS, [12.0]), cell(OURS, [5.0], is_tuned=False)]
+    for order in (cells, cells[::-1]):
+        (verdict,) = judge(results(throughput=order))
+        assert verdict.found == Series.of([1.2])
+    assert "| permitflow, gRPC, defaults | 5 (5 to 5) |" in TABLES["throughput"](results(throughput=cells))
+
+
+def permit_cost(row_permits: int, with_permits: float) -> PermitCost:
+    one = Series.of([1.0])
+    return PermitCost(OURS, "1,024", row_permits, row_permits // 8, Series.of([with_permits]), one, one, one)
+
+
+def test_the_cost_of_permits_is_judged_where_the_window_bounds_what_carriers_bound() -> None:
+    costs = [permit_cost(window, 0.95 if window == ROW_COUNT else 0.5) for window in WINDOWS]
+    (verdict,) = judge(results(permits=costs))
+    assert verdict.told == "met"
+    assert "| 0.50 (0.50 to 0.50) | 0.50 (0.50 to 0.50) | 0.95 (0.95 to 0.95) |" in TABLES["permits"](
+        results(permits=costs)
+    )
+
+
+def test_half_the_throughput_needs_twice_of_what_is_on_its_way() -> None:
+    # All but the batch and two chunks travels: 8 - 1 - 2 chunks.  At twice the rate that is 10, and a batch and two.
+    assert permit_cost(8 * 1_024, 0.5).enough_rows(16 * 1_024) == (10 + 2 + 2) * 1_024
 
 
 def test_one_failed_end_of_a_stream_breaks_a_promise() -> None:
