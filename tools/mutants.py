@@ -31,6 +31,8 @@ IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".hypothesis")
 # Far beyond what the tests of one mutant take; a mutant that hangs is noticed by the first of these.
 TEST_TIMEOUT_SECONDS = 40
 TIMEOUT_SECONDS = 120
+# All tests that are named, without any mistake.
+UNMUTATED_TIMEOUT_SECONDS = 3_600
 TESTS_FAILED = 1
 JOBS = min(2, os.cpu_count() or 1)
 
@@ -122,7 +124,7 @@ def try_mutant(mutant: Mutant) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         copy = _copied(Path(folder))
         (copy / mutant.file).write_text(mutated(mutant))
-        code, output = _run_tests(copy, mutant.killed_by)
+        code, output = _run_tests(copy, mutant.killed_by, TIMEOUT_SECONDS)
     if code not in (0, TESTS_FAILED, None):
         _refuse(f"mutant {mutant.name!r}: pytest ended with {code}:\n{output[-2000:]}")
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
@@ -139,7 +141,7 @@ def _check_unmutated(killers: Iterable[str]) -> None:
         )
         if not found.stdout.startswith(str(copy)):
             _refuse(f"the copy would not be tested, but {found.stdout.strip()}")
-        code, output = _run_tests(copy, sorted(killers))
+        code, output = _run_tests(copy, sorted(killers), UNMUTATED_TIMEOUT_SECONDS)
     if code != 0:
         _refuse(f"without any mistake the tests end with {code or 'a time-out'}:\n{output[-2000:]}")
 
@@ -159,7 +161,7 @@ def _environment(copy: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(str(copy / root) for root in ("impl", "model"))}
 
 
-def _run_tests(copy: Path, tests: Sequence[str]) -> tuple[int | None, str]:
+def _run_tests(copy: Path, tests: Sequence[str], timeout_seconds: float) -> tuple[int | None, str]:
     """Pytest's exit code and output; None after a time-out."""
     options = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile=unshrunk"]
     options.append(f"--timeout={TEST_TIMEOUT_SECONDS}")
@@ -173,7 +175,7 @@ def _run_tests(copy: Path, tests: Sequence[str]) -> tuple[int | None, str]:
         start_new_session=True,
     ) as pytest:
         try:
-            output, _ = pytest.communicate(timeout=TIMEOUT_SECONDS)
+            output, _ = pytest.communicate(timeout=timeout_seconds)
         except subprocess.TimeoutExpired:
             # With whatever it has started.
             os.killpg(pytest.pid, signal.SIGKILL)
