@@ -20,9 +20,9 @@ from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = ["TRAIN_BYTES", "decode_downstream", "decode_upstream", "encode_downstream", "encode_upstream"]
 
-# grpcio copies each message as a whole, so longer trains gain nothing; a few of them should fit into the buffers on
-# the way, and into the processor's cache.
-TRAIN_BYTES = 1 << 20
+# Longer trains gain nothing; a few of them should fit into a ring, into the buffers on the way, and into the
+# processor's cache.
+TRAIN_BYTES = 2 << 20
 # Without the body.  Decoded, frames take many times the memory that they take on the wire.
 _MOST_FRAMES_BYTES = 32 << 20
 # What a frame takes besides the chunks' bytes.

@@ -51,10 +51,10 @@ class RingWriter:
         at = place.offset
         ring = self._ring
         for part in parts:
+            end = at + len(part)
             # Arrow's buffers say that they hold signed bytes, which the ring's do not.
-            view = memoryview(part).cast("B")
-            ring[at : at + len(view)] = view
-            at += len(view)
+            ring[at:end] = part if isinstance(part, bytes) else memoryview(part).cast("B")
+            at = end
         return place
 
     def collect(self) -> bool:
