@@ -11,7 +11,8 @@ from permitflow.errors import PeerGoneError, PermitflowError, TransportError
 from permitflow.exchange.health import HealthService
 from permitflow.exchange.methods import METHODS, Serve
 from permitflow.exchange.registry import Exchange
-from permitflow.transports.carrier import Buffer
+from permitflow.transports.begun import Begun
+from permitflow.transports.carrier import Buffer, Rest, Take
 from permitflow.transports.connection import SERVER_OPTIONS, SERVICE
 from permitflow.transports.status import status_of
 
@@ -26,20 +27,35 @@ Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
 class ServerCall:
-    """A call that is being served; see ``Carrier``."""
+    """A call that is being served; see ``PromptCarrier``."""
 
     def __init__(self, context: Context, who: str) -> None:
         """``who`` is at the other end, in words for an error."""
         self._context = context
         self._who = who
+        self._take: Take | None = None
 
     async def read(self) -> bytes | None:
         """The next message; None once the client has closed its half."""
+        while (message := await self._next()) is not None and self._take is not None:
+            self._take(message)
+        return message
+
+    async def _next(self) -> bytes | None:
         try:
             message = await self._context.read()
         except grpc.aio.BaseError as error:
             raise PeerGoneError(who=self._who, reason=str(error)) from error
         return message if isinstance(message, bytes) else None
+
+    def hand_to(self, take: Take) -> None:
+        """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
+        self._take = take
+
+    def write_now(self, message: Sequence[Buffer]) -> Rest | None:
+        """As ``write``, as far as that can be done without waiting: gRPC has the message, the rest is to hear of it."""
+        begun = Begun(self.write(message))
+        return None if begun.is_done else begun.finish
 
     async def write(self, message: Sequence[Buffer]) -> None:
         """Hand a message over; waits while gRPC is full."""

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, TypeVar
 import grpc
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
-from permitflow.transports.carrier import Buffer
+from permitflow.transports.begun import Begun
+from permitflow.transports.carrier import Buffer, Rest, Take
 from permitflow.transports.connection import CLIENT_OPTIONS
 from permitflow.transports.status import Metadata, error_from_status
 
@@ -30,7 +31,7 @@ class _Status(NamedTuple):
 
 
 class ClientCall:
-    """A call that is under way; see ``Carrier``."""
+    """A call that is under way; see ``PromptCarrier``."""
 
     def __init__(self, call: "grpc.aio.StreamStreamCall[bytes, bytes]", who: str) -> None:
         """``who`` is at the other end, in words for an error."""
@@ -39,10 +40,16 @@ class ClientCall:
         self._who = who
         self._status: _Status | None = None
         self._status_came = asyncio.Event()
+        self._take: Take | None = None
         call.add_done_callback(lambda _: self._note_status())
 
     async def read(self) -> bytes | None:
         """The next message; None once the peer has closed the call in good order."""
+        while (message := await self._next()) is not None and self._take is not None:
+            self._take(message)
+        return message
+
+    async def _next(self) -> bytes | None:
         try:
             # Unlike call.read(), this goes on after a crossing write: what has arrived is handed out, and the peer's
             # status comes, for which it would else wait.
@@ -54,6 +61,15 @@ class ClientCall:
         except asyncio.CancelledError as error:
             self._refuse_foreign_cancellation(error)
             raise
+
+    def hand_to(self, take: Take) -> None:
+        """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
+        self._take = take
+
+    def write_now(self, message: Sequence[Buffer]) -> Rest | None:
+        """As ``write``, as far as that can be done without waiting: gRPC has the message, the rest is to hear of it."""
+        begun = Begun(self.write(message))
+        return None if begun.is_done else begun.finish
 
     async def write(self, message: Sequence[Buffer]) -> None:
         """Hand a message over; waits while gRPC is full."""

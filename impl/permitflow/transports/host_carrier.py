@@ -75,10 +75,11 @@ class HostCarrier:
 
         Says whether it can; then ``write_now`` may be used as well.
         """
-        carrier = self._link or self._prompt_inner
-        if carrier is not None:
-            carrier.hand_to(staying_awake(take))
-        return carrier is not None
+        if self._link is not None:
+            self._link.hand_to(staying_awake(take))
+        elif self._prompt_inner is not None:
+            self._prompt_inner.hand_to(take)
+        return self._link is not None or self._prompt_inner is not None
 
     def _read_ahead(self) -> "asyncio.Task[Received | None]":
         if self._ahead is None:

@@ -18,6 +18,7 @@ from permitflow.transports.carrier import Buffer, Received, Rest, Take
 from permitflow.transports.status import error_of, said
 from permitflow.transports.tcp_framing import HEADER_BYTES, METHODS, Kind, header, read_header, without
 from permitflow.transports.vitality import Vitality
+from permitflow.transports.wakefulness import staying_awake
 
 __all__ = ["TcpStream"]
 
@@ -51,8 +52,7 @@ class TcpStream:
         self._inbox: deque[tuple[Kind, Received]] = deque()
         self._came: asyncio.Future[None] | None = None
         self._take_message: Take | None = None
-        self._is_read = False
-        self._has_ended = False
+        self._is_read = self._has_ended = False
         self._failure: PermitflowError | None = None
         self._is_watching = False
         self._sending = threading.Lock()
@@ -106,7 +106,7 @@ class TcpStream:
 
     def hand_to(self, take: Take) -> None:
         """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
-        self._take_message = take
+        self._take_message = staying_awake(take)
 
     def _hand_over(self, take: Take) -> None:
         """Hand over what has come to whoever reads; the task that awaits ``read`` need not wake up."""
