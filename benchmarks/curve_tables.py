@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from benchmarks.curves import DelayPoint, Point
+from benchmarks.curves import DelayPoint, Point, full_pipes
 from benchmarks.idle_channels import IdleChannels
 from benchmarks.markdown_table import table
 from benchmarks.results import Results
@@ -11,7 +11,7 @@ from benchmarks.stalled import Stalled
 from benchmarks.stores import STORES, StoreRate
 from permitflow.protocol.parameters import ChannelParameters
 
-__all__ = ["batches", "channels", "defaults", "delays", "stalled", "stores", "windows"]
+__all__ = ["batches", "channels", "defaults", "delays", "full_pipe", "stalled", "stores", "windows"]
 
 
 def windows(results: Results) -> str:
@@ -77,6 +77,23 @@ def delays(results: Results) -> str:
         for point in results.get("delays", DelayPoint)
     ]
     return table(["round trip", "ROW_COUNT", "rows/s", "simulated", "turn-around of both processes"], rows)
+
+
+def full_pipe(results: Results) -> str:
+    """By distance: from which window on the pipe is full."""
+    largest = max((point.row_permits for point in results.get("delays", DelayPoint)), default=0)
+    rows = [
+        [
+            f"{pipe.rtt_milliseconds:g} ms",
+            f"{pipe.turn_around_milliseconds:.1f} ms",
+            f"{pipe.by_network:,}",
+            f"{pipe.by_both:,}",
+            f"more than {largest:,}" if pipe.measured is None else f"{pipe.measured:,}",
+        ]
+        for pipe in full_pipes(results.get("delays", DelayPoint))
+    ]
+    heads = ("turn-around", "by the rule", "by the rule, turn-around included", "measured")
+    return table(["round trip", *heads], rows)
 
 
 def stalled(results: Results) -> str:

@@ -1,7 +1,8 @@
 """How throughput and latency depend on ROW_COUNT, on BATCH, and on the distance."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from rich.progress import track
 
@@ -16,17 +17,31 @@ from benchmarks.series import Series
 from benchmarks.targets import ways_for
 from benchmarks.throughput import Entry, in_rounds
 from permitflow.protocol.frames import StatedParameters
+from permitflow.protocol.parameters import ChannelParameters
 from permitflow.simulation.chunk_sizes import ConstantSize
 from permitflow.simulation.run import simulate
 from permitflow.simulation.setting import Setting
+from permitflow.simulation.window import enough_rows
 
-__all__ = ["DelayPoint", "Point", "measure_batches", "measure_delays", "measure_windows"]
+__all__ = [
+    "DelayPoint",
+    "FullPipe",
+    "Point",
+    "default_batch",
+    "full_pipes",
+    "measure_batches",
+    "measure_delays",
+    "measure_windows",
+]
 
-BATCH_SHARE = 8
 WINDOWS = tuple(1 << exponent for exponent in range(11, 20))
-WINDOW_SIZES = ("64", "1,024")
-BATCHES = (1, 4, 16, 64, 256, 1_024, 4_096, 16_384)
+# Less would only cut chunks into slices.
+LEAST_CHUNKS_IN_WINDOW = 2
+SIZES = ("64", "1,024", "4,096")
+# From one row to half of the window.
+BATCHES = (1, 64, 512, 1_024, 2_048, 4_096, 8_192, 16_384)
 DELAY_PAYLOAD = PAYLOADS["1,024"]
+DELAY_WINDOWS = (*WINDOWS[1:], 1 << 20)
 MOST_ROUNDS = 3
 # Below this share of the fastest rate, the pipe is not full.
 FULL_SHARE = 0.9
@@ -49,9 +64,14 @@ class Point(Record):
     """Of both processes."""
 
 
+def default_batch(row_permits: int) -> int:
+    """BATCH, if nothing is said about it."""
+    return ChannelParameters(row_permits=row_permits).permit_batch
+
+
 async def measure_windows(field: Field) -> list[Point]:
-    """Windows from 2,048 rows on, returned by eighths."""
-    return await _curve(field, [(window, window // BATCH_SHARE) for window in WINDOWS], "windows")
+    """Windows from 2,048 rows on, returned by the default batch."""
+    return await _curve(field, [(window, default_batch(window)) for window in WINDOWS], "windows")
 
 
 async def measure_batches(field: Field) -> list[Point]:
@@ -64,11 +84,12 @@ async def _curve(field: Field, numbers: list[tuple[int, int]], what: str) -> lis
     if field.settings.is_smoke:
         numbers = numbers[:1]
     entries: list[Entry] = []
-    for name in (name for name in WINDOW_SIZES if name in field.settings.payloads):
+    for name in (name for name in SIZES if name in field.settings.payloads):
         for way in _ours(field):
             job = await field.calibrated(way, PAYLOADS[name])
             if job is not None:
-                jobs = [replace(job, row_permits=window, permit_batch=batch) for window, batch in numbers]
+                usable = [each for each in numbers if each[0] >= LEAST_CHUNKS_IN_WINDOW * job.shape.rows]
+                jobs = [replace(job, row_permits=window, permit_batch=batch) for window, batch in usable]
                 entries += [Entry(way, replace(each, stamps=stamps)) for each in jobs for stamps in (False, True)]
     measured = dict(await in_rounds(field, entries, what))
     pairs = [(entry, Entry(entry.way, replace(entry.job, stamps=True))) for entry in measured if not entry.job.stamps]
@@ -115,7 +136,7 @@ async def measure_delays(field: Field) -> list[DelayPoint]:
     way, *_ = ways_for("remote")
     module, _ = find_ways()[0][way.name]
     delays = DELAYS_SECONDS[:1] if field.settings.is_smoke else DELAYS_SECONDS
-    windows = WINDOWS[:1] if field.settings.is_smoke else WINDOWS[1:]
+    windows = DELAY_WINDOWS[:1] if field.settings.is_smoke else DELAY_WINDOWS
     near = await field.calibrated(way, DELAY_PAYLOAD)
     if near is None:
         return []
@@ -123,7 +144,7 @@ async def measure_delays(field: Field) -> list[DelayPoint]:
     for delay in delays:
         async with Pair(module, way, delay) as pair:
             for window in track(windows, f"a distance of {delay * 1e3:g} ms", console=field.console):
-                job = replace(near, row_permits=window, permit_batch=window // BATCH_SHARE)
+                job = replace(near, row_permits=window, permit_batch=default_batch(window))
                 job = replace(job, chunks=_affordable(job, delay, field.settings.longest_job_seconds))
                 samples = [await field.run_pair(pair, job) for _ in range(min(MOST_ROUNDS, field.settings.rounds))]
                 found.append((delay, job, [sample for sample in samples if sample is not None]))
@@ -151,13 +172,63 @@ def _compared(found: Iterable[tuple[float, Job, list[Sample]]]) -> list[DelayPoi
 
 
 def _predicted(job: Job, delay_seconds: float, consumer_rate: float) -> float:
-    setting = Setting(
-        upstream=StatedParameters(row_permits=job.row_permits, permit_batch=job.permit_batch),
-        chunks=ConstantSize(job.shape.rows),
+    figures = simulate(_setting(job.row_permits, job.permit_batch, 2 * delay_seconds, consumer_rate)).figures
+    return figures.throughput if figures is not None else 0.0
+
+
+def _setting(row_permits: int, permit_batch: int, rtt_seconds: float, consumer_rate: float) -> Setting:
+    return Setting(
+        upstream=StatedParameters(row_permits=row_permits, permit_batch=permit_batch),
+        chunks=ConstantSize(DELAY_PAYLOAD.rows),
         flush_idle=True,
-        forward_seconds=delay_seconds,
-        return_seconds=delay_seconds,
+        forward_seconds=rtt_seconds / 2,
+        return_seconds=rtt_seconds / 2,
         consumer_rate=consumer_rate,
     )
-    figures = simulate(setting).figures
-    return figures.throughput if figures is not None else 0.0
+
+
+@dataclass(frozen=True)
+class FullPipe:
+    """From which window on a distance no longer matters: by the rule of thumb, and as measured."""
+
+    rtt_milliseconds: float
+    turn_around_milliseconds: float
+    """What both processes add to the round trip: the median over the windows that hold the channel back."""
+    by_network: int
+    """By the rule, with the round trip of the network alone."""
+    by_both: int
+    """By the rule, with the turn-around as well."""
+    measured: int | None
+    """The smallest of the windows that came close to the fastest; None if none did."""
+
+
+def full_pipes(points: Sequence[DelayPoint]) -> list[FullPipe]:
+    """One for each distance.  All windows are powers of two, so that rule and measurement can be equal."""
+    fastest = max((point.rows_per_second.median for point in points), default=0.0)
+    found = []
+    for rtt in dict.fromkeys(point.rtt_milliseconds for point in points):
+        mine = [point for point in points if point.rtt_milliseconds == rtt]
+        bound = [point.turn_around_milliseconds for point in mine if point.is_bound_by_window]
+        turn_around = max(0.0, median(bound)) if bound else 0.0
+        full = [point.row_permits for point in mine if point.rows_per_second.median >= FULL_SHARE * fastest]
+        found.append(
+            FullPipe(
+                rtt,
+                turn_around,
+                by_network=_enough(rtt, fastest),
+                by_both=_enough(rtt + turn_around, fastest),
+                measured=min(full, default=None),
+            )
+        )
+    return found
+
+
+def _enough(rtt_milliseconds: float, rows_per_second: float) -> int:
+    row_permits = WINDOWS[0]
+    while True:
+        setting = _setting(row_permits, default_batch(row_permits), rtt_milliseconds / 1e3, rows_per_second)
+        enough = enough_rows(setting)
+        assert enough is not None, "chunks of one size have a largest size"
+        if enough <= row_permits:
+            return row_permits
+        row_permits *= 2

@@ -64,7 +64,7 @@ def windows(axes: "Axes", results: Results) -> bool:
     """Rows per second against the window."""
     points = results.get("windows", Point)
     _curves(axes, points, lambda point: point.row_permits)
-    axes.set(xlabel="ROW_COUNT, returned by eighths", ylabel="rows per second")
+    axes.set(xlabel="ROW_COUNT, returned by the default batch", ylabel="rows per second")
     return bool(points)
 
 

@@ -9,12 +9,12 @@ from benchmarks.peers.way import Group
 from benchmarks.records import Record
 from benchmarks.series import Series
 from benchmarks.throughput import Entry, in_rounds
+from permitflow.protocol.parameters import ChannelParameters
 
 __all__ = ["Stalled", "measure_stalled"]
 
 PAYLOAD = PAYLOADS["wide"]
 WINDOWS = (8_192, 32_768, 131_072, 524_288)
-BATCH_SHARE = 8
 # Long enough to fill the largest window, which is 250 MiB.
 STALL_SECONDS = 1.0
 SMOKE_STALL_SECONDS = 0.1
@@ -45,7 +45,7 @@ async def measure_stalled(field: Field) -> list[Stalled]:
             payload=PAYLOAD.name,
             chunks=WINDOWS_SENT * row_permits // PAYLOAD.rows,
             row_permits=row_permits,
-            permit_batch=row_permits // BATCH_SHARE,
+            permit_batch=ChannelParameters(row_permits=row_permits).permit_batch,
             stall_seconds=SMOKE_STALL_SECONDS if is_smoke else STALL_SECONDS,
         )
         for row_permits in (WINDOWS[:1] if is_smoke else WINDOWS)

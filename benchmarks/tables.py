@@ -141,6 +141,7 @@ TABLES: dict[str, Table] = {
     "batches": curve_tables.batches,
     "defaults": curve_tables.defaults,
     "delays": curve_tables.delays,
+    "full_pipe": curve_tables.full_pipe,
     "stalled": curve_tables.stalled,
     "stores": curve_tables.stores,
     "channels": curve_tables.channels,

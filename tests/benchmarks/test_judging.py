@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from benchmarks.curves import DelayPoint, full_pipes
 from benchmarks.documents import MARKED, update_document
 from benchmarks.jobs import Job, Tally
 from benchmarks.pairs import Pair, PairFailedError
@@ -96,7 +97,7 @@ def test_a_promise_is_judged_by_the_median_of_the_ratios(ours: list[float], told
 
 
 def test_ways_are_compared_with_their_best_numbers() -> None:
-    cells = [cell(PEER, [10.0]), cell(OURS, [12.0]), cell(OURS, [5.0], is_tuned=False)]
+    cells: list[Record] = [cell(PEER, [10.0]), cell(OURS, [12.0]), cell(OURS, [5.0], is_tuned=False)]
     for order in (cells, cells[::-1]):
         (verdict,) = judge(results(throughput=order))
         assert verdict.found == Series.of([1.2])
@@ -109,7 +110,7 @@ def permit_cost(row_permits: int, with_permits: float) -> PermitCost:
 
 
 def test_the_cost_of_permits_is_judged_where_the_window_bounds_what_carriers_bound() -> None:
-    costs = [permit_cost(window, 0.95 if window == ROW_COUNT else 0.5) for window in WINDOWS]
+    costs: list[Record] = [permit_cost(window, 0.95 if window == ROW_COUNT else 0.5) for window in WINDOWS]
     (verdict,) = judge(results(permits=costs))
     assert verdict.told == "met"
     assert "| 0.50 (0.50 to 0.50) | 0.50 (0.50 to 0.50) | 0.95 (0.95 to 0.95) |" in TABLES["permits"](
@@ -120,6 +121,18 @@ def test_the_cost_of_permits_is_judged_where_the_window_bounds_what_carriers_bou
 def test_half_the_throughput_needs_twice_of_what_is_on_its_way() -> None:
     # All but the batch and two chunks travels: 8 - 1 - 2 chunks.  At twice the rate that is 10, and a batch and two.
     assert permit_cost(8 * 1_024, 0.5).enough_rows(16 * 1_024) == (10 + 2 + 2) * 1_024
+
+
+def test_a_pipe_is_full_where_the_rule_says_if_both_processes_are_reckoned_with() -> None:
+    def point(row_permits: int, rows_per_second: float) -> DelayPoint:
+        # The simulated channel has no processes; the measured one turns around in another 4 ms.
+        simulated = min(1e6, row_permits / 0.004)
+        return DelayPoint(4.0, row_permits, Series.of([rows_per_second]), simulated, row_permits < 4_096)
+
+    points = [point(rows, min(1e6, rows / 0.008)) for rows in (2_048, 4_096, 8_192, 16_384)]
+    (pipe,) = full_pipes(points)
+    assert pipe.turn_around_milliseconds == 4.0
+    assert (pipe.by_network, pipe.by_both, pipe.measured) == (8_192, 16_384, 8_192)
 
 
 def test_one_failed_end_of_a_stream_breaks_a_promise() -> None:
