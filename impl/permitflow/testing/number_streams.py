@@ -1,0 +1,66 @@
+"""Streams of numbers over the asyncio client, for tests: what is sent, who serves it, and how it is read."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import NoReturn
+
+import pyarrow as pa
+
+from permitflow.channels.interface import ReceiveEnd, SendEnd
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.transports.grpc_aio import get
+
+__all__ = ["CHANNEL", "SCHEMA", "SMALL", "batch", "everything", "numbers", "read", "send_for_ever", "serving", "until"]
+
+CHANNEL = "orders/0"
+SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
+SCHEMA = pa.schema([("n", pa.int64())])
+
+
+def batch(*numbers: int) -> pa.RecordBatch:
+    """A chunk of these numbers."""
+    return pa.record_batch({"n": pa.array(numbers, pa.int64())})
+
+
+def numbers(messages: Sequence[Message[pa.RecordBatch]]) -> list[int]:
+    """The numbers in chunks; other messages have none."""
+    return [n for m in messages if m.kind is Kind.CHUNK for n in m.payload.column(0).to_pylist()]
+
+
+@asynccontextmanager
+async def serving(
+    parameters: ChannelParameters = SMALL, schema: pa.Schema | None = SCHEMA, names: tuple[str, ...] = (CHANNEL,)
+) -> AsyncIterator[tuple[Exchange, ExchangeServer]]:
+    """An exchange with some channels, served."""
+    exchange = Exchange(parameters=parameters)
+    for name in names:
+        exchange.add_channel(name, schema=schema)
+    async with ExchangeServer(exchange) as server:
+        yield exchange, server
+
+
+async def everything(receiver: ReceiveEnd[pa.RecordBatch]) -> list[Message[pa.RecordBatch]]:
+    """All messages up to the end."""
+    return [message async for message in receiver]
+
+
+async def read(address: str, name: str = CHANNEL) -> list[Message[pa.RecordBatch]]:
+    """All messages of a channel."""
+    async with get(address, name) as receiver:
+        return await everything(receiver)
+
+
+async def send_for_ever(sender: SendEnd[pa.RecordBatch]) -> NoReturn:
+    """Until it fails or is cancelled."""
+    while True:
+        await sender.send(batch(1, 2, 3))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until something has happened that nobody announces."""
+    while not condition():  # noqa: ASYNC110  # there is no event to wait for
+        await asyncio.sleep(0.001)

@@ -1,0 +1,237 @@
+"""How a stream between the asyncio client and a real exchange can end badly, and who hears what of it."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from permitflow.errors import (
+    ChannelAbortedError,
+    ChannelBusyError,
+    ChannelClosedError,
+    ChannelSpentError,
+    PeerGoneError,
+    WouldBlock,
+)
+from permitflow.exchange.statistics import BridgeState
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.testing.number_streams import (
+    SCHEMA,
+    batch,
+    everything,
+    numbers,
+    read,
+    send_for_ever,
+    serving,
+    until,
+)
+from permitflow.transports.grpc_aio import get, put
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+pytestmark = pytest.mark.usefixtures("path")
+
+
+async def fail_after_a_chunk(address: str) -> None:
+    async with put(address, "orders/0", SCHEMA) as sender:
+        await sender.send(batch(1))
+        raise ZeroDivisionError
+
+
+def test_a_block_that_fails_aborts_the_channel_and_says_why(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (_, server), get(server.address, "orders/0") as receiver:
+            with pytest.raises(ZeroDivisionError):
+                await fail_after_a_chunk(server.address)
+            with pytest.raises(ChannelAbortedError, match="gave up: ZeroDivisionError"):
+                await everything(receiver)
+
+    complete(test())
+
+
+def test_an_abort_is_heeded_while_the_channel_is_full(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (exchange, server):
+            async with put(server.address, "orders/0", SCHEMA) as sender:
+                sending = asyncio.create_task(_refused(send_for_ever(sender)))
+                # The channel takes two chunks of three rows, its stream two more.
+                await until(lambda: sender.statistics().sent_rows == 12 and sender.statistics().waiting_sends == 1)
+                sender.abort("tired")
+                assert isinstance(await sending, ChannelClosedError)
+            await until(lambda: exchange.channel("orders/0").state is BridgeState.BROKEN)
+            with pytest.raises(ChannelAbortedError, match="gave up: tired"):
+                await read(server.address)
+
+    complete(test())
+
+
+def test_a_block_that_forgets_the_end_aborts_the_channel(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
+            async with put(server.address, "orders/0", SCHEMA) as sender:
+                await sender.send(batch(1))
+            with pytest.raises(ChannelAbortedError, match="left without ending it"):
+                await everything(receiver)
+            assert exchange.channel("orders/0").state is BridgeState.BROKEN
+            with pytest.raises(ChannelAbortedError, match="left without ending it"):
+                async with put(server.address, "orders/0", SCHEMA):
+                    pass
+            # Whoever comes later is told as well.
+            with pytest.raises(ChannelAbortedError):
+                await read(server.address)
+
+    complete(test())
+
+
+def test_sends_that_wait_fail_when_their_end_is_aborted_or_closed(complete: Complete) -> None:
+    async def test(how: str) -> None:
+        async with (
+            serving() as (_, server),
+            get(server.address, "orders/0"),
+            put(server.address, "orders/0", SCHEMA) as sender,
+        ):
+            with contextlib.suppress(WouldBlock):
+                while True:
+                    sender.send_nowait(batch(1, 1))
+            async with asyncio.TaskGroup() as group:
+                refused = group.create_task(_refused(sender.send(batch(*range(6)))))
+                barriers = [group.create_task(_refused(sender.send_barrier(n))) for n in range(30)]
+                await asyncio.sleep(0)
+                sender.abort("tired") if how == "abort" else sender.close()
+            error = refused.result()
+            assert isinstance(error, ChannelClosedError)
+            assert isinstance(barriers[-1].result(), ChannelClosedError)
+            assert error.undelivered.column(0).to_pylist()[-1] == 5  # type: ignore[attr-defined]  # a batch
+            with pytest.raises(ChannelClosedError):
+                await sender.end()
+
+    for how in ("abort", "close"):
+        complete(test(how))
+
+
+async def _refused(sending: Coroutine[Any, Any, Any]) -> BaseException | None:
+    try:
+        await sending
+    except (ChannelClosedError, PeerGoneError) as error:
+        return error
+    return None
+
+
+def test_a_closed_receiver_says_so(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
+            await exchange.channel("orders/0").sender.send(batch(1))
+            await receiver.take()
+            async with asyncio.TaskGroup() as group:
+                waiting = group.create_task(_refused(receiver.take()))
+                await asyncio.sleep(0)
+                receiver.close()
+                receiver.close()
+            assert isinstance(waiting.result(), ChannelClosedError)
+            for call in (receiver.receive_nowait, receiver.take_nowait, receiver.consume):
+                with pytest.raises(ChannelClosedError, match="the receiver is closed"):
+                    call()
+
+    complete(test())
+
+
+def test_a_consumer_that_leaves_halfway_is_named_to_the_producer(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (exchange, server):
+            async with put(server.address, "orders/0", SCHEMA) as sender:
+                async with get(server.address, "orders/0") as receiver:
+                    await sender.send(batch(1, 2, 3))
+                    await receiver.receive()
+                with pytest.raises(PeerGoneError, match=r"the consumer of channel 'orders/0' at \S+ is gone") as caught:
+                    await send_for_ever(sender)
+                assert caught.value.undelivered is not None
+                with pytest.raises(PeerGoneError):
+                    await sender.end()
+            assert exchange.channel("orders/0").state is BridgeState.BROKEN
+            with pytest.raises(ChannelSpentError, match="left halfway"):
+                await read(server.address)
+            with pytest.raises(PeerGoneError):
+                async with put(server.address, "orders/0", SCHEMA):
+                    pass
+
+    complete(test())
+
+
+def test_a_consumer_that_leaves_before_its_first_message_may_be_replaced(complete: Complete) -> None:
+    async def test() -> None:
+        async with serving() as (exchange, server):
+            async with get(server.address, "orders/0"):
+                with pytest.raises(ChannelBusyError, match="is being read by"):
+                    await read(server.address)
+            await until(lambda: exchange.channel("orders/0")._consumer is None)
+            await exchange.channel("orders/0").sender.send(batch(1))
+            await exchange.channel("orders/0").sender.end()
+            assert numbers(await read(server.address)) == [1]
+            with pytest.raises(ChannelSpentError, match="it was read to its end by"):
+                await read(server.address)
+
+    complete(test())
+
+
+def test_an_exchange_that_stops_says_so_to_both_sides(complete: Complete) -> None:
+    async def test() -> None:
+        async with (
+            serving() as (_, server),
+            get(server.address, "orders/0") as receiver,
+            put(server.address, "orders/0", SCHEMA) as sender,
+        ):
+            await sender.send(batch(1))
+            await receiver.receive()
+            async with asyncio.TaskGroup() as group:
+                stopping = group.create_task(server.stop())
+                with pytest.raises(PeerGoneError, match=r"the exchange .*is gone: it is being stopped"):
+                    await receiver.receive()
+                with pytest.raises(PeerGoneError, match=r"the exchange .*is gone"):
+                    await sender.end()
+            assert stopping.done()
+
+    complete(test())
+
+
+def test_a_stop_with_grace_lets_streams_end(complete: Complete) -> None:
+    async def test() -> None:
+        async with (
+            serving() as (exchange, server),
+            get(server.address, "orders/0") as receiver,
+            asyncio.TaskGroup() as group,
+        ):
+            stopping = group.create_task(server.stop(30.0))
+            sender = exchange.channel("orders/0").sender
+            for n in range(20):
+                await sender.send(batch(n))
+                await receiver.receive()
+            assert not stopping.done()
+            await sender.end()
+            assert await everything(receiver) == []
+
+    complete(test())
+
+
+def test_the_reason_is_heard_however_much_is_on_its_way(complete: Complete) -> None:
+    """A status that crosses a write is lost in grpc.aio: the exchange says in band why it breaks a stream off."""
+
+    async def lose_consumer(turn: int) -> None:
+        async with (
+            serving(ChannelParameters(row_permits=64)) as (_, server),
+            put(server.address, "orders/0", SCHEMA) as sender,
+        ):
+            async with get(server.address, "orders/0") as receiver:
+                await sender.send(batch(*range(turn)))
+                await receiver.receive()
+            with pytest.raises(PeerGoneError, match="the consumer of channel 'orders/0'") as caught:
+                await send_for_ever(sender)
+            assert any("reported by the exchange at" in note for note in caught.value.__notes__)
+
+    async def test() -> None:
+        for turn in range(30):
+            await lose_consumer(turn)
+
+    complete(test())
