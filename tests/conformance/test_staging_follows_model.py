@@ -168,7 +168,7 @@ class Forgetful(Sink):
 
     def publish(self, state: State) -> None:
         super().publish(state)
-        self.books.published_batches.clear()  # type: ignore[attr-defined]  # what a wrong program could do
+        self.books._published.batches.clear()  # type: ignore[attr-defined]  # what a wrong program could do
 
 
 class Shared(Sink):

@@ -198,7 +198,8 @@ class StagingAreas:
             return False
 
     async def _publish(self, query: str, batch: int, parts: Sequence[StagedPart], plan: Publication) -> None:
-        await self._store.publish(query, batch, [(part.channel, part.staging) for part in plan.published])
+        published = [(part.channel, part.staging) for part in plan.published]
+        await self._store.publish(query, batch, published, plan.forgotten)
         publication = self.books.publish(query, batch, parts, self._clock())
         for part in publication.published:
             place = self._places[part.channel]

@@ -4,11 +4,21 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from math import inf
+from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError, StagedPartError
 from permitflow.protocol.frames import Staging
 
-__all__ = ["YIELD_SECONDS", "Part", "PartState", "StagedQuery", "StagingArea", "require_batch", "require_key"]
+__all__ = [
+    "YIELD_SECONDS",
+    "Part",
+    "PartState",
+    "Publication",
+    "StagedQuery",
+    "StagingArea",
+    "require_batch",
+    "require_key",
+]
 
 # Of two attempts at the same, one is mostly killed at once: the other should not push it out before.
 YIELD_SECONDS = 10.0
@@ -182,6 +192,19 @@ class StagingArea:
         """Of younger batches: the youngest first, and of it those first whose producers can be told."""
         younger = [other for other in self.parts if other.batch_number > part.batch_number and other.rows]
         return sorted(younger, key=lambda other: (-other.batch_number, other.state is PartState.ENDED, -other.number))
+
+
+class Publication(NamedTuple):
+    """What publishing does."""
+
+    was_published: bool
+    """Somebody has published this batch before, and nothing of it is taken now."""
+    published: tuple[Part, ...]
+    """In the order in which their rows enter their channels."""
+    late: tuple[Part, ...]
+    """Whose rows are thrown away."""
+    forgotten: tuple[str, ...]
+    """Queries whose last published batch is remembered no longer."""
 
 
 class StagedQuery:

@@ -12,12 +12,20 @@ forgotten (``tidy``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError, StagingFullError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.staged_parts import Part, PartState, StagedQuery, StagingArea, require_batch, require_key
+from permitflow.protocol.published_batches import MOST_QUERIES, PublishedBatches
+from permitflow.protocol.staged_parts import (
+    Part,
+    PartState,
+    Publication,
+    StagedQuery,
+    StagingArea,
+    require_batch,
+    require_key,
+)
 
 __all__ = ["DEFAULT_TIMEOUT_SECONDS", "SILENT_SHARE", "Part", "PartState", "Publication", "StagingArea", "StagingBooks"]
 
@@ -28,33 +36,26 @@ DEFAULT_TIMEOUT_SECONDS = 3_600.0
 SILENT_SHARE = 12
 
 
-class Publication(NamedTuple):
-    """What publishing does."""
-
-    was_published: bool
-    """Somebody has published this batch before, and nothing of it is taken now."""
-    published: tuple[Part, ...]
-    """In the order in which their rows enter their channels."""
-    late: tuple[Part, ...]
-    """Whose rows are thrown away."""
-
-
 class StagingBooks:
     """The books of all channels of an exchange.  Not thread-safe; does no I/O.
 
     Spec: Stage, StageLate, Publish, AbortLate of SparkMicroBatch.
     """
 
-    def __init__(self, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
-        """Nothing is staged.  ``timeout_seconds``: how long a query may be silent before its rows are forgotten."""
+    def __init__(self, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS, most_queries: int = MOST_QUERIES) -> None:
+        """Nothing is staged.
+
+        Args:
+            timeout_seconds: how long a query may be silent before what it has staged is forgotten.
+            most_queries: of how many queries the last published batch is remembered.
+        """
         self._timeout_seconds = timeout_seconds
         self._areas: dict[str, StagingArea] = {}
         self._parts: dict[tuple[str, Staging], Part] = {}
         """Those that are not published."""
         self._queries: dict[str, StagedQuery] = {}
         """Those that have parts which are not published."""
-        self._published: dict[str, int] = {}
-        """The last published batch of each query."""
+        self._published = PublishedBatches(most_queries)
         self._count = 0
 
     def add_channel(self, channel: str, limit_rows: int) -> StagingArea:
@@ -78,16 +79,16 @@ class StagingBooks:
 
     @property
     def published_batches(self) -> Mapping[str, int]:
-        """The last published batch of each query."""
-        return self._published
+        """The last published batch of each query; who has published last comes last."""
+        return self._published.batches
 
     def was_published(self, query: str, batch: int) -> bool:
         """Is there nothing to be published of this batch any more?"""
-        return batch <= self._published.get(query, -1)
+        return self._published.has(query, batch)
 
     def restore(self, published_batches: Mapping[str, int]) -> None:
         """Go on with the batches that an exchange before this one has published."""
-        self._published.update(published_batches)
+        self._published.restore(published_batches)
 
     def restore_part(self, channel: str, staging: Staging, rows: int, now: float, *, is_published: bool) -> Part:
         """Go on with what an exchange before this one had of an attempt, whether or not there is room for it.
@@ -185,7 +186,7 @@ class StagingBooks:
         """What ``publish`` would do, and what it would raise.  Changes nothing."""
         require_batch(query, batch)
         if self.was_published(query, batch):
-            return Publication(True, (), ())
+            return Publication(True, (), (), ())
         chosen: dict[tuple[int, str], Part] = {}
         for stated in parts:
             part = self._find(query, batch, stated)
@@ -194,7 +195,8 @@ class StagingBooks:
             chosen[stated.partition, stated.channel] = part
         published = tuple(chosen[place] for place in sorted(chosen))
         older = (part for part in self._of_query(query) if part.staging.batch <= batch)
-        return Publication(False, published, tuple(part for part in older if part not in chosen.values()))
+        late = tuple(part for part in older if part not in chosen.values())
+        return Publication(False, published, late, self._published.displaced_by(query))
 
     def publish(self, query: str, batch: int, parts: Sequence[StagedPart], now: float) -> Publication:
         """Make attempts part of their channels: all of them in the order of their partitions, or none.
@@ -213,14 +215,14 @@ class StagingBooks:
         for part in publication.late:
             self._drop(part, PartState.LATE, "", now)
         if not publication.was_published:
-            self._published[query] = batch
+            self._published.note(query, batch)
         return publication
 
     def discard(self, query: str, batch: int, now: float, parts: Sequence[StagedPart] = ()) -> tuple[Part, ...]:
         """Forget what is staged for a batch and not published; what is published stays.
 
-        ``parts`` are the attempts that are meant, of which some may not be here; none: all of the batch.  Who gives a
-        batch up that others may run again names its own: the word may come late.
+        ``parts`` are the attempts that are meant, some of which may not be here; none: all.  Whoever gives up a batch
+        that others may run again names its own: the word may come late.
         """
         named = {(part.channel, Staging(query, batch, part.partition, part.attempt)) for part in parts}
         dropped = tuple(

@@ -152,6 +152,24 @@ def test_discarding_touches_nothing_that_is_published(exchange: Exchange) -> Non
         exchange.books.stage(left, 1, now=0.0)
 
 
+def test_the_queries_that_published_last_are_remembered() -> None:
+    books = StagingBooks(most_queries=2)
+    books.restore({"old": 7, "older release": 3})
+    assert books.publish("old", 8, [], now=0.0).forgotten == ()
+    assert books.publish("new", 0, [], now=0.0).forgotten == ("older release",)
+    assert [*books.published_batches.items()] == [("old", 8), ("new", 0)]
+    assert books.publish("old", 8, [], now=0.0).was_published
+    assert books.publish("another", 1, [], now=0.0).forgotten == ("old",), "to be told again is not to publish"
+    assert not books.was_published("old", 8)
+
+
+def test_a_memory_that_was_larger_shrinks() -> None:
+    books = StagingBooks(most_queries=2)
+    books.restore(dict.fromkeys("abcd", 0))
+    assert books.publish("c", 1, [], now=0.0).forgotten == ("a", "b")
+    assert [*books.published_batches] == ["d", "c"]
+
+
 def test_who_names_attempts_discards_no_others(exchange: Exchange) -> None:
     given_up, again = (exchange.staged(2, attempt=attempt) for attempt in ("first", "again"))
     named = [StagedPart("a", 0, "first", 2), StagedPart("a", 0, "never came", 2)]

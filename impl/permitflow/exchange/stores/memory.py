@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import uuid4
 
 import pyarrow as pa
@@ -146,15 +146,19 @@ class MemoryStore:
         return place
 
     def published_batches(self) -> Mapping[str, int]:
-        """The last batch of each query that was published."""
+        """The last published batch of each query; who has published last comes last."""
         return dict(self._published_batches)
 
-    async def publish(self, query: str, batch: int, parts: Sequence[tuple[str, Staging]]) -> None:
+    async def publish(
+        self, query: str, batch: int, parts: Sequence[tuple[str, Staging]], forgotten: Collection[str] = ()
+    ) -> None:
         """Note that a batch is published."""
         for channel, staging in parts:
             self._channels[channel].publish(staging)
         for place in self._channels.values():
             place.forget_older(query, batch)
+        for old in (query, *forgotten):
+            self._published_batches.pop(old, None)
         self._published_batches[query] = batch
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from permitflow.exchange.stores.sqlite_channel import SqliteChannelStore
 from permitflow.exchange.stores.sqlite_database import Database
 from permitflow.exchange.stores.sqlite_file import ADVICE, FILE_NAME, open_file
 from permitflow.exchange.stores.sqlite_load import StoredChannel, load_channels
-from permitflow.exchange.stores.sqlite_staging import publish_parts
+from permitflow.exchange.stores.sqlite_staging import load_published, publish_parts
 from permitflow.exchange.stores.store import KeptChannel
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
@@ -45,7 +45,7 @@ class SqliteStore:
         connection = open_file(folder)
         try:
             self._stored = load_channels(connection)
-            self._published: dict[str, int] = dict(connection.execute("SELECT query, batch FROM published").fetchall())
+            self._published = load_published(connection)
         except (ValueError, sqlite3.Error) as error:
             connection.close()
             reason = f"it is damaged ({error}); {ADVICE}"
@@ -102,17 +102,21 @@ class SqliteStore:
         return place
 
     def published_batches(self) -> Mapping[str, int]:
-        """The last batch of each query that was published."""
+        """The last published batch of each query; who has published last comes last."""
         return dict(self._published)
 
-    async def publish(self, query: str, batch: int, parts: Sequence[tuple[str, Staging]]) -> None:
+    async def publish(
+        self, query: str, batch: int, parts: Sequence[tuple[str, Staging]], forgotten: Collection[str] = ()
+    ) -> None:
         """Note that a batch is published, in one transaction for all channels."""
         numbers = [(self._channels[channel].number, staging) for channel, staging in parts]
-        await self._database.submit(lambda connection: publish_parts(connection, query, batch, numbers))
+        await self._database.submit(lambda connection: publish_parts(connection, query, batch, numbers, forgotten))
         for channel, staging in parts:
             self._channels[channel].memory.publish(staging)
         for place in self._channels.values():
             place.memory.forget_older(query, batch)
+        for old in (query, *forgotten):
+            self._published.pop(old, None)
         self._published[query] = batch
 
     def close(self) -> None:

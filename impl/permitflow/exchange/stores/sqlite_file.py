@@ -41,9 +41,9 @@ def open_file(folder: Path) -> sqlite3.Connection:
         if not is_begun:
             _lay_out(connection)
         _take(connection, folder)
-        is_new = _require_ours(connection, path)
+        has_all = _require_ours(connection, path)
         _prepare(connection, path)
-        if is_new:
+        if not has_all:
             _create_tables(connection)
     except sqlite3.Error as error:
         connection.close()
@@ -73,10 +73,10 @@ def _take(connection: sqlite3.Connection, folder: Path) -> None:
 
 
 def _require_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """Refuse what is no store of ours, unchanged; is it an empty file?"""
+    """Refuse what is no store of ours, unchanged; has it all tables, as an empty file and an older store have not?"""
     tables, mark, version = (
         connection.execute(question).fetchone()[0]
-        for question in ("SELECT count(*) FROM sqlite_schema", "PRAGMA application_id", "PRAGMA user_version")
+        for question in ("SELECT count(sql) FROM sqlite_schema", "PRAGMA application_id", "PRAGMA user_version")
     )
     if mark != _APPLICATION_ID and (tables or mark):
         raise StoreUnusableError(path=str(path), reason="it is a database of another program; take another folder")
@@ -85,7 +85,7 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> bool:
         raise StoreUnusableError(path=str(path), reason=reason)
     if tables and (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
         raise StoreUnusableError(path=str(path), reason=f"it is damaged ({damage.splitlines()[-1]}); {ADVICE}")
-    return not tables
+    return int(tables) >= len(TABLES)
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:

@@ -1,7 +1,7 @@
 """Staged rows as the tables hold them, and publishing as a transaction."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -11,7 +11,15 @@ from permitflow.exchange.stores.sqlite_batches import insert_batch, read_batch
 from permitflow.protocol.frames import Staging
 from permitflow.transports.arrow import BatchCodec
 
-__all__ = ["StoredPart", "forget_parts", "load_parts", "publish_parts", "stage_batches", "take_over_chunks"]
+__all__ = [
+    "StoredPart",
+    "forget_parts",
+    "load_parts",
+    "load_published",
+    "publish_parts",
+    "stage_batches",
+    "take_over_chunks",
+]
 
 _FIND = """
 SELECT id FROM parts
@@ -64,8 +72,17 @@ def forget_parts(connection: sqlite3.Connection, channel: int, stagings: Sequenc
     _delete(connection, [part for part in found if part is not None])
 
 
-def publish_parts(connection: sqlite3.Connection, query: str, batch: int, parts: Sequence[tuple[int, Staging]]) -> None:
-    """Put attempts into the lines of their channels, and delete all others of this batch and of older ones."""
+def publish_parts(
+    connection: sqlite3.Connection,
+    query: str,
+    batch: int,
+    parts: Sequence[tuple[int, Staging]],
+    forgotten: Collection[str],
+) -> None:
+    """Put attempts into the lines of their channels, and delete all others of this batch and of older ones.
+
+    Of the queries ``forgotten`` the last published batch is remembered no longer.
+    """
     for channel, staging in parts:
         part = _found(connection, channel, staging)
         if part is not None:
@@ -73,7 +90,18 @@ def publish_parts(connection: sqlite3.Connection, query: str, batch: int, parts:
             connection.execute(f"UPDATE parts SET turn = ({turn}) WHERE id = ?", (channel, part))
     late = "SELECT id FROM parts WHERE query = ? AND batch <= ? AND turn IS NULL"
     _delete(connection, [part for (part,) in connection.execute(late, (query, batch)).fetchall()])
+    connection.executemany("DELETE FROM published WHERE query = ?", [(old,) for old in forgotten])
+    connection.executemany("DELETE FROM publishing WHERE query = ?", [(old,) for old in (query, *forgotten)])
     connection.execute("INSERT OR REPLACE INTO published (query, batch) VALUES (?, ?)", (query, batch))
+    connection.execute("INSERT INTO publishing (query) VALUES (?)", (query,))
+
+
+def load_published(connection: sqlite3.Connection) -> dict[str, int]:
+    """The last published batch of each query; who has published last comes last."""
+    # Those of an older release, which did not note the order, come first.
+    return dict(
+        connection.execute("SELECT query, batch FROM published LEFT JOIN publishing USING (query) ORDER BY turn")
+    )
 
 
 def take_over_chunks(connection: sqlite3.Connection, channel: int, first_row: int, chunks: int) -> int:

@@ -93,4 +93,12 @@ CREATE TABLE IF NOT EXISTS published (
 ) STRICT, WITHOUT ROWID
 """
 
-TABLES = (_CHANNELS, _CONSUMERS, _PRODUCERS, _BATCHES, _KEPT, _PARTS, _PARTS_INDEX, _STAGED, _PUBLISHED)
+# A table of its own, as the first releases had none.
+_PUBLISHING = """
+CREATE TABLE IF NOT EXISTS publishing (
+    turn INTEGER PRIMARY KEY,          -- who has published last has the largest
+    query TEXT NOT NULL UNIQUE
+) STRICT
+"""
+
+TABLES = (_CHANNELS, _CONSUMERS, _PRODUCERS, _BATCHES, _KEPT, _PARTS, _PARTS_INDEX, _STAGED, _PUBLISHED, _PUBLISHING)

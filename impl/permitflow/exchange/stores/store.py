@@ -5,7 +5,7 @@ survives whatever the store promises to survive: nothing if it is memory, a cras
 it is a disk.  A call that raises has changed nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -172,10 +172,12 @@ class Store(Protocol):
         ...
 
     def published_batches(self) -> Mapping[str, int]:
-        """The last batch of each query that was published."""
+        """The last published batch of each query; who has published last comes last."""
         ...
 
-    async def publish(self, query: str, batch: int, parts: Sequence[tuple[str, Staging]]) -> None:
+    async def publish(
+        self, query: str, batch: int, parts: Sequence[tuple[str, Staging]], forgotten: Collection[str] = ()
+    ) -> None:
         """Note that a batch is published, all or nothing.
 
         Of the channels that are named, these attempts are the next to be taken over, in this order.  Everything else
@@ -185,6 +187,7 @@ class Store(Protocol):
             query: whose batch it is.
             batch: from now on the last one of this query that was published.
             parts: a channel and an attempt each; of one without rows, nothing may be here.
+            forgotten: queries whose last published batch need not be remembered any more.
 
         Raises:
             StoreError: it could not be written.

@@ -158,6 +158,18 @@ def test_publishing_concerns_one_query_and_the_channels_that_are_named(
     assert store.published_batches() == {"q": 5, "other": 0}
 
 
+def test_queries_are_remembered_in_the_order_in_which_they_published_or_not_at_all(
+    run: asyncio.Runner, store: Store
+) -> None:
+    async def publish() -> None:
+        for query, batch in (("a", 0), ("b", 0), ("c", 4), ("a", 1)):
+            await store.publish(query, batch, [])
+        await store.publish("d", 0, [], ["b", "never here"])
+
+    run.run(publish())
+    assert [*store.published_batches().items()] == [("c", 4), ("a", 1), ("d", 0)]
+
+
 def test_what_is_forgotten_can_be_staged_anew(run: asyncio.Runner, store: Store, rows: Rows, numbers: Numbers) -> None:
     async def read() -> list[pa.RecordBatch]:
         place = await opened(store, rows(0, 0).schema)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -217,6 +217,20 @@ def test_a_store_of_a_newer_release_is_refused(open_store: Open, tmp_path: Path)
     connection.close()
     with pytest.raises(StoreUnusableError, match="newer release wrote it"):
         open_store()
+
+
+def test_a_store_of_a_release_that_noted_no_order_of_queries_is_gone_on_with(
+    run: asyncio.Runner, tmp_path: Path
+) -> None:
+    with SqliteStore(tmp_path) as store:
+        for query in "ab":
+            run.run(store.publish(query, 0, []))
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as older:
+        older.execute("DROP TABLE publishing")
+    with SqliteStore(tmp_path) as store:
+        run.run(store.publish("a", 1, []))
+    with SqliteStore(tmp_path) as store:
+        assert [*store.published_batches().items()] == [("b", 0), ("a", 1)]
 
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
