@@ -7,12 +7,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from permitflow.errors import PeerGoneError
+from permitflow.errors import PeerGoneError, StagedPartError
+from permitflow.protocol.control import StagedPart
+from permitflow.protocol.frames import Staging
 from permitflow.transports.grpc_blocking import control, open_sink, open_source
 
 Command = Callable[..., tuple[int, str, str]]
@@ -145,12 +148,32 @@ def test_a_second_signal_stops_at_once_and_loses_nothing_that_is_on_disk(tmp_pat
         assert served.stop()["stored"].get("orders/0", 0) >= 300
 
 
+def test_what_a_silent_query_has_staged_is_forgotten_after_the_time_that_was_chosen() -> None:
+    staging = Staging(query="q", batch=0, partition=0, attempt="x")
+    with serving("--stream", "orders", *REPLAY, "--staging-timeout-seconds", "1") as served:
+        with open_sink(served.address, "orders/0", CHUNK.schema, staging=staging) as sink:
+            sink.send(CHUNK)
+            sink.end(closes_channel=False)
+        while "should have 1" in (refusal := refused_publication(served.address)):
+            sleep(0.05)
+    assert "is not staged" in refusal
+
+
+def refused_publication(address: str) -> str:
+    """Of one that has other rows than these, or is not here."""
+    with pytest.raises(StagedPartError) as caught, control(address) as line:
+        line.publish("q", 0, [StagedPart("orders/0", 0, "x", 1)])
+    return str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
         (["--consumer", "etl"], "--consumer: rows are gone once they were read; to keep them, add --retention replay"),
         (["--store", "."], "--store: rows are gone once they were read; to keep them, add --retention replay"),
         (["--staging-rows", "5"], "--staging-rows: rows are gone once they were read"),
+        (["--staging-timeout-seconds", "5"], "--staging-timeout-seconds: rows are gone once they were read"),
+        ([*REPLAY, "--staging-timeout-seconds", "0"], "must be at least 1, not 0"),
         ([*REPLAY, "--consumer", "a", "--consumer", "a"], "--consumer: 'a' is given twice"),
         ([*REPLAY, "--consumer", ""], "--consumer: a name must not be empty"),
         ([*REPLAY, "--store", __file__], "--store: "),

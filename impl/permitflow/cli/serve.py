@@ -23,6 +23,7 @@ from permitflow.cli.serve_options import (
     RowPermits,
     SharedMemory,
     StagingRows,
+    StagingTimeout,
     StoreFolder,
     Streams,
     Trace,
@@ -30,6 +31,7 @@ from permitflow.cli.serve_options import (
 from permitflow.errors import InvalidOptionError, InvalidParametersError, StoreError, TraceWriteError, TransportError
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
+from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.tracing import FileTrace
 from permitflow.transports.shared_memory.policy import SameHost
 
@@ -56,6 +58,7 @@ def serve(
     consumer: Consumers = None,
     store: StoreFolder = None,
     staging_rows: StagingRows = None,
+    staging_timeout_seconds: StagingTimeout = None,
     drain_seconds: DrainSeconds = 3.0,
     same_host: SharedMemory = SameHost.AUTO,
     metrics_address: MetricsAddress = None,
@@ -90,7 +93,8 @@ def serve(
     if twice := [name for name, count in Counter(one.name for one in stream).items() if count > 1]:
         unusable(f"--stream: {twice[0]!r} is given twice")
     consumers = _consumers(consumer)
-    _require_replay(retention, {"--consumer": consumer, "--store": store, "--staging-rows": staging_rows})
+    of_replay = {"--consumer": consumer, "--store": store, "--staging-rows": staging_rows}
+    _require_replay(retention, {**of_replay, "--staging-timeout-seconds": staging_timeout_seconds})
     parameters = _parameters(
         oversize,
         row_permits=row_permits,
@@ -113,6 +117,7 @@ def serve(
         consumers=consumers,
         store=store,
         staging_rows=staging_rows,
+        staging_timeout_seconds=DEFAULT_TIMEOUT_SECONDS if staging_timeout_seconds is None else staging_timeout_seconds,
         drain_seconds=drain_seconds,
         same_host=same_host,
         metrics_address=metrics_address,

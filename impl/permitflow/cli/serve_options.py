@@ -8,6 +8,7 @@ import typer
 from permitflow.cli.options import StreamName, folder, host_and_port, seconds, stream_name, whole_number
 from permitflow.protocol.parameters import Oversize
 from permitflow.protocol.replay import Retention
+from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.transports.shared_memory.policy import SameHost
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "RowPermits",
     "SharedMemory",
     "StagingRows",
+    "StagingTimeout",
     "StoreFolder",
     "Streams",
     "Trace",
@@ -108,6 +110,16 @@ StagingRows: TypeAlias = Annotated[
         parser=_ROWS,
         metavar="ROWS",
         help="With replay: rows of a channel that may be staged at once. Default: four times the row permits.",
+    ),
+]
+
+StagingTimeout: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        parser=whole_number(least=1),
+        metavar="SECONDS",
+        help="With replay: what is staged by a query of which nothing was heard for so long is forgotten. "
+        f"Default: {DEFAULT_TIMEOUT_SECONDS:.0f}.",
     ),
 ]
 

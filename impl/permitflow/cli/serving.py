@@ -51,6 +51,7 @@ class Plan:
     store: Path | None
     """The folder of the store; None: rows are kept in memory."""
     staging_rows: int | None
+    staging_timeout_seconds: float
     drain_seconds: float
     same_host: SameHost
     metrics_address: str | None = None
@@ -76,7 +77,13 @@ def run_exchange(plan: Plan, recording: FileTrace | None, style: Style) -> bool:
             stack.enter_context(recording)
         record = None if recording is None else recording.recorder
         store = None if plan.store is None else stack.enter_context(SqliteStore(plan.store))
-        exchange = Exchange(parameters=plan.parameters, record=record, same_host=plan.same_host, store=store)
+        exchange = Exchange(
+            parameters=plan.parameters,
+            record=record,
+            same_host=plan.same_host,
+            store=store,
+            staging_timeout_seconds=plan.staging_timeout_seconds,
+        )
         report = stack.enter_context(_report(style))
         return asyncio.run(_serve(plan, exchange, store, report))
 
