@@ -149,7 +149,7 @@ def held_by(*roots: object) -> int:
 
 def ours() -> list[object]:
     """All objects of our types and of the event loop's; those of others come and go in their threads."""
-    return [one for one in gc.get_objects() if type(one).__module__.partition(".")[0] in OURS]
+    return [one for one in gc.get_objects() if str(type(one).__module__).partition(".")[0] in OURS]
 
 
 def test_nothing_grows_with_the_number_of_messages(complete: Complete) -> None:

@@ -3,7 +3,6 @@
 import signal
 from collections.abc import Callable, Iterator
 
-import pyarrow as pa
 import pytest
 
 from permitflow.errors import (
@@ -21,12 +20,12 @@ from permitflow.errors import (
     UnknownConsumerError,
 )
 from permitflow.protocol.control import ChannelRow, ChannelState, StagedPart
+from permitflow.testing.blocking_ends import PATIENCE_SECONDS, SCHEMA, SHORT_SECONDS, numbers
 from permitflow.testing.served_exchange import SMALL_WINDOW, ServedExchange, served_exchange
-from permitflow.transports import diagnosis
 from permitflow.transports.grpc_blocking import BlockingControl, BlockingSink, control, open_sink, open_source
 
-PATIENCE_SECONDS = 20.0
-SHORT_SECONDS = 0.3
+pytestmark = pytest.mark.usefixtures("patient_diagnosis")
+
 OVER = {"gRPC": "127.0.0.1:0", "TCP": "tcp://127.0.0.1:0"}
 REPLAY = ("--retention", "replay", "--consumer", "default", "--consumer", "audit", "--drain-seconds", "0")
 
@@ -35,19 +34,6 @@ REPLAY = ("--retention", "replay", "--consumer", "default", "--consumer", "audit
 def exchange(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
     with served_exchange(address=OVER[request.param], more=REPLAY) as served:
         yield served
-
-
-def numbers(start: int, stop: int) -> pa.RecordBatch:
-    return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
-
-
-SCHEMA = numbers(0, 0).schema
-
-
-@pytest.fixture(autouse=True)
-def patient_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an exchange answers does not depend on how busy the machine is."""
-    monkeypatch.setattr(diagnosis, "_LONGEST_ANSWER_SECONDS", PATIENCE_SECONDS)
 
 
 def orders_to(exchange: ServedExchange) -> BlockingControl:

@@ -1,24 +1,15 @@
-"""The blocking client against a real exchange in another process: rows, permits, refusals, and ends of all kinds."""
+"""The blocking client against a real exchange in another process: rows, permits, and what is refused."""
 
-import os
-import signal
 import socket
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from time import monotonic, sleep
-from typing import NoReturn
+from time import monotonic
 
-import psutil
 import pyarrow as pa
 import pytest
 
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.errors import (
-    ChannelAbortedError,
     ChannelBusyError,
     ChannelClosedError,
     ChannelSpentError,
@@ -29,119 +20,28 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.served_exchange import ServedExchange, served_exchange
+from permitflow.testing.blocking_ends import (
+    PATIENCE_SECONDS,
+    SCHEMA,
+    SHORT_SECONDS,
+    in_a_hurry,
+    numbers,
+    read_all,
+    send_all,
+    sink_of,
+    source_of,
+    source_of_first,
+    starve,
+    values,
+)
+from permitflow.testing.served_exchange import ServedExchange
 from permitflow.tracing import MemoryTrace
-from permitflow.transports import diagnosis
-from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, SameHost, open_sink, open_source, probe
+from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, open_sink, open_source, probe
+
+pytestmark = pytest.mark.usefixtures("patient_diagnosis")
+
 
 Opens = Callable[[ServedExchange, str], BlockingSink | BlockingSource]
-
-PATIENCE_SECONDS = 20.0
-"""Nothing here takes so long; a wait that does is a defect, and ends as a failure."""
-
-SHORT_SECONDS = 0.3
-"""For waits that must be in vain."""
-
-
-PATHS = {
-    "shared memory": (SameHost.AUTO, "127.0.0.1:0"),
-    "gRPC": (SameHost.NEVER, "127.0.0.1:0"),
-    "TCP": (SameHost.NEVER, "tcp://127.0.0.1:0"),
-}
-
-
-@contextmanager
-def served_over(path: str) -> Iterator[ServedExchange]:
-    same_host, address = PATHS[path]
-    with served_exchange(same_host=same_host, address=address) as served:
-        yield served
-
-
-@pytest.fixture(scope="module", params=PATHS)
-def exchange(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
-    """One exchange for all tests that leave it alive."""
-    with served_over(request.param) as served:
-        yield served
-
-
-@pytest.fixture(params=PATHS)
-def mortal_exchange(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
-    """An exchange that the test may kill."""
-    with served_over(request.param) as served:
-        yield served
-
-
-def numbers(start: int, stop: int) -> pa.RecordBatch:
-    return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
-
-
-SCHEMA = numbers(0, 0).schema
-
-
-def values(batches: Sequence[pa.RecordBatch]) -> list[int]:
-    return [value for batch in batches for value in batch.column(0).to_pylist()]
-
-
-def sink_of(exchange: ServedExchange, channel: str, timeout_seconds: float = PATIENCE_SECONDS) -> BlockingSink:
-    return open_sink(exchange.address, channel, SCHEMA, timeout_seconds=timeout_seconds)
-
-
-def source_of(exchange: ServedExchange, channel: str, timeout_seconds: float = PATIENCE_SECONDS) -> BlockingSource:
-    return open_source(exchange.address, channel, timeout_seconds=timeout_seconds)
-
-
-@pytest.fixture(autouse=True)
-def patient_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an exchange answers does not depend on how busy the machine is."""
-    monkeypatch.setattr(diagnosis, "_LONGEST_ANSWER_SECONDS", PATIENCE_SECONDS)
-
-
-@pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    """Other threads, for the end of a stream that the test is not looking at."""
-    with ThreadPoolExecutor(4) as executor:
-        yield executor
-
-
-def send_for_ever(sink: BlockingSink) -> NoReturn:
-    while True:
-        sink.send(numbers(0, 64))
-
-
-@contextmanager
-def in_a_hurry(end: BlockingSink | BlockingSource) -> Iterator[None]:
-    """Let an end, which has been dialled in peace, wait for a short time only."""
-    end._timeout_seconds = SHORT_SECONDS
-    try:
-        yield
-    finally:
-        end._timeout_seconds = PATIENCE_SECONDS
-
-
-def starve(sink: BlockingSink, at_least_rows: int) -> PeerTimeoutError:
-    """Send until so many rows have left and a wait for permits was in vain."""
-    with in_a_hurry(sink):
-        while True:
-            with pytest.raises(PeerTimeoutError) as caught:
-                send_for_ever(sink)
-            if sink.statistics().sent_rows >= at_least_rows:
-                return caught.value
-
-
-def send_all(exchange: ServedExchange, channel: str, batches: Sequence[pa.RecordBatch], *, closes: bool = True) -> int:
-    with sink_of(exchange, channel) as sink:
-        for batch in batches:
-            sink.send(batch)
-        sink.end(closes_channel=closes)
-        return sink.statistics().sent_rows
-
-
-def read_all(exchange: ServedExchange, channel: str) -> list[int]:
-    with source_of(exchange, channel) as source:
-        return values(list(source))
-
-
-# Rows and permits.
 
 
 def test_rows_arrive_in_order_and_large_chunks_in_slices(exchange: ServedExchange, pool: ThreadPoolExecutor) -> None:
@@ -196,13 +96,6 @@ def test_a_consumer_that_holds_a_batch_stops_its_sender_at_the_windows(exchange:
         assert sink.statistics().peak_permits_outstanding <= exchange.parameters.row_permits
         assert held.num_rows == 64
         sink.abort("seen enough")
-
-
-@contextmanager
-def source_of_first(exchange: ServedExchange, channel: str, sink: BlockingSink) -> Iterator[BlockingSource]:
-    sink.send(numbers(0, 64))
-    with source_of(exchange, channel) as source:
-        yield source
 
 
 def test_a_waiting_consumer_returns_the_residue_and_can_go_on_after_a_timeout(exchange: ServedExchange) -> None:
@@ -280,9 +173,6 @@ def test_a_probe_leaves_the_data_where_they_are(exchange: ServedExchange) -> Non
     assert read_all(exchange, channel) == list(range(100))
 
 
-# Refusals.
-
-
 @pytest.mark.parametrize("opens", [sink_of, source_of], ids=["sink", "source"])
 def test_an_unknown_channel_is_refused(
     exchange: ServedExchange, opens: Callable[[ServedExchange, str], object]
@@ -353,216 +243,3 @@ def unused_tcp_address() -> Iterator[str]:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{silent.getsockname()[1]}"
-
-
-# Ends.
-
-
-def test_an_exception_in_the_senders_block_reaches_the_consumer(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    sink = sink_of(exchange, channel)
-    with source_of(exchange, channel) as source:
-        with pytest.raises(ZeroDivisionError), sink:
-            sink.send(numbers(0, 10 // len(source.schema.names[1:])))
-        with pytest.raises(ChannelAbortedError, match="ZeroDivisionError: "):
-            list(source)
-
-
-def test_the_reason_of_a_starved_sender_reaches_a_consumer_that_comes_later(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    began = monotonic()
-    with pytest.raises(PeerTimeoutError), sink_of(exchange, channel) as sink, in_a_hurry(sink):
-        send_for_ever(sink)
-    assert monotonic() - began < PATIENCE_SECONDS / 2
-    with pytest.raises(ChannelAbortedError, match=r"gave up: PeerTimeoutError: .*row permits are away"):
-        read_all(exchange, channel)
-
-
-def test_a_sender_that_leaves_without_end_fails_its_consumer(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    with source_of_first(exchange, channel, sink := sink_of(exchange, channel)) as source:
-        sink.close()
-        with pytest.raises(ChannelAbortedError, match="is gone"):
-            list(source)
-
-
-def test_a_consumer_that_leaves_halfway_fails_its_sender(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    sink = sink_of(exchange, channel)
-    with source_of_first(exchange, channel, sink) as source:
-        next(source)
-    with pytest.raises(PeerGoneError, match=f"the consumer of channel '{channel}'"), sink:
-        send_for_ever(sink)
-
-
-def test_an_abort_is_harmless_after_the_end_and_twice(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    with sink_of(exchange, channel) as sink:
-        sink.send(numbers(0, 3))
-        sink.end(closes_channel=True)
-        sink.abort("too late")
-    assert read_all(exchange, channel) == [0, 1, 2]
-    other = sink_of(exchange, exchange.channel())
-    other.abort("once")
-    other.abort("twice")
-    other.close()
-    other.close()
-
-
-def test_an_end_that_is_over_is_not_used_again(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    sink = sink_of(exchange, channel)
-    sink.end(closes_channel=True)
-    with pytest.raises(ChannelClosedError):
-        sink.send(numbers(0, 1))
-    with pytest.raises(ChannelClosedError):
-        sink.end(closes_channel=True)
-    source = source_of(exchange, channel)
-    assert list(source) == []
-    with pytest.raises(ChannelClosedError):
-        source.receive()
-
-
-def test_no_thread_and_no_connection_is_left_behind(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    others = set(threading.enumerate())
-    send_all(exchange, channel, [numbers(0, 10)])
-    with source_of(exchange, channel) as source:
-        assert any("permitflow" in thread.name for thread in set(threading.enumerate()) - others)
-        assert connections_to(exchange) != []
-        next(source)
-    with pytest.raises(PeerTimeoutError):
-        source_of(exchange, exchange.channel(), SHORT_SECONDS)
-    assert [thread.name for thread in set(threading.enumerate()) - others if "permitflow" in thread.name] == []
-    # gRPC's own threads close the sockets a moment later.
-    deadline = monotonic() + PATIENCE_SECONDS
-    while connections_to(exchange) and monotonic() < deadline:
-        sleep(0.01)
-    assert connections_to(exchange) == []
-
-
-def connections_to(exchange: ServedExchange) -> list[int]:
-    """The local ports of this process's open connections."""
-    port = int(exchange.address.rpartition(":")[2])
-    connections = psutil.Process().net_connections("tcp")
-    return [
-        c.laddr.port for c in connections if c.raddr and c.raddr.port == port and c.status == psutil.CONN_ESTABLISHED
-    ]
-
-
-# Accidents.
-
-
-def test_a_killed_exchange_is_noticed_by_both_ends(mortal_exchange: ServedExchange, pool: ThreadPoolExecutor) -> None:
-    exchange = mortal_exchange
-    channel = exchange.channel()
-    with sink_of(exchange, channel) as sink, source_of_first(exchange, channel, sink) as source:
-        next(source)
-        reading = pool.submit(next, source)
-        exchange.signal(signal.SIGKILL)
-        began = monotonic()
-        with pytest.raises(PeerGoneError, match=exchange.address):
-            send_for_ever(sink)
-        with pytest.raises(PeerGoneError, match=exchange.address):
-            reading.result(PATIENCE_SECONDS)
-        assert monotonic() - began < PATIENCE_SECONDS / 2
-
-
-def test_an_exchange_that_hangs_is_noticed_within_seconds(mortal_exchange: ServedExchange) -> None:
-    """Its kernel still acknowledges what is sent to it; only the missing sign of life tells."""
-    exchange = mortal_exchange
-    channel = exchange.channel()
-    with sink_of(exchange, channel) as sink, source_of_first(exchange, channel, sink) as source:
-        next(source)
-        exchange.signal(signal.SIGSTOP)
-        try:
-            began = monotonic()
-            with pytest.raises(PeerGoneError) as caught:
-                next(source)
-            assert not isinstance(caught.value, PeerTimeoutError)
-            assert monotonic() - began < PATIENCE_SECONDS
-        finally:
-            exchange.signal(signal.SIGCONT)
-
-
-def test_ctrl_c_interrupts_a_read_and_nothing_is_lost(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    with sink_of(exchange, channel) as sink, source_of_first(exchange, channel, sink) as source:
-        assert next(source).num_rows == 64
-        with interrupted_once(lambda: True):
-            next(source)
-        sink.send(numbers(64, 128))
-        sink.end(closes_channel=True)
-        assert values(list(source)) == list(range(64, 128))
-
-
-def test_ctrl_c_interrupts_a_send_and_nothing_is_lost(exchange: ServedExchange, pool: ThreadPoolExecutor) -> None:
-    channel = exchange.channel()
-    with sink_of(exchange, channel) as sink, source_of_first(exchange, channel, sink) as source:
-        with interrupted_once(lambda: sink.statistics().sent_rows > exchange.parameters.row_permits):
-            send_for_ever(sink)
-        reading = pool.submit(list, source)
-        sink.end(closes_channel=True)
-        received = sum(batch.num_rows for batch in reading.result(PATIENCE_SECONDS))
-    assert received == sink.statistics().sent_rows > exchange.parameters.row_permits
-
-
-@contextmanager
-def interrupted_once(is_time: Callable[[], bool]) -> Iterator[None]:
-    """Ctrl-C, a moment after it is time for it: whoever did not heed it would time out."""
-    main = threading.main_thread().ident
-    assert main is not None
-
-    def interrupt() -> None:
-        while not is_time():
-            sleep(0.01)
-        sleep(SHORT_SECONDS)
-        signal.pthread_kill(main, signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    with pytest.raises(KeyboardInterrupt):  # noqa: PT012  # from its start on it may come
-        thread.start()
-        yield
-    thread.join()
-
-
-# Newer Pythons warn of what is tried here.
-QUIET_FORK = ("-W", "ignore:This process:DeprecationWarning")
-FORKING = """
-import os, sys
-import permitflow.spark  # what Spark's daemon may have loaded
-assert "grpc" not in sys.modules
-address, channel = sys.argv[1:]
-
-def child(work):
-    pid = os.fork()
-    if pid == 0:
-        from permitflow.transports import grpc_blocking
-        import pyarrow as pa
-        work(grpc_blocking, pa)
-        os._exit(0)
-    return pid
-
-def send(grpc_blocking, pa):
-    batch = pa.record_batch({"n": list(range(500))})
-    with grpc_blocking.open_sink(address, channel, batch.schema, timeout_seconds=20) as sink:
-        sink.send(batch)
-        sink.end(closes_channel=True)
-
-def receive(grpc_blocking, pa):
-    with grpc_blocking.open_source(address, channel, timeout_seconds=20) as source:
-        assert sum(batch.num_rows for batch in source) == 500
-
-print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in (child(send), child(receive))])
-"""
-
-
-def test_children_of_a_fork_can_use_it_if_they_load_it_themselves(exchange: ServedExchange) -> None:
-    done = subprocess.run(
-        [sys.executable, *QUIET_FORK, "-c", FORKING, exchange.address, exchange.channel()],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS * 2,
-        env=dict(os.environ),
-    )
-    assert (done.stdout.strip(), done.stderr) == ("[0, 0]", "")

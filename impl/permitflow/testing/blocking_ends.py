@@ -1,0 +1,106 @@
+"""Ends of streams for callers without an event loop, for tests: how they are dialled, filled, read and starved."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn
+
+import pyarrow as pa
+
+from permitflow.errors import PeerTimeoutError
+from permitflow.testing.served_exchange import ServedExchange
+from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, open_sink, open_source
+
+__all__ = [
+    "PATIENCE_SECONDS",
+    "SCHEMA",
+    "SHORT_SECONDS",
+    "in_a_hurry",
+    "numbers",
+    "read_all",
+    "send_all",
+    "send_for_ever",
+    "sink_of",
+    "source_of",
+    "source_of_first",
+    "starve",
+    "values",
+]
+
+PATIENCE_SECONDS = 20.0
+"""Nothing here takes so long; a wait that does is a defect, and ends as a failure."""
+
+SHORT_SECONDS = 0.3
+"""For waits that must be in vain."""
+
+
+def numbers(start: int, stop: int) -> pa.RecordBatch:
+    """A chunk of these numbers."""
+    return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
+
+
+SCHEMA = numbers(0, 0).schema
+
+
+def values(batches: Sequence[pa.RecordBatch]) -> list[int]:
+    """The numbers in chunks."""
+    return [value for batch in batches for value in batch.column(0).to_pylist()]
+
+
+def sink_of(exchange: ServedExchange, channel: str, timeout_seconds: float = PATIENCE_SECONDS) -> BlockingSink:
+    """A sink for numbers."""
+    return open_sink(exchange.address, channel, SCHEMA, timeout_seconds=timeout_seconds)
+
+
+def source_of(exchange: ServedExchange, channel: str, timeout_seconds: float = PATIENCE_SECONDS) -> BlockingSource:
+    """A source of whatever is in the channel."""
+    return open_source(exchange.address, channel, timeout_seconds=timeout_seconds)
+
+
+@contextmanager
+def source_of_first(exchange: ServedExchange, channel: str, sink: BlockingSink) -> Iterator[BlockingSource]:
+    """A source, and a chunk of 64 rows on its way to it."""
+    sink.send(numbers(0, 64))
+    with source_of(exchange, channel) as source:
+        yield source
+
+
+def send_for_ever(sink: BlockingSink) -> NoReturn:
+    """Until it fails."""
+    while True:
+        sink.send(numbers(0, 64))
+
+
+def send_all(exchange: ServedExchange, channel: str, batches: Sequence[pa.RecordBatch], *, closes: bool = True) -> int:
+    """Send these to the end; how many rows."""
+    with sink_of(exchange, channel) as sink:
+        for batch in batches:
+            sink.send(batch)
+        sink.end(closes_channel=closes)
+        return sink.statistics().sent_rows
+
+
+def read_all(exchange: ServedExchange, channel: str) -> list[int]:
+    """All numbers up to the end."""
+    with source_of(exchange, channel) as source:
+        return values(list(source))
+
+
+@contextmanager
+def in_a_hurry(end: BlockingSink | BlockingSource) -> Iterator[None]:
+    """Let an end, which has been dialled in peace, wait for a short time only."""
+    end._timeout_seconds = SHORT_SECONDS
+    try:
+        yield
+    finally:
+        end._timeout_seconds = PATIENCE_SECONDS
+
+
+def starve(sink: BlockingSink, at_least_rows: int) -> None:
+    """Send until so many rows have left and a wait for permits was in vain."""
+    with in_a_hurry(sink):
+        while True:
+            try:
+                send_for_ever(sink)
+            except PeerTimeoutError:
+                if sink.statistics().sent_rows >= at_least_rows:
+                    return

@@ -1,0 +1,52 @@
+"""Exchanges in processes of their own, reached over every path, for clients that block."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from permitflow.testing.blocking_ends import PATIENCE_SECONDS
+from permitflow.testing.served_exchange import ServedExchange, served_exchange
+from permitflow.transports import diagnosis
+from permitflow.transports.shared_memory.policy import SameHost
+
+PATHS = {
+    "shared memory": (SameHost.AUTO, "127.0.0.1:0"),
+    "gRPC": (SameHost.NEVER, "127.0.0.1:0"),
+    "TCP": (SameHost.NEVER, "tcp://127.0.0.1:0"),
+}
+
+
+@contextmanager
+def served_over(path: str) -> Iterator[ServedExchange]:
+    same_host, address = PATHS[path]
+    with served_exchange(same_host=same_host, address=address) as served:
+        yield served
+
+
+@pytest.fixture(scope="module", params=PATHS)
+def exchange(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
+    """One exchange for all tests that leave it alive."""
+    with served_over(request.param) as served:
+        yield served
+
+
+@pytest.fixture(params=PATHS)
+def mortal_exchange(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
+    """An exchange that the test may kill."""
+    with served_over(request.param) as served:
+        yield served
+
+
+@pytest.fixture
+def patient_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an exchange answers does not depend on how busy the machine is."""
+    monkeypatch.setattr(diagnosis, "_LONGEST_ANSWER_SECONDS", PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    """Other threads, for the end of a stream that the test is not looking at."""
+    with ThreadPoolExecutor(4) as executor:
+        yield executor
