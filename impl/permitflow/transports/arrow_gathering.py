@@ -64,13 +64,13 @@ class Gathering:
 
     def _add(self, batch: pa.RecordBatch, columns: list[list[Buffer]]) -> bool:
         """Append what each column of a batch holds; False if it holds something that is null."""
-        rows = batch.num_rows
+        if not (rows := batch.num_rows):
+            return True
         for column, width, pieces in zip(batch.columns, self._widths, columns, strict=True):
             if column.null_count:
                 return False
-            if rows:
-                start = column.offset * width
-                pieces.append(memoryview(column.buffers()[1]).cast("B")[start : start + rows * width])
+            view, start, size = memoryview(column.buffers()[1]), column.offset * width, rows * width
+            pieces.append(view if len(view) == size else view[start : start + size])
         return True
 
     def _learnt(self, batches: Sequence[pa.RecordBatch], rows: int) -> _Gaps:
