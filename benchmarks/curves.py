@@ -39,7 +39,7 @@ WINDOWS = tuple(1 << exponent for exponent in range(11, 20))
 LEAST_CHUNKS_IN_WINDOW = 2
 SIZES = ("64", "1,024", "4,096")
 # From one row to half of the window.
-BATCHES = (1, 64, 512, 1_024, 2_048, 4_096, 8_192, 16_384)
+BATCHES = (1, 256, 1_024, 2_048, 4_096, 8_192, 16_384)
 DELAY_PAYLOAD = PAYLOADS["1,024"]
 DELAY_WINDOWS = (*WINDOWS[1:], 1 << 20)
 MOST_ROUNDS = 3

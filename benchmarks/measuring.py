@@ -15,6 +15,7 @@ from benchmarks.limits import measure_limits
 from benchmarks.local import measure_local
 from benchmarks.machine import describe_machine
 from benchmarks.profiling import measure_profile
+from benchmarks.recording_off import measure_recording_off
 from benchmarks.records import Record
 from benchmarks.results import Results
 from benchmarks.settings import Settings
@@ -42,6 +43,7 @@ ALONE: dict[str, Alone] = {
     "limits": lambda settings: measure_limits(settings.rounds, is_smoke=settings.is_smoke),
     "imbalance": lambda settings: measure_imbalance(settings.rounds, settings.seed, is_smoke=settings.is_smoke),
     "local": lambda settings: measure_local(settings.rounds, settings.seed, is_smoke=settings.is_smoke),
+    "recording": lambda settings: measure_recording_off(settings.rounds, is_smoke=settings.is_smoke),
     "spark": measure_spark_jobs,
     "stores": lambda settings: measure_stores(settings.rounds, settings.seed, is_smoke=settings.is_smoke),
     "channels": lambda settings: measure_idle_channels(is_smoke=settings.is_smoke),

@@ -10,6 +10,7 @@ from benchmarks.local import LocalRate
 from benchmarks.markdown_table import NOT_MEASURED, UNMEASURED, table
 from benchmarks.peers.registry import find_ways
 from benchmarks.profiling import Cost
+from benchmarks.recording_off import RecordingOff
 from benchmarks.results import Results
 from benchmarks.series import compact
 from benchmarks.spark_exchange.jobs import SparkJob
@@ -65,6 +66,20 @@ def local(results: Results) -> str:
         [name, *(by_key[name, size].told() for size in sizes)] for name in dict.fromkeys(name for name, _ in by_key)
     ]
     return table(["million messages/s", *(f"{size:,} rows" for size in sizes)], rows)
+
+
+def recording(results: Results) -> str:
+    """What nobody records."""
+    rows = [
+        [
+            each.use,
+            each.nanoseconds.told(),
+            each.nanoseconds_without_questions.told(),
+            f"{each.percent.told()} %",
+        ]
+        for each in results.get("recording", RecordingOff)
+    ]
+    return table(["ns for a message, nobody records", "as it is", "without the questions", "more"], rows)
 
 
 def limits(results: Results) -> str:
@@ -136,6 +151,7 @@ TABLES: dict[str, Table] = {
     "permits": throughput_tables.permits,
     "latency": latency,
     "local": local,
+    "recording": recording,
     "imbalance": imbalance,
     "windows": curve_tables.windows,
     "batches": curve_tables.batches,

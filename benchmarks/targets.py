@@ -3,15 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from benchmarks.idle_channels import IdleChannels
 from benchmarks.imbalance.experiment import Imbalance
 from benchmarks.imbalance.setups import BOUNDS, CONTROL, EQUAL_COSTS, PERMITS, WIDE_BOUNDS, WIDE_PERMITS
 from benchmarks.latency import LOADS, Latency
 from benchmarks.local import QUEUE, LocalRate
 from benchmarks.peers.registry import find_ways
 from benchmarks.peers.way import Way
+from benchmarks.recording_off import IN_A_PROCESS, RecordingOff
 from benchmarks.results import Results
 from benchmarks.series import Series
 from benchmarks.spark_exchange.jobs import QUERY, SINK, SOURCE, SparkJob
+from benchmarks.stalled import Stalled
 from benchmarks.stream_ends import StreamEnds
 from benchmarks.throughput import Cell
 from benchmarks.with_and_without import ROW_COUNT, PermitCost
@@ -28,6 +31,11 @@ LEAST_SHARE_WITH_PERMITS = 0.95
 # A call for each message at both ends, as with the queue; and several at once.
 LOCAL_CANDIDATES = ("receive", "send_many, receive_many")
 LEAST_LOCAL = 1.2
+MOST_PERCENT_FOR_RECORDING = 1.0
+# A stopped consumer costs its window and not much more; a thousand idle channels fit on any machine.
+MOST_BYTES_FOR_A_BYTE = 1.25
+MOST_IDLE_GIBIBYTES = 1.0
+MOST_IDLE_CORES = 0.1
 # Rows per second of the faster upstream as a multiple of the slower one's.
 LEAST_IMBALANCE = {BOUNDS.name: 3.0, WIDE_BOUNDS.name: 3.0}
 MOST_IMBALANCE = {PERMITS.name: 1.05, WIDE_PERMITS.name: 1.05, CONTROL.name: 1.05}
@@ -67,9 +75,12 @@ def judge(results: Results) -> list[Verdict]:
         *_permits(results.get("permits", PermitCost)),
         *_latency(results.get("latency", Latency)),
         *_local(results.get("local", LocalRate)),
+        *_recording(results.get("recording", RecordingOff)),
         *_ends(results.get("ends", StreamEnds)),
         *_imbalance(results.get("imbalance", Imbalance)),
         *_spark(results.get("spark", SparkJob)),
+        *_stopped(results.get("stalled", Stalled)),
+        *_idle(results.get("channels", IdleChannels)),
     ]
 
 
@@ -115,6 +126,12 @@ def _local(rates: list[LocalRate]) -> Iterator[Verdict]:
             yield Verdict(f"in a process: {rate.candidate} ÷ {QUEUE}, {rate.chunk_rows:,} rows", found, LEAST_LOCAL)
 
 
+def _recording(costs: list[RecordingOff]) -> Iterator[Verdict]:
+    for cost in (cost for cost in costs if cost.use == IN_A_PROCESS):
+        what = f"{cost.use}, nobody records: per cent that being recordable costs"
+        yield Verdict(what, cost.percent, MOST_PERCENT_FOR_RECORDING, is_upper_limit=True)
+
+
 def _ends(ends: list[StreamEnds]) -> Iterator[Verdict]:
     for end in ends:
         what = f"{end.way}: failures in {end.streams:,} ends of streams with permits on their way"
@@ -143,3 +160,23 @@ def _spark(jobs: list[SparkJob]) -> Iterator[Verdict]:
             yield Verdict(
                 f"Spark, {job.job} through the exchange ÷ direct", time, MOST_SPARK[job.job], is_upper_limit=True
             )
+
+
+def _stopped(stalled: list[Stalled]) -> Iterator[Verdict]:
+    for way in dict.fromkeys(each.way for each in stalled):
+        mine = sorted((each for each in stalled if each.way == way), key=lambda each: each.row_permits)
+        # The least of the rounds: memory that a process had in an earlier job is not always given back.
+        memory = mine[-1].peak_memory_bytes.low - mine[0].peak_memory_bytes.low
+        window = mine[-1].window_bytes - mine[0].window_bytes
+        if window:
+            what = f"{way}: bytes of memory for each byte of window, of a consumer that has stopped"
+            yield Verdict(what, Series.of([memory / window]), MOST_BYTES_FOR_A_BYTE, is_upper_limit=True)
+
+
+def _idle(found: list[IdleChannels]) -> Iterator[Verdict]:
+    most = {each.kind: each for each in sorted(found, key=lambda each: each.channels)}
+    for kind, each in most.items():
+        gibibytes = Series.of([1_000 * each.bytes_per_channel / 2**30])
+        cores = Series.of([1_000 * each.cpu_share_per_channel])
+        yield Verdict(f"a thousand idle channels, {kind}: GiB", gibibytes, MOST_IDLE_GIBIBYTES, is_upper_limit=True)
+        yield Verdict(f"a thousand idle channels, {kind}: processors", cores, MOST_IDLE_CORES, is_upper_limit=True)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from benchmarks.curves import DelayPoint, full_pipes
 from benchmarks.documents import MARKED, update_document
+from benchmarks.idle_channels import IdleChannels
 from benchmarks.jobs import Job, Tally
 from benchmarks.pairs import Pair, PairFailedError
 from benchmarks.payloads import PAYLOADS
@@ -15,6 +16,7 @@ from benchmarks.peers.registry import load_ways
 from benchmarks.records import Record
 from benchmarks.results import Results
 from benchmarks.series import Series, compact
+from benchmarks.stalled import Stalled
 from benchmarks.stream_ends import StreamEnds
 from benchmarks.tables import TABLES
 from benchmarks.targets import judge
@@ -133,6 +135,20 @@ def test_a_pipe_is_full_where_the_rule_says_if_both_processes_are_reckoned_with(
     (pipe,) = full_pipes(points)
     assert pipe.turn_around_milliseconds == 4.0
     assert (pipe.by_network, pipe.by_both, pipe.measured) == (8_192, 16_384, 8_192)
+
+
+def test_what_a_stopped_consumer_holds_is_judged_by_what_grows_with_its_window() -> None:
+    grown: list[Record] = [Stalled(OURS, rows, Series.of([200e6 + 1.2 * 500 * rows, 9e9])) for rows in (524_288, 8_192)]
+    (verdict,) = judge(results(stalled=grown))
+    assert (round(verdict.found.median, 6), verdict.told) == (1.2, "met")
+
+
+def test_idle_channels_are_judged_where_there_are_most_of_them() -> None:
+    memory, processors = judge(
+        results(channels=[IdleChannels("gRPC", 1_000, 2 << 20, 5e-5), IdleChannels("gRPC", 1, 9e9, 1.0)])
+    )
+    assert (memory.found.median, memory.told) == (1_000 * 2 / 1_024, "not met")
+    assert (round(processors.found.median, 6), processors.told) == (0.05, "met")
 
 
 def test_one_failed_end_of_a_stream_breaks_a_promise() -> None:
