@@ -179,6 +179,11 @@ class DownstreamSession(Session[T]):
         """Are there permits to write?"""
         return self._returning != NO_PERMITS
 
+    @property
+    def owed_rows(self) -> int:
+        """Row permits to write; what is written at once is one AddPermits."""
+        return self._returning.rows
+
     def flush(self) -> None:
         """Return the residue if the consumer is idle; otherwise do nothing."""
         self._give_back(self.receiver.flush())

@@ -86,7 +86,10 @@ class HandOver:
     def __init__(self, spark: socket.socket | None) -> None:
         """``spark`` is the socket; without one, only what was handed over is known."""
         self._spark = spark
-        self._buffer_bytes = int(os.environ.get("SPARK_BUFFER_SIZE", _DEFAULT_BUFFER_BYTES))
+        # Nobody changes it meanwhile.
+        self._socket_bytes = 0 if spark is None else spark.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        buffer_bytes = int(os.environ.get("SPARK_BUFFER_SIZE", _DEFAULT_BUFFER_BYTES))
+        self._buffers_bytes = 2 * buffer_bytes + _LOOK_BYTES
         self._latest: deque[tuple[int, int]] = deque()
         """Rows and bytes of the latest batches: those that may not have arrived."""
         self._latest_bytes = 0
@@ -109,16 +112,16 @@ class HandOver:
         Not in it: what operators of the query hold back themselves.  None if it cannot be told: the connection is
         none of ours to look into.
         """
-        if self._spark is None:
-            return None
-        away = self._queued_bytes() + 2 * self._buffer_bytes + _LOOK_BYTES
+        return None if self._spark is None else self._rows_behind(self._buffers_bytes + self._queued_bytes())
+
+    def _rows_behind(self, away_bytes: int) -> int:
+        """The rows of the latest batches, if so many bytes of them are on the way, and one that the JVM works on."""
         rows = 0
         for batch_rows, size_bytes in reversed(self._latest):
             rows += batch_rows
-            if away <= 0:
-                # All others are on the way; this is the one that the JVM is working on.
+            if away_bytes <= 0:
                 break
-            away -= size_bytes
+            away_bytes -= size_bytes
         return rows
 
     def as_json(self) -> dict[str, object]:
@@ -141,7 +144,7 @@ class HandOver:
 
     def _forget(self) -> None:
         """What neither buffers nor socket can hold any more has arrived."""
-        most = self._buffer_bytes * 2 + self._socket_bytes() + _LOOK_BYTES
+        most = self._buffers_bytes + self._socket_bytes
         while len(self._latest) > 2 and self._latest_bytes - self._latest[0][1] - self._latest[1][1] > most:
             self._latest_bytes -= self._latest.popleft()[1]
 
@@ -153,7 +156,3 @@ class HandOver:
         assert self._spark is not None, "it was asked before"
         answer = fcntl.ioctl(self._spark.fileno(), termios.TIOCOUTQ, b"\0" * 4)
         return int(struct.unpack("i", answer)[0])
-
-    def _socket_bytes(self) -> int:
-        assert self._spark is not None, "it was asked before"
-        return self._spark.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
