@@ -36,7 +36,7 @@ def follow(books: ReplayBooks, action: str, state: State) -> None:
     """Do what the model has done; other actions are none of the exchange's."""
     if action == "Produce":
         books.produce(state.produced - books.next_row)
-    elif action == "Acknowledge":
+    elif action in ("Acknowledge", "AcknowledgeForDriver"):
         books.acknowledge("default", state.acknowledged)
 
 
