@@ -1,6 +1,6 @@
 """The receiving end of a local channel."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Generic, Self, TypeVar
 
 from permitflow.channels.counts import require_count
@@ -167,6 +167,10 @@ class LocalReceiver(Generic[T]):
         """
         if self._line.spare <= 0:
             await self._channel.until_takeable()
+
+    def at_arrival(self, call: Callable[[], None] | None) -> None:
+        """While a task waits at this end, call this first when something comes; it may take it, and must not wait."""
+        self._line.at_arrival = call
 
     @property
     def has_untaken(self) -> bool:

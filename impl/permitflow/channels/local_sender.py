@@ -53,7 +53,7 @@ class LocalSender(Generic[T]):
         self._line.seat()
         if self._channel.accepts and send_directly(self._core, self._peer, chunk, rows):
             if self._takers.futures:
-                self._takers.wake()
+                self._takers.arrive()
             return True
         return False
 
@@ -141,7 +141,7 @@ class LocalSender(Generic[T]):
             count = offer_and_send_many(core, chunks, sizes)
             deliver_many(self._peer, [chunks.popleft() for _ in range(count)], sizes[:count])
             if self._takers.futures:
-                self._takers.wake()
+                self._takers.arrive()
 
     def _sizes_that_fit(self, chunks: deque[T], left: int, limit: int) -> list[int]:
         """Rows of the leftmost chunks for which so many permits are enough, none of them empty or above the limit."""

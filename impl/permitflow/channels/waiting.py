@@ -178,7 +178,7 @@ class SendLine(Generic[T]):
 class ReceiveLine(Generic[T]):
     """The receiver's inbox and the tasks that wait for a message in it, oldest first."""
 
-    __slots__ = ("_inbox", "_sender", "_sent_before", "futures", "reserved")
+    __slots__ = ("_inbox", "_sender", "_sent_before", "at_arrival", "futures", "reserved")
 
     def __init__(self, inbox: PermitReceiver[T], sender: PermitSender[T]) -> None:
         """Nobody waits.  The sender is asked how much it has sent."""
@@ -189,6 +189,8 @@ class ReceiveLine(Generic[T]):
         """Tasks that have not been woken."""
         self.reserved = 0
         """Messages, here or to come, that belong to tasks which were woken, or let others have a turn."""
+        self.at_arrival: Callable[[], None] | None = None
+        """Called, before anybody is woken, at the end of a send that brings something to those who wait."""
 
     @property
     def spare(self) -> int:
@@ -240,6 +242,12 @@ class ReceiveLine(Generic[T]):
             self.wake()
         elif future in self.futures:
             self.futures.remove(future)
+
+    def arrive(self) -> None:
+        """A send has brought something, and has nothing else to do: ``wake``, unless somebody takes it at once."""
+        if self.at_arrival is not None:
+            self.at_arrival()
+        self.wake()
 
     def wake(self) -> None:
         """Let as many tasks as there are spare messages take one each."""

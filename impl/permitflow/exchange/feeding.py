@@ -1,8 +1,9 @@
 """Feeds a consumer's stream from a channel of this process.
 
 Two control loops are chained, as by ``Forwarding``, at the same price in permits and with the same books.  But nobody
-has to wake up where permits come back and chunks are here: they move within the callback that brings the permits.  What
-is rarer, such as barriers and chunks that have to be split, goes the general way.
+has to wake up where permits come back and chunks are here: they move within the callback that brings the permits; and
+where permits are here and a chunk comes, it moves within the call that brings the chunk.  What is rarer, such as
+barriers and chunks that have to be split, goes the general way.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import asyncio
 import pyarrow as pa
 
 from permitflow.channels.local import LocalReceiver
+from permitflow.errors import ChannelAbortedError
 from permitflow.exchange.bridge import Forwarding
 from permitflow.transports.remote_sender import RemoteSender
 
@@ -28,6 +30,16 @@ class Feeding(Forwarding):
         self._channel_end = source
         self._stream_end = target
         self._has_moved: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._was_prompt = False
+
+    async def run(self) -> ChannelAbortedError | None:
+        """As ``Forwarding.run``."""
+        self._channel_end.at_arrival(self._move_promptly)
+        try:
+            return await super().run()
+        finally:
+            self._channel_end.at_arrival(None)
 
     async def _move_some(self) -> None:
         await self._channel_end.until_takeable()
@@ -45,6 +57,19 @@ class Feeding(Forwarding):
         finally:
             self._stream_end.on_change = None
             self._has_moved = None
+
+    def _move_promptly(self) -> None:
+        """A chunk has come where nobody was busy: it need not wait for a turn of the loop.
+
+        Those that follow it in this turn do, and so become one message.
+        """
+        if not self._was_prompt:
+            self._was_prompt = True
+            self._loop.call_soon(self._be_prompt_again)
+            self._move()
+
+    def _be_prompt_again(self) -> None:
+        self._was_prompt = False
 
     def _go_on(self) -> None:
         """Permits have come, or the stream is over; called where that shows."""
