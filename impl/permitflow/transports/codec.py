@@ -18,7 +18,14 @@ from permitflow.transports.payloads import EncodedChunks, WireFrame
 from permitflow.transports.train_layout import ALIGNMENT_BYTES, body_place, front_of, laid_out, taken_apart
 from permitflow.wire.v1 import exchange_pb2 as pb
 
-__all__ = ["TRAIN_BYTES", "decode_downstream", "decode_upstream", "encode_downstream", "encode_upstream"]
+__all__ = [
+    "TRAIN_BYTES",
+    "decode_downstream",
+    "decode_upstream",
+    "encode_chunks",
+    "encode_downstream",
+    "encode_upstream",
+]
 
 # Longer trains gain nothing; a few of them should fit into a ring, into the buffers on the way, and into the
 # processor's cache.
@@ -50,6 +57,11 @@ def encode_upstream(frames: Iterable[WireFrame]) -> Iterator[list[Buffer]]:
         size += arrow_bytes + _FRAME_BYTES
     if size:
         yield _message(train, body)
+
+
+def encode_chunks(chunks: EncodedChunks) -> list[Buffer]:
+    """Encode chunks that travel alone: as ``encode_upstream`` does."""
+    return _message((chunks,), chunks.arrow)
 
 
 def _message(train: Sequence[WireFrame], body: Sequence[Buffer]) -> list[Buffer]:

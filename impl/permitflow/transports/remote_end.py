@@ -17,6 +17,7 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
 from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_schemas
 from permitflow.transports.carrier import Buffer, Carrier, Received
+from permitflow.transports.changes import Changes
 from permitflow.transports.host_carrier import HostCarrier
 from permitflow.transports.same_host import SHARED_MEMORY, Offer, SameHost, meet, settle
 from permitflow.transports.status import again, heard, told
@@ -61,7 +62,7 @@ class RemoteEnd(ABC, Generic[S]):
         self._clock = asyncio.get_running_loop().time
         self._opened_at = self._clock()
         self._over_at: float | None = None
-        self._state_changed = asyncio.Event()
+        self._changes = Changes()
         self._writing = Writing(
             self._carrier, self._trains, lambda: self._has_written_all() or session.state is State.FAILED
         )
@@ -218,8 +219,7 @@ class RemoteEnd(ABC, Generic[S]):
         """Something has changed: let the writer look, and everybody else who waits for a change."""
         if writer:
             self._writing.soon()
-        self._state_changed.set()
-        self._state_changed.clear()
+        self._changes.tell()
 
     @abstractmethod
     def _take_in(self, message: Received) -> None:
@@ -278,7 +278,7 @@ class RemoteEnd(ABC, Generic[S]):
                 raise failure
             if self._session.state not in states:
                 return
-            await self._state_changed.wait()
+            await self._changes.next()
 
     def _note_agreement(self, agreement: Agreement) -> None:
         schema = read_schema(agreement.schema)

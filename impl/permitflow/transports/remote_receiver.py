@@ -174,7 +174,7 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
             while not self._core.has_untaken or self._is_cut_off:
                 if (ending := self._ending()) is not None:
                     raise ending
-                await self._state_changed.wait()
+                await self._changes.next()
         # The caller takes the message before anybody else runs.
 
     def _require_takeable(self) -> None:
@@ -226,7 +226,7 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
     async def aborted(self) -> Abort:
         """Wait until the sender gives the stream up, whoever may be holding messages of it."""
         while not isinstance(self._session.end, Abort):
-            await self._state_changed.wait()
+            await self._changes.next()
         return self._session.end
 
     @property

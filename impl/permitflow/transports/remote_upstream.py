@@ -11,7 +11,7 @@ from permitflow.protocol.frames import Agreement, Failure
 from permitflow.protocol.messages import Message
 from permitflow.protocol.session import State, UpstreamSession
 from permitflow.transports.carrier import Buffer, Carrier, Received
-from permitflow.transports.codec import decode_downstream, encode_upstream
+from permitflow.transports.codec import decode_downstream, encode_chunks, encode_upstream
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
 from permitflow.transports.trains import TrainWriter, encoded, rows_at_once
@@ -77,6 +77,8 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
     def _trains(self) -> Iterable[Sequence[Buffer]]:
         frames = self._session.take_posted()
         self._posted_rows = 0
+        if len(frames) == 1 and self._writer is not None and (lone := self._writer.lone(frames[0])) is not None:
+            return (encode_chunks(lone),)
         return encode_upstream(encoded(frames, self._writer))
 
     def _has_written_all(self) -> bool:

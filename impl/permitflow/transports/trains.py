@@ -7,7 +7,7 @@ encoding and decoding each of them would.  Large ones are not copied more often 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import cast
+from typing import TypeAlias, cast
 
 import pyarrow as pa
 
@@ -18,6 +18,9 @@ from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.payloads import EncodedChunks, WireFrame, checked_marker
 
 __all__ = ["TrainWriter", "encoded", "rows_at_once", "with_batches"]
+
+_Batches: TypeAlias = Sequence[pa.RecordBatch]
+
 
 # Below this size a chunk travels as rows of one batch with its neighbours, not as an IPC message of its own.
 _SMALL_BYTES = 128 << 10
@@ -60,6 +63,16 @@ class TrainWriter:
                 run = []
                 yield _marked(frame)
         yield from self._chunks(run)
+
+    def lone(self, frame: UpstreamFrame[object]) -> EncodedChunks | None:
+        """The same of one ordinary chunk alone, which should be on its way as soon as can be; None if it is none.
+
+        Raises:
+            ChunkTooLargeError: as for ``encoded``.
+        """
+        if not isinstance(frame, Chunks) or len(frame.rows) != 1 or frame.permits != frame.rows[0]:
+            return None
+        return EncodedChunks(tuple(frame.rows), frame.permits, self._batches.encode(cast("_Batches", frame.payloads)))
 
     def _chunks(self, run: Sequence[pa.RecordBatch]) -> Iterator[EncodedChunks]:
         rows = [batch.num_rows for batch in run]
