@@ -8,7 +8,7 @@ asks it whenever Spark reports progress.
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isnan
 from os import PathLike
@@ -26,9 +26,9 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from permitflow.errors import CheckpointError, PermitflowError
+from permitflow.errors import PermitflowError
 from permitflow.protocol.traffic import Flow
-from permitflow.spark.stream_offsets import StreamOffset
+from permitflow.spark.committed_tails import CommittedTails, offset_of, query_name
 
 if TYPE_CHECKING:
     from permitflow.transports.traffic_watch import Look, TrafficWatch
@@ -89,6 +89,7 @@ class ExchangeListener(StreamingQueryListener):
         channels: Sequence[str] = (),
         *,
         on_record: Callable[[QueryRecord], object] | None = None,
+        acknowledge_for: Mapping[str, str] | None = None,
     ) -> None:
         """Nothing is dialled yet.
 
@@ -96,7 +97,10 @@ class ExchangeListener(StreamingQueryListener):
             address: of the exchange.
             channels: to watch; none: all that it has.
             on_record: is called with each record, in Spark's listener thread; what it raises is logged.
+            acknowledge_for: queries, by name or id, for which to acknowledge what they have committed when they end,
+                each with the consumer as which it reads.
         """
+        self._tails = CommittedTails(address, acknowledge_for or {})
         self._address = address
         self._channels = tuple(channels)
         self._on_record = on_record
@@ -110,6 +114,7 @@ class ExchangeListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         """Note what a batch has done, and what the exchange holds now."""
+        self._tails.committed(event.progress)
         self._record(_batch_of(event.progress))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
@@ -117,7 +122,8 @@ class ExchangeListener(StreamingQueryListener):
         self._record(None)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Look for the last time, and hang up."""
+        """Acknowledge for the query if that is wanted, look for the last time, and hang up."""
+        self._tails.ended(event.runId)
         self._record(None)
         self.close()
 
@@ -163,6 +169,7 @@ def listener(
     channels: Sequence[str] = (),
     *,
     on_record: Callable[[QueryRecord], object] | None = None,
+    acknowledge_for: Mapping[str, str] | None = None,
 ) -> ExchangeListener:
     """Watch the session's streaming queries and the exchange at ``address`` together, from now on.
 
@@ -171,11 +178,13 @@ def listener(
         address: as this process sees the exchange.
         channels: to watch; none: all that it has.
         on_record: is called with each record.
+        acknowledge_for: a query that is stopped leaves its last batch in the exchange until it starts again; for those
+            that are named here, each with the consumer as which it reads, what they have committed is acknowledged.
 
     Returns:
         The listener: ``records`` grows with each batch; ``spark.streams.removeListener`` takes it away.
     """
-    made = ExchangeListener(address, channels, on_record=on_record)
+    made = ExchangeListener(address, channels, on_record=on_record, acknowledge_for=acknowledge_for)
     spark.streams.addListener(made)
     return made
 
@@ -183,7 +192,7 @@ def listener(
 def _batch_of(progress: StreamingQueryProgress) -> BatchProgress:
     milliseconds = progress.durationMs.get("triggerExecution", progress.batchDuration)
     return BatchProgress(
-        query=progress.name or str(progress.id),
+        query=query_name(progress),
         batch=progress.batchId,
         timestamp=progress.timestamp,
         input_rows=progress.numInputRows,
@@ -200,12 +209,10 @@ def _backlogs(sources: Sequence[SourceProgress]) -> Iterator[int]:
         yield sum(max(0, row - end.get(channel, 0)) for channel, row in latest.items())
 
 
-def _rows(offset: str | None) -> dict[str, int]:
+def _rows(offset: str | None) -> Mapping[str, int]:
     """By channel; other sources have offsets of their own, which say nothing here."""
-    try:
-        return dict(StreamOffset.of_json(json.loads(offset or "null")).rows)
-    except (CheckpointError, ValueError):
-        return {}
+    found = offset_of(offset)
+    return {} if found is None else found.rows
 
 
 def _number(value: float) -> float:

@@ -1,0 +1,148 @@
+"""A query that was stopped: what it has committed is acknowledged for it, if that was wanted, and nothing else is."""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from threading import Event
+from typing import Protocol, TypeVar
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+from permitflow.spark import listener
+from permitflow.spark.committed_tails import CommittedTails
+from permitflow.spark.listener import QueryRecord
+from permitflow.testing.far_ends import channels_of
+from permitflow.testing.query_runs import judge_query
+from permitflow.testing.served_exchange import ServedExchange
+from permitflow.transports.grpc_blocking import control, open_sink
+
+T = TypeVar("T")
+Options = dict[str, str]
+
+RUN = uuid4()
+
+
+class Driver(Protocol):
+    """See ``tests/impl/spark/conftest.py``."""
+
+    def run(self, job: Callable[[SparkSession], T]) -> T: ...
+
+
+@pytest.fixture
+def options(kept: ServedExchange) -> Options:
+    """Of a stream with one channel, which keeps at most 256 rows."""
+    return {"address": kept.address, "stream": kept.stream(), "channels": "1", "timeout_seconds": "60"}
+
+
+def put(options: Options, first: int, stop: int) -> None:
+    batch = pa.record_batch({"n": pa.array(range(first, stop), pa.int64())})
+    with open_sink(options["address"], channels_of(options)[0], batch.schema, timeout_seconds=60) as sink:
+        sink.send(batch)
+        sink.end(closes_channel=False)
+
+
+def acknowledged_row(options: Options) -> int:
+    with control(options["address"]) as orders:
+        return orders.positions(channels_of(options))[0].acknowledged_row
+
+
+def committed(options: Options, *rows: int, name: str | None = "orders") -> StreamingQueryProgress:
+    """What Spark says of a batch that ends at this row; of several sources, if there are several rows."""
+    (channel,) = channels_of(options)
+    with control(options["address"]) as orders:
+        log_id = orders.positions([channel])[0].log_id
+    ends = [{"version": 1, "rows": {channel: row}, "logs": {channel: log_id}} for row in rows]
+    rates = {"numInputRows": 1, "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 1.0}
+    told = {"startOffset": "null", "latestOffset": "null", "description": "permitflow", **rates}
+    others = [{**told, "endOffset": text} for text in ("17", '{"topic": {"0": 5}}', "null")]
+    facts = {"id": str(uuid4()), "runId": str(RUN), "name": name, "timestamp": "2026-01-01T00:00:00.000Z"}
+    numbers = {"batchId": 7, "batchDuration": 5, "durationMs": {}, "eventTime": {}, "stateOperators": []}
+    return StreamingQueryProgress.fromJson(
+        {
+            **{**facts, **numbers, **rates, "observedMetrics": {}},
+            "sources": [*others, *({**told, "endOffset": json.dumps(end)} for end in ends)],
+            "sink": {"description": "noop", "numOutputRows": 1, "metrics": {}},
+        }
+    )
+
+
+def after(options: Options, consumers: Mapping[str, str], said: Sequence[StreamingQueryProgress]) -> int:
+    """What is acknowledged when the run has ended of which Spark has said this."""
+    tails = CommittedTails(options["address"], consumers)
+    for progress in said:
+        tails.committed(progress)
+    assert acknowledged_row(options) == 0
+    tails.ended(RUN)
+    tails.ended(RUN)
+    return acknowledged_row(options)
+
+
+def test_the_last_batch_that_was_committed_is_acknowledged_when_its_run_ends(options: Options) -> None:
+    put(options, 0, 100)
+    said = [committed(options, row) for row in (30, 80)]
+    assert after(options, {"orders": "default"}, said) == 80
+
+
+def test_a_query_that_is_not_named_is_left_alone(options: Options) -> None:
+    put(options, 0, 100)
+    said = [committed(options, 30), committed(options, 30, name=None)]
+    assert after(options, {"another": "default"}, said) == 0
+    assert after(options, {str(said[1].id): "default"}, said) == 30
+
+
+def test_what_it_cannot_know_it_does_not_acknowledge(options: Options, caplog: pytest.LogCaptureFixture) -> None:
+    put(options, 0, 100)
+    with caplog.at_level(logging.WARNING):
+        assert after(options, {"orders": "default"}, []) == 0
+        assert after(options, {"orders": "default"}, [committed(options)]) == 0
+        assert not caplog.messages
+        assert after(options, {"orders": "default"}, [committed(options, 30, 40)]) == 0
+        assert after(options, {"orders": "nobody"}, [committed(options, 30)]) == 0
+    assert "query 'orders' reads from exchanges 2 times: nothing is acknowledged for it" in caplog.messages[0]
+    assert "stays in the exchange until it starts again" in caplog.messages[1]
+
+
+def test_a_query_that_is_stopped_holds_no_row_and_goes_on_where_it_was(
+    driver: Driver, options: Options, tmp_path: Path
+) -> None:
+    checkpoint, traces = str(tmp_path / "checkpoint"), str(tmp_path / "traces")
+    put(options, 0, 200)
+
+    def job(spark: SparkSession) -> tuple[list[int], int, list[int]]:
+        seen: list[int] = []
+        read, over = Event(), Event()
+
+        def note(record: QueryRecord) -> None:
+            if record.progress is not None:
+                read.set()
+            elif read.is_set():
+                over.set()
+
+        def count(frame: DataFrame, _batch: int) -> None:
+            seen.extend(row.n for row in frame.collect())
+
+        made = listener(spark, options["address"], on_record=note, acknowledge_for={"orders": "default"})
+        try:
+            frame = spark.readStream.format("permitflow").options(**options, trace_dir=traces, maxRowsPerBatch="150")
+            writer = frame.load().writeStream.foreachBatch(count).queryName("orders")
+            writer = writer.option("checkpointLocation", checkpoint)
+            # It asks for no second batch, so it acknowledges nothing by itself.
+            query = writer.trigger(processingTime="1 hour").start()
+            assert read.wait(60)
+            query.stop()
+            assert over.wait(60)
+            first, acknowledged = sorted(seen), acknowledged_row(options)
+            put(options, 200, 250)
+            assert writer.trigger(availableNow=True).start().awaitTermination(60)
+            return first, acknowledged, sorted(seen)
+        finally:
+            spark.streams.removeListener(made)
+
+    first, acknowledged, all_of_them = driver.run(job)
+    assert (first, acknowledged, all_of_them) == ([*range(150)], 150, [*range(250)])
+    assert [verdict.describe() for verdict in judge_query(traces, checkpoint) if not verdict.is_valid] == []
