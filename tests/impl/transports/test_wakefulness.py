@@ -8,13 +8,20 @@ from typing import Any
 
 import pytest
 
+from permitflow.errors import InvalidParametersError
 from permitflow.transports import wakefulness
-from permitflow.transports.wakefulness import Wakefulness, staying_awake
+from permitflow.transports.wakefulness import Wakefulness, poll_busily, staying_awake
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 CLOSE, FAR = 100e-6, 2e-3
 IDLE_TURN, BUSY_TURN = 5e-6, 100e-6
+
+
+@pytest.fixture(autouse=True)
+def no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else wants the processor, unless a test says so."""
+    monkeypatch.setattr(wakefulness, "_yield_to_others", lambda: None)
 
 
 class Day:
@@ -64,6 +71,51 @@ def test_turns_with_work_in_them_do_not_count_but_the_wait_ends(complete: Comple
         day = Day()
         day.messages(10, CLOSE)
         assert await day.awake_for(BUSY_TURN) == pytest.approx(1e-3, abs=2 * BUSY_TURN)
+
+    complete(test())
+
+
+def test_who_polls_busily_stays_awake_for_the_next_message_however_far_it_is(complete: Complete) -> None:
+    async def test() -> None:
+        day = Day()
+        day.wakefulness.busy_poll_seconds = 2 * FAR
+        day.messages(1, FAR)
+        assert day.wakefulness.is_awake
+        assert await day.awake_for(IDLE_TURN) == pytest.approx(2 * FAR, abs=3 * IDLE_TURN)
+        day.messages(1, FAR)
+        day.wakefulness.busy_poll_seconds = 0.0
+        assert await day.awake_for(IDLE_TURN) == pytest.approx(200e-6, abs=3 * IDLE_TURN)
+
+    complete(test())
+
+
+def test_busy_polling_is_of_the_running_loop_alone_and_for_a_number_of_seconds(complete: Complete) -> None:
+    async def test(seconds: float) -> None:
+        poll_busily(seconds)
+
+    complete(test(0.5))
+    for wrong in (-1.0, float("inf"), float("nan")):
+        with pytest.raises(InvalidParametersError, match="must be a number from 0 on"):
+            complete(test(wrong))
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        poll_busily(0.5)
+
+
+def test_others_who_want_the_processor_have_it(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        day = Day()
+
+        def another_process() -> None:
+            day.now += 3e-3
+
+        monkeypatch.setattr(wakefulness, "_yield_to_others", another_process)
+        day.messages(10, CLOSE)
+        assert await day.awake_for(IDLE_TURN) == pytest.approx(3e-3, abs=3 * IDLE_TURN)
+        day.messages(90, CLOSE)
+        assert not day.wakefulness.is_awake
+        day.messages(1, FAR)
+        day.messages(20, CLOSE)
+        assert day.wakefulness.is_awake
 
     complete(test())
 
