@@ -1,160 +1,44 @@
 """Peers that break the rules get a status and a typed error that names the value; everybody else goes on."""
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
 import grpc
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from permitflow.channels.interface import SendEnd
 from permitflow.errors import (
-    EndOfStream,
     InvalidParametersError,
     LedgerError,
     MispricedError,
-    OverspendError,
     ParameterMismatchError,
     PeerGoneError,
     PermitflowError,
     PermitOverrunError,
     SchemaMismatchError,
-    TransportError,
     UndecodableDataError,
     UnexpectedFrameError,
     UnknownChannelError,
     VersionMismatchError,
 )
-from permitflow.exchange.grpc_listener import ServerCall
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.frames import (
-    Abort,
     AddPermits,
     Address,
-    Agreement,
-    Data,
     DownstreamFrame,
     End,
     Failure,
-    Get,
-    Put,
     StatedParameters,
 )
-from permitflow.protocol.messages import Kind, Message, Permits
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.messages import Permits
+from permitflow.testing.peers_by_hand import call, data, dialling, encoded, get_frame, put_frame, serving
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
-from permitflow.transports.client_call import ClientCall
-from permitflow.transports.codec import decode_downstream, decode_upstream, encode_downstream, encode_upstream
-from permitflow.transports.connection import CLIENT_OPTIONS, GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
-from permitflow.transports.grpc_aio import describe, get, put
-from permitflow.transports.payloads import EncodedChunks, WireFrame
+from permitflow.transports.codec import decode_downstream, decode_upstream
+from permitflow.transports.connection import GET_STREAM, PUT_STREAM
+from permitflow.transports.payloads import WireFrame
 from permitflow.transports.status import heard
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
-
-SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
-BATCH = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64())})
-CODEC = BatchCodec(BATCH.schema)
-ENCODED = b"".join(CODEC.encode([BATCH]))
-ADDRESS = Address("orders/0")
-
-
-PUT = Put(1, ADDRESS, schema=CODEC.schema_bytes)
-GET = Get(1, ADDRESS)
-
-
-def put_frame(**changes: Any) -> Put:
-    return replace(PUT, **changes)
-
-
-def get_frame(**changes: Any) -> Get:
-    return replace(GET, **changes)
-
-
-def data(rows: int = 3, permits: int | None = None, arrow: Buffer = ENCODED) -> EncodedChunks:
-    return EncodedChunks((rows,), rows if permits is None else permits, (arrow,))
-
-
-class Outcome(NamedTuple):
-    """How a call has ended for the client."""
-
-    code: grpc.StatusCode
-    error: PermitflowError
-
-
-@asynccontextmanager
-async def dialling(address: str, method: str) -> AsyncIterator[ClientCall]:
-    """A call by somebody who may write what he likes."""
-    async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as channel:
-        carrier = ClientCall(channel.stream_stream(method)(), f"the exchange at {address}")
-        yield carrier
-        await carrier.settle()
-
-
-def is_failure(method: str, answer: Buffer) -> bool:
-    """Does the exchange break the stream off?"""
-    decode: Callable[[Buffer], Sequence[object]] = decode_upstream if method == GET_STREAM else decode_downstream
-    return any(isinstance(frame, Failure) for frame in decode(answer))
-
-
-async def call(
-    address: str,
-    method: str,
-    messages: Sequence[bytes],
-    *,
-    polite: bool = False,
-    leaves: bool = True,
-    heeds: bool = True,
-) -> Outcome:
-    """Write these messages, whatever the exchange thinks of them, and read to the end.
-
-    A polite peer waits for the agreement before it goes on after its first message; one that leaves closes its half
-    as soon as it has written the last, one that heeds when it is told that the exchange breaks the stream off.
-    """
-    async with dialling(address, method) as carrier:
-        try:
-            for number, message in enumerate(messages):
-                await carrier.write([message])
-                if polite and number == 0:
-                    await carrier.read()
-            if leaves:
-                await carrier.half_close()
-            while (answer := await carrier.read()) is not None:
-                if heeds and is_failure(method, answer):
-                    await carrier.half_close()
-        except PermitflowError as error:
-            # A peer that writes on and on without reading may never see the status.
-            return Outcome(carrier._status.code if carrier._status else grpc.StatusCode.UNKNOWN, error)
-    return Outcome(grpc.StatusCode.OK, EndOfStream())
-
-
-@asynccontextmanager
-async def serving() -> AsyncIterator[tuple[Exchange, str]]:
-    """An exchange with two channels; whatever happens on one, the other one works to the end."""
-    exchange = Exchange(parameters=SMALL)
-    for name in ("orders/0", "orders/1"):
-        exchange.add_channel(name, schema=BATCH.schema)
-    async with (
-        ExchangeServer(exchange) as server,
-        get(server.address, "orders/1") as receiver,
-        put(server.address, "orders/1", BATCH.schema) as sender,
-    ):
-        await sender.send(BATCH)
-        assert (await receiver.receive()).payload.equals(BATCH)
-        yield exchange, server.address
-        async with asyncio.TaskGroup() as group:
-            group.create_task(sender.send(BATCH))
-            assert (await receiver.receive()).payload.equals(BATCH)
-            group.create_task(sender.end())
-            assert [message async for message in receiver] == []
 
 
 class Misdeed(NamedTuple):
@@ -283,13 +167,6 @@ MISDEEDS: dict[str, Misdeed] = {
 }
 
 
-def encoded(method: str, frame: Any) -> bytes:
-    if isinstance(frame, bytes):
-        return frame
-    (message,) = encode_downstream([frame]) if method == GET_STREAM else encode_upstream([frame])
-    return b"".join(message)
-
-
 def is_polite(misdeed: Misdeed) -> bool:
     """What comes too early comes at once."""
     return len(misdeed.frames) > 1 and misdeed.error is not TOO_EARLY
@@ -310,11 +187,6 @@ def test_a_peer_that_breaks_the_rules_hears_which(complete: Complete, deed: str)
             assert getattr(outcome.error, name) == value
 
     complete(test())
-
-
-async def send_for_ever(sender: SendEnd[pa.RecordBatch], batch: pa.RecordBatch) -> None:
-    while True:
-        await sender.send(batch)
 
 
 @pytest.mark.parametrize("deed", ["more permits than held", "totals that do not add up"])
@@ -351,285 +223,5 @@ def test_a_peer_that_does_not_heed_the_end_is_not_waited_for(complete: Complete)
             messages = [encoded(misdeed.method, frame) for frame in misdeed.frames]
             outcome = await call(address, misdeed.method, messages, polite=True, leaves=False, heeds=False)
             assert (type(outcome.error), outcome.code) == (misdeed.error, misdeed.code)
-
-    complete(test())
-
-
-def test_a_peer_that_never_reads_holds_up_nobody_else(complete: Complete) -> None:
-    """The window of HTTP/2 is full, so that not even the status can be sent."""
-    wide = pa.record_batch({"t": ["x" * 1024] * 1024})
-
-    async def test() -> None:
-        async with serving() as (exchange, address):
-            channel = exchange.add_channel("wide", ChannelParameters(), schema=wide.schema)
-            async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as grpc_channel:
-                stream: Any = grpc_channel.stream_stream(GET_STREAM)()
-                await stream.write(encoded(GET_STREAM, get_frame(address=Address("wide"))))
-                for _ in range(20):
-                    await channel.sender.send(wide)
-                await stream.write(encoded(GET_STREAM, AddPermits(Permits(rows=10**9))))
-                with pytest.raises(PeerGoneError, match="the receiver of channel 'wide' is gone"):
-                    await send_for_ever(channel.sender, wide)
-                assert "the peer returned 1000000000 rows permits but holds only" in channel.statistics().reason
-
-    complete(test())
-
-
-def test_a_producer_that_overspends_is_stopped_while_the_channel_is_full(complete: Complete) -> None:
-    """Nobody reads: the channel takes two chunks, two more are on their way, and the next one is too much."""
-
-    async def test() -> None:
-        async with serving() as (_, address):
-            messages = [encoded(PUT_STREAM, frame) for frame in [put_frame(), *[data()] * 7]]
-            outcome = await call(address, PUT_STREAM, messages, polite=True)
-            assert type(outcome.error) is OverspendError
-            assert outcome.code is FAILED
-
-    complete(test())
-
-
-def test_a_consumer_that_returns_permits_twice_is_stopped(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (exchange, address):
-            await exchange.channel("orders/0").sender.send(BATCH)
-            twice = [encoded(GET_STREAM, frame) for frame in [get_frame(), *[AddPermits(Permits(rows=3))] * 2]]
-            outcome = await call(address, GET_STREAM, twice, polite=True)
-            assert type(outcome.error) is PermitOverrunError
-            assert outcome.error.facts == {"permit_class": "rows", "returned": 3, "outstanding": 0}
-
-    complete(test())
-
-
-def test_a_consumer_that_keeps_permits_at_the_end_is_told(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (exchange, address):
-            await exchange.channel("orders/0").sender.send(BATCH)
-            await exchange.channel("orders/0").sender.end()
-            async with dialling(address, GET_STREAM) as carrier:
-                await carrier.write([encoded(GET_STREAM, get_frame())])
-                frames: list[object] = []
-                while not any(isinstance(frame, End) for frame in frames):
-                    frames += decode_upstream(await carrier.read() or b"")
-                await carrier.half_close()
-                with pytest.raises(LedgerError, match="unreturned rows permits: 3 here, 0 at the peer"):
-                    await carrier.read()
-
-    complete(test())
-
-
-# Acceptors that lie.
-
-Script = Callable[[ServerCall], Coroutine[Any, Any, None]]
-
-
-@asynccontextmanager
-async def lying(script: Script, options: Options = SERVER_OPTIONS) -> AsyncIterator[str]:
-    """A server that follows a script of its own."""
-
-    async def act(_: object, context: Any) -> None:
-        await script(ServerCall(context, "the client"))
-
-    server = grpc.aio.server(options=options)
-    handlers: dict[str, Any] = {name: grpc.stream_stream_rpc_method_handler(act) for name in ("GetStream", "PutStream")}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        await server.stop(None)
-
-
-AGREED = Agreement(1, StatedParameters.of(SMALL), CODEC.schema_bytes, "lies")
-
-
-def agreed(**changes: Any) -> Agreement:
-    return Agreement(1, StatedParameters.of(SMALL)._replace(**changes), CODEC.schema_bytes, "lies")
-
-
-LIES_TO_CONSUMERS: dict[str, tuple[Sequence[WireFrame], type[PermitflowError]]] = {
-    "a larger window": ([agreed(row_permits=9)], ParameterMismatchError),
-    "a window of nothing": ([agreed(row_permits=0)], ParameterMismatchError),
-    "a batch that sticks": ([agreed(permit_batch=8)], ParameterMismatchError),
-    "a number left out": ([agreed(max_chunk_cost=None)], ParameterMismatchError),
-    "another version": ([Agreement(2, StatedParameters.of(SMALL), b"")], VersionMismatchError),
-    "a schema that is none": ([Agreement(1, StatedParameters.of(SMALL), b"?")], UndecodableDataError),
-    "data first": ([data()], UnexpectedFrameError),
-    "the agreement twice": ([AGREED, AGREED], UnexpectedFrameError),
-    "undecodable data": ([AGREED, data(arrow=b"?")], UndecodableDataError),
-    "more than it has permits for": ([AGREED, data(), data(), data()], OverspendError),
-    "a chunk below its price": ([AGREED, data(permits=2)], MispricedError),
-    "totals that do not add up": ([AGREED, data(), End(2, 6, 0)], LedgerError),
-    "data after the end": ([AGREED, End(0, 0, 0), data()], UnexpectedFrameError),
-    "no end": ([AGREED, data()], PeerGoneError),
-    "no word": ([], PeerGoneError),
-}
-
-
-@pytest.mark.parametrize("lie", LIES_TO_CONSUMERS)
-def test_a_consumer_does_not_believe_a_lying_exchange(complete: Complete, lie: str) -> None:
-    frames, error = LIES_TO_CONSUMERS[lie]
-
-    async def script(carrier: ServerCall) -> None:
-        await carrier.read()
-        for frame in frames:
-            await carrier.write([encoded(PUT_STREAM, frame)])
-        if error is not PeerGoneError:
-            while await carrier.read() is not None:
-                pass
-
-    async def read(address: str) -> None:
-        async with get(address, "orders/0", wanted=SMALL, schema=BATCH.schema) as receiver:
-            with contextlib.suppress(EndOfStream):
-                while True:
-                    await receiver.take()
-
-    async def test() -> None:
-        async with lying(script) as address:
-            with pytest.raises(error) as caught:
-                await read(address)
-            assert type(caught.value) is error
-
-    complete(test())
-
-
-LIES_TO_PRODUCERS: dict[str, tuple[Sequence[DownstreamFrame], type[PermitflowError]]] = {
-    "a larger clamp": ([agreed(max_chunk_cost=5)], ParameterMismatchError),
-    "another schema": (
-        [Agreement(1, StatedParameters.of(SMALL), BatchCodec(pa.schema([])).schema_bytes)],
-        SchemaMismatchError,
-    ),
-    "permits first": ([AddPermits(Permits(1))], UnexpectedFrameError),
-    "permits out of thin air": ([AGREED, AddPermits(Permits(barriers=1))], PermitOverrunError),
-    "a Get": ([AGREED, get_frame()], UnexpectedFrameError),
-    "a good end that comes too early": ([AGREED], PeerGoneError),
-}
-
-
-@pytest.mark.parametrize("lie", LIES_TO_PRODUCERS)
-def test_a_producer_does_not_believe_a_lying_exchange(complete: Complete, lie: str) -> None:
-    frames, error = LIES_TO_PRODUCERS[lie]
-
-    async def script(carrier: ServerCall) -> None:
-        await carrier.read()
-        for frame in frames:
-            await carrier.write([encoded(GET_STREAM, frame)])
-        if error is not PeerGoneError:
-            while await carrier.read() is not None:
-                pass
-
-    async def write(address: str) -> None:
-        async with put(address, "orders/0", BATCH.schema, wanted=SMALL) as sender:
-            await send_for_ever(sender, BATCH)
-
-    async def test() -> None:
-        async with lying(script) as address:
-            with pytest.raises(error) as caught:
-                await write(address)
-            assert type(caught.value) is error
-
-    complete(test())
-
-
-def test_a_producer_notices_that_its_permits_never_came_back(complete: Complete) -> None:
-    async def script(carrier: ServerCall) -> None:
-        await carrier.read()
-        await carrier.write([encoded(GET_STREAM, AGREED)])
-        while await carrier.read() is not None:
-            pass
-
-    async def test() -> None:
-        async with lying(script) as address, put(address, "orders/0", BATCH.schema, wanted=SMALL) as sender:
-            await sender.send(BATCH)
-            with pytest.raises(LedgerError, match="unreturned rows permits: 3 here, 0 at the peer"):
-                await sender.end()
-
-    complete(test())
-
-
-def test_a_carrier_that_takes_less_than_a_chunk_says_so(complete: Complete) -> None:
-    """An exchange behind gRPC's default limit of 4 MiB for a message: an error, not a wait."""
-    wide = pa.record_batch({"t": ["x" * 1024] * 5_000})
-    unlimited = Agreement(1, StatedParameters.of(ChannelParameters()), BatchCodec(wide.schema).schema_bytes)
-
-    async def script(carrier: ServerCall) -> None:
-        await carrier.read()
-        await carrier.write([encoded(GET_STREAM, unlimited)])
-        while await carrier.read() is not None:
-            pass
-
-    async def write(address: str) -> None:
-        async with put(address, "orders/0", wide.schema) as sender:
-            await send_for_ever(sender, wide)
-
-    async def test() -> None:
-        async with lying(script, options=()) as address:
-            with pytest.raises(TransportError, match=r"message larger than max .* RESOURCE_EXHAUSTED"):
-                await write(address)
-
-    complete(test())
-
-
-def test_whoever_is_no_exchange_is_told_apart(complete: Complete) -> None:
-    async def test() -> None:
-        server = grpc.aio.server()
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        with pytest.raises(TransportError, match="UNIMPLEMENTED"):
-            await describe(f"127.0.0.1:{port}", "orders/0")
-        await server.stop(None)
-
-    complete(test())
-
-
-# Anything at all.
-
-small = st.integers(-2, 9)
-markers = st.none() | small | st.text("ab", max_size=2)
-chunks = st.builds(
-    EncodedChunks, st.tuples(small) | st.tuples(small, small), small, st.sampled_from([(ENCODED,), (b"?",)])
-)
-others = st.builds(Message, st.sampled_from([Kind.BARRIER, Kind.WATERMARK]), markers, st.just(0), small)
-statements = st.builds(StatedParameters, *[st.none() | small] * 4, st.sampled_from([None, None, "split", "whole"]))
-addresses = st.sampled_from([ADDRESS, ADDRESS, Address(), Address("", 1)])
-versions = st.sampled_from([1, 1, 1, 0])
-upstream_frames = st.one_of(
-    st.builds(
-        Put, versions, addresses, statements, st.sampled_from([CODEC.schema_bytes, CODEC.schema_bytes, None, b""])
-    ),
-    chunks,
-    st.builds(Data, others),
-    st.builds(End, small, small, small, st.booleans()),
-    st.builds(Abort, st.text("ab", max_size=2)),
-    st.just(AGREED),
-)
-downstream_frames = st.one_of(
-    st.builds(Get, versions, addresses, statements, st.none(), st.booleans()),
-    st.builds(AddPermits, st.builds(Permits, small, small, small)),
-    st.just(AGREED),
-)
-sessions = st.one_of(
-    st.tuples(st.just(PUT_STREAM), st.lists(upstream_frames | st.binary(max_size=12), max_size=8)),
-    st.tuples(st.just(GET_STREAM), st.lists(downstream_frames | st.binary(max_size=12), max_size=8)),
-    st.tuples(st.just(PUT_STREAM), st.lists(upstream_frames, max_size=8).map(lambda frames: [put_frame(), *frames])),
-    st.tuples(st.just(GET_STREAM), st.lists(downstream_frames, max_size=8).map(lambda frames: [get_frame(), *frames])),
-)
-
-
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(st.lists(sessions, min_size=1, max_size=4))
-def test_no_peer_can_bring_the_exchange_down(complete: Complete, several: list[tuple[str, list[Any]]]) -> None:
-    """Several at once, on one channel; the other channel works to the end, and no stream is left."""
-
-    async def test() -> None:
-        async with serving() as (exchange, address):
-            async with asyncio.TaskGroup() as group:
-                for method, frames in several:
-                    group.create_task(call(address, method, [encoded(method, frame) for frame in frames]))
-            assert (await describe(address, "orders/0")).parameters == SMALL
-            # A stream is over a moment after its peer was told so, and nobody announces it.
-            channel = exchange.channel("orders/0")
-            while any(stream.state == "open" for stream in channel.statistics().streams):  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
 
     complete(test())

@@ -33,7 +33,6 @@ from permitflow.transports.remote_sender import RemoteSender
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
-
 pytestmark = pytest.mark.usefixtures("path")
 
 

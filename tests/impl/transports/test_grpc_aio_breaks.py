@@ -31,7 +31,6 @@ from permitflow.transports.grpc_aio import get, put
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
-
 pytestmark = pytest.mark.usefixtures("path")
 
 

@@ -22,7 +22,6 @@ from permitflow.transports.grpc_aio import describe, get, put
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
-
 pytestmark = pytest.mark.usefixtures("path")
 
 

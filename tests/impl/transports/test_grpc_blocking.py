@@ -39,8 +39,6 @@ from permitflow.tracing import MemoryTrace
 from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, open_sink, open_source, probe
 
 pytestmark = pytest.mark.usefixtures("patient_diagnosis")
-
-
 Opens = Callable[[ServedExchange, str], BlockingSink | BlockingSource]
 
 

@@ -204,8 +204,6 @@ def interrupted_once(is_time: Callable[[], bool]) -> Iterator[None]:
 
 # Newer Pythons warn of what is tried here.
 QUIET_FORK = ("-W", "ignore:This process:DeprecationWarning")
-
-
 FORKING = """
 import os, sys
 import permitflow.spark  # what Spark's daemon may have loaded

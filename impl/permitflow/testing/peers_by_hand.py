@@ -1,0 +1,162 @@
+"""Peers that write what they like, frame by frame, for tests: what they say, and how a call of theirs ends."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import grpc
+import pyarrow as pa
+
+from permitflow.channels.interface import SendEnd
+from permitflow.errors import EndOfStream, PermitflowError
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.frames import Address, Agreement, Failure, Get, Put, StatedParameters
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.carrier import Buffer
+from permitflow.transports.client_call import ClientCall
+from permitflow.transports.codec import decode_downstream, decode_upstream, encode_downstream, encode_upstream
+from permitflow.transports.connection import CLIENT_OPTIONS, GET_STREAM
+from permitflow.transports.grpc_aio import get, put
+from permitflow.transports.payloads import EncodedChunks
+
+__all__ = [
+    "ADDRESS",
+    "AGREED",
+    "BATCH",
+    "CODEC",
+    "ENCODED",
+    "SMALL",
+    "Outcome",
+    "agreed",
+    "call",
+    "data",
+    "dialling",
+    "encoded",
+    "get_frame",
+    "put_frame",
+    "send_for_ever",
+    "serving",
+]
+
+SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
+BATCH = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64())})
+CODEC = BatchCodec(BATCH.schema)
+ENCODED = b"".join(CODEC.encode([BATCH]))
+ADDRESS = Address("orders/0")
+PUT = Put(1, ADDRESS, schema=CODEC.schema_bytes)
+GET = Get(1, ADDRESS)
+
+
+def put_frame(**changes: Any) -> Put:
+    """How a producer begins."""
+    return replace(PUT, **changes)
+
+
+def get_frame(**changes: Any) -> Get:
+    """How a consumer begins."""
+    return replace(GET, **changes)
+
+
+def data(rows: int = 3, permits: int | None = None, arrow: Buffer = ENCODED) -> EncodedChunks:
+    """A chunk, priced as is said."""
+    return EncodedChunks((rows,), rows if permits is None else permits, (arrow,))
+
+
+class Outcome(NamedTuple):
+    """How a call has ended for the client."""
+
+    code: grpc.StatusCode
+    error: PermitflowError
+
+
+@asynccontextmanager
+async def dialling(address: str, method: str) -> AsyncIterator[ClientCall]:
+    """A call by somebody who may write what he likes."""
+    async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as channel:
+        carrier = ClientCall(channel.stream_stream(method)(), f"the exchange at {address}")
+        yield carrier
+        await carrier.settle()
+
+
+def is_failure(method: str, answer: Buffer) -> bool:
+    """Does the exchange break the stream off?"""
+    decode: Callable[[Buffer], Sequence[object]] = decode_upstream if method == GET_STREAM else decode_downstream
+    return any(isinstance(frame, Failure) for frame in decode(answer))
+
+
+async def call(
+    address: str,
+    method: str,
+    messages: Sequence[bytes],
+    *,
+    polite: bool = False,
+    leaves: bool = True,
+    heeds: bool = True,
+) -> Outcome:
+    """Write these messages, whatever the exchange thinks of them, and read to the end.
+
+    A polite peer waits for the agreement before it goes on after its first message; one that leaves closes its half
+    as soon as it has written the last, one that heeds when it is told that the exchange breaks the stream off.
+    """
+    async with dialling(address, method) as carrier:
+        try:
+            for number, message in enumerate(messages):
+                await carrier.write([message])
+                if polite and number == 0:
+                    await carrier.read()
+            if leaves:
+                await carrier.half_close()
+            while (answer := await carrier.read()) is not None:
+                if heeds and is_failure(method, answer):
+                    await carrier.half_close()
+        except PermitflowError as error:
+            # A peer that writes on and on without reading may never see the status.
+            return Outcome(carrier._status.code if carrier._status else grpc.StatusCode.UNKNOWN, error)
+    return Outcome(grpc.StatusCode.OK, EndOfStream())
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[tuple[Exchange, str]]:
+    """An exchange with two channels; whatever happens on one, the other one works to the end."""
+    exchange = Exchange(parameters=SMALL)
+    for name in ("orders/0", "orders/1"):
+        exchange.add_channel(name, schema=BATCH.schema)
+    async with (
+        ExchangeServer(exchange) as server,
+        get(server.address, "orders/1") as receiver,
+        put(server.address, "orders/1", BATCH.schema) as sender,
+    ):
+        await sender.send(BATCH)
+        assert (await receiver.receive()).payload.equals(BATCH)
+        yield exchange, server.address
+        async with asyncio.TaskGroup() as group:
+            group.create_task(sender.send(BATCH))
+            assert (await receiver.receive()).payload.equals(BATCH)
+            group.create_task(sender.end())
+            assert [message async for message in receiver] == []
+
+
+def encoded(method: str, frame: Any) -> bytes:
+    """What goes over the wire for it, right or wrong."""
+    if isinstance(frame, bytes):
+        return frame
+    (message,) = encode_downstream([frame]) if method == GET_STREAM else encode_upstream([frame])
+    return b"".join(message)
+
+
+async def send_for_ever(sender: SendEnd[pa.RecordBatch], batch: pa.RecordBatch) -> None:
+    """Until it fails."""
+    while True:
+        await sender.send(batch)
+
+
+AGREED = Agreement(1, StatedParameters.of(SMALL), CODEC.schema_bytes, "lies")
+
+
+def agreed(**changes: Any) -> Agreement:
+    """An agreement that differs in these numbers."""
+    return Agreement(1, StatedParameters.of(SMALL)._replace(**changes), CODEC.schema_bytes, "lies")

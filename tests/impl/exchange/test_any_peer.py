@@ -1,0 +1,87 @@
+"""Whatever peers say, in whatever order: the exchange goes on."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from permitflow.protocol.frames import (
+    Abort,
+    AddPermits,
+    Address,
+    Data,
+    End,
+    Get,
+    Put,
+    StatedParameters,
+)
+from permitflow.protocol.messages import Kind, Message, Permits
+from permitflow.testing.peers_by_hand import (
+    ADDRESS,
+    AGREED,
+    CODEC,
+    ENCODED,
+    SMALL,
+    call,
+    encoded,
+    get_frame,
+    put_frame,
+    serving,
+)
+from permitflow.transports.connection import GET_STREAM, PUT_STREAM
+from permitflow.transports.grpc_aio import describe
+from permitflow.transports.payloads import EncodedChunks
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+
+small = st.integers(-2, 9)
+markers = st.none() | small | st.text("ab", max_size=2)
+chunks = st.builds(
+    EncodedChunks, st.tuples(small) | st.tuples(small, small), small, st.sampled_from([(ENCODED,), (b"?",)])
+)
+others = st.builds(Message, st.sampled_from([Kind.BARRIER, Kind.WATERMARK]), markers, st.just(0), small)
+statements = st.builds(StatedParameters, *[st.none() | small] * 4, st.sampled_from([None, None, "split", "whole"]))
+addresses = st.sampled_from([ADDRESS, ADDRESS, Address(), Address("", 1)])
+versions = st.sampled_from([1, 1, 1, 0])
+upstream_frames = st.one_of(
+    st.builds(
+        Put, versions, addresses, statements, st.sampled_from([CODEC.schema_bytes, CODEC.schema_bytes, None, b""])
+    ),
+    chunks,
+    st.builds(Data, others),
+    st.builds(End, small, small, small, st.booleans()),
+    st.builds(Abort, st.text("ab", max_size=2)),
+    st.just(AGREED),
+)
+downstream_frames = st.one_of(
+    st.builds(Get, versions, addresses, statements, st.none(), st.booleans()),
+    st.builds(AddPermits, st.builds(Permits, small, small, small)),
+    st.just(AGREED),
+)
+sessions = st.one_of(
+    st.tuples(st.just(PUT_STREAM), st.lists(upstream_frames | st.binary(max_size=12), max_size=8)),
+    st.tuples(st.just(GET_STREAM), st.lists(downstream_frames | st.binary(max_size=12), max_size=8)),
+    st.tuples(st.just(PUT_STREAM), st.lists(upstream_frames, max_size=8).map(lambda frames: [put_frame(), *frames])),
+    st.tuples(st.just(GET_STREAM), st.lists(downstream_frames, max_size=8).map(lambda frames: [get_frame(), *frames])),
+)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(st.lists(sessions, min_size=1, max_size=4))
+def test_no_peer_can_bring_the_exchange_down(complete: Complete, several: list[tuple[str, list[Any]]]) -> None:
+    """Several at once, on one channel; the other channel works to the end, and no stream is left."""
+
+    async def test() -> None:
+        async with serving() as (exchange, address):
+            async with asyncio.TaskGroup() as group:
+                for method, frames in several:
+                    group.create_task(call(address, method, [encoded(method, frame) for frame in frames]))
+            assert (await describe(address, "orders/0")).parameters == SMALL
+            # A stream is over a moment after its peer was told so, and nobody announces it.
+            channel = exchange.channel("orders/0")
+            while any(stream.state == "open" for stream in channel.statistics().streams):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    complete(test())

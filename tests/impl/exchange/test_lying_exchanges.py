@@ -1,0 +1,207 @@
+"""Exchanges that lie are not believed: clients name what cannot be."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pyarrow as pa
+import pytest
+
+from permitflow.errors import (
+    EndOfStream,
+    LedgerError,
+    MispricedError,
+    OverspendError,
+    ParameterMismatchError,
+    PeerGoneError,
+    PermitflowError,
+    PermitOverrunError,
+    SchemaMismatchError,
+    TransportError,
+    UndecodableDataError,
+    UnexpectedFrameError,
+    VersionMismatchError,
+)
+from permitflow.exchange.grpc_listener import ServerCall
+from permitflow.protocol.frames import (
+    AddPermits,
+    Agreement,
+    DownstreamFrame,
+    End,
+    StatedParameters,
+)
+from permitflow.protocol.messages import Permits
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.testing.peers_by_hand import (
+    AGREED,
+    BATCH,
+    SMALL,
+    agreed,
+    data,
+    encoded,
+    get_frame,
+    send_for_ever,
+)
+from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
+from permitflow.transports.grpc_aio import describe, get, put
+from permitflow.transports.payloads import WireFrame
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+
+Script = Callable[[ServerCall], Coroutine[Any, Any, None]]
+
+
+@asynccontextmanager
+async def lying(script: Script, options: Options = SERVER_OPTIONS) -> AsyncIterator[str]:
+    """A server that follows a script of its own."""
+
+    async def act(_: object, context: Any) -> None:
+        await script(ServerCall(context, "the client"))
+
+    server = grpc.aio.server(options=options)
+    handlers: dict[str, Any] = {name: grpc.stream_stream_rpc_method_handler(act) for name in ("GetStream", "PutStream")}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+LIES_TO_CONSUMERS: dict[str, tuple[Sequence[WireFrame], type[PermitflowError]]] = {
+    "a larger window": ([agreed(row_permits=9)], ParameterMismatchError),
+    "a window of nothing": ([agreed(row_permits=0)], ParameterMismatchError),
+    "a batch that sticks": ([agreed(permit_batch=8)], ParameterMismatchError),
+    "a number left out": ([agreed(max_chunk_cost=None)], ParameterMismatchError),
+    "another version": ([Agreement(2, StatedParameters.of(SMALL), b"")], VersionMismatchError),
+    "a schema that is none": ([Agreement(1, StatedParameters.of(SMALL), b"?")], UndecodableDataError),
+    "data first": ([data()], UnexpectedFrameError),
+    "the agreement twice": ([AGREED, AGREED], UnexpectedFrameError),
+    "undecodable data": ([AGREED, data(arrow=b"?")], UndecodableDataError),
+    "more than it has permits for": ([AGREED, data(), data(), data()], OverspendError),
+    "a chunk below its price": ([AGREED, data(permits=2)], MispricedError),
+    "totals that do not add up": ([AGREED, data(), End(2, 6, 0)], LedgerError),
+    "data after the end": ([AGREED, End(0, 0, 0), data()], UnexpectedFrameError),
+    "no end": ([AGREED, data()], PeerGoneError),
+    "no word": ([], PeerGoneError),
+}
+
+
+@pytest.mark.parametrize("lie", LIES_TO_CONSUMERS)
+def test_a_consumer_does_not_believe_a_lying_exchange(complete: Complete, lie: str) -> None:
+    frames, error = LIES_TO_CONSUMERS[lie]
+
+    async def script(carrier: ServerCall) -> None:
+        await carrier.read()
+        for frame in frames:
+            await carrier.write([encoded(PUT_STREAM, frame)])
+        if error is not PeerGoneError:
+            while await carrier.read() is not None:
+                pass
+
+    async def read(address: str) -> None:
+        async with get(address, "orders/0", wanted=SMALL, schema=BATCH.schema) as receiver:
+            with contextlib.suppress(EndOfStream):
+                while True:
+                    await receiver.take()
+
+    async def test() -> None:
+        async with lying(script) as address:
+            with pytest.raises(error) as caught:
+                await read(address)
+            assert type(caught.value) is error
+
+    complete(test())
+
+
+LIES_TO_PRODUCERS: dict[str, tuple[Sequence[DownstreamFrame], type[PermitflowError]]] = {
+    "a larger clamp": ([agreed(max_chunk_cost=5)], ParameterMismatchError),
+    "another schema": (
+        [Agreement(1, StatedParameters.of(SMALL), BatchCodec(pa.schema([])).schema_bytes)],
+        SchemaMismatchError,
+    ),
+    "permits first": ([AddPermits(Permits(1))], UnexpectedFrameError),
+    "permits out of thin air": ([AGREED, AddPermits(Permits(barriers=1))], PermitOverrunError),
+    "a Get": ([AGREED, get_frame()], UnexpectedFrameError),
+    "a good end that comes too early": ([AGREED], PeerGoneError),
+}
+
+
+@pytest.mark.parametrize("lie", LIES_TO_PRODUCERS)
+def test_a_producer_does_not_believe_a_lying_exchange(complete: Complete, lie: str) -> None:
+    frames, error = LIES_TO_PRODUCERS[lie]
+
+    async def script(carrier: ServerCall) -> None:
+        await carrier.read()
+        for frame in frames:
+            await carrier.write([encoded(GET_STREAM, frame)])
+        if error is not PeerGoneError:
+            while await carrier.read() is not None:
+                pass
+
+    async def write(address: str) -> None:
+        async with put(address, "orders/0", BATCH.schema, wanted=SMALL) as sender:
+            await send_for_ever(sender, BATCH)
+
+    async def test() -> None:
+        async with lying(script) as address:
+            with pytest.raises(error) as caught:
+                await write(address)
+            assert type(caught.value) is error
+
+    complete(test())
+
+
+def test_a_producer_notices_that_its_permits_never_came_back(complete: Complete) -> None:
+    async def script(carrier: ServerCall) -> None:
+        await carrier.read()
+        await carrier.write([encoded(GET_STREAM, AGREED)])
+        while await carrier.read() is not None:
+            pass
+
+    async def test() -> None:
+        async with lying(script) as address, put(address, "orders/0", BATCH.schema, wanted=SMALL) as sender:
+            await sender.send(BATCH)
+            with pytest.raises(LedgerError, match="unreturned rows permits: 3 here, 0 at the peer"):
+                await sender.end()
+
+    complete(test())
+
+
+def test_a_carrier_that_takes_less_than_a_chunk_says_so(complete: Complete) -> None:
+    """An exchange behind gRPC's default limit of 4 MiB for a message: an error, not a wait."""
+    wide = pa.record_batch({"t": ["x" * 1024] * 5_000})
+    unlimited = Agreement(1, StatedParameters.of(ChannelParameters()), BatchCodec(wide.schema).schema_bytes)
+
+    async def script(carrier: ServerCall) -> None:
+        await carrier.read()
+        await carrier.write([encoded(GET_STREAM, unlimited)])
+        while await carrier.read() is not None:
+            pass
+
+    async def write(address: str) -> None:
+        async with put(address, "orders/0", wide.schema) as sender:
+            await send_for_ever(sender, wide)
+
+    async def test() -> None:
+        async with lying(script, options=()) as address:
+            with pytest.raises(TransportError, match=r"message larger than max .* RESOURCE_EXHAUSTED"):
+                await write(address)
+
+    complete(test())
+
+
+def test_whoever_is_no_exchange_is_told_apart(complete: Complete) -> None:
+    async def test() -> None:
+        server = grpc.aio.server()
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        with pytest.raises(TransportError, match="UNIMPLEMENTED"):
+            await describe(f"127.0.0.1:{port}", "orders/0")
+        await server.stop(None)
+
+    complete(test())
