@@ -133,7 +133,8 @@ class BlockingSource(BlockingStream):
         return self._session.receiver.has_untaken and self._session.owed_rows < self._rows_at_once
 
     def _write(self) -> None:
-        self._call.write(encode_downstream(self._session.take_frames()))
+        if frames := self._session.take_frames():
+            self._call.write(encode_downstream(frames))
 
     def _take_in(self, message: Received) -> None:
         for frame in decode_upstream(message):

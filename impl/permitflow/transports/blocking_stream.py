@@ -141,7 +141,7 @@ class BlockingStream:
             self._take_reply(reply)
 
     def _await_reply(self, cause: str, explain: Explain | None = None) -> None:
-        """Take in at least one reply.
+        """Take in one reply; what has come behind it is taken in by whoever comes next.
 
         Args:
             cause: what it most likely means if none comes; empty: nobody will want to know.
@@ -156,7 +156,6 @@ class BlockingStream:
         except TimeoutError:
             raise self._timed_out(cause, explain) from None
         self._take_reply(reply)
-        self._absorb()
 
     def _timed_out(self, cause: str, explain: Explain | None) -> PeerTimeoutError:
         is_alive, why = explained(self._address, self.name, explain, cause) if cause else (False, cause)
