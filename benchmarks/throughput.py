@@ -75,7 +75,7 @@ async def measure_throughput(field: Field) -> list[Cell]:
     """
     competitors: list[Competitor] = []
     for name in track(field.settings.payloads, "batch, window and length of each job", console=field.console):
-        for way in field.ways:
+        for way in (way for way in field.ways if not way.is_for_latency):
             job = await field.calibrated(way, PAYLOADS[name])
             if job is not None:
                 competitors += await _competitors(field, way, job)
