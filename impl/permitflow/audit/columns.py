@@ -170,10 +170,16 @@ class _Columns:
 
 def _coded(table: pa.Table, name: str) -> tuple[list[str], npt.NDArray[np.int32]]:
     """The names in a column, and for each place which of them."""
-    coded = table.column(name).combine_chunks()
+    coded = _one_piece(table, name)
     if not pa.types.is_dictionary(coded.type):
         coded = coded.dictionary_encode()
     return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
+
+
+def _one_piece(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name)
+    # Putting together what is in one piece would copy it.
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _translated(table: pa.Table, column: str, known: Sequence[str], source: str) -> npt.NDArray[np.int8]:
@@ -191,14 +197,22 @@ def _numbers(table: pa.Table, name: str) -> Integers:
 
 def _counted(table: pa.Table, names: Sequence[str]) -> tuple[list[Integers], Marks]:
     """The numbers of columns, and where all of them are known; elsewhere there may be any number."""
-    columns = [table.column(name).combine_chunks() for name in names]
+    columns = [_one_piece(table, name) for name in names]
     numbers = [np.frombuffer(column.buffers()[1], np.int64, len(column), column.offset * 8) for column in columns]
-    return numbers, np.logical_and.reduce([_is_known(column) for column in columns])
+    return numbers, _are_known(columns)
 
 
-def _is_known(column: pa.Array) -> Marks:
-    bits, _ = column.buffers()
-    if bits is None:
-        return np.ones(len(column), dtype=np.bool_)
-    marks = np.unpackbits(np.frombuffer(bits, np.uint8), count=column.offset + len(column), bitorder="little")
-    return marks[column.offset :].view(np.bool_)
+def _are_known(columns: Sequence[pa.Array]) -> Marks:
+    """Where none of the columns is null."""
+    count, bits = len(columns[0]), [_valid_bits(column) for column in columns if column.null_count]
+    if not bits:
+        return np.ones(count, dtype=np.bool_)
+    return np.unpackbits(np.bitwise_and.reduce(bits), count=count, bitorder="little").view(np.bool_)
+
+
+def _valid_bits(column: pa.Array) -> npt.NDArray[np.uint8]:
+    """A bit for each place."""
+    if column.offset:
+        column = pa.concat_arrays([column])
+    bits = np.frombuffer(column.buffers()[0], np.uint8)
+    return bits[: (len(column) + 7) // 8]

@@ -113,9 +113,11 @@ def _cost(events: Events) -> Marks:
     kind = kinds_of(events)
     is_chunk = kind == _CHUNK
     of_chunk = np.minimum(np.maximum(events.rows, 1), events.limits.max_chunk_cost)
-    is_due = (rows == of_chunk * is_chunk) & (barriers == (kind == _BARRIER)) & (watermarks == (kind == _WATERMARK))
-    is_due &= (events.rows == 0) | (is_chunk & (events.rows > 0))
-    wrong: Marks = ~is_due
+    of_chunk *= is_chunk
+    wrong: Marks = (rows != of_chunk) | (barriers != (kind == _BARRIER)) | (watermarks != (kind == _WATERMARK))
+    # Only chunks have rows.
+    wrong |= (events.rows != 0) & ~is_chunk
+    wrong |= events.rows < 0
     returns = np.flatnonzero(_IS_RETURN.take(events.action))
     rows, barriers, watermarks = (column.take(returns) for column in events.permits)
     wrong[returns] = ((rows | barriers | watermarks) < 0) | ((rows + barriers + watermarks) <= 0)

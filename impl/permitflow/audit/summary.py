@@ -61,8 +61,8 @@ class Passage:
 
     def then(self, other: "Passage") -> "Passage":
         """These messages, then others."""
-        power = pow(int(_RADIX), other.messages, 2**64)
-        fingerprint = (self.fingerprint * power + other.fingerprint) % 2**64
+        power = pow(int(_RADIX), self.messages, 2**64)
+        fingerprint = (self.fingerprint + power * other.fingerprint) % 2**64
         return Passage(self.messages + other.messages, self.rows + other.rows, fingerprint)
 
 
@@ -124,7 +124,7 @@ def summaries_of(events: Events, before: Before, due: Books) -> list[Summary]:
     chunks_waiting, barriers_waiting = _waiting(events)
     arrived, consumed = _passages(events, "arrived"), _passages(events, "consumed")
     returned = _returned(events)
-    counted = np.add.reduceat(events.has_counters, events.starts, dtype=np.int64).tolist()
+    uncounted = _sums((~events.has_counters).astype(np.int64), np.append(events.starts, len(events))).tolist()
     return [
         Summary(
             channel=channel,
@@ -140,7 +140,7 @@ def summaries_of(events: Events, before: Before, due: Books) -> list[Summary]:
             arrived=arrived[number],
             consumed=consumed[number],
             returned=returned[number],
-            uncounted=last + 1 - first - counted[number],
+            uncounted=uncounted[number],
         )
         for number, (channel, first, last) in enumerate(zip(events.channels, firsts, lasts, strict=True))
     ]
@@ -192,11 +192,11 @@ def _borders(places: Codes, events: Events) -> Codes:
 
 def _sums(numbers: npt.NDArray[_Whole], borders: Codes) -> npt.NDArray[_Whole]:
     """Of the numbers from each border to the next; they wrap at 64 bits."""
-    sums = np.zeros(len(numbers) + 1, dtype=numbers.dtype)
-    np.cumsum(numbers, out=sums[1:])
-    # A difference of such sums is right even if both have wrapped.
-    difference: npt.NDArray[_Whole] = np.diff(sums[borders])
-    return difference
+    sums = np.zeros(len(borders) - 1, dtype=numbers.dtype)
+    is_some = np.diff(borders) > 0
+    if is_some.any():
+        sums[is_some] = np.add.reduceat(numbers, borders[:-1][is_some])
+    return sums
 
 
 def places_of(events: Events, moment: Moment) -> Codes:
@@ -219,9 +219,11 @@ def passage_of(tokens: Integers) -> Passage:
 def _passages_of(tokens: Integers, borders: Codes) -> list[Passage]:
     """Of messages by their numbers, from each border to the next."""
     messages = np.diff(borders)
-    # The last message of each passage counts once, the one before it the radix, and so on.
-    exponents = np.repeat(borders[1:], messages) - np.arange(1, len(tokens) + 1)
-    factors = _powers(_room_for(int(messages.max(initial=0)))).take(exponents)
+    factors = _powers(_room_for(int(messages.max(initial=0))))
+    if len(messages) == 1:
+        factors = factors[: len(tokens)]
+    else:
+        factors = factors.take(np.arange(len(tokens)) - np.repeat(borders[:-1], messages))
     fingerprints = _sums(_mixed(tokens.astype(np.uint64)) * factors, borders)
     rows = _sums(tokens // 4, borders)
     return [Passage(*passage) for passage in zip(messages.tolist(), rows.tolist(), fingerprints.tolist(), strict=True)]
@@ -242,7 +244,10 @@ def _powers(count: int) -> npt.NDArray[np.uint64]:
 
 def _mixed(tokens: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Numbers that look random, so that small differences do not cancel out.  (The finaliser of SplitMix64.)"""
-    tokens = tokens + np.uint64(0x9E3779B97F4A7C15)
-    tokens = (tokens ^ (tokens >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    tokens = (tokens ^ (tokens >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return tokens ^ (tokens >> np.uint64(31))
+    mixed = tokens + np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(30)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
