@@ -17,6 +17,7 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.testing.number_streams import until
 from permitflow.transports.grpc_aio import get
 from permitflow.transports.remote_receiver import RemoteReceiver
 
@@ -47,11 +48,6 @@ async def opened() -> AsyncIterator[tuple[Exchange, LocalSender[pa.RecordBatch],
 def of_stream(exchange: Exchange) -> ChannelStatistics:
     (stream,) = exchange.channel("c").statistics().streams
     return stream.numbers
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    while not is_so():  # noqa: ASYNC110 - what is waited for is a statistic
-        await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -14,6 +14,7 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.control import AskPositions
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
+from permitflow.testing.number_streams import until
 from permitflow.transports import client_call, tcp_client
 from permitflow.transports.client_call import ClientCall
 from permitflow.transports.connection import CONTROL
@@ -45,11 +46,6 @@ async def dialling(address: str) -> AsyncIterator[ClientCall | TcpStream]:
     calling = tcp_client.calling if address.startswith(SCHEME) else client_call.calling
     async with calling(address, CONTROL, "the exchange", 5.0) as call:
         yield call
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  # there is no event to wait for
-        await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff\xff", b"GET / HTTP/1.1\r\n"], ids=["empty", "bytes", "text"])

@@ -1,0 +1,101 @@
+"""Streams of rows that say which they are, into and out of a channel that keeps them, for tests."""
+
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from permitflow.channels.interface import ReceiveEnd
+from permitflow.errors import PermitflowError
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.replay_channel import ReplayChannel
+from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.replay import Retention
+from permitflow.transports.grpc_aio import get, put
+from permitflow.transports.remote_sender import RemoteSender
+
+__all__ = [
+    "CHANNEL",
+    "LARGE",
+    "SCHEMA",
+    "SMALL",
+    "fill",
+    "has_rows",
+    "numbers",
+    "read",
+    "refused",
+    "rows",
+    "send_for_ever",
+    "serving",
+]
+
+SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
+LARGE = ChannelParameters(row_permits=64, permit_batch=8)
+CHANNEL = "orders/0"
+
+
+def rows(start: int, stop: int) -> pa.RecordBatch:
+    """A chunk whose rows say which they are."""
+    return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
+
+
+SCHEMA = rows(0, 0).schema
+
+
+@asynccontextmanager
+async def serving(
+    *consumers: str, parameters: ChannelParameters = SMALL, schema: pa.Schema | None = None
+) -> AsyncIterator[tuple[ReplayChannel, str]]:
+    """A channel that keeps its rows, and the address of its exchange."""
+    exchange = Exchange(parameters=parameters)
+    exchange.add_channel("once")
+    channel = exchange.add_channel(
+        CHANNEL, schema=schema, retention=Retention.REPLAY, consumers=consumers or ("default",)
+    )
+    async with ExchangeServer(exchange) as server:
+        yield channel, server.address
+
+
+async def numbers(receiver: ReceiveEnd[pa.RecordBatch]) -> list[int]:
+    """All numbers up to the end."""
+    return [number async for message in receiver for number in message.payload.column(0).to_pylist()]
+
+
+async def read(
+    address: str, from_row: int | None = None, to_row: int | None = None, *, consumer: str = "", log_id: str = ""
+) -> list[int]:
+    """The numbers in a range of the channel."""
+    async with get(address, CHANNEL, from_row=from_row, to_row=to_row, consumer=consumer, log_id=log_id) as receiver:
+        return await numbers(receiver)
+
+
+async def fill(address: str, start: int, stop: int, *, producer: str = "", closes: bool = False) -> None:
+    """Put rows into the channel, one by one."""
+    async with put(address, CHANNEL, SCHEMA, producer=producer) as sender:
+        for row in range(start, stop):
+            await sender.send(rows(row, row + 1))
+        await sender.end(closes_channel=closes)
+
+
+def has_rows(channel: ReplayChannel, next_row: int) -> bool:
+    """Have so many rows come?"""
+    return channel.log.books.next_row >= next_row
+
+
+async def refused(deed: Coroutine[Any, Any, object]) -> PermitflowError:
+    """The error with which something is refused."""
+    try:
+        await deed
+    except PermitflowError as error:
+        return error
+    raise AssertionError("it was not refused")
+
+
+async def send_for_ever(sender: RemoteSender) -> None:
+    """Rows from the first one on, until it fails."""
+    row = 0
+    while True:
+        await sender.send(rows(row, row + 1))
+        row += 1
