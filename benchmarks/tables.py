@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 from benchmarks import curve_tables, throughput_tables
+from benchmarks.audit_speed import PART as AUDIT
+from benchmarks.audit_speed import AuditSpeed
 from benchmarks.imbalance.experiment import Imbalance
 from benchmarks.latency import LOADS, Latency
 from benchmarks.limits import Limit
@@ -130,6 +132,12 @@ def profile(results: Results) -> str:
     return "\n".join(lines) if rows else UNMEASURED
 
 
+def audit(results: Results) -> str:
+    """A recording audited on Spark, and queried; by ``benchmarks/audit_at_scale.py``."""
+    rows = [row for each in results.get(AUDIT, AuditSpeed) for row in each.rows()]
+    return table(["On Spark, two task slots", "seconds", "million events/s"], rows)
+
+
 def verdicts(results: Results) -> str:
     """Promises, and whether they are kept."""
     return table(["Promise", "found", "target", "verdict"], [_verdict(verdict) for verdict in judge(results)])
@@ -162,6 +170,7 @@ TABLES: dict[str, Table] = {
     "stores": curve_tables.stores,
     "channels": curve_tables.channels,
     "spark": spark,
+    "audit": audit,
     "profile": profile,
     "limits": limits,
     "verdicts": verdicts,

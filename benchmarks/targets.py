@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from benchmarks.audit_speed import LEAST_AUDIT, AuditSpeed
+from benchmarks.audit_speed import PART as AUDIT
 from benchmarks.idle_channels import IdleChannels
 from benchmarks.imbalance.experiment import Imbalance
 from benchmarks.imbalance.setups import BOUNDS, CONTROL, EQUAL_COSTS, PERMITS, WIDE_BOUNDS, WIDE_PERMITS
@@ -79,6 +81,7 @@ def judge(results: Results) -> list[Verdict]:
         *_ends(results.get("ends", StreamEnds)),
         *_imbalance(results.get("imbalance", Imbalance)),
         *_spark(results.get("spark", SparkJob)),
+        *(Verdict(each.promise, each.ratio, LEAST_AUDIT) for each in results.get(AUDIT, AuditSpeed)),
         *_stopped(results.get("stalled", Stalled)),
         *_idle(results.get("channels", IdleChannels)),
     ]
