@@ -73,7 +73,7 @@ soak: setup  ## ten million rows through gRPC, then memory under a consumer that
 	@$(BIN)/python benchmarks/soak_grpc.py --rows 10000000 --slow-seconds 60
 
 audit-at-scale: setup  ## audit 50 million recorded events on Spark: is all found that was injected, and how fast? (minutes)
-	@$(WITH_JAVA) $(BIN)/python -m benchmarks.audit_at_scale
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.audit_at_scale --folder build/bench
 
 sweep-at-scale: setup  ## explore a grid of channels on Spark: how evenly is the work shared out? (minutes)
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.sweep_at_scale
@@ -85,8 +85,8 @@ trace-evidence: setup  ## two processes, then two Spark jobs: recorded, judged b
 	@$(WITH_JAVA) $(BIN)/python benchmarks/record_two_processes.py --with-tlc
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.record_spark
 
-kills: setup  ## a streaming pipeline whose parts are killed fifty times: no row is lost or comes twice (half an hour)
-	@$(WITH_JAVA) $(BIN)/permitflow demo --streaming --kills 50 --seed 7
+kills: setup  ## a streaming pipeline at scale 1 whose parts are killed fifty times: no row is lost or comes twice (half an hour)
+	@$(WITH_JAVA) $(BIN)/python tools/killed_pipeline.py
 
 tutorial: setup  ## a slow service between two Spark jobs, without and with an exchange; docs/tutorial.md and its picture
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.slow_service --document

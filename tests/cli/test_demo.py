@@ -136,7 +136,7 @@ def pipeline_report() -> PipelineReport:
         channels=(ChannelNumbers(channel="lineitems/0", rows=100, peak_kept_rows=8, bound=8),),
         looks=3,
         seen_problems=(),
-        recorded=RecordedRun(lives=1, streams=4, events=50, cut_streams=1, query_events=9, refused=()),
+        recorded=RecordedRun(lives=1, silent_lives=0, streams=4, events=50, cut_streams=1, query_events=9, refused=()),
         seconds={},
         total_seconds=1.0,
     )

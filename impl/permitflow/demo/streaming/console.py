@@ -52,6 +52,8 @@ def _findings(report: PipelineReport) -> Iterator[str]:
         f"{recorded.events:,} steps on {recorded.streams:,} streams of {recorded.lives} lives of the exchange, "
         f"replayed by the model; {recorded.cut_streams} of the streams are of lives that were killed"
     )
+    if recorded.silent_lives:
+        yield f"{recorded.silent_lives} more lives of the exchange were killed before they had recorded anything"
     refused = f"{len(recorded.refused)} runs refused"
     yield f"{recorded.query_events:,} steps of the streaming query, replayed by its model; {refused}"
     yield from recorded.refused

@@ -1,6 +1,6 @@
 """Compares what the consumer counted with the files, and what was recorded with the models."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -30,13 +30,14 @@ def compared(settings: PartSettings) -> Counted:
     )
 
 
-def judged(recordings: Iterable[Path], settings: PartSettings) -> RecordedRun:
+def judged(recordings: Sequence[Path], settings: PartSettings) -> RecordedRun:
     """Replay every stream of every life of the exchange, of which some end in the middle; and the streaming query."""
     lives = lives_of(recordings)
     streams = [verdict for life in lives for verdict in life]
     query = judge_query(settings.query_trace, settings.checkpoint)
     return RecordedRun(
         lives=len(lives),
+        silent_lives=len(recordings) - len(lives),
         streams=len(streams),
         events=sum(verdict.replay.performed for verdict in streams),
         cut_streams=sum(bool(verdict.cut_ends) for verdict in streams),

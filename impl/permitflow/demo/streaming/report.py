@@ -25,6 +25,8 @@ class RecordedRun:
     """What the models said about the recordings: of the exchange, one for each of its lives, and of the query."""
 
     lives: int
+    silent_lives: int
+    """Besides these: lives that were killed before they had recorded anything."""
     streams: int
     events: int
     cut_streams: int

@@ -9,7 +9,7 @@ from permitflow.demo.streaming.report import ChannelNumbers, Counted, PipelineRe
 
 RIGHT = Counted(expected=10, lost=0, duplicated=0, foreign=0)
 CHANNEL = ChannelNumbers(channel="lineitems/0", rows=100, peak_kept_rows=8, bound=8)
-RECORDED = RecordedRun(lives=2, streams=4, events=50, cut_streams=1, query_events=9, refused=())
+RECORDED = RecordedRun(lives=2, silent_lives=0, streams=4, events=50, cut_streams=1, query_events=9, refused=())
 GOOD = PipelineReport(
     scale=0.1,
     seed=1,

@@ -1,0 +1,82 @@
+"""Run the streaming pipeline while its parts are killed, and write what came of it into docs/tutorial.md.
+
+    python tools/killed_pipeline.py                      TPC-H at scale 1, fifty kills, writes the table
+    python tools/killed_pipeline.py --scale 0.1          sooner
+    python tools/killed_pipeline.py --keep FOLDER        keep logs, recordings and databases
+
+What is written holds: no row lost or repeated, no channel above its permits, all recordings behaviours of the models.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from permitflow.cli.console import open_console
+from permitflow.demo import PipelineReport, PipelineSettings, run_streaming
+from permitflow.demo.console import ConsoleProgress
+from permitflow.demo.streaming.console import render_pipeline
+from permitflow.errors import DemoError, InvalidOptionError
+
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "tutorial.md"
+BEGIN = "<!-- what was counted, written by make kills -->\n"
+END = "<!-- end -->\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it and show the report; write the table, if all is as it should be."""
+    options = _parser().parse_args(arguments)
+    console = open_console()
+    try:
+        settings = PipelineSettings(scale=options.scale, kills=options.kills, seed=options.seed, keep=options.keep)
+        with ConsoleProgress(console) as progress:
+            report = run_streaming(settings, progress)
+    except (DemoError, InvalidOptionError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    console.print(render_pipeline(report))
+    if not report.holds:
+        return 1
+    DOCUMENT.write_text(updated(DOCUMENT.read_text(encoding="utf-8"), table(report)), encoding="utf-8")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=1.0, help="TPC-H scale factor (default: 1)")
+    parser.add_argument("--kills", type=int, default=50, help="how many (default: 50)")
+    parser.add_argument("--seed", type=int, default=7, help="of which part is killed, and when (default: 7)")
+    parser.add_argument("--keep", type=Path, help="a folder for logs, recordings and databases")
+    return parser
+
+
+def table(report: PipelineReport) -> str:
+    """What was counted, a line each."""
+    lines = ["| | |", "|---|---:|", *(f"| {what} | {count} |" for what, count in _counts(report))]
+    return "\n".join(lines) + "\n"
+
+
+def _counts(report: PipelineReport) -> Iterator[tuple[str, str]]:
+    kept = max(report.channels, key=lambda channel: channel.peak_kept_rows / channel.bound)
+    killed = ", ".join(f"{name} {count}" for name, count in report.kills.items())
+    yield f"line items at scale {report.scale:g}", f"{report.line_items:,}"
+    yield "of these late: what the consumer must count", f"{report.counted.expected:,}"
+    yield "killed", killed
+    yield "rows lost", f"{report.counted.lost:,}"
+    yield "rows that came twice", f"{report.counted.duplicated:,}"
+    yield "most rows that a channel kept, of its permits", f"{kept.peak_kept_rows:,} of {kept.bound:,}"
+    yield "lives of the exchange, replayed by the model", f"{report.recorded.lives:,} of {report.starts['exchange']:,}"
+    yield "their steps", f"{report.recorded.events:,}"
+    yield "steps of the query, replayed by its model", f"{report.recorded.query_events:,}"
+    yield "minutes", f"{report.total_seconds / 60:.0f}"
+
+
+def updated(text: str, results: str) -> str:
+    """A document with these results between their marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{results}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
