@@ -1,10 +1,9 @@
-"""A channel that keeps its rows, inside one process: what is kept, who waits, and what a cancellation leaves behind."""
+"""What a channel that keeps its rows does inside a process: reading, acknowledging, the end."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from permitflow.errors import (
@@ -15,47 +14,17 @@ from permitflow.errors import (
     RetentionError,
     RowsForgottenError,
     RowsNotThereError,
-    SchemaMismatchError,
-    StoreWriteError,
     UnknownConsumerError,
 )
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.statistics import BridgeState
-from permitflow.exchange.stores.memory import MemoryChannelStore, MemoryStore
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
+from permitflow.testing.kept_rows import keeping, numbers, settle
+from permitflow.testing.row_streams import SCHEMA, SMALL, rows
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
-
-SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
-
-
-def rows(start: int, stop: int) -> pa.RecordBatch:
-    """A chunk whose rows say which they are."""
-    return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
-
-
-SCHEMA = rows(0, 0).schema
-
-
-def keeping(*consumers: str, parameters: ChannelParameters = SMALL, store: MemoryStore | None = None) -> ReplayChannel:
-    exchange = Exchange(parameters=parameters, store=store)
-    return exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY, consumers=consumers or ("default",))
-
-
-async def numbers(batches: AsyncIterator[pa.RecordBatch]) -> list[int]:
-    return [number async for batch in batches for number in batch.column(0).to_pylist()]
-
-
-async def settle() -> None:
-    """Let everybody who can run do so, a few times over."""
-    for _ in range(20):
-        await asyncio.sleep(0)
-
-
-# Reading.
 
 
 def test_a_range_can_be_read_again_and_again_and_is_cut_to_the_row(complete: Complete) -> None:
@@ -133,158 +102,6 @@ def test_what_cannot_be_read_is_refused(complete: Complete) -> None:
     complete(test())
 
 
-# Producing.
-
-
-def test_no_more_rows_are_kept_than_there_are_permits(complete: Complete) -> None:
-    async def test() -> None:
-        channel = keeping()
-        await channel.append(rows(0, 8))
-        async with asyncio.TaskGroup() as group:
-            waiting = group.create_task(channel.append(rows(8, 11)))
-            await settle()
-            assert channel.position().next_row == 8
-            assert channel.statistics().numbers.waiting_sends == 1
-            await channel.acknowledge(2)
-            await settle()
-            assert not waiting.done(), "3 rows need room for 3"
-            await channel.acknowledge(3)
-        assert channel.position().next_row == 11
-        assert channel.statistics().numbers.waiting_seconds > 0
-        assert channel.statistics().numbers.peak_permits_outstanding == 8
-
-    complete(test())
-
-
-def test_producers_that_wait_are_served_in_the_order_in_which_they_came(complete: Complete) -> None:
-    async def test() -> None:
-        channel = keeping()
-        await channel.append(rows(0, 8))
-        async with asyncio.TaskGroup() as group:
-            for number in (100, 200, 300):
-                group.create_task(channel.append(rows(number, number + 4)))
-                await settle()
-            for row in (1, 4, 8, 12):
-                await channel.acknowledge(row)
-                await settle()
-        kept = [number for number in await numbers(channel.read(to_row=20)) if number % 100 == 0]
-        assert kept == [200, 300]
-        assert channel.position().next_row == 20
-
-    complete(test())
-
-
-def test_a_chunk_above_the_largest_is_kept_in_slices(complete: Complete) -> None:
-    async def test() -> None:
-        channel = keeping()
-        async with asyncio.TaskGroup() as group:
-            putting = group.create_task(channel.append(rows(0, 30)))
-            read: list[int] = []
-            while len(read) < 30:
-                next_row = channel.position().next_row
-                read += await numbers(channel.read(to_row=next_row))
-                await channel.acknowledge(next_row)
-                await settle()
-        assert putting.done()
-        assert read == list(range(30))
-
-    complete(test())
-
-
-def test_a_cancelled_producer_has_kept_a_chunk_or_has_not(complete: Complete) -> None:
-    async def test() -> None:
-        channel = keeping()
-        await channel.append(rows(0, 8))
-        waiting = asyncio.create_task(channel.append(rows(8, 10), "p"))
-        await settle()
-        waiting.cancel()
-        await asyncio.wait({waiting})
-        assert waiting.cancelled()
-        await channel.acknowledge(8)
-        assert channel.position().next_row == 8, "it will not come any more"
-        await channel.append(rows(8, 10), "p")
-        assert await numbers(channel.read(to_row=10)) == [8, 9]
-
-    complete(test())
-
-
-class SlowStore(MemoryChannelStore):
-    """Writes when it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_open = asyncio.Event()
-        self.error: Exception | None = None
-
-    async def append(
-        self, first_row: int, batches: Sequence[pa.RecordBatch], producer: str = "", producer_rows: int = 0
-    ) -> None:
-        await self.is_open.wait()
-        if self.error is not None:
-            raise self.error
-        await super().append(first_row, batches, producer, producer_rows)
-
-
-class SlowStores(MemoryStore):
-    def __init__(self) -> None:
-        super().__init__()
-        self.channel = SlowStore()
-
-    def open_channel(self, name: str, *, parameters: ChannelParameters, consumers: Sequence[str]) -> SlowStore:
-        return self.channel
-
-
-def test_what_is_being_written_is_counted_though_its_producer_is_cancelled(complete: Complete) -> None:
-    async def test() -> None:
-        stores = SlowStores()
-        channel = keeping(store=stores)
-        writing = asyncio.create_task(channel.append(rows(0, 3), "p"))
-        await settle()
-        assert channel.position().next_row == 0, "what is not written is not there"
-        for _ in range(3):
-            writing.cancel()
-            await settle()
-        assert not writing.done(), "it knows what has become of its rows before it goes"
-        stores.channel.is_open.set()
-        await asyncio.wait({writing})
-        assert writing.cancelled()
-        assert channel.position().next_row == 3
-        assert channel.log.rows_of("p") == 3
-        assert await numbers(channel.read(to_row=3)) == [0, 1, 2]
-
-    complete(test())
-
-
-def test_what_could_not_be_written_is_not_counted_and_can_be_sent_again(complete: Complete) -> None:
-    async def test() -> None:
-        stores = SlowStores()
-        channel = keeping(store=stores)
-        stores.channel.is_open.set()
-        stores.channel.error = StoreWriteError(path="/dev/full", reason="the disk is full")
-        with pytest.raises(StoreWriteError):
-            await channel.append(rows(0, 3), "p")
-        assert channel.position().next_row == channel.log.rows_of("p") == 0
-        stores.channel.error = None
-        await channel.append(rows(0, 3), "p")
-        assert await numbers(channel.read(to_row=3)) == [0, 1, 2]
-
-    complete(test())
-
-
-def test_chunks_without_rows_and_of_another_schema(complete: Complete) -> None:
-    async def test() -> None:
-        channel = keeping()
-        await channel.append(rows(0, 0))
-        assert channel.position().next_row == 0
-        with pytest.raises(SchemaMismatchError):
-            await channel.append(pa.record_batch({"other": [1]}))
-
-    complete(test())
-
-
-# Acknowledging.
-
-
 def test_orders_that_cannot_be_are_refused_and_change_nothing(complete: Complete) -> None:
     async def test() -> None:
         channel = keeping()
@@ -310,9 +127,6 @@ def test_another_log_has_another_name(complete: Complete) -> None:
         assert keeping().position().log_id != keeping().position().log_id
 
     complete(test())
-
-
-# The end.
 
 
 def test_an_ended_channel_takes_nothing_and_lets_everything_be_read(complete: Complete) -> None:
@@ -403,49 +217,5 @@ def test_statistics_tell_what_is_kept_and_for_whom(complete: Complete) -> None:
         assert told.replay.peak_kept_rows == 7
         assert told.replay.acknowledged == {"etl": 5, "audit": 2}
         assert (told.numbers.sent_rows, told.numbers.consumed_rows, told.numbers.row_permits_here) == (7, 2, 3)
-
-    complete(test())
-
-
-# The store.
-
-
-def test_small_chunks_that_come_together_are_kept_together_and_cut_where_they_are_wanted(complete: Complete) -> None:
-    async def test() -> None:
-        store = MemoryChannelStore()
-        await store.append(0, [rows(row, row + 1) for row in range(100)])
-        assert len(await store.read(0, 100)) == 1
-        assert [batch.num_rows for batch in await store.read(17, 19)] == [2]
-        await store.append(100, [rows(100, 5000), rows(5000, 9000)])
-        assert [batch.num_rows for batch in await store.read(99, 6000)] == [1, 4900, 1000]
-        await store.acknowledge("default", 99, 99)
-        assert [batch.num_rows for batch in await store.read(99, 101)] == [1, 1]
-
-    complete(test())
-
-
-def test_chunks_whose_dictionaries_differ_are_kept_as_they_are(complete: Complete) -> None:
-    async def test() -> None:
-        words = [pa.record_batch({"w": pa.array([word]).dictionary_encode()}) for word in ("a", "b", "c")]
-        store = MemoryChannelStore()
-        await store.append(0, words)
-        assert await store.read(0, 3) == words
-
-    complete(test())
-
-
-def test_a_long_log_is_forgotten_from_its_beginning(complete: Complete) -> None:
-    async def test() -> None:
-        store = MemoryChannelStore()
-        for row in range(0, 4000, 2):
-            await store.append(row, [rows(row, row + 2)])
-            kept_from = max(0, row - 5)
-            await store.acknowledge("default", kept_from, kept_from)
-            found = [n for batch in await store.read(kept_from, row + 2) for n in batch.column(0).to_pylist()]
-            assert found == list(range(kept_from, row + 2))
-        await store.acknowledge("default", 4000, 4000)
-        assert await store.read(3998, 4000) == [], "acknowledged while somebody was about to read it"
-        assert len(store._batches) < 600
-        assert not any(store._batches)
 
     complete(test())
