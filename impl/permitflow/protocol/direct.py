@@ -85,8 +85,7 @@ def receive_all_directly(sender: PermitSender[T], receiver: PermitReceiver[T]) -
     if not (receiver._is_quiet or receiver._note_arrivals()):
         return []
     costs, payloads = list(receiver._costs), list(receiver._payloads)
-    # Making a list may run finalizers, which may do anything; what they send makes the inbox unquiet.
-    if 0 in costs or not len(receiver._costs) == len(costs) == len(payloads) or not receiver._is_quiet:
+    if not receiver.is_just(payloads, costs):
         return []
     receiver._costs.clear()
     receiver._payloads.clear()

@@ -22,11 +22,13 @@ from permitflow.protocol.messages import NO_PERMITS, Kind, Message, Permits
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.protocol.trains import consume_many, deliver_many
+from permitflow.protocol.trains import consume_many, deliver_counted
 
 __all__ = ["DOWNSTREAM", "DownstreamSession"]
 
 T = TypeVar("T")
+
+_OPEN, _ENDED = State.OPEN, State.ENDED  # reading an enumeration's attribute costs more than asking for it
 
 DOWNSTREAM: dict[tuple[State, FrameType], State] = {
     (State.AWAITING_PUT, Put): State.DECIDING,
@@ -54,7 +56,7 @@ class DownstreamSession(Session[T]):
         self._outgoing: list[DownstreamFrame] = [] if get is None else [get]
         self._returning = NO_PERMITS
         self._receiver: PermitReceiver[T] | None = None
-        self._came = End(0, 0, 0)
+        self._came_chunks = self._came_rows = self._came_barriers = 0
         self._end: End | Abort | None = None
 
     @property
@@ -94,10 +96,10 @@ class DownstreamSession(Session[T]):
 
     def _take_in(self, frame: Frame[T]) -> None:
         match frame:
-            case Data():
-                self._deliver(frame.message)
             case Chunks():
                 self._deliver_chunks(frame)
+            case Data():
+                self._deliver(frame.message)
             case End():
                 self._compare(frame)
                 self._end = frame
@@ -109,15 +111,17 @@ class DownstreamSession(Session[T]):
     def _deliver(self, message: Message[T]) -> None:
         self._require_price(message)
         self.receiver.deliver(message)
-        came, is_chunk, is_barrier = self._came, message.kind is Kind.CHUNK, message.kind is Kind.BARRIER
-        self._came = End(came.chunks + is_chunk, came.rows + message.rows, came.barriers + is_barrier)
+        self._came_chunks += message.kind is Kind.CHUNK
+        self._came_barriers += message.kind is Kind.BARRIER
+        self._came_rows += message.rows
 
     def _deliver_chunks(self, chunks: Chunks[T]) -> None:
-        rows, total = chunks.rows, sum(chunks.rows)
-        if rows and min(rows) > 0 and max(rows) <= self.parameters.max_chunk_cost and chunks.permits == total:
-            deliver_many(self.receiver, chunks.payloads, rows)
-            came = self._came
-            self._came = End(came.chunks + len(rows), came.rows + total, came.barriers)
+        rows, total, receiver = chunks.rows, sum(chunks.rows), self.receiver
+        most = receiver.parameters.max_chunk_cost
+        if rows and chunks.permits == total and min(rows) > 0 and (total <= most or max(rows) <= most):
+            deliver_counted(receiver, chunks.payloads, rows, total)
+            self._came_chunks += len(rows)
+            self._came_rows += total
             return
         costs = [self.parameters.cost_of(count) for count in rows]
         # Of several chunks that lie together, the last one is taken for the liar.
@@ -136,8 +140,9 @@ class DownstreamSession(Session[T]):
             )
 
     def _compare(self, end: End) -> None:
-        for what in ("chunks", "rows", "barriers"):
-            here, peer = getattr(self._came, what), getattr(end, what)
+        came = self._came_chunks, self._came_rows, self._came_barriers
+        told = end.chunks, end.rows, end.barriers
+        for what, here, peer in zip(("chunks", "rows", "barriers"), came, told, strict=True):
             if here != peer:
                 raise LedgerError(what=what, here=here, peer=peer)
 
@@ -189,7 +194,11 @@ class DownstreamSession(Session[T]):
         self._give_back(self.receiver.flush())
 
     def _give_back(self, permits: Permits | None) -> None:
-        if permits is not None:
+        if permits is None:
+            return
+        if self._returning == NO_PERMITS:
+            self._returning = permits
+        else:
             self._returning = Permits(*(a + b for a, b in zip(self._returning, permits, strict=True)))
 
     def fail(self, error: bytes) -> None:
@@ -199,10 +208,10 @@ class DownstreamSession(Session[T]):
 
     def take_frames(self) -> list[DownstreamFrame]:
         """Everything to write now: what was returned since the last time is one AddPermits."""
-        if self.state is State.ENDED and self.receiver.is_empty:
+        if self.state is _ENDED and self.receiver.is_empty:
             self.flush()
         frames, self._outgoing = self._outgoing, []
-        if self.owes and self.state in (State.OPEN, State.ENDED):
+        if self.owes and (self.state is _OPEN or self.state is _ENDED):
             frames.append(AddPermits(self._returning))
             self._returning = NO_PERMITS
         return frames

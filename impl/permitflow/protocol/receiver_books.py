@@ -1,6 +1,7 @@
 """What a receiver has counted, and what follows from it."""
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from permitflow.protocol.messages import Message, Permits, message_of
@@ -125,6 +126,13 @@ class ReceiverBooks(Generic[T]):
     def is_empty(self) -> bool:
         """Has everything that arrived been consumed?"""
         return not self._costs
+
+    def is_just(self, payloads: Sequence[T | Message[T]], costs: Sequence[int]) -> bool:
+        """Are these copies still the whole inbox, and nothing but chunks that cost their rows?
+
+        Making a copy may run finalizers, which may do anything; what they send makes the inbox unquiet.
+        """
+        return 0 not in costs and len(self._costs) == len(costs) == len(payloads) and self._is_quiet
 
     @property
     def is_due(self) -> bool:

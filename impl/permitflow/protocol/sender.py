@@ -275,15 +275,15 @@ class PermitSender(Generic[T]):
 
         Spec: AddPermits.
         """
-        rows, barriers, watermarks = returned
-        total = self.total
+        (rows, barriers, watermarks), total = returned, self.total
         if not (
             0 <= rows <= total.rows - self._row_permits
             and 0 <= barriers <= total.barriers - self._barrier_permits
             and 0 <= watermarks <= total.watermarks - self._watermark_permits
         ):
             raise self._overrun(returned)
-        self._least_row_permits = self.least_row_permits
+        if self._row_permits < self._least_row_permits:
+            self._least_row_permits = self._row_permits
         self._returned_rows += rows
         self._row_permits += rows
         self._barrier_permits += barriers

@@ -4,8 +4,9 @@ Each function does what so many calls of the ends' own methods do one after the 
 action.  They know the ends' private fields, for the reason that ``direct`` gives.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from typing import TypeVar
 
 from permitflow.errors import LocalProtocolError, OverspendError
@@ -13,9 +14,20 @@ from permitflow.protocol.messages import Message, Permits, PlainChunk, message_o
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.sender import PermitSender
 
-__all__ = ["chunks_at_hand", "consume_many", "deliver_many", "offer_and_send_many", "receive_many", "take_many"]
+__all__ = [
+    "chunks_at_hand",
+    "consume_many",
+    "deliver_counted",
+    "deliver_many",
+    "offer_and_send_many",
+    "receive_many",
+    "take_many",
+]
 
 T = TypeVar("T")
+
+# Below that, a loop over chunks costs less than the calls that spare it.
+_FEW = 8
 
 
 def offer_and_send_many(sender: PermitSender[T], payloads: Iterable[T], rows: Sequence[int]) -> int:
@@ -48,7 +60,7 @@ def offer_and_send_many(sender: PermitSender[T], payloads: Iterable[T], rows: Se
 def _that_fit(rows: Sequence[int], left: int, clamp: int) -> tuple[int, int]:
     """How many permits are left once the first chunks have left, and how many chunks those are."""
     total = sum(rows)
-    if total <= left and min(rows, default=1) > 0 and max(rows, default=1) <= clamp:
+    if total <= left and min(rows, default=1) > 0 and (total <= clamp or max(rows) <= clamp):
         return left - total, len(rows)
     count = 0
     for cost in rows:
@@ -68,9 +80,21 @@ def deliver_many(receiver: PermitReceiver[T], payloads: Sequence[T], rows: Seque
     Spec: Deliver.
     """
     total = sum(rows)
-    if receiver._peer is None and (total > receiver._row_permits or min(rows, default=1) < 1):
-        cost = total if total > receiver._row_permits else min(rows)
-        raise OverspendError(permit_class="rows", cost=cost, available=receiver._row_permits)
+    if receiver._peer is None and total <= receiver._row_permits and min(rows, default=1) < 1:
+        raise OverspendError(permit_class="rows", cost=min(rows), available=receiver._row_permits)
+    deliver_counted(receiver, payloads, rows, total)
+
+
+def deliver_counted(receiver: PermitReceiver[T], payloads: Sequence[T], rows: Sequence[int], total: int) -> None:
+    """As ``deliver_many``, of chunks of which the caller has seen that none is empty, and ``total`` rows in all.
+
+    Raises:
+        OverspendError: the peer had no permits for all of them; nothing was changed.
+
+    Spec: Deliver.
+    """
+    if receiver._peer is None and total > receiver._row_permits:
+        raise OverspendError(permit_class="rows", cost=total, available=receiver._row_permits)
     if receiver._record is not None:
         for payload, cost in zip(payloads, rows, strict=True):
             receiver.deliver(plain_chunk(payload, cost))
@@ -124,6 +148,10 @@ def consume_many(receiver: PermitReceiver[T], count: int) -> Permits | None:
     receiver._taken = held - count
     receiver._note_arrivals()
     consumed: list[object] = []  # freeing payloads may run anybody's code: once all is done
+    if count >= len(receiver._costs) > _FEW and receiver._is_quiet:
+        payloads, costs = _consume_all_plain(receiver)
+        consumed.append(payloads)
+        count -= len(costs)
     while count > 0 and receiver._costs:
         payloads, costs = _consume_plain(receiver, count)
         consumed.append(payloads)
@@ -145,19 +173,25 @@ def receive_many(receiver: PermitReceiver[T], most: int) -> list[Message[T]]:
     Spec: Consume.
     """
     messages: list[Message[T]] = []
+    if most >= len(receiver._costs) > _FEW and (receiver._is_quiet or receiver._note_arrivals()):
+        _append_plain(messages, *_consume_all_plain(receiver))
     while len(messages) < most:
         if receiver._is_quiet or receiver._note_arrivals():
-            for payload, cost in zip(*_consume_plain(receiver, most - len(messages)), strict=True):
-                chunk: PlainChunk[T] = PlainChunk()  # ``plain_chunk`` without the call
-                chunk.payload = payload  # type: ignore[assignment]  # a cost above 0 says that it is a T
-                chunk.rows = chunk.cost = cost
-                messages.append(chunk)
+            _append_plain(messages, *_consume_plain(receiver, most - len(messages)))
             if len(messages) == most:
                 break
         if (message := receiver.try_receive()) is None:
             break
         messages.append(message)
     return messages
+
+
+def _append_plain(messages: list[Message[T]], payloads: list[T | Message[T]], costs: list[int]) -> None:
+    for payload, cost in zip(payloads, costs, strict=True):
+        chunk: PlainChunk[T] = PlainChunk()  # ``plain_chunk`` without the call
+        chunk.payload = payload  # type: ignore[assignment]  # a cost above 0 says that it is a T
+        chunk.rows = chunk.cost = cost
+        messages.append(chunk)
 
 
 def _consume_plain(receiver: PermitReceiver[T], most: int) -> tuple[list[T | Message[T]], list[int]]:
@@ -182,4 +216,22 @@ def _consume_plain(receiver: PermitReceiver[T], most: int) -> tuple[list[T | Mes
         receiver._due_rows += due
         receiver._consumed_chunks += len(costs)
         receiver.has_returns = not here or receiver.is_due
+    return payloads, costs
+
+
+def _consume_all_plain(receiver: PermitReceiver[T]) -> tuple[list[T | Message[T]], list[int]]:
+    """Consume all that is here, if it is nothing but chunks that cost their rows; otherwise change nothing."""
+    payloads, costs = list(receiver._payloads), list(receiver._costs)
+    ends = list(accumulate(costs, initial=receiver._unreturned))
+    returned, batch = 0, receiver._batch
+    while ends[-1] - returned >= batch:
+        returned = ends[bisect_left(ends, returned + batch)]
+    if not receiver.is_just(payloads, costs):
+        return [], []
+    receiver._payloads.clear()
+    receiver._costs.clear()
+    receiver._unreturned = ends[-1] - returned
+    receiver._due_rows += returned
+    receiver._consumed_chunks += len(costs)
+    receiver.has_returns = True
     return payloads, costs

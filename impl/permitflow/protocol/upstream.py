@@ -29,6 +29,8 @@ __all__ = ["UPSTREAM", "UpstreamSession"]
 
 T = TypeVar("T")
 
+_OPEN = State.OPEN  # reading an enumeration's attribute costs more than asking for it
+
 UPSTREAM: dict[tuple[State, FrameType], State] = {
     (State.AWAITING_GET, Get): State.DECIDING,
     (State.AWAITING_AGREEMENT, Agreement): State.OPEN,
@@ -111,7 +113,7 @@ class UpstreamSession(Session[T]):
         self.sender.offer_watermark(payload)
 
     def _require_offers(self) -> None:
-        self._require(State.OPEN, "send")
+        self._require(_OPEN, "send")
         if self._end is not None:
             raise LocalProtocolError("cannot send: the stream was told to end")
 
@@ -165,7 +167,7 @@ class UpstreamSession(Session[T]):
 
     def take_posted(self) -> list[UpstreamFrame[T]]:
         """Everything to write now, in order; End is the last once nothing waits any more."""
-        if self.state is State.OPEN and self._end is not None and not self.sender.has_waiting:
+        if self.state is _OPEN and self._end is not None and not self.sender.has_waiting:
             self._write_next(self._totals(self._end.closes_channel))
             self.state = State.ENDED
         if self._posted_rows:
@@ -175,7 +177,7 @@ class UpstreamSession(Session[T]):
 
     def take_frames(self) -> list[UpstreamFrame[T]]:
         """Let everything leave that may leave now; and everything to write, as ``take_posted`` does."""
-        if self.state is State.OPEN:
+        if self.state is _OPEN:
             for message in self.sender.take_sendable():
                 self.post(message)
         return self.take_posted()

@@ -115,18 +115,18 @@ def total(*permits: Permits | None) -> Permits:
 moves = st.lists(
     st.one_of(
         st.tuples(st.just("send"), st.lists(st.integers(0, 4), max_size=6)),
-        st.tuples(st.just("send"), st.lists(st.integers(1, 2), max_size=6)),
+        st.tuples(st.just("send"), st.lists(st.integers(1, 2), max_size=16)),
         st.just(("mark",)),
-        st.tuples(st.just("receive"), st.integers(1, 5)),
-        st.tuples(st.just("take"), st.integers(1, 5)),
-        st.tuples(st.just("consume"), st.integers(0, 5)),
+        st.tuples(st.just("receive"), st.integers(1, 20)),
+        st.tuples(st.just("take"), st.integers(1, 20)),
+        st.tuples(st.just("consume"), st.integers(0, 20)),
     ),
     max_size=30,
 )
 
 
 @pytest.mark.parametrize("is_recorded", [False, True], ids=["unrecorded", "recorded"])
-@given(moves=moves, window=st.tuples(st.integers(3, 12), st.integers(1, 4)))
+@given(moves=moves, window=st.tuples(st.integers(3, 30), st.integers(1, 12)))
 def test_a_train_leaves_the_books_as_its_messages_one_by_one(
     is_recorded: bool, moves: list[tuple[str, object]], window: tuple[int, int]
 ) -> None:
@@ -146,6 +146,30 @@ def test_a_train_leaves_the_books_as_its_messages_one_by_one(
         assert one_by_one.books() == trains.books(), name
     assert one_by_one.events == trains.events
     assert is_recorded or not trains.events
+
+
+@pytest.mark.parametrize("rows", [[1] * 9, [1] * 12, [3, 1, 1, 7, 2, 2, 4, 1, 1, 5, 1, 2], [5] * 20, [9] * 10])
+@pytest.mark.parametrize("is_taken", [False, True], ids=["received", "taken and consumed"])
+def test_batches_of_a_whole_inbox_are_those_of_its_chunks(rows: list[int], is_taken: bool) -> None:
+    receiver: PermitReceiver[int] = PermitReceiver(ChannelParameters(row_permits=200, permit_batch=5))
+    unreturned = returned = 0
+    for train in (rows, [1], rows):
+        deliver_many(receiver, train, train)
+        for cost in train:
+            unreturned += cost
+            if unreturned >= 5:
+                returned, unreturned = returned + unreturned, 0
+
+        if is_taken:
+            take_many(receiver, len(train))
+            due = consume_many(receiver, len(train)) or Permits()
+        else:
+            assert [message.rows for message in receive_many(receiver, len(train))] == train
+            due = receiver.take_due()
+
+        assert (due.rows, receiver.unreturned) == (returned, unreturned)
+        assert receiver.is_empty
+        returned = 0
 
 
 def test_chunks_of_a_train_leave_while_their_permits_last() -> None:
