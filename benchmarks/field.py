@@ -40,6 +40,7 @@ class Field:
         self.failures: list[str] = []
         self._pairs = {pair.way.name: pair for pair in pairs}
         self._random = random.Random(settings.seed)
+        self._rates: dict[tuple[str, str], float] = {}
 
     @property
     def ways(self) -> list[Way]:
@@ -73,8 +74,11 @@ class Field:
             row_permits=payload.row_permits,
             permit_batch=ChannelParameters(row_permits=payload.row_permits).permit_batch,
         )
-        rate = await self._rate(way, first)
-        return None if rate is None else replace(first, chunks=self._chunks_for(payload, rate))
+        rate = self._rates.get((way.name, payload.name)) or await self._rate(way, first)
+        if rate is None:
+            return None
+        self._rates[way.name, payload.name] = rate
+        return replace(first, chunks=self._chunks_for(payload, rate))
 
     async def tuned(self, way: Way, job: Job) -> Job:
         """The same job with the window and the batch with which a shorter one was fastest."""

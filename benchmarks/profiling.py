@@ -55,6 +55,8 @@ async def measure_profile(field: Field) -> list[Cost]:
             if job is not None:
                 longer = replace(job, chunks=int(job.chunks * SECONDS / field.settings.job_seconds))
                 found += await _profiled(field, profiler, module, way, job if field.settings.is_smoke else longer)
+        if field.settings.is_smoke:
+            break
     return found
 
 
