@@ -65,8 +65,10 @@ class Feeding(Forwarding):
         """
         if not self._was_prompt:
             self._was_prompt = True
-            self._loop.call_soon(self._be_prompt_again)
-            self._move()
+            try:
+                self._move()
+            finally:
+                self._loop.call_soon(self._be_prompt_again)
 
     def _be_prompt_again(self) -> None:
         self._was_prompt = False

@@ -26,6 +26,8 @@ MAX_MESSAGE_BYTES = 256 << 20
 MAX_CHUNK_BYTES = MAX_MESSAGE_BYTES - 4096
 # Below that one copy costs less than many pieces.
 _PIECES_FROM_BYTES = 128 << 10
+# One batch that is this short need not be asked whether it can be gathered.
+_COPIED_BELOW_BYTES = 16 << 10
 
 
 def read_schema(data: bytes) -> pa.Schema:
@@ -127,6 +129,8 @@ class BatchCodec:
 
     def _gathered(self, batches: Sequence[pa.RecordBatch]) -> list[Buffer] | None:
         if self._gathering is None or self.row_bytes is None:
+            return None
+        if len(batches) == 1 and self.row_bytes * batches[0].num_rows < _COPIED_BELOW_BYTES:
             return None
         return self._gathering.message(batches, self.row_bytes * sum(batch.num_rows for batch in batches))
 

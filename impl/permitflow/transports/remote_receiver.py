@@ -93,6 +93,8 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         """Receive what is here, at least one message and at most ``max_messages``."""
         self._require_none_held()
         most = await self._until_some(max_messages)
+        if most == 1:
+            return [self._receive_now()]
         with collecting_later(most):
             messages = receive_many(self._core, most)
         self._after_receiving()
@@ -170,11 +172,14 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         # A consumer that never waits would keep the writer from returning permits until the inbox is empty.
         if self._session.owes and self._core.has_untaken:
             await asyncio.sleep(0)
-        async with self._turn:
+        await self._turn.acquire()
+        try:
             while not self._core.has_untaken or self._is_cut_off:
                 if (ending := self._ending()) is not None:
                     raise ending
                 await self._changes.next()
+        finally:
+            self._turn.release()
         # The caller takes the message before anybody else runs.
 
     def _require_takeable(self) -> None:

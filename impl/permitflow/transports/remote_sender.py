@@ -105,7 +105,8 @@ class RemoteSender(RemoteUpstream):
         """
         if not chunks or not self._is_open or self._chunks.parked:
             return 0
-        run = self._codec.accepted(islice(chunks, self._most_at_once(chunks[0])))
+        here = chunks if len(chunks) == 1 else islice(chunks, self._most_at_once(chunks[0]))
+        run = self._codec.accepted(here)
         rows = [chunk.num_rows for chunk in run]
         ends = list(accumulate(rows))
         if ends and ends[-1] > self._rows_at_once:

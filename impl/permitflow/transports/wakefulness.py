@@ -109,8 +109,8 @@ def staying_awake(take: Take) -> Take:
     note_message = _of_running_loop().note_message
 
     def take_awake(message: Received) -> None:
-        note_message()
         take(message)
+        note_message()
 
     return take_awake
 
