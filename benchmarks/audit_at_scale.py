@@ -17,14 +17,12 @@ from pyspark.sql import SparkSession
 from benchmarks.audit_speed import LEAST_AUDIT, PART, AuditSpeed
 from benchmarks.audit_sql import WINDOW_SQL, first_due
 from benchmarks.machine import describe_machine
-from benchmarks.pairs import CHECKOUT
 from benchmarks.recorded_channels import Due, Recording, write_recording
 from benchmarks.results import Results
 from benchmarks.series import Series
 from permitflow.demo.spark_session import local_session
 from permitflow.spark import audit
 
-FOLDER = CHECKOUT / "build" / "bench"
 # Not the quick start of short jobs: the competitor shall have Java's best compiler, memory, and sorts that fit it.
 SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
