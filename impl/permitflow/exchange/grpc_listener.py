@@ -14,6 +14,7 @@ from permitflow.exchange.registry import Exchange
 from permitflow.transports.begun import Begun
 from permitflow.transports.carrier import Buffer, Rest, Take
 from permitflow.transports.connection import SERVER_OPTIONS, SERVICE
+from permitflow.transports.malloc import expect_large_blocks
 from permitflow.transports.status import status_of
 
 __all__ = ["GrpcListener", "ServerCall"]
@@ -92,6 +93,7 @@ class GrpcListener:
         Raises:
             TransportError: the address cannot be had.
         """
+        expect_large_blocks()
         server = grpc.aio.server(options=SERVER_OPTIONS)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._handlers()),))
         try:

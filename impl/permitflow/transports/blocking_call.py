@@ -17,6 +17,7 @@ import grpc
 from permitflow.errors import PermitflowError
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.connection import CLIENT_OPTIONS
+from permitflow.transports.malloc import expect_large_blocks
 from permitflow.transports.status import error_from_status
 
 __all__ = ["BlockingCall", "Closed"]
@@ -51,6 +52,7 @@ class BlockingCall:
         self._received: queue.SimpleQueue[bytes | Closed] = queue.SimpleQueue()
         self._is_closed = False
         self._lock = threading.Lock()
+        expect_large_blocks()
         self._channel = grpc.insecure_channel(address, options=CLIENT_OPTIONS)
         # No serialisers: the codec makes and reads the bytes, in the caller's thread.
         dial: grpc.StreamStreamMultiCallable[bytes, bytes] = self._channel.stream_stream(method)

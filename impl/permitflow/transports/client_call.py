@@ -11,6 +11,7 @@ from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, 
 from permitflow.transports.begun import Begun
 from permitflow.transports.carrier import Buffer, Rest, Take
 from permitflow.transports.connection import CLIENT_OPTIONS
+from permitflow.transports.malloc import expect_large_blocks
 from permitflow.transports.status import Metadata, error_from_status
 
 __all__ = ["ClientCall", "calling"]
@@ -145,6 +146,7 @@ async def calling(address: str, method: str, who: str, timeout_seconds: float) -
     Raises:
         PeerTimeoutError: nobody answers there.
     """
+    expect_large_blocks()
     async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as channel:
         try:
             async with asyncio.timeout(timeout_seconds):

@@ -2,20 +2,36 @@
 
 import ctypes
 import sys
+from functools import cache
 
-__all__ = ["keep_large_blocks"]
+__all__ = ["expect_large_blocks", "keep_large_blocks"]
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
 # The most that glibc accepts.
 _LARGE_BYTES = 32 << 20
+# Several messages of gRPC.
+_EXPECTED_BYTES = 8 << 20
+
+
+@cache
+def expect_large_blocks() -> None:
+    """Let glibc learn, once in this process, that blocks of some MiB come and go; what gRPC does as soon as it is used.
+
+    By default it gets each block above 128 KiB from the kernel and returns it at once, so that gRPC spends more time
+    on getting fresh pages than on moving data.  It learns from the first such block that is freed, see ``mallopt(3)``:
+    from then on it keeps blocks up to that size, and gives back what is free beyond twice as much.  Here it is freed
+    before the first message, and nothing of it was ever touched.  Whoever has told glibc what to do
+    (``MALLOC_MMAP_THRESHOLD_``, ``mallopt``, ``keep_large_blocks``) has told it not to learn; so that stands.
+    """
+    bytearray(_EXPECTED_BYTES)
 
 
 def keep_large_blocks() -> bool:
     """Let glibc keep the memory of large messages for the next ones, in all of this process; say whether it does.
 
-    By default it gets each block above 128 KiB from the kernel and returns it at once, so that gRPC spends more time
-    on getting fresh pages than on moving data.  Costs memory: what was needed once stays with the process.  The same
-    as ``MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=33554432`` in its environment.  For both ends.
+    For messages larger than those that ``expect_large_blocks`` sees to.  Costs memory: what was needed once stays with
+    the process.  The same as ``MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=33554432`` in its environment.
+    For both ends.
     """
     if not sys.platform.startswith("linux"):
         return False

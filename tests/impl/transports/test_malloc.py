@@ -1,5 +1,6 @@
 """glibc keeps large blocks where it is asked to: fresh pages are asked of the kernel once, not for each block."""
 
+import os
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ import pytest
 
 FAULTS_OF_MANY_BLOCKS = """
 import resource
-from permitflow.transports.malloc import keep_large_blocks
+from permitflow.transports.malloc import expect_large_blocks, keep_large_blocks
 {}
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -21,11 +22,22 @@ print(faults() - before)
 """
 
 
-def faults(preparation: str) -> int:
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's own")
+
+
+def faults(preparation: str, **environment: str) -> int:
     command = [sys.executable, "-c", FAULTS_OF_MANY_BLOCKS.format(preparation)]
-    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    told = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
+    return int(told.stdout)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's own")
 def test_large_blocks_are_kept_by_who_wants_it() -> None:
     assert faults("assert keep_large_blocks()") < 1_000 < faults("")
+
+
+def test_blocks_of_messages_are_kept_once_they_are_expected() -> None:
+    assert faults("expect_large_blocks()") < 1_000
+
+
+def test_who_has_decided_otherwise_is_heeded() -> None:
+    assert faults("expect_large_blocks()", MALLOC_MMAP_THRESHOLD_="131072") > 1_000
