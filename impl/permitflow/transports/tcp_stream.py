@@ -22,10 +22,8 @@ from permitflow.transports.wakefulness import staying_awake
 
 __all__ = ["TcpStream"]
 
-# Headers and small messages; larger ones are received where they stay.
-_SCRATCH_BYTES = 16 << 10
-# For one turn of the event loop.
-_READS_AT_ONCE = 8
+_SCRATCH_BYTES = 16 << 10  # headers and small messages; larger ones are received where they stay
+_READS_AT_ONCE = 8  # for one turn of the event loop
 # A peer may write faster than this end reads; the kernel keeps the rest, and then the peer waits.
 _MOST_AHEAD = 64
 _PIECES_AT_ONCE = 256
@@ -45,18 +43,15 @@ class TcpStream:
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
-        self._scratch_filled = 0
         self._body: memoryview | None = None
-        self._body_filled = 0
+        self._scratch_filled = self._body_filled = 0
         self._kind = Kind.MESSAGE
         self._inbox: deque[tuple[Kind, Received]] = deque()
         self._came: asyncio.Future[None] | None = None
         self._take_message: Take | None = None
-        self._is_read = self._has_ended = False
+        self._is_read = self._has_ended = self._is_watching = self._is_within_message = False
         self._failure: PermitflowError | None = None
-        self._is_watching = False
         self._sending = threading.Lock()
-        self._is_within_message = False
         self._ping_rest = b""
         self._writable: asyncio.Future[None] | None = None
         self._vitality = Vitality(self._loop, ping=self._ping, give_up=self._give_up)
@@ -81,7 +76,12 @@ class TcpStream:
         if self._has_ended:
             return None
         self._is_read = not self._inbox
-        kind, payload = await self._next()
+        try:
+            kind, payload = await self._next()
+        except asyncio.CancelledError:
+            if not self._is_acceptor:  # which has still to say why
+                self.close()
+            raise
         if kind is Kind.MESSAGE:
             return payload
         if kind is Kind.END:

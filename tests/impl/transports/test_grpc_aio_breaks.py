@@ -159,6 +159,23 @@ def test_a_consumer_that_leaves_halfway_is_named_to_the_producer(complete: Compl
     complete(test())
 
 
+def test_a_consumer_that_closes_its_end_is_gone_before_it_leaves_the_block(complete: Complete) -> None:
+    async def test() -> None:
+        async with (
+            serving() as (exchange, server),
+            put(server.address, "orders/0", SCHEMA) as sender,
+            get(server.address, "orders/0") as receiver,
+        ):
+            await sender.send(batch(1, 2, 3))
+            await receiver.receive()
+            receiver.close()
+            with pytest.raises(PeerGoneError, match=r"the consumer of channel 'orders/0' at \S+ is gone"):
+                await send_for_ever(sender)
+            assert exchange.channel("orders/0").state is BridgeState.BROKEN
+
+    complete(test())
+
+
 def test_a_consumer_that_leaves_before_its_first_message_may_be_replaced(complete: Complete) -> None:
     async def test() -> None:
         async with serving() as (exchange, server):
