@@ -108,7 +108,9 @@ class LocalSender(Generic[T]):
             if not chunks:
                 return
             chunk = chunks[0]
-            rows = rows_of(chunk)
+            rows = getattr(chunk, "num_rows", None)  # as ``rows_of``, without its call
+            if type(rows) is not int or rows < 0:
+                rows = rows_of(chunk)
             if line.begin_turn(chunk, rows):
                 try:
                     await turn()
