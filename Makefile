@@ -48,13 +48,13 @@ docs: setup  ## regenerate docs/cli.md, and the tables of docs/conformance-kit.m
 	@$(BIN)/python tools/cli_reference.py
 	@$(BIN)/python tools/conformance_table.py
 
-bench: setup  ## ours against others, targets and verdicts: some ten minutes; into build/bench
+bench: setup  ## ours against others, targets and verdicts: some twelve minutes; into build/bench
 	@$(BIN)/python -m benchmarks run
 
 imbalance: setup  ## the experiment from which permits came: bounds that differ starve one of two upstreams
 	@$(BIN)/python -m benchmarks run --part imbalance
 
-curves: setup  ## how our own figures depend on ROW_COUNT, BATCH, distance and number of channels: eight minutes
+curves: setup  ## how our own figures depend on ROW_COUNT, BATCH, distance and number of channels: ten minutes
 	@$(BIN)/python -m benchmarks run --curves --rounds 3
 
 bench-docs: setup  ## paste what make bench has measured into docs/performance.md
