@@ -25,6 +25,7 @@ MOST_CHUNKS = 2_000_000
 # For ways that are tuned: window and batch as shares of ROW_COUNT.
 WINDOW_SHARES = (2, 1)
 BATCH_SHARES = (2, 4, 8)
+PILOTS = 2
 WINDOWS_IN_A_JOB = 2
 
 T = TypeVar("T")
@@ -84,12 +85,12 @@ class Field:
         """The same job with the window and the batch with which a shorter one was fastest."""
         if self.settings.is_smoke:
             return job
-        tried: list[tuple[float, Job]] = []
-        for numbers in _grid(job):
+        rates: dict[Job, float] = dict.fromkeys(_grid(job), 0.0)
+        # More than once, since a short job is easily disturbed.
+        for numbers in PILOTS * list(rates):
             sample = await self.run(way, replace(numbers, chunks=max(LEAST_CHUNKS, job.chunks // 3)))
-            if sample is not None:
-                tried.append((sample.chunks_per_second, numbers))
-        return max(tried, key=lambda item: item[0])[1] if tried else job
+            rates[numbers] += sample.chunks_per_second if sample is not None else 0.0
+        return max(rates, key=lambda numbers: rates[numbers])
 
     def _chunks_for(self, payload: Payload, rate: float) -> int:
         fills_window = WINDOWS_IN_A_JOB * payload.row_permits // payload.rows

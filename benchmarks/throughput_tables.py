@@ -67,18 +67,17 @@ def permits(results: Results) -> str:
     """Throughput with permits as a share of throughput without, by window; the last one is that of the promise."""
     found = results.get("permits", PermitCost)
     costs = {(cost.way, cost.payload, cost.batch_share, cost.row_permits): cost for cost in found}
-    windows = sorted({row_permits for *_, row_permits in costs})
+    windows = sorted({cost.row_permits for cost in found})
     rows = []
-    for way, payload, share in dict.fromkeys((way, payload, share) for way, payload, share, _ in costs):
-        if any((way, payload, share, row_permits) not in costs for row_permits in windows):
-            continue  # something failed, which has been told
-        by_window = [costs[way, payload, share, row_permits] for row_permits in windows]
+    for way, payload, share in dict.fromkeys((cost.way, cost.payload, cost.batch_share) for cost in found):
+        by_window = [costs.get((way, payload, share, row_permits)) for row_permits in windows]
+        first, last = by_window[0], by_window[-1]
         rows.append(
             [
                 f"{way}, {payload} rows, BATCH = ROW_COUNT / {share}",
-                *(cost.throughput.told() for cost in by_window),
-                by_window[-1].processor.told(),
-                f"{by_window[0].enough_rows(windows[-1]):,}",
+                *(NOT_MEASURED if cost is None else cost.throughput.told() for cost in by_window),
+                NOT_MEASURED if last is None else last.processor.told(),
+                NOT_MEASURED if first is None else f"{first.enough_rows(windows[-1]):,}",
             ]
         )
     heads = (f"ROW_COUNT {row_permits:,}" for row_permits in windows)

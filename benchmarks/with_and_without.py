@@ -22,7 +22,7 @@ from permitflow.simulation.chunk_sizes import ConstantSize
 from permitflow.simulation.setting import Setting
 from permitflow.simulation.window import enough_rows
 
-__all__ = ["BATCH_SHARES", "ROW_COUNT", "WINDOWS", "PermitCost", "measure_permit_cost"]
+__all__ = ["BETWEEN", "DEFAULT", "ROW_COUNT", "PermitCost", "measure_permit_cost"]
 
 SIZES = ("64", "1,024", "4,096")
 # Permits of more rows than any job has never bind; one return of half of them is never due.
@@ -30,9 +30,11 @@ UNBOUNDED = 1 << 30
 # The promise: 6 MiB of rows of 24 bytes.  Ours hold 8 MiB on their way in shared memory, and over TCP what Linux lets
 # a socket hold: 4 MiB where it is sent, and more where it is received.
 ROW_COUNT = 262_144
-# The default, something between, and the promise.
-WINDOWS = (32_768, 131_072, ROW_COUNT)
+DEFAULT = 32_768
+BETWEEN = 131_072
 BATCH_SHARES = (16, 8, 4)
+# Between the two ends one batch will do.
+_NUMBERS = [(window, share) for window in (DEFAULT, ROW_COUNT) for share in BATCH_SHARES] + [(BETWEEN, 8)]
 # A window that holds much of a job does not bind.
 WINDOWS_IN_A_JOB = 8
 
@@ -100,14 +102,14 @@ async def measure_permit_cost(field: Field) -> list[PermitCost]:
 
 
 def _variants(job: Job, *, is_smoke: bool) -> Iterator[Job]:
-    windows, shares = (WINDOWS[:1], BATCH_SHARES[:1]) if is_smoke else (WINDOWS, BATCH_SHARES)
-    chunks = max(job.chunks, WINDOWS_IN_A_JOB * windows[-1] // job.shape.rows)
+    numbers = _NUMBERS[:1] if is_smoke else _NUMBERS
+    largest = max(window for window, _ in numbers)
+    chunks = max(job.chunks, WINDOWS_IN_A_JOB * largest // job.shape.rows)
     # Without permits everything may have been sent before a tenth has come: all of the time counts.
     job = replace(job, chunks=chunks, warm_up_share=0.0)
     yield replace(job, row_permits=UNBOUNDED, permit_batch=UNBOUNDED // 2)
-    for window in windows:
-        for share in shares:
-            yield replace(job, row_permits=window, permit_batch=window // share)
+    for window, share in numbers:
+        yield replace(job, row_permits=window, permit_batch=window // share)
 
 
 def _compared(measured: list[tuple[Entry, list[Sample]]]) -> Iterator[PermitCost]:
