@@ -10,29 +10,20 @@ gRPC must not be loaded before a fork whose child will use it: import this modul
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import grpc
 
 from permitflow.errors import PermitflowError
+from permitflow.transports.blocking_replies import JOIN_SECONDS, BlockingReplies
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.connection import CLIENT_OPTIONS
 from permitflow.transports.malloc import expect_large_blocks
 from permitflow.transports.status import error_from_status
 
-__all__ = ["BlockingCall", "Closed"]
-
-# After a cancel the reading thread wakes up at once; this only keeps a defect from hanging the caller.
-JOIN_SECONDS = 5.0
+__all__ = ["BlockingCall"]
 
 
-class Closed(NamedTuple):
-    """The peer has closed the call: in good order, or with an error, which is the typed one if it sent one."""
-
-    error: PermitflowError | None
-
-
-class BlockingCall:
+class BlockingCall(BlockingReplies):
     """A call that is under way.  For one thread, except ``close``, which any thread may call."""
 
     def __init__(self, address: str, method: str, *, who: str, on_closed: Callable[[], None]) -> None:
@@ -44,14 +35,9 @@ class BlockingCall:
             who: the peer in words, for errors.
             on_closed: called once ``Closed`` can be received, in a thread of this object.
         """
+        super().__init__(on_closed)
         self._who = who
-        self._on_closed = on_closed
-        self.is_over = False
-        """Can ``Closed`` be received?"""
         self._written: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._received: queue.SimpleQueue[bytes | Closed] = queue.SimpleQueue()
-        self._is_closed = False
-        self._lock = threading.Lock()
         expect_large_blocks()
         self._channel = grpc.insecure_channel(address, options=CLIENT_OPTIONS)
         # No serialisers: the codec makes and reads the bytes, in the caller's thread.
@@ -64,15 +50,13 @@ class BlockingCall:
         return iter(self._written.get, None)
 
     def _read(self) -> None:
+        reason: PermitflowError | None = None
         try:
             for message in self._call:
                 self._received.put(message)
         except grpc.RpcError as error:
-            self._received.put(Closed(self._typed(error)))
-        else:
-            self._received.put(Closed(None))
-        self.is_over = True
-        self._on_closed()
+            reason = self._typed(error)
+        self._note_end(reason)
 
     def _typed(self, error: grpc.RpcError) -> PermitflowError:
         assert isinstance(error, grpc.Call)  # what a call raises is the call
@@ -87,30 +71,10 @@ class BlockingCall:
         """Say that nothing more will be written."""
         self._written.put(None)
 
-    def receive(self, timeout_seconds: float) -> bytes | Closed:
-        """The next message; after ``Closed`` nothing comes.
-
-        Raises:
-            TimeoutError: nothing came in time.
-        """
-        try:
-            return self._received.get(timeout=timeout_seconds)
-        except queue.Empty:
-            raise TimeoutError from None
-
-    def receive_nowait(self) -> bytes | Closed | None:
-        """The next message if it is here already."""
-        try:
-            return self._received.get_nowait()
-        except queue.Empty:
-            return None
-
     def close(self) -> None:
         """End the call, whatever state it is in, and its thread.  Closing twice is harmless."""
-        with self._lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
+        if not self._closes():
+            return
         self._call.cancel()
         # gRPC's own thread waits for the next message to write.
         self._written.put(None)

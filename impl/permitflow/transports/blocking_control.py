@@ -6,8 +6,8 @@ from typing import Self, TypeVar
 from permitflow.errors import ChannelClosedError, InvalidParametersError, PeerGoneError, PeerTimeoutError
 from permitflow.protocol.control import ChannelRow, Discarded, Published, StagedPart
 from permitflow.protocol.traffic import Statistics
-from permitflow.transports.blocking_call import Closed
 from permitflow.transports.blocking_host_call import BlockingHostCall
+from permitflow.transports.blocking_replies import Closed
 from permitflow.transports.carrier import Received
 from permitflow.transports.connection import CONTROL
 from permitflow.transports.control_orders import (

@@ -9,7 +9,8 @@ from time import monotonic
 
 from permitflow.protocol.frames import SameHostAnswer
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
-from permitflow.transports.blocking_call import BlockingCall, Closed
+from permitflow.transports.blocking_call import BlockingCall
+from permitflow.transports.blocking_replies import Closed
 from permitflow.transports.blocking_tcp_call import BlockingTcpCall
 from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.same_host import NETWORK, SHARED_MEMORY

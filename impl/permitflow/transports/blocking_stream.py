@@ -18,8 +18,8 @@ from permitflow.protocol.lifecycle import State
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
 from permitflow.transports.arrow import BatchCodec, read_schema
-from permitflow.transports.blocking_call import Closed
 from permitflow.transports.blocking_host_call import BlockingHostCall
+from permitflow.transports.blocking_replies import Closed
 from permitflow.transports.carrier import Received
 from permitflow.transports.diagnosis import Explain, explained
 from permitflow.transports.shared_memory.meeting import Offer

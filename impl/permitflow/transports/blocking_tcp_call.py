@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 import pyarrow as pa
 
 from permitflow.errors import PeerGoneError, PermitflowError, UndecodableDataError
-from permitflow.transports.blocking_call import JOIN_SECONDS, Closed
-from permitflow.transports.carrier import Buffer, Received
+from permitflow.transports.blocking_replies import JOIN_SECONDS, BlockingReplies
+from permitflow.transports.carrier import Buffer
 from permitflow.transports.status import error_of
 from permitflow.transports.tcp_client import host_and_port
 from permitflow.transports.tcp_framing import HEADER_BYTES, KIND_OF_METHOD, Kind, header, read_header
 
-__all__ = ["BlockingTcpCall"]
+__all__ = ["BlockingTcpCall", "send_all"]
 
 CONNECT_SECONDS = 10.0
 _PING_EVERY_SECONDS = 2.0
@@ -26,7 +26,7 @@ _PING_EVERY_SECONDS = 2.0
 _PATIENCE_SECONDS = 8.0
 
 
-class BlockingTcpCall:
+class BlockingTcpCall(BlockingReplies):
     """A stream that is under way.  For one thread, except ``close``, which any thread may call."""
 
     def __init__(self, address: str, method: str, *, who: str, on_closed: Callable[[], None]) -> None:
@@ -41,16 +41,11 @@ class BlockingTcpCall:
         Raises:
             InvalidParametersError: it is no address.
         """
+        super().__init__(on_closed)
         self._name = host_and_port(address)
         self._who = who
-        self._on_closed = on_closed
-        self.is_over = False
-        """Can ``Closed`` be received?"""
         self._written: queue.SimpleQueue[Sequence[Buffer] | None] = queue.SimpleQueue()
         self._written.put([header(KIND_OF_METHOD[method])])
-        self._received: queue.SimpleQueue[Received | Closed] = queue.SimpleQueue()
-        self._is_closed = False
-        self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._reader = threading.Thread(target=self._run, name=f"permitflow reads from {address}", daemon=True)
         self._reader.start()
@@ -65,9 +60,7 @@ class BlockingTcpCall:
             error = raised
         except OSError as raised:
             error = self._gone(str(raised))
-        self._received.put(Closed(error))
-        self.is_over = True
-        self._on_closed()
+        self._note_end(error)
         if error is not None:
             self._hang_up()
         if writer.ident is not None:
@@ -120,7 +113,7 @@ class BlockingTcpCall:
                 if pieces is None:
                     return
                 for piece in pieces:
-                    connection.sendall(piece)
+                    send_all(connection, piece)
         except OSError:
             self._hang_up()  # whoever reads hears of it
 
@@ -136,30 +129,10 @@ class BlockingTcpCall:
         """Say that nothing more will be written."""
         self._written.put([header(Kind.END)])
 
-    def receive(self, timeout_seconds: float) -> Received | Closed:
-        """The next message; after ``Closed`` nothing comes.
-
-        Raises:
-            TimeoutError: nothing came in time.
-        """
-        try:
-            return self._received.get(timeout=timeout_seconds)
-        except queue.Empty:
-            raise TimeoutError from None
-
-    def receive_nowait(self) -> Received | Closed | None:
-        """The next message if it is here already."""
-        try:
-            return self._received.get_nowait()
-        except queue.Empty:
-            return None
-
     def close(self) -> None:
         """End the stream, whatever state it is in, and its threads.  Closing twice is harmless."""
-        with self._lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
+        if not self._closes():
+            return
         self._written.put(None)
         self._hang_up()
         self._reader.join(JOIN_SECONDS)
@@ -173,3 +146,10 @@ class BlockingTcpCall:
                 self._socket.shutdown(socket.SHUT_RDWR)
             except OSError:
                 return
+
+
+def send_all(connection: socket.socket, piece: Buffer) -> None:
+    """As ``sendall``, whose time-out is for all of it: a large chunk may take long, as long as some of it is taken."""
+    rest = memoryview(piece).cast("B")
+    while rest:
+        rest = rest[connection.send(rest) :]

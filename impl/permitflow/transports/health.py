@@ -5,7 +5,7 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, UndecodableDataError
-from permitflow.transports.blocking_call import Closed
+from permitflow.transports.blocking_replies import Closed
 from permitflow.transports.blocking_tcp_call import BlockingTcpCall
 from permitflow.transports.connection import CLIENT_OPTIONS, HEALTH_CHECK, SERVICE
 from permitflow.transports.status import error_from_status

@@ -5,11 +5,12 @@ import random
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from permitflow.errors import InvalidParametersError, PeerGoneError, UndecodableDataError, UnknownChannelError
+from permitflow.transports.blocking_tcp_call import send_all
 from permitflow.transports.connection import GET_STREAM
 from permitflow.transports.tcp_client import host_and_port
 from permitflow.transports.tcp_framing import Kind, header
@@ -262,3 +263,20 @@ def test_what_the_socket_does_not_take_now_is_left_and_comes_in_order(complete: 
             await writing
 
     complete(test())
+
+
+class Trickle:
+    """A socket that takes a little at a time, each within its time-out, and all of it in more."""
+
+    def __init__(self) -> None:
+        self.taken = bytearray()
+
+    def send(self, data: memoryview) -> int:
+        self.taken += data[:1_000]
+        return min(len(data), 1_000)
+
+
+def test_a_blocking_writer_has_a_time_out_for_each_part_of_a_chunk_not_for_all_of_it() -> None:
+    trickle, chunk = Trickle(), random.Random(2).randbytes(54_321)
+    send_all(cast("socket.socket", trickle), memoryview(chunk))
+    assert trickle.taken == chunk
