@@ -39,7 +39,9 @@ class Day:
     async def awake_for(self, turn_seconds: float) -> float:
         """Let the loop run until it may sleep, each turn taking so long; how long that was."""
         began = self.now
-        while self.wakefulness.is_awake:
+        for _ in range(10_000):
+            if not self.wakefulness.is_awake:
+                break
             self.now += turn_seconds
             await asyncio.sleep(0)
         return self.now - began
