@@ -64,13 +64,14 @@ def demo(
 
     With --streaming, a producer feeds a streaming query of Spark through an exchange on disk, and another channel of it
     leads to a consumer with a database of its own. With --kills, these processes are killed at random (SIGKILL) and
-    started again: no row may be lost or come twice, and no channel may ever keep more rows than it has permits.
+    started again: no row may be lost or come twice, and no channel may ever keep more rows than it has permits. Whoever
+    kills this command itself ends them all.
 
     \b
       permitflow demo
       permitflow demo --scale 1 --keep demo-files
       permitflow demo --streaming
-      permitflow demo --streaming --kills 50 --seed 7
+      permitflow demo --streaming --scale 1 --kills 50 --seed 7
       permitflow demo --json
 
     The tables are generated once and cached. Exit code 0: everything is as it should be. 1: something is not, or a
