@@ -7,6 +7,7 @@ nothing and takes no time: a stamp remembers what was installed.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -22,6 +23,7 @@ VENV = CHECKOUT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "setup.stamp"
 JAVA_HOME_FILE = VENV / "java_home"
+CONNECT = VENV / "connect"
 OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17  # what Spark 4 demands; TLC is content with less
 PIP_ATTEMPTS = 3
@@ -56,6 +58,7 @@ def main() -> None:
         STAMP.unlink(missing_ok=True)
         make_venv()
         install_requirements()
+        provide_connect()
         STAMP.write_text(fingerprint)
         say(f"Python environment ready in .venv after {time.monotonic() - began:.0f} s")
     provide_java()
@@ -135,6 +138,29 @@ def install_requirements() -> None:
             say(f"attempt {attempt} of {PIP_ATTEMPTS} failed; trying again in {PIP_PAUSE_SECONDS:.0f} s")
             time.sleep(PIP_PAUSE_SECONDS)
     give_up(f"pip failed {PIP_ATTEMPTS} times; its reason stands above. Is the package index reachable?")
+
+
+def provide_connect() -> None:
+    """Put what a client of Spark Connect needs besides into a folder of its own, for the tests of that alone.
+
+    It needs pandas; and where pandas is in reach, pyarrow loads it into every process, of benchmarks too.
+    """
+    pip = [str(VENV_PYTHON), "-m", "pip", "install", "--quiet"]
+    resolve = [*pip, "--dry-run", "--report", "-", "--editable", ".[connect]"]
+    done = subprocess.run(
+        resolve, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False
+    )
+    wanted = missing_packages(done.stdout) if done.returncode == 0 else None
+    if wanted is None or (wanted and not run([*pip, "--no-deps", "--upgrade", "--target", str(CONNECT), *wanted])):
+        say("what clients of Spark Connect need cannot be installed; their tests are skipped")
+
+
+def missing_packages(report: str) -> list[str]:
+    """What pip would install, as it says it in JSON, without the project itself."""
+    if not report:
+        return []
+    found = [package["metadata"] for package in json.loads(report)["install"]]
+    return [f"{package['name']}=={package['version']}" for package in found if package["name"] != "permitflow"]
 
 
 # Java.

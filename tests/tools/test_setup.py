@@ -1,6 +1,7 @@
 """Set-up works on machines that lack something, does nothing twice, and says what to do when it cannot go on."""
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -26,6 +27,7 @@ def setup(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "VENV": checkout / ".venv",
         "VENV_PYTHON": checkout / ".venv/bin/python",
         "STAMP": checkout / ".venv/setup.stamp",
+        "CONNECT": checkout / ".venv/connect",
         "JAVA_HOME_FILE": checkout / ".venv/java_home",
         "CHROMIUM_TRIED_FILE": checkout / ".venv/chromium_tried",
         "JAVA_PLACES": (str(tmp_path / "jvm/*"),),
@@ -202,6 +204,27 @@ def test_pip_is_not_tried_for_ever(setup: ModuleType, capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit):
         setup.install_requirements()
     assert "pip failed 3 times" in capsys.readouterr().err
+
+
+def test_what_connect_needs_goes_into_a_folder_of_its_own(setup: ModuleType, tmp_path: Path) -> None:
+    """As pip says what is missing; the project itself is not."""
+    found = [{"metadata": {"name": name, "version": "1.2"}} for name in ("permitflow", "pandas", "grpcio-status")]
+    (tmp_path / "report").write_text(json.dumps({"install": found}))
+    script(
+        setup.VENV_PYTHON,
+        f'case "$*" in *--dry-run*) /bin/cat {tmp_path}/report;; *) echo "$*" > {tmp_path}/log;; esac',
+    )
+    setup.provide_connect()
+    command = f"-m pip install --quiet --no-deps --upgrade --target {setup.CONNECT} pandas==1.2 grpcio-status==1.2"
+    assert (tmp_path / "log").read_text().strip() == command
+
+
+def test_without_what_connect_needs_set_up_goes_on_and_says_what_is_skipped(
+    setup: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script(setup.VENV_PYTHON, "exit 1")
+    setup.provide_connect()
+    assert "what clients of Spark Connect need cannot be installed; their tests are skipped" in capsys.readouterr().out
 
 
 def test_a_second_set_up_runs_nothing(setup: ModuleType, tmp_path: Path) -> None:

@@ -1,23 +1,32 @@
 """One Spark session and one exchange for all tests of this folder, each in a process of its own."""
 
+import importlib.util
+import os
+import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TypeVar
 
+import pyspark
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+from permitflow.demo.spark_session import FAST_START
 from permitflow.testing.served_exchange import ServedExchange, served_exchange
 
 T = TypeVar("T")
 
 LONGEST_JOB_SECONDS = 200.0
 DRIVER = Path(__file__).with_name("spark_driver.py")
+SPARK = Path(pyspark.__file__).parent
+CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
 class JobFailedError(Exception):
@@ -50,19 +59,21 @@ class Driver:
         return str(caught.value)
 
 
-@pytest.fixture(scope="session")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    work_dir = tmp_path_factory.mktemp("spark")
+@contextmanager
+def running_driver(work_dir: Path, *remote: str, more_packages: str = "") -> Iterator[Driver]:
+    """A process with a session, of this machine or a ``remote`` one, which finds ``more_packages`` in that folder."""
     log = work_dir / "driver.log"
+    folders = os.pathsep.join(filter(None, (more_packages, os.environ.get("PYTHONPATH"))))
     ours, theirs = socket.socketpair()
     with log.open("wb") as output, ours:
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, str(DRIVER), str(theirs.fileno()), str(work_dir)],
+                [sys.executable, str(DRIVER), str(theirs.fileno()), str(work_dir), *remote],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                env={**os.environ, "PYTHONPATH": folders},
             )
         connection = Connection(ours.detach())
         try:
@@ -74,6 +85,12 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
             finally:
                 process.kill()
                 process.wait()
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    with running_driver(tmp_path_factory.mktemp("spark")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
@@ -107,3 +124,57 @@ def replaying() -> Iterator[ServedExchange]:
 def replay_options(replaying: ServedExchange) -> dict[str, str]:
     """Options of the data source for a stream of two channels that keep their rows."""
     return {"address": replaying.address, "stream": replaying.stream(), "channels": "2", "timeout_seconds": "60"}
+
+
+@pytest.fixture(scope="module")
+def connected(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """A client of a Spark Connect server of its own; it has no session of this machine."""
+    packages = repository / ".venv/connect"
+    if importlib.util.find_spec("grpc_status") is None and not packages.is_dir():
+        pytest.skip("needs what clients of Spark Connect need: make setup, or pip install 'permitflow[connect]'")
+    work_dir = tmp_path_factory.mktemp("connect")
+    with connect_server(work_dir) as address, running_driver(work_dir, address, more_packages=str(packages)) as client:
+        yield client
+
+
+@contextmanager
+def connect_server(work_dir: Path) -> Iterator[str]:
+    """A Spark Connect server, started as ``configure`` says it must be; its address."""
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.driver.extraJavaOptions": FAST_START,
+        "spark.local.dir": str(work_dir),
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(work_dir / "warehouse"),
+        "spark.ui.enabled": "false",
+    }
+    stated = [word for setting in settings.items() for word in ("--conf", "=".join(setting))]
+    command = [str(SPARK / "bin/spark-submit"), "--class", CONNECT_SERVER, "--master", "local[4]", *stated]
+    environment = {"SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    log = work_dir / "server.log"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            [*command, "spark-internal"],
+            cwd=work_dir,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        ) as server,
+    ):
+        try:
+            yield address_of(server, log)
+        finally:
+            server.kill()
+
+
+def address_of(server: "subprocess.Popen[bytes]", log: Path) -> str:
+    """Wait until the server's log says where it listens."""
+    while server.poll() is None:
+        if found := re.search(r"Spark Connect server started at: \S+:(\d+)", log.read_text()):
+            return f"sc://127.0.0.1:{found[1]}"
+        time.sleep(0.05)
+    pytest.fail(f"the Connect server has ended; the end of its log:\n{log.read_text()[-3000:]}")

@@ -5,21 +5,30 @@ Spark's gateway forks, and must not do so in a process in which gRPC runs, as it
 
 import sys
 import traceback
+from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from pyspark import cloudpickle
+from pyspark.sql import SparkSession
 
 from permitflow.demo.spark_session import local_session
+from permitflow.spark.sessions import session_at
 
 # Two attempts for each task, because clusters make several: a second one must not deliver rows twice.
 MASTER = "local[4, 2]"
 
 
-def main(descriptor: int, work_dir: Path) -> None:
+def session(work_dir: Path, remote: str) -> AbstractContextManager[SparkSession]:
+    """A session of this machine, or of a Connect server."""
+    name = "permitflow tests"
+    return session_at(remote, name) if remote else local_session(name, master=MASTER, work_dir=work_dir)
+
+
+def main(descriptor: int, work_dir: Path, remote: str = "") -> None:
     """Serve until the other end closes."""
     connection = Connection(descriptor)
-    with local_session("permitflow tests", master=MASTER, work_dir=work_dir) as spark:
+    with session(work_dir, remote) as spark:
         while True:
             try:
                 job = cloudpickle.loads(connection.recv_bytes())
@@ -33,4 +42,4 @@ def main(descriptor: int, work_dir: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    main(int(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])
