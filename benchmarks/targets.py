@@ -177,9 +177,18 @@ def _stopped(stalled: list[Stalled]) -> Iterator[Verdict]:
 
 
 def _idle(found: list[IdleChannels]) -> Iterator[Verdict]:
-    most = {each.kind: each for each in sorted(found, key=lambda each: each.channels)}
-    for kind, each in most.items():
-        gibibytes = Series.of([1_000 * each.bytes_per_channel / 2**30])
-        cores = Series.of([1_000 * each.cpu_share_per_channel])
-        yield Verdict(f"a thousand idle channels, {kind}: GiB", gibibytes, MOST_IDLE_GIBIBYTES, is_upper_limit=True)
-        yield Verdict(f"a thousand idle channels, {kind}: processors", cores, MOST_IDLE_CORES, is_upper_limit=True)
+    for kind in dict.fromkeys(each.kind for each in found):
+        mine = sorted((each for each in found if each.kind == kind), key=lambda each: each.channels)
+        if len(mine) > 1:
+            memory, processors = _thousand_more(mine[0], mine[-1])
+            what = f"a thousand more idle channels, {kind}"
+            yield Verdict(f"{what}: GiB", Series.of([memory]), MOST_IDLE_GIBIBYTES, is_upper_limit=True)
+            yield Verdict(f"{what}: processors", Series.of([processors]), MOST_IDLE_CORES, is_upper_limit=True)
+
+
+def _thousand_more(few: IdleChannels, many: IdleChannels) -> tuple[float, float]:
+    """GiB and processors; what all channels share is in both, and so in neither."""
+    more = many.channels - few.channels
+    extra_bytes = many.channels * many.bytes_per_channel - few.channels * few.bytes_per_channel
+    extra_cores = many.channels * many.cpu_share_per_channel - few.channels * few.cpu_share_per_channel
+    return 1_000 * extra_bytes / more / 2**30, 1_000 * extra_cores / more
