@@ -48,30 +48,41 @@ class Gathering:
         count = len(batches)
         if not self._can or size_bytes < count * self._least_bytes or count * len(self._widths) > _MOST_PIECES:
             return None
-        columns: list[list[Buffer]] = [[] for _ in self._widths]
+        found = []
         rows = 0
         for batch in batches:
-            if not self._add(batch, columns):
+            if (values := self._values(batch)) is None:
                 return None
+            found.append(values)
             rows += batch.num_rows
         gaps = self._gaps.get(rows) or self._learnt(batches, rows)
         message: list[Buffer] = [gaps[0]]
-        for column, gap in zip(columns, gaps[1:], strict=True):
+        for column, gap in zip(zip(*found, strict=True), gaps[1:], strict=True):
             message += column
             if gap:
                 message.append(gap)
         return message
 
-    def _add(self, batch: pa.RecordBatch, columns: list[list[Buffer]]) -> bool:
-        """Append what each column of a batch holds; False if it holds something that is null."""
-        if not (rows := batch.num_rows):
-            return True
-        for column, width, pieces in zip(batch.columns, self._widths, columns, strict=True):
+    def _values(self, batch: pa.RecordBatch) -> Sequence[Buffer] | None:
+        """What each column of a batch holds; None if one of them holds something that is null."""
+        sizes = [batch.num_rows * width for width in self._widths]
+        # All buffers at once: asked for one by one, columns cost more than everything else here.
+        _, *buffers = batch.to_struct_array().buffers()
+        validities, values = buffers[::2], buffers[1::2]
+        is_whole = all(validity is None for validity in validities)
+        if is_whole and [0 if value is None else len(value) for value in values] == sizes:
+            return [memoryview(value or b"") for value in values]
+        return self._values_of_slices(batch, sizes)
+
+    def _values_of_slices(self, batch: pa.RecordBatch, sizes: Sequence[int]) -> Sequence[Buffer] | None:
+        """The same for columns that are a part of their buffers, or know which values are null."""
+        found: list[Buffer] = []
+        for column, width, size in zip(batch.columns, self._widths, sizes, strict=True):
             if column.null_count:
-                return False
-            view, start, size = memoryview(column.buffers()[1]), column.offset * width, rows * width
-            pieces.append(view if len(view) == size else view[start : start + size])
-        return True
+                return None
+            start = column.offset * width
+            found.append(memoryview(column.buffers()[1] or b"")[start : start + size])
+        return found
 
     def _learnt(self, batches: Sequence[pa.RecordBatch], rows: int) -> _Gaps:
         """Join batches once, to see what stands around their columns."""

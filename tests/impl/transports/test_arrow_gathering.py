@@ -78,3 +78,16 @@ def test_more_lengths_than_are_remembered_arrive() -> None:
     for rows in range(ROWS, ROWS + 200):
         (arrived,) = codec.decode(b"".join(codec.encode([batch.slice(0, rows)])), [rows])
         assert arrived.equals(batch.slice(0, rows))
+
+
+def test_columns_that_could_hold_nulls_and_do_not_are_gathered_like_others() -> None:
+    values = pa.array(range(ROWS + 7), pa.int64()).buffers()[1]
+    could = pa.Array.from_buffers(pa.int64(), ROWS, [pa.py_buffer(b"\xff" * ROWS), values], offset=7)
+    batches = [pa.record_batch({"a": could}), pa.record_batch({"a": pa.array(range(ROWS), pa.int64())})]
+    codec = BatchCodec(batches[0].schema)
+    codec.encode(batches)
+    before = pa.total_allocated_bytes()
+    pieces = codec.encode(batches)
+    assert pa.total_allocated_bytes() == before
+    (arrived,) = codec.decode(b"".join(pieces), [2 * ROWS])
+    assert arrived.column(0).to_pylist() == [*range(7, ROWS + 7), *range(ROWS)]
