@@ -34,6 +34,7 @@ def serving(*arguments: str) -> "Iterator[subprocess.Popen[str]]":
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        env={**os.environ, "GRPC_VERBOSITY": "ERROR"},  # what it notes by the way is no error
         text=True,
     )
     try:

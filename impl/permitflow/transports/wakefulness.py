@@ -41,6 +41,7 @@ class Wakefulness:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """It may sleep.  ``clock`` is in seconds."""
         self._clock = clock
+        self._yield_to_others = _yield_to_others
         self.is_awake = False
         """Is it kept from sleeping now?"""
         self._close_messages = 0
@@ -70,7 +71,7 @@ class Wakefulness:
         if has_waited and now - self._came_at >= self.busy_poll_seconds:
             self._may_sleep(0)
             return
-        _yield_to_others()
+        self._yield_to_others()
         if self._clock() - now > _IDLE_TURN_SECONDS and not self.busy_poll_seconds:
             self._may_sleep(-_OTHERS_MESSAGES)
             return

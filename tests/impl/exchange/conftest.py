@@ -1,6 +1,7 @@
 """Processes that play one end of a channel, and are gone after the test whatever happens."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +17,10 @@ class Endpoint:
     def __init__(self, role: str, *arguments: str | int | float) -> None:
         self.role = role
         command = [sys.executable, "-m", "permitflow.testing.endpoints", role, *map(str, arguments)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        # What gRPC notes by the way is no error.
+        environment = {**os.environ, "GRPC_VERBOSITY": "ERROR"}
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdout=pipe, stderr=pipe, env=environment, text=True)
         self.watch = psutil.Process(self._process.pid)
 
     def hears(self, event: str) -> dict[str, Any]:

@@ -103,14 +103,15 @@ def test_busy_polling_is_of_the_running_loop_alone_and_for_a_number_of_seconds(c
         poll_busily(0.5)
 
 
-def test_others_who_want_the_processor_have_it(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_others_who_want_the_processor_have_it(complete: Complete) -> None:
     async def test() -> None:
         day = Day()
 
         def another_process() -> None:
             day.now += 3e-3
 
-        monkeypatch.setattr(wakefulness, "_yield_to_others", another_process)
+        # Of this one alone: the loop may be awake for streams of other tests, too.
+        day.wakefulness._yield_to_others = another_process
         day.messages(10, CLOSE)
         assert await day.awake_for(IDLE_TURN) == pytest.approx(3e-3, abs=3 * IDLE_TURN)
         day.messages(90, CLOSE)
