@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from types import TracebackType
 from typing import ClassVar, Self
 
@@ -11,8 +10,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from permitflow.cli.traffic import Kept, Traffic
+from permitflow.cli.traffic import Traffic
 from permitflow.exchange.draining import Remainder
+from permitflow.protocol.traffic import ChannelTraffic, KeptRows
 
 __all__ = ["JsonLines", "LiveTable", "LogLines", "Report", "Silence"]
 
@@ -76,7 +76,7 @@ class JsonLines(Report):
         facts = [channel.facts for channel in traffic]
         if facts != self._said:
             self._said = facts
-            self._print("traffic", channels=[asdict(channel) for channel in traffic])
+            self._print("traffic", channels=[channel.as_json() for channel in traffic])
 
     def stopping(self) -> None:
         """A signal asked the exchange to stop."""
@@ -84,7 +84,7 @@ class JsonLines(Report):
 
     def stopped(self, traffic: Sequence[Traffic], rest: Remainder) -> None:
         """Print the last numbers."""
-        self._print("stopped", channels=[asdict(channel) for channel in traffic], **rest._asdict())
+        self._print("stopped", channels=[channel.as_json() for channel in traffic], **rest._asdict())
 
     def _print(self, event: str, **facts: object) -> None:
         typer.echo(json.dumps({"event": event, **facts}))
@@ -113,9 +113,10 @@ class LogLines(Report):
     def show(self, traffic: Sequence[Traffic]) -> None:
         """Print the channels on which something has changed."""
         for channel in traffic:
-            if self._said.get(channel.channel) != channel.facts and not channel.is_untouched:
+            name = channel.counts.channel
+            if self._said.get(name) != channel.facts and not channel.is_untouched:
                 self._print(_line(channel))
-            self._said[channel.channel] = channel.facts
+            self._said[name] = channel.facts
 
     def stopping(self) -> None:
         """A signal asked the exchange to stop."""
@@ -178,22 +179,23 @@ def traffic_table(traffic: Sequence[Traffic]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     table.add_column("waited in/out", justify="right")
-    keeps_rows = any(channel.kept is not None for channel in traffic)
+    keeps_rows = any(channel.counts.kept is not None for channel in traffic)
     if keeps_rows:
         table.add_column("not acknowledged")
     for channel in traffic:
+        counts = channel.counts
         table.add_row(
-            *(channel.channel, channel.state, f"{channel.producers}/{channel.consumers}"),
-            *(f"{channel.rows_in:,}", f"{channel.rows_out:,}", f"{channel.rows_per_second:,.0f}"),
-            *(f"{channel.in_flight:,}", _bar(channel.in_flight, channel.bound)),
+            *(counts.channel, counts.state, f"{counts.producers}/{counts.consumers}"),
+            *(f"{counts.rows_in:,}", f"{counts.rows_out:,}", f"{channel.rows_per_second:,.0f}"),
+            *(f"{counts.rows_held:,}", _bar(counts.rows_held, counts.row_permits)),
             f"{channel.waited_inside:.0%}/{channel.waited_for_consumer:.0%}",
-            *([_behind(channel.kept, between="\n")] if keeps_rows else []),
+            *([_behind(counts.kept, between="\n")] if keeps_rows else []),
         )
     return table
 
 
-def _behind(kept: Kept | None, between: str = ", ") -> str:
-    return "" if kept is None else between.join(f"{name} {rows:,}" for name, rows in kept.behind.items())
+def _behind(kept: KeptRows | None, between: str = ", ") -> str:
+    return "" if kept is None else between.join(f"{name} {rows:,}" for name, rows in kept.lag_rows.items())
 
 
 def _bar(part: int, whole: int) -> str:
@@ -202,27 +204,29 @@ def _bar(part: int, whole: int) -> str:
 
 
 def _line(channel: Traffic) -> str:
-    state = f"{channel.state} ({channel.reason})" if channel.reason else channel.state
+    counts = channel.counts
+    state = f"{counts.state} ({counts.reason})" if counts.reason else counts.state
     return (
-        f"{channel.channel} {state}: producers {channel.producers}, consumers {channel.consumers}, "
-        f"{channel.rows_in:,} rows in, {_out(channel)}, {channel.rows_per_second:,.0f} rows/s, "
-        f"{channel.in_flight:,} of {channel.bound:,} {'in flight' if channel.kept is None else 'kept'} "
-        f"(peak {channel.peak_in_flight:,}), "
+        f"{counts.channel} {state}: producers {counts.producers}, consumers {counts.consumers}, "
+        f"{counts.rows_in:,} rows in, {_out(counts)}, {channel.rows_per_second:,.0f} rows/s, "
+        f"{counts.rows_held:,} of {counts.row_permits:,} {'in flight' if counts.kept is None else 'kept'} "
+        f"(peak {counts.peak_rows_held:,}), "
         f"waited inside {channel.waited_inside:.0%}, for consumer {channel.waited_for_consumer:.0%}"
     )
 
 
-def _out(channel: Traffic) -> str:
-    kept = channel.kept
+def _out(counts: ChannelTraffic) -> str:
+    kept = counts.kept
     if kept is None:
-        return f"{channel.rows_out:,} out"
+        return f"{counts.rows_out:,} out"
     staged = f", {kept.staged_rows:,} staged" if kept.staged_rows else ""
     waiting = f", {kept.published_rows:,} published and waiting" if kept.published_rows else ""
-    return f"{channel.rows_out:,} acknowledged (still to come: {_behind(kept)}){staged}{waiting}"
+    return f"{counts.rows_out:,} acknowledged (still to come: {_behind(kept)}){staged}{waiting}"
 
 
 def _sums(traffic: Sequence[Traffic]) -> str:
-    rows_in, rows_out = sum(channel.rows_in for channel in traffic), sum(channel.rows_out for channel in traffic)
+    rows_in = sum(channel.counts.rows_in for channel in traffic)
+    rows_out = sum(channel.counts.rows_out for channel in traffic)
     return f"stopped: {rows_in:,} rows in, {rows_out:,} rows out"
 
 

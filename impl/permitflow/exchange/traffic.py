@@ -7,7 +7,7 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.statistics import BridgeStatistics, Direction
 from permitflow.protocol.traffic import ChannelTraffic, KeptRows, Statistics
 
-__all__ = ["statistics_of"]
+__all__ = ["statistics_of", "traffic_of"]
 
 _OVER = ("closed", "failed")
 
@@ -18,10 +18,11 @@ def statistics_of(exchange: Exchange, names: Sequence[str] = ()) -> Statistics:
     Raises:
         UnknownChannelError: there is no such channel.
     """
-    return Statistics(monotonic(), tuple(_traffic(bridge) for bridge in exchange.statistics(names)))
+    return Statistics(monotonic(), tuple(traffic_of(bridge) for bridge in exchange.statistics(names)))
 
 
-def _traffic(bridge: BridgeStatistics) -> ChannelTraffic:
+def traffic_of(bridge: BridgeStatistics) -> ChannelTraffic:
+    """The counts of one channel."""
     numbers = bridge.numbers
     gets = [stream for stream in bridge.streams if stream.direction is Direction.GET]
     reading = [stream.numbers for stream in gets if stream.state not in _OVER]
