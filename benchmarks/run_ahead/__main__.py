@@ -5,7 +5,8 @@
 A reader's permits return when Spark's Python worker asks for the next batch, so a row may be gone for the exchange
 that nobody has processed.  The consumer stalls: one inside the JVM, right behind the reader, and one that is a writer
 into a channel from which nobody reads.  Hidden are the rows whose permits are back and which the consumer has not
-processed.  The last column is what the reader's own meter says at most, which knows nothing of operators behind it.
+processed.  "Metered" is what the reader's own meter says at most, which knows nothing of operators behind it.  The last
+column is the price: how fast rows come, in all, while nobody stalls.
 """
 
 import argparse
@@ -48,7 +49,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
     sizes = SMOKE if arguments.smoke else FULL
-    numbers = ("rows of a chunk", "hidden rows", "KiB", "metered at most")
+    numbers = ("rows of a chunk", "hidden rows", "KiB", "metered at most", "rows/s without a stall")
     table = open_table("settings", "stalled consumer", *numbers, right=numbers)
     figures = []
     for name, settings in SETTINGS.items():
@@ -57,9 +58,9 @@ def main() -> None:
             metered = "unknown" if case["metered"] is None else f"{case['metered']:,}"
             hidden = case["hidden_rows"]
             kibibytes = f"{hidden * ROW_BYTES / 1024:,.0f}"
-            table.add_row(
-                name, CONSUMERS[case["consumer"]], f"{case['chunk_rows']:,}", f"{hidden:,}", kibibytes, metered
-            )
+            speed = f"{case['free_rows_per_second']:,.0f}"
+            consumer, size = CONSUMERS[case["consumer"]], f"{case['chunk_rows']:,}"
+            table.add_row(name, consumer, size, f"{hidden:,}", kibibytes, metered, speed)
     open_console().print(table)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=2))

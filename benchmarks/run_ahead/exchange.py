@@ -2,8 +2,9 @@
 
     python -m benchmarks.run_ahead.exchange '{"chunk_rows": [256, 1024], "total_rows": 400000}'
 
-For each size there are two channels that are fed, ``in/SIZE/jvm`` and ``in/SIZE/writer``, and ``out/SIZE``, into which
-a Spark job may write and from which nothing is taken before ``release SIZE`` is asked for.  Questions come as lines.
+For each size there are channels that are fed, ``in/SIZE/jvm``, ``in/SIZE/writer`` and ``in/SIZE/free/NUMBER``, and
+``out/SIZE``, into which a Spark job may write and from which nothing is taken before ``release SIZE`` is asked for.
+Questions come as lines.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from contextlib import suppress
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.run_ahead import FREE_CHANNELS
 from permitflow.errors import PermitflowError
 from permitflow.exchange.bridge_channel import BridgeChannel
 from permitflow.exchange.registry import Exchange
@@ -64,7 +66,7 @@ async def main(chunk_rows: list[int], total_rows: int) -> None:
     for size in chunk_rows:
         # Permits return one by one, so that what was returned is known to the row.
         parameters = ChannelParameters(row_permits=CHUNKS_IN_WINDOW * size, permit_batch=1)
-        for consumer in ("jvm", "writer"):
+        for consumer in ("jvm", "writer", *(f"free/{number}" for number in range(FREE_CHANNELS))):
             fed = exchange.add_channel(f"in/{size}/{consumer}", parameters, schema)
             tasks.append(asyncio.create_task(feed(fed, size, total_rows)))
         exchange.add_channel(f"out/{size}", ChannelParameters(row_permits=OUT_PERMITS))

@@ -6,6 +6,7 @@ Prints a line of JSON for each case.
 """
 
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -16,8 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
+from benchmarks.run_ahead import FREE_CHANNELS
 from permitflow.demo.spark_session import local_session
 
 # The consumer in the JVM sleeps so long over the first row.
@@ -85,14 +87,30 @@ def measure(spark: SparkSession, served: Exchange, size: int, consumer: str) -> 
         return seen
 
     with tempfile.TemporaryDirectory() as traces, ThreadPoolExecutor(1) as pool:
-        frame = spark.read.format("permitflow").schema(SCHEMA).option("address", served.address)
-        frame = frame.option("channels", f"in/{size}/{consumer}").option("trace_dir", traces)
+        frame = reading(spark, served, f"in/{size}/{consumer}").option("trace_dir", traces)
         watching = pool.submit(watch)
         run(frame.load(), served.address, size, consumer)
         seen = watching.result()
         (told,) = (json.loads(path.read_text())[0] for path in Path(traces).glob("read-*.statistics.json"))
     hidden = seen["returned"] - seen["written"]
     return {"chunk_rows": size, "consumer": consumer, "hidden_rows": hidden, "metered": told["peak_run_ahead_rows"]}
+
+
+def reading(spark: SparkSession, served: Exchange, channel: str) -> DataFrameReader:
+    """A reader of one channel."""
+    frame = spark.read.format("permitflow").schema(SCHEMA)
+    return frame.option("address", served.address).option("channels", channel)
+
+
+def rows_per_second(spark: SparkSession, served: Exchange, size: int, total_rows: int) -> float:
+    """How fast rows come while nobody stalls: the median of the jobs after the first one."""
+    seconds = []
+    for number in range(FREE_CHANNELS):
+        frame = reading(spark, served, f"in/{size}/free/{number}").load()
+        began = time.monotonic()
+        frame.write.format("noop").mode("overwrite").save()
+        seconds.append(time.monotonic() - began)
+    return total_rows / statistics.median(seconds[1:])
 
 
 def run(frame: DataFrame, address: str, size: int, consumer: str) -> None:
@@ -112,8 +130,10 @@ def main(chunk_rows: list[int], total_rows: int, settings: dict[str, str]) -> No
         local_session("run-ahead", master="local[2]", work_dir=Path(folder), settings=settings) as spark,
     ):
         for size in chunk_rows:
+            speed = rows_per_second(spark, served, size, total_rows)
             for consumer in ("jvm", "writer"):
-                print(json.dumps(measure(spark, served, size, consumer)), flush=True)
+                case = measure(spark, served, size, consumer)
+                print(json.dumps({**case, "free_rows_per_second": speed}), flush=True)
 
 
 if __name__ == "__main__":
