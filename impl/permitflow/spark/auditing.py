@@ -2,8 +2,8 @@
 
 import pickle
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple, dataclass
-from functools import partial
+from dataclasses import astuple
+from functools import cached_property, partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
@@ -56,21 +56,30 @@ _CHANNELS = StructType(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class SparkAudit:
-    """What an audit has found, for programs and as DataFrames."""
+    """What an audit has found, for programs and as DataFrames, which are made when they are asked for."""
 
-    report: Audit
-    violations: DataFrame
-    """A row for each: channel, end, sequence, clause, action, rows, permits, the counters around it, reason."""
-
-    channels: DataFrame
-    """A row for each channel: what passed, how many violations, what could not be checked."""
+    def __init__(self, spark: SparkSession, report: Audit) -> None:
+        """``spark`` makes the DataFrames."""
+        self._spark = spark
+        self.report = report
+        """The same as objects."""
 
     @property
     def holds(self) -> bool:
         """Has nothing been found?"""
         return self.report.holds
+
+    @cached_property
+    def violations(self) -> DataFrame:
+        """A row for each: channel, end, sequence, clause, action, rows, permits, the counters around it, reason."""
+        rows = [_as_row(astuple(violation)) for violation in self.report.violations]
+        return self._spark.createDataFrame(rows, _VIOLATIONS)
+
+    @cached_property
+    def channels(self) -> DataFrame:
+        """A row for each channel: what passed, how many violations, what could not be checked."""
+        return self._spark.createDataFrame([_as_channel(of) for of in self.report.channels], _CHANNELS)
 
 
 def audit(spark: SparkSession, *paths: str) -> SparkAudit:
@@ -87,14 +96,7 @@ def audit(spark: SparkSession, *paths: str) -> SparkAudit:
     See ``permitflow.audit``.
     """
     whole = plan(paths)
-    report = merge(whole, _parts(spark, whole))
-    violations = [_as_row(astuple(violation)) for violation in report.violations]
-    channels = [_as_channel(of) for of in report.channels]
-    return SparkAudit(
-        report=report,
-        violations=spark.createDataFrame(violations, _VIOLATIONS),
-        channels=spark.createDataFrame(channels, _CHANNELS),
-    )
+    return SparkAudit(spark, merge(whole, _parts(spark, whole)))
 
 
 def _parts(spark: SparkSession, whole: Plan) -> Iterator[tuple[Unit, Part]]:
