@@ -1,13 +1,17 @@
 """A coroutine that is begun without a task, and finished by one."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
 from permitflow.transports.begun import Begun
 
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
-def test_the_first_step_is_taken_at_once_and_the_rest_where_it_is_awaited() -> None:
+
+def test_the_first_step_is_taken_at_once_and_the_rest_where_it_is_awaited(complete: Complete) -> None:
     async def test() -> None:
         steps = list[str]()
         waited = asyncio.get_running_loop().create_future()
@@ -24,19 +28,19 @@ def test_the_first_step_is_taken_at_once_and_the_rest_where_it_is_awaited() -> N
         await begun.finish()
         assert steps == ["begun", "finished"]
 
-    asyncio.run(test())
+    complete(test())
 
 
-def test_what_waits_for_nothing_is_done_at_once() -> None:
+def test_what_waits_for_nothing_is_done_at_once(complete: Complete) -> None:
     async def work() -> None:
         return
 
     begun = Begun(work())
     assert begun.is_done
-    asyncio.run(begun.finish())
+    complete(begun.finish())
 
 
-def test_errors_are_raised_where_they_come_up() -> None:
+def test_errors_are_raised_where_they_come_up(complete: Complete) -> None:
     async def test() -> None:
         waited = asyncio.get_running_loop().create_future()
 
@@ -52,10 +56,10 @@ def test_errors_are_raised_where_they_come_up() -> None:
         with pytest.raises(ValueError):  # noqa: PT011
             await begun.finish()
 
-    asyncio.run(test())
+    complete(test())
 
 
-def test_who_is_cancelled_while_it_waits_cancels_it() -> None:
+def test_who_is_cancelled_while_it_waits_cancels_it(complete: Complete) -> None:
     async def test() -> None:
         waited, ending = asyncio.get_running_loop().create_future(), list[str]()
 
@@ -75,4 +79,4 @@ def test_who_is_cancelled_while_it_waits_cancels_it() -> None:
         assert ending == ["cancelled"]
         assert waited.cancelled()
 
-    asyncio.run(test())
+    complete(test())
