@@ -18,8 +18,8 @@ from permitflow.transports.carrier import Received
 
 __all__ = ["RETURN", "SABOTAGES", "first_wrong_event", "lose", "return_on_receipt", "return_twice", "sabotaged"]
 
-RETURN = 20
-"""Which return of permits is sabotaged; before it, everything goes well."""
+RETURN = 2
+"""Which return of permits is sabotaged; before it, everything goes well.  A short run has few: they wait for company."""
 
 
 def return_twice() -> None:
