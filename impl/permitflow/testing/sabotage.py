@@ -19,7 +19,7 @@ from permitflow.transports.carrier import Received
 __all__ = ["RETURN", "SABOTAGES", "first_wrong_event", "lose", "return_on_receipt", "return_twice", "sabotaged"]
 
 RETURN = 2
-"""Which return of permits is sabotaged; before it, everything goes well.  A short run has few: they wait for company."""
+"""Which return of permits is sabotaged; before it, all goes well.  A short run has few: they wait for company."""
 
 
 def return_twice() -> None:
