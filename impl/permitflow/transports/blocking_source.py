@@ -24,8 +24,8 @@ __all__ = ["BlockingSource"]
 _SHARE_AT_ONCE = 4
 """Permits wait for company up to this share of the window: for each message that brings some, the other end wakes up.
 
-Only while messages are here: a consumer that would have to wait has returned everything before.  In a Spark job this
-saves two fifths of the exchange's processor time; see docs/decisions/0024-callbacks-before-tasks.md.
+Only while messages are here: a consumer that would have to wait has returned everything before; see
+docs/decisions/0024-callbacks-before-tasks.md.
 """
 
 
