@@ -22,7 +22,9 @@ async def serve(target: str, delay_seconds: float) -> None:
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_reader, far_writer = await asyncio.open_connection(host, int(port))
-        await asyncio.gather(pass_on(reader, far_writer, delay_seconds), pass_on(far_reader, writer, delay_seconds))
+        # What is cut off when the input ends is over; asyncio's streams would print a stack for it.
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(pass_on(reader, far_writer, delay_seconds), pass_on(far_reader, writer, delay_seconds))
         far_writer.close()
         writer.close()
 
