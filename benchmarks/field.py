@@ -1,7 +1,7 @@
 """All ways with their processes, which stay alive between jobs; and how many chunks each needs for a job."""
 
 import random
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TypeVar
@@ -14,6 +14,7 @@ from benchmarks.payloads import Payload
 from benchmarks.peers.registry import find_ways
 from benchmarks.peers.way import Way
 from benchmarks.settings import Settings
+from benchmarks.tuning import candidates, fastest
 from permitflow.protocol.parameters import ChannelParameters
 
 __all__ = ["Field", "open_field"]
@@ -22,10 +23,6 @@ FIRST_CHUNKS = 64
 GROWTH = 8
 LEAST_CHUNKS = 32
 MOST_CHUNKS = 2_000_000
-# For ways that are tuned: window and batch as shares of ROW_COUNT.
-WINDOW_SHARES = (2, 1)
-BATCH_SHARES = (2, 4, 8)
-PILOTS = 2
 WINDOWS_IN_A_JOB = 2
 
 T = TypeVar("T")
@@ -82,15 +79,16 @@ class Field:
         return replace(first, chunks=self._chunks_for(payload, rate))
 
     async def tuned(self, way: Way, job: Job) -> Job:
-        """The same job with the window and the batch with which a shorter one was fastest."""
+        """The job with the window and the batch that were fastest in short ones; it was ``calibrated``."""
         if self.settings.is_smoke:
             return job
-        rates: dict[Job, float] = dict.fromkeys(_grid(job), 0.0)
-        # More than once, since a short job is easily disturbed.
-        for numbers in PILOTS * list(rates):
-            sample = await self.run(way, replace(numbers, chunks=max(LEAST_CHUNKS, job.chunks // 3)))
-            rates[numbers] += sample.chunks_per_second if sample is not None else 0.0
-        return max(rates, key=lambda numbers: rates[numbers])
+        most_chunks = int(self._rates[way.name, job.payload] * self.settings.longest_job_seconds)
+
+        async def chunks_per_second(pilot: Job) -> float:
+            sample = await self.run(way, pilot)
+            return sample.chunks_per_second if sample is not None else 0.0
+
+        return await fastest(candidates(job, most_chunks), chunks_per_second)
 
     def _chunks_for(self, payload: Payload, rate: float) -> int:
         fills_window = WINDOWS_IN_A_JOB * payload.row_permits // payload.rows
@@ -106,13 +104,6 @@ class Field:
             if job.chunks >= min(MOST_CHUNKS, rate * self.settings.job_seconds / 4):
                 return rate
             job = replace(job, chunks=job.chunks * GROWTH)
-
-
-def _grid(job: Job) -> Iterator[Job]:
-    for window_share in WINDOW_SHARES:
-        row_permits = job.row_permits // window_share
-        for batch_share in BATCH_SHARES:
-            yield replace(job, row_permits=row_permits, permit_batch=row_permits // batch_share)
 
 
 @asynccontextmanager
