@@ -11,7 +11,8 @@ from itertools import accumulate
 import pyarrow as pa
 
 from permitflow.errors import ChunkTooLargeError, SchemaMismatchError, UndecodableDataError
-from permitflow.transports.arrow_compression import is_compressed
+from permitflow.protocol.compression import Codec
+from permitflow.transports.arrow_compression import Decompression, write_options
 from permitflow.transports.arrow_gathering import Gathering
 from permitflow.transports.arrow_pieces import PieceWriter
 from permitflow.transports.carrier import Buffer
@@ -28,6 +29,8 @@ MAX_CHUNK_BYTES = MAX_MESSAGE_BYTES - 4096
 _PIECES_FROM_BYTES = 128 << 10
 # One batch that is this short need not be asked whether it can be gathered.
 _COPIED_BELOW_BYTES = 16 << 10
+# What is shorter gains little by compression: most of it is metadata, which are never compressed.
+_COMPRESSED_FROM_BYTES = 4 << 10
 
 
 def read_schema(data: bytes) -> pa.Schema:
@@ -60,8 +63,8 @@ def _text(schema: pa.Schema) -> str:
 class BatchCodec:
     """Turns record batches of one schema into bytes and back."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        """Chunks of exactly this schema."""
+    def __init__(self, schema: pa.Schema, codec: Codec | None = None) -> None:
+        """Chunks of exactly this schema; ``codec`` is what both ends agreed on, None: nothing is compressed."""
         self.schema = schema
         self.schema_bytes: bytes = schema.serialize().to_pybytes()
         """The schema as the handshake carries it."""
@@ -70,8 +73,12 @@ class BatchCodec:
         """May several batches be encoded as one?"""
         self.row_bytes = _row_bytes(schema)
         """About how many bytes a row takes, where all columns have a fixed width."""
-        self._piece_writer = PieceWriter(schema)
-        self._gathering = None if self._has_dictionaries else Gathering(schema, self._piece_writer)
+        self._codec, self._options = codec, write_options(codec)
+        self._piece_writer = PieceWriter(schema, self._options)
+        self._gathering = None if self._has_dictionaries or codec else Gathering(schema, self._piece_writer)
+        self._decompression = Decompression(
+            codec, row_bytes=self.row_bytes, columns=len(schema), most_bytes=MAX_CHUNK_BYTES
+        )
 
     def accepts(self, batch: object) -> bool:
         """Would ``require`` accept this, as far as can be said without looking closely?"""
@@ -136,10 +143,12 @@ class BatchCodec:
 
     def _joined(self, batches: Sequence[pa.RecordBatch]) -> list[Buffer]:
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        if not self._has_dictionaries and self.size_of(batch) >= _PIECES_FROM_BYTES:
-            return self._piece_writer.pieces(batch)
-        encoded = self._as_stream(batch) if self._has_dictionaries else batch.serialize()
-        return [memoryview(encoded).cast("B")]
+        if self._has_dictionaries:
+            return [memoryview(self._as_stream(batch)).cast("B")]
+        if self.size_of(batch) >= (_PIECES_FROM_BYTES if self._codec is None else _COMPRESSED_FROM_BYTES):
+            pieces = self._piece_writer.pieces(batch)
+            return pieces if self._codec is None else [b"".join(pieces)]
+        return [memoryview(batch.serialize()).cast("B")]
 
     def decode(self, data: Buffer, rows: Sequence[int]) -> list[pa.RecordBatch]:
         """Decode chunks of a peer, and check all of it: a lying offset must not reach whoever reads the batches.
@@ -154,7 +163,7 @@ class BatchCodec:
             UndecodableDataError: it is no batch of this schema, or has other rows than the peer stated.
         """
         try:
-            batch = self._from_stream(pa.py_buffer(data)) if self._has_dictionaries else self._from_message(data)
+            batch = self._from_stream(pa.py_buffer(data)) if self._has_dictionaries else self._from_message(data, rows)
             batch.validate(full=True)
         except (pa.ArrowException, OSError, ValueError, EOFError, StopIteration) as error:
             raise _undecodable(rows, str(error) or type(error).__name__) from error
@@ -165,19 +174,22 @@ class BatchCodec:
         with collecting_later(len(rows)):
             return [batch.slice(end - count, count) for end, count in zip(accumulate(rows), rows, strict=True)]
 
-    def _from_message(self, data: Buffer) -> pa.RecordBatch:
-        _require_uncompressed(data, is_encapsulated=True)
+    def _from_message(self, data: Buffer, rows: Sequence[int]) -> pa.RecordBatch:
+        self._decompression.require_message(data, rows)
         return pa.ipc.read_record_batch(data, self.schema)
 
     def _as_stream(self, batch: pa.RecordBatch) -> pa.Buffer:
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self.schema) as writer:
+        with pa.ipc.new_stream(sink, self.schema, options=self._options) as writer:
             writer.write_batch(batch)
-        return sink.getvalue()
+        stream = sink.getvalue()
+        if self._codec is not None:
+            # How much its dictionaries take shows only now; the receiver will add up the same.
+            _require_size(batch.num_rows, self._decompression.stream_bytes(stream))
+        return stream
 
     def _from_stream(self, buffer: pa.Buffer) -> pa.RecordBatch:
-        for message in pa.ipc.MessageReader.open_stream(buffer):
-            _require_uncompressed(memoryview(message.metadata), is_encapsulated=False)
+        self._decompression.require_stream(buffer)
         with pa.ipc.open_stream(buffer) as reader:
             if not reader.schema.equals(self.schema, check_metadata=False):
                 raise ValueError("its schema is not that of the stream")
@@ -208,11 +220,6 @@ def _require_size(rows: int, size_bytes: int) -> None:
 def _undecodable(rows: Sequence[int], reason: str) -> UndecodableDataError:
     what = f"a chunk of {rows[0]} rows" if len(rows) == 1 else f"a batch of {len(rows)} chunks"
     return UndecodableDataError(what=what, reason=reason)
-
-
-def _require_uncompressed(message: Buffer, *, is_encapsulated: bool) -> None:
-    if is_compressed(message, is_encapsulated=is_encapsulated):
-        raise ValueError("it is compressed, which nobody has agreed to")
 
 
 def _row_bytes(schema: pa.Schema) -> float | None:

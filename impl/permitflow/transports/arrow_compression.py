@@ -1,80 +1,126 @@
-"""Is an Arrow IPC message compressed?  pyarrow does not say, and would decompress it: a few bytes become gigabytes.
+"""Compressed record batches: which codecs there are, and what may be decompressed.
 
-The metadata of a message is a flatbuffer.  pyarrow verifies it when it reads the message; what it accepts reads the
-same here, and in what it refuses it does not matter what is found.  Source: Arrow's format/Message.fbs, and the
-internals of FlatBuffers.
+A few bytes can become gigabytes.  So before Arrow decompresses anything, the lengths that a message states for its
+buffers are added up; Arrow takes as much memory as was stated, and refuses a buffer that turns out to be otherwise.
+Source: Arrow's columnar format, "Compression": each buffer begins with its length, 8 bytes, little-endian; -1 says that
+it is not compressed.
 """
 
-import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
 
-__all__ = ["is_compressed"]
+import pyarrow as pa
 
-_OFFSET, _BACK, _SLOT, _BYTE = Struct("<I"), Struct("<i"), Struct("<H"), Struct("<B")
-_BEGINNING = Struct("<II")
-_CONTINUATION = 0xFFFFFFFF
-_SHORT_BYTES = 2048
+from permitflow.protocol.compression import Codec
+from permitflow.transports.arrow_metadata import LZ4_FRAME, ZSTD, Compressed, compressed, is_compressed, metadata_place
+from permitflow.transports.carrier import Buffer
 
-# Numbers of the fields in their tables, and of the kinds of messages.
-_MESSAGE_KIND, _MESSAGE_HEADER = 1, 2
-_DICTIONARY_DATA = 1
-_BATCH_COMPRESSION = 3
-_DICTIONARY, _BATCH = 2, 3
+__all__ = ["Decompression", "available_codecs", "write_options"]
 
+_NUMBERS = {Codec.LZ4: LZ4_FRAME, Codec.ZSTD: ZSTD}
+_LENGTH = Struct("<q")
+_NOT_COMPRESSED = -1
+# Arrow's writers may round buffers up to that.  A column of fixed width has two.
+_PADDING_BYTES = 64
+_BUFFERS_PER_COLUMN = 2
 
-def is_compressed(message: bytes | memoryview, *, is_encapsulated: bool = True) -> bool:
-    """Is it a batch or a dictionary with a body that is compressed?
-
-    Args:
-        message: as it is in a stream, or only its metadata.
-        is_encapsulated: is it the former?
-    """
-    if not is_encapsulated:
-        return _says_compressed(message)
-    try:
-        continuation, size = _BEGINNING.unpack_from(message)
-    except struct.error:
-        return False  # no message at all
-    start = _BEGINNING.size
-    if continuation != _CONTINUATION:
-        start, size = _OFFSET.size, continuation
-    if size > _SHORT_BYTES:
-        return _says_compressed(memoryview(message)[start:])
-    return _says_compressed_briefly(bytes(message[start : start + size]))
+_NOBODY_AGREED = "it is compressed, which nobody has agreed to"
 
 
-def _says_compressed(data: bytes | memoryview) -> bool:
-    try:
-        root = _OFFSET.unpack_from(data)[0]
-        kind_at, table = _field(data, root, _MESSAGE_KIND), _followed(data, root, _MESSAGE_HEADER)
-        if kind_at is None or table is None:
-            return False
-        kind = _BYTE.unpack_from(data, kind_at)[0]
-        if kind == _DICTIONARY:
-            table = _followed(data, table, _DICTIONARY_DATA)
-        elif kind != _BATCH:
-            return False
-        return table is not None and _field(data, table, _BATCH_COMPRESSION) is not None
-    except struct.error:
-        return False  # no message at all
+@lru_cache(maxsize=1)
+def available_codecs() -> tuple[Codec, ...]:
+    """What the pyarrow that is installed can read and write."""
+    return tuple(codec for codec in Codec if pa.Codec.is_available(codec.value))
 
 
-# Of columns whose width is fixed, batches of as many rows have the same metadata.
-_says_compressed_briefly = lru_cache(maxsize=64)(_says_compressed)
+def write_options(codec: Codec | None) -> pa.ipc.IpcWriteOptions:
+    """How Arrow's writer is told."""
+    return pa.ipc.IpcWriteOptions(compression=None if codec is None else codec.value)
 
 
-def _field(data: bytes | memoryview, table: int, field: int) -> int | None:
-    """Where a field of a table is; None if it is absent."""
-    slots = table - _BACK.unpack_from(data, table)[0]
-    slot = 4 + 2 * field
-    if slot >= _SLOT.unpack_from(data, slots)[0]:
-        return None
-    position: int = _SLOT.unpack_from(data, slots + slot)[0]
-    return table + position if position else None
+class Decompression:
+    """What may come compressed in a stream of one schema."""
+
+    def __init__(self, codec: Codec | None, *, row_bytes: float | None, columns: int, most_bytes: int) -> None:
+        """As was agreed.
+
+        Args:
+            codec: the only one that may come; None: nothing is compressed.
+            row_bytes: what a row takes, where all columns have a fixed width.
+            columns: how many there are.
+            most_bytes: that a chunk may take, decompressed.
+        """
+        self._codec = codec
+        self._row_bytes = row_bytes
+        self._slack_bytes = _PADDING_BYTES * _BUFFERS_PER_COLUMN * columns
+        self._most_bytes = most_bytes
+
+    def require_message(self, message: Buffer, rows: Sequence[int]) -> None:
+        """Refuse what must not be decompressed.
+
+        Args:
+            message: one batch.
+            rows: of each of its chunks, as they were paid for.
+
+        Raises:
+            ValueError: with the reason.
+        """
+        if self._codec is None:
+            if is_compressed(message):
+                raise ValueError(_NOBODY_AGREED)
+            return
+        start, end = metadata_place(message)
+        view = memoryview(message)
+        found = compressed(view[start:end])
+        if found is None:
+            return
+        size = self._stated_bytes(found, view[end:])
+        _require_within(size, self._most_bytes, "a chunk may take")
+        if self._row_bytes is not None:
+            paid = int(min(sum(rows) * self._row_bytes, self._most_bytes)) + self._slack_bytes
+            _require_within(size, paid, f"its {sum(rows)} rows take")
+
+    def require_stream(self, stream: pa.Buffer) -> None:
+        """The same of a stream with dictionaries.
+
+        Raises:
+            ValueError: with the reason.
+        """
+        _require_within(self.stream_bytes(stream), self._most_bytes, "a chunk may take")
+
+    def stream_bytes(self, stream: pa.Buffer) -> int:
+        """What the batches and dictionaries of a stream take once they are decompressed, as they say.
+
+        Raises:
+            ValueError: they are not compressed as was agreed.
+        """
+        size = 0
+        for message in pa.ipc.MessageReader.open_stream(stream):
+            found = compressed(memoryview(message.metadata))
+            body = memoryview(message.body or b"")
+            size += len(body) if found is None else self._stated_bytes(found, body)
+        return size
+
+    def _stated_bytes(self, found: Compressed, body: memoryview) -> int:
+        if self._codec is None:
+            raise ValueError(_NOBODY_AGREED)
+        if found.codec != _NUMBERS[self._codec]:
+            raise ValueError(f"it is not compressed as was agreed, by {self._codec}")
+        return sum(_stated_bytes(body, offset, length) for offset, length in found.buffers if length)
 
 
-def _followed(data: bytes | memoryview, table: int, field: int) -> int | None:
-    """Where the table is to which a field of a table refers."""
-    position = _field(data, table, field)
-    return None if position is None else position + int(_OFFSET.unpack_from(data, position)[0])
+def _stated_bytes(body: memoryview, offset: int, length: int) -> int:
+    if offset < 0 or length < _LENGTH.size or offset + length > len(body):
+        raise ValueError(f"a compressed buffer of {length} bytes at {offset} is not in its body of {len(body)} bytes")
+    stated: int = _LENGTH.unpack_from(body, offset)[0]
+    if stated == _NOT_COMPRESSED:
+        return length - _LENGTH.size
+    if stated < 0:
+        raise ValueError(f"a compressed buffer states a length of {stated} bytes")
+    return stated
+
+
+def _require_within(size_bytes: int, limit_bytes: int, whose: str) -> None:
+    if size_bytes > limit_bytes:
+        raise ValueError(f"it would take {size_bytes} bytes, decompressed; {whose} at most {limit_bytes}")

@@ -34,10 +34,10 @@ class _Memory(io.RawIOBase):
 class PieceWriter:
     """For batches of one schema, without dictionaries."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        """Batches of exactly this schema."""
+    def __init__(self, schema: pa.Schema, options: pa.ipc.IpcWriteOptions | None = None) -> None:
+        """Batches of exactly this schema, written with these options."""
         self._memory = _Memory()
-        self._writer = pa.ipc.new_stream(pa.PythonFile(self._memory, "w"), schema)
+        self._writer = pa.ipc.new_stream(pa.PythonFile(self._memory, "w"), schema, options=options)
         # A stream begins with its schema, which the handshake carries.
         self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=schema))
         self._memory.pieces = []

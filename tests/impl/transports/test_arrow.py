@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from permitflow.errors import ChunkTooLargeError, PermitflowError, SchemaMismatchError, UndecodableDataError
 from permitflow.transports import arrow
 from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_schemas
-from permitflow.transports.arrow_compression import is_compressed
+from permitflow.transports.arrow_metadata import is_compressed
 
 NUMBERS = pa.record_batch({"a": [1, 2, 3], "b": ["x", None, "zz"]})
 
@@ -199,6 +199,17 @@ def test_what_nobody_agreed_to_compress_is_not_decompressed(kind: str, compressi
     data = stream.to_pybytes() if kind == "dictionary" else _last_message(stream)
     with pytest.raises(UndecodableDataError, match="it is compressed, which nobody has agreed to"):
         BatchCodec(batch.schema).decode(data, [large.num_rows])
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_what_is_compressed_as_of_old_is_not_decompressed_either(compression: str) -> None:
+    """Arrow's reader still heeds what version 0.17 wrote among the custom metadata."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4)
+    with pa.ipc.new_stream(sink, NUMBERS.schema, options=options) as writer:
+        writer.write_batch(NUMBERS, custom_metadata={"ARROW:experimental_compression": compression})
+    with pytest.raises(UndecodableDataError, match="it is compressed, which nobody has agreed to"):
+        BatchCodec(NUMBERS.schema).decode(_last_message(sink.getvalue()), [NUMBERS.num_rows])
 
 
 def _last_message(stream: pa.Buffer) -> bytes:

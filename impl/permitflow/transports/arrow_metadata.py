@@ -1,0 +1,157 @@
+"""What the metadata of an Arrow IPC message says about its body.  pyarrow does not tell, and would decompress it.
+
+The metadata is a flatbuffer.  pyarrow verifies it when it reads the message; what it accepts reads the same here, and
+in what it refuses it does not matter what is found.  Source: Arrow's format/Message.fbs, and the internals of
+FlatBuffers.
+"""
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from struct import Struct
+from typing import NamedTuple
+
+__all__ = ["LZ4_FRAME", "UNREADABLE", "ZSTD", "Compressed", "compressed", "is_compressed", "metadata_place"]
+
+LZ4_FRAME, ZSTD = 0, 1
+"""Numbers of the codecs in BodyCompression."""
+
+_OFFSET, _BACK, _SLOT, _BYTE, _SHORT = Struct("<I"), Struct("<i"), Struct("<H"), Struct("<B"), Struct("<h")
+_BEGINNING = Struct("<II")
+_BUFFER = Struct("<qq")
+_CONTINUATION = 0xFFFFFFFF
+_SHORT_BYTES = 2048
+
+# Numbers of the fields in their tables, of the kinds of messages, and of versions.
+_MESSAGE_VERSION, _MESSAGE_KIND, _MESSAGE_HEADER, _MESSAGE_CUSTOM = 0, 1, 2, 4
+_DICTIONARY_DATA = 1
+_BATCH_BUFFERS, _BATCH_COMPRESSION = 2, 3
+_COMPRESSION_CODEC, _COMPRESSION_METHOD = 0, 1
+_DICTIONARY, _BATCH = 2, 3
+_V5 = 4
+
+
+class Compressed(NamedTuple):
+    """A body that is compressed, as its metadata describe it."""
+
+    codec: int
+    """``LZ4_FRAME``, ``ZSTD``, or something else that nobody here can read."""
+    buffers: Sequence[tuple[int, int]]
+    """Where each buffer is: offset from the beginning of the body, and length; as stated, so they may lie anywhere."""
+
+
+UNREADABLE = Compressed(-1, ())
+"""It is compressed, and says nothing else that can be understood."""
+
+
+def metadata_place(message: bytes | memoryview) -> tuple[int, int]:
+    """Where the metadata of a message begin and where they end, which is where its body begins.
+
+    Raises:
+        ValueError: there is no message.
+    """
+    try:
+        continuation, size = _BEGINNING.unpack_from(message)
+    except struct.error:
+        raise ValueError("it is no message") from None
+    start = _BEGINNING.size
+    if continuation != _CONTINUATION:
+        start, size = _OFFSET.size, continuation
+    return start, start + size
+
+
+def is_compressed(message: bytes | memoryview, *, is_encapsulated: bool = True) -> bool:
+    """Is it a batch or a dictionary with a body that is compressed?
+
+    Args:
+        message: as it is in a stream, or only its metadata.
+        is_encapsulated: is it the former?
+    """
+    if not is_encapsulated:
+        return _says_compressed(message)
+    try:
+        start, end = metadata_place(message)
+    except ValueError:
+        return False
+    if end - start > _SHORT_BYTES:
+        return _says_compressed(memoryview(message)[start:])
+    return _says_compressed_briefly(bytes(message[start:end]))
+
+
+def _says_compressed(data: bytes | memoryview) -> bool:
+    return compressed(data) is not None
+
+
+# Of columns whose width is fixed, batches of as many rows have the same metadata.
+_says_compressed_briefly = lru_cache(maxsize=64)(_says_compressed)
+
+
+def compressed(metadata: bytes | memoryview) -> Compressed | None:
+    """How the body is compressed; None if it is not, or if these are no metadata."""
+    try:
+        root = _OFFSET.unpack_from(metadata)[0]
+        batch = _batch(metadata, root)
+        if batch is None:
+            return None
+        if _field(metadata, batch, _BATCH_COMPRESSION) is not None:
+            return _described(metadata, batch)
+        return UNREADABLE if _names_codec_as_of_old(metadata, root) else None
+    except struct.error:
+        return None  # no message at all
+
+
+def _batch(data: bytes | memoryview, root: int) -> int | None:
+    """The table of the batch, or of that of a dictionary."""
+    kind_at, table = _field(data, root, _MESSAGE_KIND), _followed(data, root, _MESSAGE_HEADER)
+    if kind_at is None or table is None:
+        return None
+    kind = _BYTE.unpack_from(data, kind_at)[0]
+    if kind == _DICTIONARY:
+        return _followed(data, table, _DICTIONARY_DATA)
+    return table if kind == _BATCH else None
+
+
+def _names_codec_as_of_old(data: bytes | memoryview, root: int) -> bool:
+    """Arrow 0.17 named its codec among the custom metadata, which Arrow's reader still heeds in messages that old."""
+    version_at = _field(data, root, _MESSAGE_VERSION)
+    is_old = version_at is None or _SHORT.unpack_from(data, version_at)[0] < _V5
+    return is_old and _field(data, root, _MESSAGE_CUSTOM) is not None
+
+
+def _described(data: bytes | memoryview, batch: int) -> Compressed:
+    try:
+        description = _followed(data, batch, _BATCH_COMPRESSION)
+        assert description is not None, "the caller has seen the field"
+        # Numbers that are 0 may be left out.
+        method_at, codec_at = (_field(data, description, name) for name in (_COMPRESSION_METHOD, _COMPRESSION_CODEC))
+        if method_at is not None and _BYTE.unpack_from(data, method_at)[0]:
+            return UNREADABLE
+        codec = LZ4_FRAME if codec_at is None else int(_BYTE.unpack_from(data, codec_at)[0])
+        return Compressed(codec, _buffers(data, batch))
+    except struct.error:
+        return UNREADABLE
+
+
+def _buffers(data: bytes | memoryview, batch: int) -> list[tuple[int, int]]:
+    vector = _followed(data, batch, _BATCH_BUFFERS)
+    if vector is None:
+        return []
+    start = vector + _OFFSET.size
+    end = start + _BUFFER.size * int(_OFFSET.unpack_from(data, vector)[0])
+    return list(_BUFFER.iter_unpack(data[start:end]))
+
+
+def _field(data: bytes | memoryview, table: int, field: int) -> int | None:
+    """Where a field of a table is; None if it is absent."""
+    slots = table - _BACK.unpack_from(data, table)[0]
+    slot = 4 + 2 * field
+    if slot >= _SLOT.unpack_from(data, slots)[0]:
+        return None
+    position: int = _SLOT.unpack_from(data, slots + slot)[0]
+    return table + position if position else None
+
+
+def _followed(data: bytes | memoryview, table: int, field: int) -> int | None:
+    """Where the table is to which a field of a table refers."""
+    position = _field(data, table, field)
+    return None if position is None else position + int(_OFFSET.unpack_from(data, position)[0])
