@@ -85,7 +85,7 @@ trace-evidence: setup  ## two processes, then two Spark jobs: recorded, judged b
 	@$(WITH_JAVA) $(BIN)/python benchmarks/record_two_processes.py --with-tlc
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.record_spark
 
-kills: setup  ## a streaming pipeline at scale 1 whose parts are killed fifty times: no row is lost or comes twice (half an hour)
+kills: setup  ## a streaming pipeline at scale 1 whose parts are killed fifty times: no row is lost or comes twice (ten minutes)
 	@$(WITH_JAVA) $(BIN)/python tools/killed_pipeline.py
 
 tutorial: setup  ## a slow service between two Spark jobs, without and with an exchange; docs/tutorial.md and its picture
