@@ -6,22 +6,20 @@ a slow consumer stops the channel first, then the writers of the next batch.
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from itertools import islice
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from time import monotonic
 
 import pyarrow as pa
 
-from permitflow.channels.waiting import Stopwatch
 from permitflow.errors import ChannelError, StoreError
 from permitflow.exchange.replay_log import ReplayLog
 from permitflow.exchange.settling import settled
+from permitflow.exchange.staging_place import StagingPlace
 from permitflow.exchange.statistics import StagingStatistics
 from permitflow.exchange.stores.store import Store
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS, Part, PartState, Publication, StagingArea, StagingBooks
+from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS, Part, Publication, StagingBooks
 
 __all__ = ["StagingAreas", "default_staging_rows"]
 
@@ -31,26 +29,11 @@ _log = logging.getLogger(__name__)
 _TIDY_SECONDS = 1.0
 # A disk that was full may have room again.
 _RETRY_SECONDS = 1.0
-# Enough for one write, few enough for others to have their turn.
-_AT_ONCE = 512
 
 
 def default_staging_rows(row_permits: int) -> int:
     """Room for two batches of twice a window each: one that enters the channel, and one that is written meanwhile."""
     return 4 * row_permits
-
-
-class _Place:
-    """The staging area of one channel."""
-
-    def __init__(self, log: ReplayLog, area: StagingArea) -> None:
-        self.log = log
-        self.area = area
-        self.entering: deque[int] = deque()
-        """Rows of each published chunk that is not part of the channel yet, in order."""
-        self.waiting = Stopwatch(monotonic)
-        """The time in which producers waited for room."""
-        self.drain: asyncio.Task[None] | None = None
 
 
 class StagingAreas:
@@ -74,10 +57,11 @@ class StagingAreas:
         self.books.restore(store.published_batches())
         self._store = store
         self._clock = clock
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, StagingPlace] = {}
+        self._publishing: set[StagingPlace] = set()
+        """Where rows were published that nobody leads into the channel yet."""
         self._chunk_rows: dict[Part, list[int]] = {}
         """Rows of each chunk that is staged and not published."""
-        self._changed = asyncio.Event()
         self._ordering = asyncio.Lock()
         """One order at a time; nothing else ends or forgets what has ended meanwhile."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,12 +73,11 @@ class StagingAreas:
         Raises:
             InvalidParametersError: there is no room for a row.
         """
-        place = self._places[log.name] = _Place(log, self.books.add_channel(log.name, limit_rows))
+        place = self._places[log.name] = StagingPlace(log, self.books.add_channel(log.name, limit_rows))
         now = self._clock()
         for kept in log.found.published:
             self.books.restore_part(log.name, kept.staging, sum(kept.chunk_rows), now, is_published=True)
-            place.entering.extend(kept.chunk_rows)
-            log.expect(sum(kept.chunk_rows))
+            self._enter(place, kept.chunk_rows)
         for kept in log.found.staged:
             part = self.books.restore_part(log.name, kept.staging, sum(kept.chunk_rows), now, is_published=False)
             self._chunk_rows[part] = list(kept.chunk_rows)
@@ -105,9 +88,10 @@ class StagingAreas:
         for part in self.books.remove_channel(name, self._clock()):
             self._chunk_rows.pop(part, None)
         place = self._places.pop(name)
+        self._publishing.discard(place)
         if place.drain is not None:
             place.drain.cancel()
-        self._note_change()
+        place.note_change()
 
     # Attempts.
 
@@ -151,8 +135,7 @@ class StagingAreas:
         try:
             count = 0
             while not count:
-                await self._changed.wait()
-                place.log.require_appendable()
+                await place.changed()
                 count = self._take(part, chunks)
             return count
         finally:
@@ -202,12 +185,10 @@ class StagingAreas:
         await self._store.publish(query, batch, published, plan.forgotten)
         publication = self.books.publish(query, batch, parts, self._clock())
         for part in publication.published:
-            place = self._places[part.channel]
-            place.entering.extend(self._chunk_rows.pop(part))
-            place.log.expect(part.rows)
+            self._enter(self._places[part.channel], self._chunk_rows.pop(part))
         for part in publication.late:
             self._chunk_rows.pop(part, None)
-        self._note_change()
+        self._note_change(publication.late)
         self._go_on()
 
     async def discard(self, query: str, batch: int, parts: Sequence[StagedPart] = ()) -> int:
@@ -219,17 +200,7 @@ class StagingAreas:
 
     def statistics(self, channel: str) -> StagingStatistics:
         """What is staged for a channel."""
-        place = self._places[channel]
-        area = place.area
-        return StagingStatistics(
-            limit_rows=area.limit_rows,
-            staged_rows=area.staged_rows,
-            published_rows=area.published_rows,
-            attempts=len(area.parts),
-            open_attempts=sum(part.state is PartState.OPEN for part in area.parts),
-            waiting_attempts=len(area.line),
-            waiting_seconds=place.waiting.seconds,
-        )
+        return self._places[channel].statistics()
 
     def stop(self) -> None:
         """Do nothing any more; what is published stays where it is, and may be gone on with from the store."""
@@ -246,11 +217,16 @@ class StagingAreas:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return  # who adds channels before the loop runs will open a stream or publish in it
-        for place in self._places.values():
-            if place.entering and (place.drain is None or place.drain.done()):
+        while self._publishing:
+            place = self._publishing.pop()
+            if place.is_to_be_drained:
                 place.drain = self._begin(self._drain(place))
         if self._tidying is None and self._chunk_rows:
             self._tidying = loop.call_later(_TIDY_SECONDS, self._tidy)
+
+    def _enter(self, place: StagingPlace, chunk_rows: Sequence[int]) -> None:
+        place.publish(chunk_rows)
+        self._publishing.add(place)
 
     def _begin(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -258,12 +234,13 @@ class StagingAreas:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _drain(self, place: _Place) -> None:
+    async def _drain(self, place: StagingPlace) -> None:
         while place.entering:
             try:
-                count = await place.log.take_over(list(islice(place.entering, _AT_ONCE)))
+                count = await place.take_over()
             except ChannelError as error:
                 _log.warning("%d published rows cannot enter their channel: %s", place.area.published_rows, error)
+                place.note_change()
                 return
             except StoreError as error:
                 _log.warning("published rows wait: %s", error)
@@ -271,7 +248,7 @@ class StagingAreas:
                 continue
             for _ in range(count):
                 self.books.drain(place.area.published[0], place.entering.popleft(), self._clock())
-            self._note_change()
+            place.note_change()
 
     def _tidy(self) -> None:
         self._tidying = None
@@ -283,8 +260,7 @@ class StagingAreas:
         for part in parts:
             self._chunk_rows.pop(part, None)
             self._begin(self._forget_kept(part))
-        if parts:
-            self._note_change()
+        self._note_change(parts)
 
     async def _forget_kept(self, part: Part) -> None:
         if part.channel not in self._places:
@@ -294,6 +270,6 @@ class StagingAreas:
         except StoreError as error:
             _log.warning("rows of an attempt that nobody will publish stay on disk: %s", error)
 
-    def _note_change(self) -> None:
-        self._changed.set()
-        self._changed.clear()
+    def _note_change(self, parts: Iterable[Part]) -> None:
+        for channel in {part.channel for part in parts} & self._places.keys():
+            self._places[channel].note_change()

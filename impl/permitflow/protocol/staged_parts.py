@@ -212,7 +212,8 @@ class StagedQuery:
 
     def __init__(self) -> None:
         """Nothing yet."""
-        self.parts: list[Part] = []
+        self.parts: dict[Part, None] = {}
+        """In the order in which they began."""
         self.heard = 0.0
         """When something was last heard of it."""
 

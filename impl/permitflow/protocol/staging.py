@@ -11,7 +11,7 @@ began first goes on unless its query is silent, and of two attempts at the same 
 forgotten (``tidy``).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from permitflow.errors import InvalidParametersError, StagingFullError
 from permitflow.protocol.control import StagedPart
@@ -116,8 +116,7 @@ class StagingBooks:
         """
         require_key(staging)
         self._count += 1
-        own = self._of_batch(staging.query, staging.batch)
-        part = Part(channel, staging, self._count, own[0].batch_number if own else self._count)
+        part = Part(channel, staging, self._count, self._batch_number(staging))
         if self.was_published(staging.query, staging.batch):
             part.state = PartState.LATE
             return part
@@ -126,7 +125,7 @@ class StagingBooks:
         self._parts[channel, staging] = part
         self._areas[channel].parts.add(part)
         query = self._queries.setdefault(staging.query, StagedQuery())
-        query.parts.append(part)
+        query.parts[part] = None
         query.heard = now
         return part
 
@@ -195,7 +194,8 @@ class StagingBooks:
             chosen[stated.partition, stated.channel] = part
         published = tuple(chosen[place] for place in sorted(chosen))
         older = (part for part in self._of_query(query) if part.staging.batch <= batch)
-        late = tuple(part for part in older if part not in chosen.values())
+        winners = set(published)
+        late = tuple(part for part in older if part not in winners)
         return Publication(False, published, late, self._published.displaced_by(query))
 
     def publish(self, query: str, batch: int, parts: Sequence[StagedPart], now: float) -> Publication:
@@ -275,11 +275,16 @@ class StagingBooks:
 
     # Books.
 
-    def _of_query(self, query: str) -> list[Part]:
-        return self._queries[query].parts if query in self._queries else []
+    def _of_query(self, query: str) -> Iterable[Part]:
+        return self._queries[query].parts if query in self._queries else ()
 
-    def _of_batch(self, query: str, batch: int) -> list[Part]:
-        return [part for part in self._of_query(query) if part.staging.batch == batch]
+    def _of_batch(self, query: str, batch: int) -> Iterator[Part]:
+        return (part for part in self._of_query(query) if part.staging.batch == batch)
+
+    def _batch_number(self, staging: Staging) -> int:
+        """The number of the first attempt at anything of this batch; it may be the one that is counted now."""
+        first = next(self._of_batch(staging.query, staging.batch), None)
+        return self._count if first is None else first.batch_number
 
     def _drop(self, part: Part, state: PartState, reason: str, now: float) -> None:
         self._remove(part, state, now)
@@ -291,7 +296,7 @@ class StagingBooks:
         del self._parts[part.channel, part.staging]
         part.state = state
         query = self._queries[part.staging.query]
-        query.parts.remove(part)
+        del query.parts[part]
         query.heard = now
         if not query.parts:
             del self._queries[part.staging.query]
