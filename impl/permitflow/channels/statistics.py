@@ -23,6 +23,10 @@ class ChannelStatistics:
     path: str = ""
     """Of an end of a remote channel: how its messages travel, through shared memory, or over the network and why."""
 
+    compression: str = ""
+    """Of an end of a remote channel: ``lz4`` or ``zstd`` if chunks may be compressed; else ``none``, with the reason if
+    somebody has asked for it."""
+
     sent_chunks: int = 0
     """Chunks that left the sender; each slice of a split chunk counts."""
 

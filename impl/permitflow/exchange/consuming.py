@@ -27,7 +27,7 @@ async def serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
         PermitflowError: what the consumer must be told.
     """
     session: UpstreamSession[object] = UpstreamSession(peer=f"the consumer at {peer}", record=exchange.record)
-    end = RemoteSender(session, carrier)
+    end = RemoteSender(session, carrier, compression=exchange.compression)
     stream: ConsumerStream | None = None
     try:
         async with carrying(end, stopping):

@@ -31,7 +31,7 @@ async def serve_put(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
         PermitflowError: what the producer must be told.
     """
     session: DownstreamSession[object] = DownstreamSession(peer=f"the producer at {peer}", record=exchange.record)
-    producer = _Producer(exchange, RemoteReceiver(session, carrier), peer)
+    producer = _Producer(exchange, RemoteReceiver(session, carrier, compression=exchange.compression), peer)
     try:
         async with carrying(producer.end, stopping, producer.heed_abort(), producer.heed_draining()):
             await producer.serve()

@@ -15,10 +15,12 @@ from permitflow.exchange.staging import StagingAreas, default_staging_rows
 from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.memory import MemoryStore
 from permitflow.exchange.stores.store import Store
+from permitflow.protocol.compression import Compression, checked
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS
+from permitflow.transports.arrow_compression import available_codecs
 from permitflow.transports.same_host import SameHost
 
 __all__ = ["Exchange", "stream_channels"]
@@ -33,6 +35,7 @@ class Exchange:
         parameters: ChannelParameters | None = None,
         record: RecorderFactory | None = None,
         same_host: SameHost = SameHost.AUTO,
+        compression: Compression = Compression.AUTO,
         store: Store | None = None,
         staging_timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> None:
@@ -43,8 +46,12 @@ class Exchange:
             record: opens the recorders of all ends inside the exchange: the two of each channel, and one of each
                 stream that a producer or consumer opens.
             same_host: whether to share memory with those that run on this host.
+            compression: of chunks on their way to and from others, if they agree; ``auto``: if they ask for it.
             store: where channels keep rows that can be read again; by default in memory.  It stays the caller's.
             staging_timeout_seconds: what is staged by a query of which nothing was heard for so long is forgotten.
+
+        Raises:
+            InvalidParametersError: this end cannot compress like that.
         """
         self._parameters = parameters or ChannelParameters()
         self._channels: dict[str, BridgeChannel | ReplayChannel] = {}
@@ -53,6 +60,7 @@ class Exchange:
         """Rows that are not published yet."""
         self.record = record
         self.same_host = same_host
+        self.compression = checked(compression, available_codecs())
         self.readiness = Readiness()
 
     @property

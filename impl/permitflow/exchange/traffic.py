@@ -1,10 +1,12 @@
 """What an exchange tells about its channels to those who ask from outside."""
 
+from collections import Counter
 from collections.abc import Sequence
 from time import monotonic
 
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.statistics import BridgeStatistics, Direction
+from permitflow.protocol.compression import Codec
 from permitflow.protocol.traffic import ChannelTraffic, KeptRows, Statistics
 
 __all__ = ["statistics_of", "traffic_of"]
@@ -40,8 +42,14 @@ def traffic_of(bridge: BridgeStatistics) -> ChannelTraffic:
         rows_with_consumers=sum(each.parameters.row_permits - each.row_permits_here for each in reading),
         waiting_seconds=numbers.waiting_seconds,
         consumer_waiting_seconds=sum(stream.numbers.waiting_seconds for stream in gets),
+        compressed_streams=_compressed(bridge),
         kept=_kept(bridge),
     )
+
+
+def _compressed(bridge: BridgeStatistics) -> dict[str, int]:
+    found = Counter(stream.numbers.compression for stream in bridge.streams if stream.state not in _OVER)
+    return {codec.value: found[codec.value] for codec in Codec if found[codec.value]}
 
 
 def _kept(bridge: BridgeStatistics) -> KeptRows | None:

@@ -15,8 +15,10 @@ __all__ = [
     "Compression",
     "CompressionAnswer",
     "CompressionOffer",
+    "checked",
     "decided",
     "offered",
+    "require_none_in_memory",
     "require_offered",
 ]
 
@@ -109,17 +111,22 @@ def checked(policy: Compression | str, able: Collection[Codec]) -> Compression:
     return policy
 
 
-def decided(offer: CompressionOffer | None, policy: Compression, able: Collection[Codec]) -> CompressionAnswer:
+def decided(
+    offer: CompressionOffer | None, policy: Compression, able: Collection[Codec], *, shares_memory: bool = False
+) -> CompressionAnswer:
     """What the acceptor says: its own wish before the dialler's, and only what both can read and write.
 
     Args:
         offer: of the dialler.
         policy: of the acceptor's user.
         able: what the acceptor can read and write.
+        shares_memory: do both ends?  Then there is nothing to gain.
     """
     codec = policy.codec or (offer.wanted if offer is not None else None)
     if codec is None:
         return UNCOMPRESSED
+    if shares_memory:
+        return CompressionAnswer(None, "both ends share memory")
     if policy is Compression.NONE:
         return CompressionAnswer(None, "it is switched off at the end that was dialled")
     if offer is None:
@@ -150,3 +157,14 @@ def require_offered(answer: CompressionAnswer | None, offer: CompressionOffer | 
             rule="must be one of those that were offered",
         )
     return answer
+
+
+def require_none_in_memory(answer: CompressionAnswer) -> None:
+    """Refuse what would have to be checked in memory that the peer can still change.
+
+    Raises:
+        ParameterMismatchError: the acceptor has chosen a codec for a stream that shares memory.
+    """
+    if answer.codec is not None:
+        rule = "must be none where both ends share memory"
+        raise ParameterMismatchError(name="compression", ours="none", theirs=answer.codec.value, rule=rule)

@@ -3,6 +3,7 @@
 from typing import TypeVar
 
 from permitflow.errors import ChannelAbortedError, EndOfStream, LedgerError, LocalProtocolError, MispricedError
+from permitflow.protocol.compression import UNCOMPRESSED, CompressionAnswer
 from permitflow.protocol.frames import (
     Abort,
     AddPermits,
@@ -79,6 +80,7 @@ class DownstreamSession(Session[T]):
         stream: str = "",
         same_host: SameHostAnswer | None = None,
         first_row: int | None = None,
+        compression: CompressionAnswer = UNCOMPRESSED,
     ) -> Agreement:
         """Agree with the upstream that dialled; the agreement is the next frame to write.
 
@@ -86,7 +88,7 @@ class DownstreamSession(Session[T]):
             HandshakeError: version or parameters cannot be reconciled.
             InvalidParametersError: the dialer's wishes cannot work at all.
         """
-        agreement = self._accept(own, schema, stream, same_host, first_row)
+        agreement = self._accept(own, schema, stream, same_host, first_row, compression)
         self._outgoing.append(agreement)
         return agreement
 

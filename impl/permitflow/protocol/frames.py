@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.errors import InvalidParametersError
+from permitflow.protocol.compression import CompressionAnswer, CompressionOffer
 from permitflow.protocol.messages import Message, Permits
 from permitflow.protocol.parameters import ChannelParameters
 
@@ -135,6 +136,8 @@ class Get:
     """Whose reading this is; empty: that of the consumer ``default``."""
     log_id: str = ""
     """The log in which these rows were counted; empty: whichever there is."""
+    compression: CompressionOffer | None = None
+    """None: it can read nothing that is compressed, or wants nothing of the kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,8 @@ class Put:
     """Of a channel that keeps its rows: a name that may have been here before; empty: nobody in particular."""
     staging: Staging | None = None
     """Of a channel that keeps its rows: what comes is not to be seen before it is published."""
+    compression: CompressionOffer | None = None
+    """None: it can write nothing that is compressed, or wants nothing of the kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +172,8 @@ class Agreement:
     first_row: int | None = None
     """Of a channel that keeps its rows.  Get: the number of the first row that follows.  Put with a producer: how many
     rows of this producer are kept, or were."""
+    compression: CompressionAnswer | None = None
+    """None: there was no offer, or the acceptor does not know of such things."""
 
 
 # Nothing changes these three either, but frozen they would take three times as long to make, for every train.

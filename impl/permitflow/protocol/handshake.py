@@ -7,6 +7,7 @@ upstream that clamps by one configuration and a downstream that batches by anoth
 """
 
 from permitflow.errors import InvalidParametersError, ParameterMismatchError, VersionMismatchError
+from permitflow.protocol.compression import CompressionAnswer
 from permitflow.protocol.frames import NOTHING_STATED, Agreement, Get, Put, SameHostAnswer, StatedParameters
 from permitflow.protocol.parameters import ChannelParameters
 
@@ -55,6 +56,7 @@ def accept(
     stream: str = "",
     same_host: SameHostAnswer | None = None,
     first_row: int | None = None,
+    compression: CompressionAnswer | None = None,
 ) -> Agreement:
     """Answer a peer that dialled.
 
@@ -65,7 +67,8 @@ def accept(
     """
     require_version(request.protocol_version)
     agreed = agree(own, request.wanted)
-    return Agreement(PROTOCOL_VERSION, StatedParameters.of(agreed), schema, stream, same_host, first_row)
+    answer = None if request.compression is None else compression
+    return Agreement(PROTOCOL_VERSION, StatedParameters.of(agreed), schema, stream, same_host, first_row, answer)
 
 
 def verify(agreement: Agreement, *, wanted: StatedParameters) -> ChannelParameters:

@@ -5,6 +5,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from permitflow.errors import LocalProtocolError, PeerGoneError, UnexpectedFrameError
 from permitflow.protocol import handshake
+from permitflow.protocol.compression import UNCOMPRESSED, CompressionAnswer, require_offered
 from permitflow.protocol.frames import Agreement, Failure, Frame, Get, Put, SameHostAnswer, frame_name
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import Recorder, RecorderFactory
@@ -53,6 +54,8 @@ class Session(Generic[T]):
         self._agreement: Agreement | None = None
         self._parameters: ChannelParameters | None = None
         self._factory = record
+        self.compression = UNCOMPRESSED
+        """Whether chunks may come compressed."""
 
     @property
     def request(self) -> Get | Put:
@@ -87,11 +90,19 @@ class Session(Generic[T]):
         stream: str,
         same_host: SameHostAnswer | None,
         first_row: int | None,
+        compression: CompressionAnswer,
     ) -> Agreement:
         self._require(State.DECIDING, "accept")
         agreement = handshake.accept(
-            self.request, own=own, schema=schema, stream=stream, same_host=same_host, first_row=first_row
+            self.request,
+            own=own,
+            schema=schema,
+            stream=stream,
+            same_host=same_host,
+            first_row=first_row,
+            compression=compression,
         )
+        self.compression = compression
         self._agree(agreement, agreement.parameters.checked())
         self.state = State.OPEN
         return agreement
@@ -131,6 +142,7 @@ class Session(Generic[T]):
             case Get() | Put():
                 self._request = frame
             case Agreement():
+                self.compression = require_offered(frame.compression, self.request.compression)
                 self._agree(frame, handshake.verify(frame, wanted=self.request.wanted))
             case Failure():
                 self.failure = frame.error

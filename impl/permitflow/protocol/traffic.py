@@ -1,7 +1,7 @@
 """What has flowed through the channels of an exchange, as seen from outside: counts, and what two of them tell."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 __all__ = ["ChannelTraffic", "Flow", "KeptRows", "Statistics", "flows_between"]
 
@@ -53,6 +53,8 @@ class ChannelTraffic:
     """Time in which some row from a producer waited for room."""
     consumer_waiting_seconds: float
     """Time in which some row that was to leave waited for a consumer's permits."""
+    compressed_streams: Mapping[str, int] = field(default_factory=dict)
+    """By codec: streams that are open now; those in which nothing is compressed are left out."""
     kept: KeptRows | None = None
     """None: rows are gone once they were read."""
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from permitflow.errors import LedgerError, LocalProtocolError
+from permitflow.protocol.compression import UNCOMPRESSED, CompressionAnswer
 from permitflow.protocol.frames import (
     Abort,
     AddPermits,
@@ -76,6 +77,7 @@ class UpstreamSession(Session[T]):
         stream: str = "",
         same_host: SameHostAnswer | None = None,
         first_row: int | None = None,
+        compression: CompressionAnswer = UNCOMPRESSED,
     ) -> Agreement:
         """Agree with the downstream that dialled; the agreement is the next frame to write.
 
@@ -83,7 +85,7 @@ class UpstreamSession(Session[T]):
             HandshakeError: version or parameters cannot be reconciled.
             InvalidParametersError: the dialer's wishes cannot work at all.
         """
-        agreement = self._accept(own, schema, stream, same_host, first_row)
+        agreement = self._accept(own, schema, stream, same_host, first_row, compression)
         self._outgoing.append(agreement)
         return agreement
 

@@ -6,17 +6,20 @@ Source: Arrow's columnar format, "Compression": each buffer begins with its leng
 it is not compressed.
 """
 
+import logging
 from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
 
 import pyarrow as pa
 
-from permitflow.protocol.compression import Codec
+from permitflow.protocol.compression import UNCOMPRESSED, Codec, CompressionAnswer
 from permitflow.transports.arrow_metadata import LZ4_FRAME, ZSTD, Compressed, compressed, is_compressed, metadata_place
 from permitflow.transports.carrier import Buffer
 
-__all__ = ["Decompression", "available_codecs", "write_options"]
+__all__ = ["Decompression", "available_codecs", "log_answer", "write_options"]
+
+_log = logging.getLogger(__name__)
 
 _NUMBERS = {Codec.LZ4: LZ4_FRAME, Codec.ZSTD: ZSTD}
 _LENGTH = Struct("<q")
@@ -32,6 +35,12 @@ _NOBODY_AGREED = "it is compressed, which nobody has agreed to"
 def available_codecs() -> tuple[Codec, ...]:
     """What the pyarrow that is installed can read and write."""
     return tuple(codec for codec in Codec if pa.Codec.is_available(codec.value))
+
+
+def log_answer(answer: CompressionAnswer, *, who: str) -> None:
+    """Say what was decided about a stream, if anybody has asked for compression; ``who`` is the peer."""
+    if answer != UNCOMPRESSED:
+        _log.info("compression with %s: %s", who, answer.words)
 
 
 def write_options(codec: Codec | None) -> pa.ipc.IpcWriteOptions:

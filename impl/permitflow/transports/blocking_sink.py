@@ -172,6 +172,7 @@ class BlockingSink(BlockingStream):
         return ChannelStatistics(
             name=self.stream,
             path=self._call.path,
+            compression=self._session.compression.words,
             parameters=self.parameters,
             sent_chunks=sender.sent_chunks,
             sent_rows=sender.sent_rows,

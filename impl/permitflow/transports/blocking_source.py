@@ -111,6 +111,7 @@ class BlockingSource(BlockingStream):
         return ChannelStatistics(
             name=self.stream,
             path=self._call.path,
+            compression=self._session.compression.words,
             parameters=self.parameters,
             consumed_chunks=receiver.consumed_chunks,
             consumed_rows=receiver.consumed_rows,

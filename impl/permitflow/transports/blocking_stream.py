@@ -13,15 +13,18 @@ from permitflow.errors import (
     PeerTimeoutError,
     PermitflowError,
 )
+from permitflow.protocol.compression import require_none_in_memory
 from permitflow.protocol.frames import Agreement
 from permitflow.protocol.lifecycle import State
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
 from permitflow.transports.arrow import BatchCodec, read_schema
+from permitflow.transports.arrow_compression import log_answer
 from permitflow.transports.blocking_host_call import BlockingHostCall
 from permitflow.transports.blocking_replies import Closed
 from permitflow.transports.carrier import Received
 from permitflow.transports.diagnosis import Explain, explained
+from permitflow.transports.same_host import SHARED_MEMORY
 from permitflow.transports.shared_memory.meeting import Offer
 from permitflow.transports.status import heard
 
@@ -113,7 +116,7 @@ class BlockingStream:
         raise NotImplementedError
 
     def _note_agreement(self, agreement: Agreement) -> None:
-        self._batches = BatchCodec(read_schema(agreement.schema))
+        self._batches = BatchCodec(read_schema(agreement.schema), self._peer_session.compression.codec)
 
     def open(self, cause: str, explain: Explain | None = None) -> None:
         """Wait for the agreement; whatever goes wrong, including an interrupt, leaves no call behind.
@@ -127,6 +130,9 @@ class BlockingStream:
             while self._peer_session.state is State.AWAITING_AGREEMENT:
                 self._await_reply(cause, explain)
             self._call.settle(self._peer_session.agreement.same_host)
+            if self._call.path == SHARED_MEMORY:
+                require_none_in_memory(self._peer_session.compression)
+            log_answer(self._peer_session.compression, who=self._peer_session.peer)
         except BaseException:
             self.close()
             raise

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from permitflow.errors import UndecodableDataError
+from permitflow.protocol.compression import Codec, CompressionAnswer, CompressionOffer
 from permitflow.protocol.frames import (
     Abort,
     AddPermits,
@@ -26,6 +27,7 @@ from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = ["DOWNSTREAM_READERS", "UPSTREAM_READERS", "read_chunks", "read_parameters"]
 
+_CODECS: dict[int, Codec] = {pb.CODEC_LZ4: Codec.LZ4, pb.CODEC_ZSTD: Codec.ZSTD}
 _OVERSIZE: dict[int, Oversize] = {pb.OVERSIZE_SPLIT: Oversize.SPLIT, pb.OVERSIZE_WHOLE: Oversize.WHOLE}
 
 
@@ -71,6 +73,24 @@ def _answer(message: pb.Agreement) -> SameHostAnswer | None:
     return SameHostAnswer(message.same_host.proof, message.same_host.refusal)
 
 
+def _compression_offer(message: pb.Get | pb.Put) -> CompressionOffer | None:
+    """Codecs that are not known here are nothing to agree on."""
+    if not message.HasField("compression"):
+        return None
+    offer = message.compression
+    codecs = tuple(_CODECS[number] for number in offer.codecs if number in _CODECS)
+    return CompressionOffer(codecs, _CODECS.get(offer.wanted))
+
+
+def _compression_answer(message: pb.Agreement) -> CompressionAnswer | None:
+    if not message.HasField("compression"):
+        return None
+    answer = message.compression
+    if answer.codec != pb.CODEC_UNSPECIFIED and answer.codec not in _CODECS:
+        raise UndecodableDataError(what="an agreement", reason=f"compression by codec {answer.codec} is not known")
+    return CompressionAnswer(_CODECS.get(answer.codec), answer.refusal)
+
+
 def _read_get(message: pb.Get) -> Get:
     wanted, offer = read_parameters(message.wanted), _offer(message)
     from_row, to_row = _optional(message, ("from_row", "to_row"))
@@ -85,13 +105,22 @@ def _read_get(message: pb.Get) -> Get:
         to_row,
         message.consumer,
         message.log_id,
+        _compression_offer(message),
     )
 
 
 def _read_put(message: pb.Put) -> Put:
     wanted, offer = read_parameters(message.wanted), _offer(message)
-    staging = _staging(message)
-    return Put(message.protocol_version, _address(message), wanted, _schema(message), offer, message.producer, staging)
+    return Put(
+        message.protocol_version,
+        _address(message),
+        wanted,
+        _schema(message),
+        offer,
+        message.producer,
+        _staging(message),
+        _compression_offer(message),
+    )
 
 
 def _staging(message: pb.Put) -> Staging | None:
@@ -104,7 +133,10 @@ def _staging(message: pb.Put) -> Staging | None:
 def _read_agreement(message: pb.Agreement) -> Agreement:
     parameters, answer = read_parameters(message.parameters), _answer(message)
     (first_row,) = _optional(message, ("first_row",))
-    return Agreement(message.protocol_version, parameters, message.schema, message.stream, answer, first_row)
+    compression = _compression_answer(message)
+    return Agreement(
+        message.protocol_version, parameters, message.schema, message.stream, answer, first_row, compression
+    )
 
 
 def _read_data(message: pb.Data) -> Data[Marker]:

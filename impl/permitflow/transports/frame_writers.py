@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from google.protobuf.message import Message
 
 from permitflow.errors import InvalidParametersError
+from permitflow.protocol.compression import Codec, CompressionOffer
 from permitflow.protocol.frames import (
     Abort,
     AddPermits,
@@ -25,6 +26,7 @@ from permitflow.wire.v1 import exchange_pb2 as pb
 __all__ = ["DOWNSTREAM_WRITERS", "UPSTREAM_WRITERS", "set_number", "set_text", "write_chunks", "write_parameters"]
 
 _TEXT_RULE = "must be text that UTF-8 can hold"
+_CODECS = {None: pb.CODEC_UNSPECIFIED, Codec.LZ4: pb.CODEC_LZ4, Codec.ZSTD: pb.CODEC_ZSTD}
 _OVERSIZE = {Oversize.SPLIT: pb.OVERSIZE_SPLIT, Oversize.WHOLE: pb.OVERSIZE_WHOLE}
 
 
@@ -39,6 +41,14 @@ def _write_dialling(into: pb.Get | pb.Put, frame: Get | Put) -> None:
     if frame.same_host is not None:
         into.same_host.socket = frame.same_host.socket
         into.same_host.required = frame.same_host.is_required
+    if frame.compression is not None:
+        _write_offer(into.compression, frame.compression)
+
+
+def _write_offer(into: pb.CompressionOffer, offer: CompressionOffer) -> None:
+    into.SetInParent()
+    into.codecs.extend(_CODECS[codec] for codec in offer.codecs)
+    into.wanted = _CODECS[offer.wanted]
 
 
 def write_parameters(into: pb.Parameters, stated: StatedParameters) -> None:
@@ -112,6 +122,10 @@ def _write_agreement(into: pb.UpstreamFrame | pb.DownstreamFrame, frame: Agreeme
     if frame.same_host is not None:
         into.agreement.same_host.proof = frame.same_host.proof
         into.agreement.same_host.refusal = frame.same_host.refusal
+    if frame.compression is not None:
+        into.agreement.compression.SetInParent()
+        into.agreement.compression.codec = _CODECS[frame.compression.codec]
+        into.agreement.compression.refusal = frame.compression.refusal
 
 
 def _write_data(into: pb.UpstreamFrame, frame: Data[Marker]) -> None:

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 
 from permitflow.errors import InvalidParametersError, PeerGoneError, PeerTimeoutError, PermitflowError, ProtocolError
+from permitflow.protocol.compression import Compression, offered
 from permitflow.protocol.frames import Address, Get, Put, Staging, StatedParameters
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.parameters import ChannelParameters
@@ -22,6 +23,7 @@ from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
 from permitflow.transports import client_call, tcp_client
 from permitflow.transports.aio_control import AioControl
+from permitflow.transports.arrow_compression import available_codecs
 from permitflow.transports.client_call import ClientCall
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.remote_receiver import RemoteReceiver
@@ -30,7 +32,7 @@ from permitflow.transports.same_host import SameHost, offering
 from permitflow.transports.tcp_framing import SCHEME
 from permitflow.transports.tcp_stream import TcpStream
 
-__all__ = ["AioControl", "ChannelDescription", "SameHost", "control", "describe", "get", "put"]
+__all__ = ["AioControl", "ChannelDescription", "Compression", "SameHost", "control", "describe", "get", "put"]
 
 # Long enough for a last message on a slow network, short enough for somebody who waits for the prompt.
 LINGER_SECONDS = 2.0
@@ -56,6 +58,7 @@ async def get(
     agreement_timeout_seconds: float = 60.0,
     record: RecorderFactory | None = None,
     same_host: SameHost = SameHost.AUTO,
+    compression: Compression = Compression.AUTO,
     consumer: str = "",
     from_row: int | None = None,
     to_row: int | None = None,
@@ -75,12 +78,15 @@ async def get(
         agreement_timeout_seconds: how long to wait until the channel's schema is known: a producer may bring it.
         record: opens the recorder of this end.
         same_host: whether to share memory with an exchange on this host.
+        compression: of chunks on their way, for slow networks, if the exchange agrees; ``auto``: if it asks for it.
+            Nothing is compressed where memory is shared.
         consumer: of a channel that keeps its rows: whose reading this is; empty: that of the consumer ``default``.
         from_row: the first row that is wanted; None: the first one that the consumer has not acknowledged.
         to_row: the first row that is not wanted any more; None: all that will ever come.
         log_id: the log in which these rows were counted, as in ``ChannelPosition``; empty: whichever there is.
 
     Raises:
+        InvalidParametersError: this end cannot compress like that.
         PeerTimeoutError: nobody answers at this address, or the channel's schema did not become known.
         PeerGoneError: the exchange has gone.
         SameHostError: memory was to be shared, and cannot be.
@@ -102,6 +108,7 @@ async def get(
                 to_row=to_row,
                 consumer=consumer,
                 log_id=log_id,
+                compression=offered(compression, available_codecs()),
             )
             session: DownstreamSession[object] = DownstreamSession(first, peer=who, record=record)
             end = RemoteReceiver(session, call, schema=schema, offer=offer)
@@ -120,6 +127,7 @@ async def put(
     agreement_timeout_seconds: float = 60.0,
     record: RecorderFactory | None = None,
     same_host: SameHost = SameHost.AUTO,
+    compression: Compression = Compression.AUTO,
     producer: str = "",
     staging: Staging | None = None,
 ) -> AsyncIterator[RemoteSender]:
@@ -136,12 +144,15 @@ async def put(
         agreement_timeout_seconds: how long to wait for the exchange's answer.
         record: opens the recorder of this end.
         same_host: whether to share memory with an exchange on this host.
+        compression: of chunks on their way, for slow networks, if the exchange agrees; ``auto``: if it asks for it.
+            Nothing is compressed where memory is shared.
         producer: of a channel that keeps its rows: a name of this producer's own.  One that comes again learns from
             ``first_row`` how many of its rows are kept, and sends those that follow; who still sends under this name
             is broken off.
         staging: of a channel that keeps its rows: what is sent is not to be seen before it is published.
 
     Raises:
+        InvalidParametersError: this end cannot compress like that.
         PeerTimeoutError: nobody answers at this address.
         PeerGoneError: the exchange has gone, or the channel's consumer has.
         RetentionError: the channel does not keep its rows, and knows neither producers' names nor staging.
@@ -153,7 +164,8 @@ async def put(
     who = f"the exchange at {address} (channel {named.name!r})"
     async with _calling(address, PUT_STREAM, who, connect_timeout_seconds) as call:
         with offering(same_host, writes=True, who=who) as offer:
-            first = Put(PROTOCOL_VERSION, named, stated, encoded, offer.frame, producer, staging)
+            able = offered(compression, available_codecs())
+            first = Put(PROTOCOL_VERSION, named, stated, encoded, offer.frame, producer, staging, able)
             session: UpstreamSession[object] = UpstreamSession(first, peer=who, record=record)
             end = RemoteSender(session, call, schema=schema, offer=offer)
             async with _running(end, who, agreement_timeout_seconds) as sender:

@@ -13,10 +13,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from permitflow.protocol.compression import Compression, offered
 from permitflow.protocol.frames import Address, Get, Put, Staging, StatedParameters
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
+from permitflow.transports.arrow_compression import available_codecs
 from permitflow.transports.blocking_control import BlockingControl
 from permitflow.transports.blocking_sink import BlockingSink
 from permitflow.transports.blocking_source import BlockingSource
@@ -29,6 +31,7 @@ __all__ = [
     "BlockingSink",
     "BlockingSource",
     "ChannelFacts",
+    "Compression",
     "SameHost",
     "control",
     "open_sink",
@@ -54,6 +57,7 @@ def open_source(
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     record: RecorderFactory | None = None,
     same_host: SameHost = SameHost.AUTO,
+    compression: Compression = Compression.AUTO,
     consumer: str = "",
     from_row: int | None = None,
     to_row: int | None = None,
@@ -67,13 +71,16 @@ def open_source(
         wanted: parameters to ask for; the exchange grants the smaller window.
         timeout_seconds: the longest wait for the exchange, and for each chunk.
         same_host: whether to share memory with an exchange on this host.
+        compression: of chunks on their way, for slow networks, if the exchange agrees; ``auto``: if it asks for it.
+            Nothing is compressed where memory is shared.
         consumer: of a channel that keeps its rows: whose reading this is; empty: that of the consumer ``default``.
         from_row: the first row that is wanted; None: the first one that the consumer has not acknowledged.
         to_row: the first row that is not wanted any more; None: all that will ever come.
         log_id: the log in which these rows were counted, as in ``ChannelPosition``; empty: whichever there is.
 
     Raises:
-        InvalidParametersError: ``timeout_seconds`` is not above 0, or the range is none.
+        InvalidParametersError: ``timeout_seconds`` is not above 0, the range is none, or this end cannot compress like
+            that.
         UnknownChannelError: the exchange has no such channel.
         ChannelBusyError: somebody else reads it.
         RetentionError: the channel does not keep its rows, and has neither ranges nor consumers with names.
@@ -96,6 +103,7 @@ def open_source(
             to_row=to_row,
             consumer=consumer,
             log_id=log_id,
+            compression=offered(compression, available_codecs()),
         )
         source = BlockingSource(address, get, timeout_seconds, record, offer)
     source.open("the channel has no schema until its first producer dials: is there one?", why_no_schema)
@@ -123,6 +131,7 @@ def open_sink(
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     record: RecorderFactory | None = None,
     same_host: SameHost = SameHost.AUTO,
+    compression: Compression = Compression.AUTO,
     producer: str = "",
     staging: Staging | None = None,
 ) -> BlockingSink:
@@ -132,13 +141,15 @@ def open_sink(
         wanted: parameters to ask for; the exchange grants the smaller window.
         timeout_seconds: the longest wait for the exchange, and for each permit.
         same_host: whether to share memory with an exchange on this host.
+        compression: of chunks on their way, for slow networks, if the exchange agrees; ``auto``: if it asks for it.
+            Nothing is compressed where memory is shared.
         producer: of a channel that keeps its rows: a name of this producer's own.  One that comes again learns from
             ``first_row`` how many of its rows are kept, and sends those that follow; who still sends under this name
             is broken off.
         staging: of a channel that keeps its rows: what is sent is not to be seen before it is published.
 
     Raises:
-        InvalidParametersError: ``timeout_seconds`` is not above 0.
+        InvalidParametersError: ``timeout_seconds`` is not above 0, or this end cannot compress like that.
         UnknownChannelError: the exchange has no such channel.
         RetentionError: the channel does not keep its rows, and knows neither producers' names nor staging.
         SchemaMismatchError: the channel has another schema.
@@ -149,7 +160,8 @@ def open_sink(
     """
     stated, encoded = StatedParameters.of(wanted), schema.serialize().to_pybytes()
     with _offering(same_host, writes=True, address=address) as offer:
-        put = Put(PROTOCOL_VERSION, Address(channel), stated, encoded, offer.frame, producer, staging)
+        able = offered(compression, available_codecs())
+        put = Put(PROTOCOL_VERSION, Address(channel), stated, encoded, offer.frame, producer, staging, able)
         sink = BlockingSink(address, put, timeout_seconds, record, offer)
     sink.open("it takes streams slowly: is it overloaded?")
     return sink

@@ -7,19 +7,22 @@ of their turns: messages are taken in where they come, and written where they co
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable, Sequence
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
 from permitflow.errors import ChannelClosedError, PeerGoneError, PermitflowError, TransportError
+from permitflow.protocol.compression import Compression, decided, require_none_in_memory
 from permitflow.protocol.frames import Agreement, Failure, Get, Put
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
 from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_schemas
+from permitflow.transports.arrow_compression import available_codecs, log_answer
 from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.changes import Changes
 from permitflow.transports.host_carrier import HostCarrier
-from permitflow.transports.same_host import SHARED_MEMORY, Offer, SameHost, meet, settle
+from permitflow.transports.remote_facts import RemoteFacts
+from permitflow.transports.same_host import Offer, SameHost, meet, settle
 from permitflow.transports.status import again, heard, told
 from permitflow.transports.writing import Writing
 
@@ -31,14 +34,20 @@ BREAK_OFF_SECONDS = 1.0
 S = TypeVar("S", bound=UpstreamSession[object] | DownstreamSession[object])
 
 
-class RemoteEnd(ABC, Generic[S]):
+class RemoteEnd(RemoteFacts[S], ABC):
     """One end of a stream: a session, a carrier, and the tasks that wait."""
 
     END: str
     WRITES: bool
 
     def __init__(
-        self, session: S, carrier: Carrier, *, schema: pa.Schema | None = None, offer: Offer | None = None
+        self,
+        session: S,
+        carrier: Carrier,
+        *,
+        schema: pa.Schema | None = None,
+        offer: Offer | None = None,
+        compression: Compression = Compression.AUTO,
     ) -> None:
         """Call ``run`` to set it going.
 
@@ -47,11 +56,10 @@ class RemoteEnd(ABC, Generic[S]):
             carrier: of the open stream.
             schema: of an end that dials: what the agreement must say; None: whatever it says.
             offer: of an end that dials: to share memory.
+            compression: of an end that is dialled: what it wants; the others say so in their first frame.
         """
-        self._session, self._wanted_schema = session, schema
-        self._carrier = HostCarrier(carrier, who=session.peer)
-        self._offer = offer
-        self._batches: BatchCodec | None = None
+        super().__init__(session, HostCarrier(carrier, who=session.peer))
+        self._wanted_schema, self._offer, self._compression = schema, offer, compression
         self._failure: PermitflowError | None = None
         self.has_told_failure = False
         """Has the application heard why the stream has failed?"""
@@ -68,36 +76,6 @@ class RemoteEnd(ABC, Generic[S]):
         )
 
     @property
-    def name(self) -> str:
-        """The channel's name."""
-        return self._session.channel
-
-    @property
-    def stream(self) -> str:
-        """The name of this stream, which both of its ends know."""
-        return self._session.agreement.stream
-
-    @property
-    def parameters(self) -> ChannelParameters:
-        """What both ends agreed on."""
-        return self._session.parameters
-
-    @property
-    def first_row(self) -> int | None:
-        """Of a channel that keeps its rows: as ``Agreement.first_row``."""
-        return self._session.agreement.first_row
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The schema of the chunks."""
-        return self._codec.schema
-
-    @property
-    def shares_memory(self) -> bool:
-        """Does what is received lie in memory that the peer has, too?"""
-        return self._carrier.meeting.path == SHARED_MEMORY
-
-    @property
     def state(self) -> State:
         """How far the stream has come."""
         return State.FAILED if self._failure is not None else self._session.state
@@ -106,11 +84,6 @@ class RemoteEnd(ABC, Generic[S]):
     def failure(self) -> PermitflowError | None:
         """Why the stream has failed, if it has."""
         return self._failure
-
-    @property
-    def _codec(self) -> BatchCodec:
-        assert self._batches is not None, "the session has refused everything that comes before the agreement"
-        return self._batches
 
     async def run(self) -> None:
         """Carry frames until the stream is over.
@@ -198,6 +171,7 @@ class RemoteEnd(ABC, Generic[S]):
         """Both ends have agreed.  From now on the tasks are spared, if the carrier can do that."""
         self._carrier.change_over()
         self._batches = batches
+        log_answer(self._session.compression, who=self._session.peer)
         self._opened()
         if self._carrier.hand_to(self._heed):
             self._writing.be_prompt()
@@ -258,9 +232,11 @@ class RemoteEnd(ABC, Generic[S]):
             HandshakeError: version or parameters cannot be reconciled.
             InvalidParametersError: the peer's wishes cannot work at all.
         """
-        batches = BatchCodec(schema)
-        met, encoded = self._carrier.meeting.answer, batches.schema_bytes
-        self._session.accept(own, schema=encoded, stream=stream, same_host=met, first_row=first_row)
+        met, offer = self._carrier.meeting.answer, self._session.request.compression
+        answer = decided(offer, self._compression, available_codecs(), shares_memory=self.shares_memory)
+        batches = BatchCodec(schema, answer.codec)
+        encoded = batches.schema_bytes
+        self._session.accept(own, schema=encoded, stream=stream, same_host=met, first_row=first_row, compression=answer)
         self._begin(batches)
         self._wake_all()
 
@@ -286,7 +262,9 @@ class RemoteEnd(ABC, Generic[S]):
             require_equal_schemas(ours=self._wanted_schema, theirs=schema)
         if self._offer is not None:
             self._carrier.prepare(settle(self._offer, agreement.same_host))
-        self._begin(BatchCodec(schema))
+        if self.shares_memory:
+            require_none_in_memory(self._session.compression)
+        self._begin(BatchCodec(schema, self._session.compression.codec))
 
     @abstractmethod
     def _opened(self) -> None:

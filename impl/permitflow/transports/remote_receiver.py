@@ -16,6 +16,7 @@ from permitflow.errors import (
     PermitflowError,
     WouldBlock,
 )
+from permitflow.protocol.compression import Compression
 from permitflow.protocol.frames import Abort, Agreement, End, Failure
 from permitflow.protocol.messages import Message
 from permitflow.protocol.session import DownstreamSession
@@ -43,9 +44,10 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         *,
         schema: pa.Schema | None = None,
         offer: Offer | None = None,
+        compression: Compression = Compression.AUTO,
     ) -> None:
         """Use ``get``, or the exchange."""
-        super().__init__(session, carrier, schema=schema, offer=offer)
+        super().__init__(session, carrier, schema=schema, offer=offer, compression=compression)
         # Held while a task waits for a message: those behind it wait in the order in which they came.
         self._turn = asyncio.Lock()
         self._held = 0
@@ -251,6 +253,7 @@ class RemoteReceiver(RemoteEnd[DownstreamSession[object]]):
         return ChannelStatistics(
             name=self.name,
             path=self._carrier.meeting.path,
+            compression=self._session.compression.words,
             parameters=self.parameters,
             consumed_chunks=self._core.consumed_chunks,
             consumed_rows=self._core.consumed_rows,

@@ -7,6 +7,7 @@ import pyarrow as pa
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import ParkedSend, SendLine, Stopwatch
 from permitflow.errors import ChannelClosedError, PermitflowError
+from permitflow.protocol.compression import Compression
 from permitflow.protocol.frames import Agreement, Failure
 from permitflow.protocol.messages import Message
 from permitflow.protocol.session import State, UpstreamSession
@@ -32,9 +33,10 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
         *,
         schema: pa.Schema | None = None,
         offer: Offer | None = None,
+        compression: Compression = Compression.AUTO,
     ) -> None:
         """Use ``put``, or the exchange."""
-        super().__init__(session, carrier, schema=schema, offer=offer)
+        super().__init__(session, carrier, schema=schema, offer=offer, compression=compression)
         self._waiting = Stopwatch(self._clock)
         self._posted_rows = 0
         self._writer: TrainWriter | None = None
@@ -157,6 +159,7 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
         return ChannelStatistics(
             name=self.name,
             path=self._carrier.meeting.path,
+            compression=self._session.compression.words,
             parameters=parameters,
             sent_chunks=sender.sent_chunks,
             sent_rows=sender.sent_rows,

@@ -30,6 +30,7 @@ def write_statistics(into: pb.Statistics, statistics: Statistics) -> None:
         added = into.channels.add()
         for name in _SAME:
             setattr(added, name, getattr(traffic, name))
+        added.compressed_streams.update(traffic.compressed_streams)
         if traffic.kept is not None:
             _write_kept(added.kept, traffic.kept)
 
@@ -49,7 +50,9 @@ def read_statistics(message: pb.Statistics) -> Statistics:
 
 def _read_traffic(message: pb.ChannelTraffic) -> ChannelTraffic:
     same = {name: getattr(message, name) for name in _SAME}
-    return ChannelTraffic(**same, kept=_read_kept(message.kept) if message.HasField("kept") else None)
+    compressed = dict(sorted(message.compressed_streams.items()))
+    kept = _read_kept(message.kept) if message.HasField("kept") else None
+    return ChannelTraffic(**same, compressed_streams=compressed, kept=kept)
 
 
 def _read_kept(message: pb.Kept) -> KeptRows:

@@ -13,6 +13,12 @@ class Oversize(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OVERSIZE_SPLIT: _ClassVar[Oversize]
     OVERSIZE_WHOLE: _ClassVar[Oversize]
 
+class Codec(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CODEC_UNSPECIFIED: _ClassVar[Codec]
+    CODEC_LZ4: _ClassVar[Codec]
+    CODEC_ZSTD: _ClassVar[Codec]
+
 class ChannelState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     CHANNEL_STATE_UNSPECIFIED: _ClassVar[ChannelState]
@@ -22,6 +28,9 @@ class ChannelState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 OVERSIZE_UNSPECIFIED: Oversize
 OVERSIZE_SPLIT: Oversize
 OVERSIZE_WHOLE: Oversize
+CODEC_UNSPECIFIED: Codec
+CODEC_LZ4: Codec
+CODEC_ZSTD: Codec
 CHANNEL_STATE_UNSPECIFIED: ChannelState
 CHANNEL_STATE_OPEN: ChannelState
 CHANNEL_STATE_ENDED: ChannelState
@@ -88,7 +97,7 @@ class Parameters(_message.Message):
     def __init__(self, row_permits: _Optional[int] = ..., permit_batch: _Optional[int] = ..., max_chunk_cost: _Optional[int] = ..., barrier_permits: _Optional[int] = ..., oversize: _Optional[_Union[Oversize, str]] = ...) -> None: ...
 
 class Get(_message.Message):
-    __slots__ = ("protocol_version", "channel", "up_actor_id", "up_fragment_id", "down_actor_id", "down_fragment_id", "wanted", "schema", "probe", "from_row", "to_row", "consumer", "log_id", "same_host")
+    __slots__ = ("protocol_version", "channel", "up_actor_id", "up_fragment_id", "down_actor_id", "down_fragment_id", "wanted", "schema", "probe", "from_row", "to_row", "consumer", "log_id", "same_host", "compression")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     UP_ACTOR_ID_FIELD_NUMBER: _ClassVar[int]
@@ -103,6 +112,7 @@ class Get(_message.Message):
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
     LOG_ID_FIELD_NUMBER: _ClassVar[int]
     SAME_HOST_FIELD_NUMBER: _ClassVar[int]
+    COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     channel: str
     up_actor_id: int
@@ -117,10 +127,11 @@ class Get(_message.Message):
     consumer: str
     log_id: str
     same_host: SameHostOffer
-    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., up_actor_id: _Optional[int] = ..., up_fragment_id: _Optional[int] = ..., down_actor_id: _Optional[int] = ..., down_fragment_id: _Optional[int] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., from_row: _Optional[int] = ..., to_row: _Optional[int] = ..., consumer: _Optional[str] = ..., log_id: _Optional[str] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ...) -> None: ...
+    compression: CompressionOffer
+    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., up_actor_id: _Optional[int] = ..., up_fragment_id: _Optional[int] = ..., down_actor_id: _Optional[int] = ..., down_fragment_id: _Optional[int] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., from_row: _Optional[int] = ..., to_row: _Optional[int] = ..., consumer: _Optional[str] = ..., log_id: _Optional[str] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ...) -> None: ...
 
 class Put(_message.Message):
-    __slots__ = ("protocol_version", "channel", "up_actor_id", "up_fragment_id", "down_actor_id", "down_fragment_id", "wanted", "schema", "producer", "staging", "same_host")
+    __slots__ = ("protocol_version", "channel", "up_actor_id", "up_fragment_id", "down_actor_id", "down_fragment_id", "wanted", "schema", "producer", "staging", "same_host", "compression")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     UP_ACTOR_ID_FIELD_NUMBER: _ClassVar[int]
@@ -132,6 +143,7 @@ class Put(_message.Message):
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     STAGING_FIELD_NUMBER: _ClassVar[int]
     SAME_HOST_FIELD_NUMBER: _ClassVar[int]
+    COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     channel: str
     up_actor_id: int
@@ -143,23 +155,26 @@ class Put(_message.Message):
     producer: str
     staging: Staging
     same_host: SameHostOffer
-    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., up_actor_id: _Optional[int] = ..., up_fragment_id: _Optional[int] = ..., down_actor_id: _Optional[int] = ..., down_fragment_id: _Optional[int] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., producer: _Optional[str] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ...) -> None: ...
+    compression: CompressionOffer
+    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., up_actor_id: _Optional[int] = ..., up_fragment_id: _Optional[int] = ..., down_actor_id: _Optional[int] = ..., down_fragment_id: _Optional[int] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., producer: _Optional[str] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ...) -> None: ...
 
 class Agreement(_message.Message):
-    __slots__ = ("protocol_version", "parameters", "schema", "stream", "first_row", "same_host")
+    __slots__ = ("protocol_version", "parameters", "schema", "stream", "first_row", "same_host", "compression")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     FIRST_ROW_FIELD_NUMBER: _ClassVar[int]
     SAME_HOST_FIELD_NUMBER: _ClassVar[int]
+    COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     parameters: Parameters
     schema: bytes
     stream: str
     first_row: int
     same_host: SameHostAnswer
-    def __init__(self, protocol_version: _Optional[int] = ..., parameters: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., stream: _Optional[str] = ..., first_row: _Optional[int] = ..., same_host: _Optional[_Union[SameHostAnswer, _Mapping]] = ...) -> None: ...
+    compression: CompressionAnswer
+    def __init__(self, protocol_version: _Optional[int] = ..., parameters: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., stream: _Optional[str] = ..., first_row: _Optional[int] = ..., same_host: _Optional[_Union[SameHostAnswer, _Mapping]] = ..., compression: _Optional[_Union[CompressionAnswer, _Mapping]] = ...) -> None: ...
 
 class SameHostOffer(_message.Message):
     __slots__ = ("socket", "required")
@@ -176,6 +191,22 @@ class SameHostAnswer(_message.Message):
     proof: bytes
     refusal: str
     def __init__(self, proof: _Optional[bytes] = ..., refusal: _Optional[str] = ...) -> None: ...
+
+class CompressionOffer(_message.Message):
+    __slots__ = ("codecs", "wanted")
+    CODECS_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
+    codecs: _containers.RepeatedScalarFieldContainer[Codec]
+    wanted: Codec
+    def __init__(self, codecs: _Optional[_Iterable[_Union[Codec, str]]] = ..., wanted: _Optional[_Union[Codec, str]] = ...) -> None: ...
+
+class CompressionAnswer(_message.Message):
+    __slots__ = ("codec", "refusal")
+    CODEC_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    codec: Codec
+    refusal: str
+    def __init__(self, codec: _Optional[_Union[Codec, str]] = ..., refusal: _Optional[str] = ...) -> None: ...
 
 class Permits(_message.Message):
     __slots__ = ("rows", "barriers", "watermarks")
@@ -408,7 +439,14 @@ class Statistics(_message.Message):
     def __init__(self, at_seconds: _Optional[float] = ..., channels: _Optional[_Iterable[_Union[ChannelTraffic, _Mapping]]] = ...) -> None: ...
 
 class ChannelTraffic(_message.Message):
-    __slots__ = ("channel", "state", "reason", "row_permits", "producers", "consumers", "rows_in", "rows_out", "rows_held", "peak_rows_held", "rows_with_consumers", "waiting_seconds", "consumer_waiting_seconds", "kept")
+    __slots__ = ("channel", "state", "reason", "row_permits", "producers", "consumers", "rows_in", "rows_out", "rows_held", "peak_rows_held", "rows_with_consumers", "waiting_seconds", "consumer_waiting_seconds", "kept", "compressed_streams")
+    class CompressedStreamsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -423,6 +461,7 @@ class ChannelTraffic(_message.Message):
     WAITING_SECONDS_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_WAITING_SECONDS_FIELD_NUMBER: _ClassVar[int]
     KEPT_FIELD_NUMBER: _ClassVar[int]
+    COMPRESSED_STREAMS_FIELD_NUMBER: _ClassVar[int]
     channel: str
     state: str
     reason: str
@@ -437,7 +476,8 @@ class ChannelTraffic(_message.Message):
     waiting_seconds: float
     consumer_waiting_seconds: float
     kept: Kept
-    def __init__(self, channel: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., row_permits: _Optional[int] = ..., producers: _Optional[int] = ..., consumers: _Optional[int] = ..., rows_in: _Optional[int] = ..., rows_out: _Optional[int] = ..., rows_held: _Optional[int] = ..., peak_rows_held: _Optional[int] = ..., rows_with_consumers: _Optional[int] = ..., waiting_seconds: _Optional[float] = ..., consumer_waiting_seconds: _Optional[float] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ...) -> None: ...
+    compressed_streams: _containers.ScalarMap[str, int]
+    def __init__(self, channel: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., row_permits: _Optional[int] = ..., producers: _Optional[int] = ..., consumers: _Optional[int] = ..., rows_in: _Optional[int] = ..., rows_out: _Optional[int] = ..., rows_held: _Optional[int] = ..., peak_rows_held: _Optional[int] = ..., rows_with_consumers: _Optional[int] = ..., waiting_seconds: _Optional[float] = ..., consumer_waiting_seconds: _Optional[float] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ..., compressed_streams: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Kept(_message.Message):
     __slots__ = ("next_row", "acknowledged", "staged_rows", "published_rows")
