@@ -1,8 +1,7 @@
 """An exchange whose rows are on disk, as those see it who dial: a full disk, and another exchange on the same store."""
 
-import resource
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
+from permitflow.testing.limits import files_of_at_most
 from permitflow.transports.grpc_aio import control, get, put
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -52,17 +52,6 @@ async def produce(address: str, last_row: int) -> int:
             await sender.send(chunk(first_row))
         await sender.end(closes_channel=False)
         return sender.first_row
-
-
-@contextmanager
-def files_of_at_most(size_bytes: int) -> Iterator[None]:
-    """No file of this process can grow beyond that, as if the disk were full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_producer_hears_that_the_disk_is_full_and_goes_on_once_there_is_room(

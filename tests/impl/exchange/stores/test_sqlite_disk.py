@@ -1,11 +1,10 @@
 """The store and its disk: what is flushed, what is full, what waits, and how much is used."""
 
 import asyncio
-import resource
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from permitflow.errors import (
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.sqlite_file import FILE_NAME
 from permitflow.exchange.stores.store import ChannelStore
+from permitflow.testing.limits import files_of_at_most
 from permitflow.testing.stored_channels import CONSUMERS, channel, filled
 
 Open = Callable[[], SqliteStore]
@@ -30,17 +30,6 @@ def test_every_commit_is_flushed(open_store: Open) -> None:
 
     full = 2
     assert open_store()._database.done(asked_of) == ["wal", full]
-
-
-@contextmanager
-def files_of_at_most(size_bytes: int) -> Iterator[None]:
-    """No file of this process can grow beyond that, as if the disk were full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_on_a_full_disk_nothing_is_half_written_and_it_goes_on_once_there_is_room(

@@ -16,6 +16,7 @@ import pytest
 from permitflow.errors import SameHostError, UndecodableDataError
 from permitflow.protocol.frames import SameHostAnswer
 from permitflow.testing.descriptors import open_descriptors
+from permitflow.testing.limits import limited
 from permitflow.transports.shared_memory import handover, meeting
 from permitflow.transports.shared_memory.handover import Received, connect, nonce_digest
 from permitflow.transports.shared_memory.meeting import Offer, accepted
@@ -104,16 +105,6 @@ def test_a_system_that_cannot_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Offer(SameHost.AUTO, writes=True, who="the exchange").reason == "this system has no memfd_create"
     with pytest.raises(SameHostError, match="this system has no memfd_create"):
         Offer(SameHost.REQUIRE, writes=True, who="the exchange")
-
-
-@contextmanager
-def limited(limit: int, value: int) -> Iterator[None]:
-    before = resource.getrlimit(limit)
-    resource.setrlimit(limit, (value, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(limit, before)
 
 
 @pytest.mark.parametrize(
