@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,6 +36,7 @@ LIVE = Parameters(
 READ_RUN = Path(__file__).with_name("read_run.js").read_text()
 CONTRASTS = Path(__file__).with_name("contrasts.js").read_text()
 TEXTS_OUTSIDE = Path(__file__).with_name("texts_outside.js").read_text()
+TWENTY_STEPS = Path(__file__).with_name("twenty_steps.js").read_text()
 Open = Callable[..., Visit]
 
 
@@ -75,9 +77,6 @@ def shows(seen: dict[str, Any], run: Run, k: int) -> None:
     assert seen["position"].startswith(f"Step {k} of {len(run.steps)}{call}")
     if k:
         assert seen["place"] == Specification(SYSTEM.module).operator(run.steps[k - 1].action).place
-
-
-# Runs.
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
@@ -229,12 +228,8 @@ def test_a_run_of_a_hundred_thousand_steps_opens_and_steps(visit: Open) -> None:
     opened.press("End")
     shows(read(opened), run, 100_000)
     assert opened.page.evaluate("document.querySelectorAll('*').length") < 2500
-    milliseconds = opened.page.evaluate(
-        "() => { const slider = document.getElementById('slider'); const begin = performance.now();"
-        "for (let k = 50000; k < 50020; k++) { slider.value = k; slider.dispatchEvent(new Event('input')); }"
-        "return (performance.now() - begin) / 20; }"
-    )
-    assert milliseconds < 2_000  # each, on a busy machine; whoever draws all steps instead of one needs far more
+    # The median, since a busy machine interrupts some steps; whoever draws all steps instead of one needs seconds each.
+    assert median(opened.page.evaluate(TWENTY_STEPS)) < 500
 
 
 def test_many_small_chunks_are_drawn_together(visit: Open) -> None:
@@ -292,9 +287,6 @@ def test_somebody_who_does_not_see_is_told_each_step(visit: Open, stuck: Run) ->
     assert opened.page.locator("#slider").get_attribute("aria-valuetext") == told
     controls = opened.page.get_by_role("button").or_(opened.page.get_by_role("slider"))
     assert all(control.get_attribute("aria-label") for control in controls.all())
-
-
-# The checks themselves.
 
 
 def test_a_page_that_fetches_or_fails_would_be_noticed(browser: "Browser", tmp_path: Path) -> None:
