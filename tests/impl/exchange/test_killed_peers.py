@@ -18,7 +18,7 @@ from permitflow.testing.endpoints import CHANNEL, SCHEMA, chunk
 from permitflow.transports.grpc_aio import describe, put
 
 # Keep-alive asks every 2 s and waits 4 s; the rest is for a busy machine.
-SECONDS_UNTIL_MISSED = 30.0
+SECONDS_UNTIL_MISSED = 15.0
 
 OVER_GRPC, OVER_TCP = "127.0.0.1:0", "tcp://127.0.0.1:0"
 

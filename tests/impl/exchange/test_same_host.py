@@ -24,7 +24,7 @@ from permitflow.transports.shared_memory.region import RING_BYTES, RING_NAME
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
-SECONDS_UNTIL_MISSED = 30.0
+SECONDS_UNTIL_MISSED = 15.0
 WIDE = pa.schema([("number", pa.int64()), ("content", pa.large_binary())])
 
 
