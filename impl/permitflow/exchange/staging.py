@@ -240,7 +240,6 @@ class StagingAreas:
                 count = await place.take_over()
             except ChannelError as error:
                 _log.warning("%d published rows cannot enter their channel: %s", place.area.published_rows, error)
-                place.note_change()
                 return
             except StoreError as error:
                 _log.warning("published rows wait: %s", error)
@@ -254,6 +253,8 @@ class StagingAreas:
         self._tidying = None
         if not self._ordering.locked():
             self._forget(self.books.tidy(self._clock()))
+        for place in self._places.values():
+            place.dismiss()
         self._go_on()
 
     def _forget(self, parts: Sequence[Part]) -> None:

@@ -9,6 +9,7 @@ from time import monotonic
 from permitflow.channels.waiting import Stopwatch
 from permitflow.exchange.replay_log import ReplayLog
 from permitflow.exchange.statistics import StagingStatistics
+from permitflow.protocol.control import ChannelState
 from permitflow.protocol.staging import PartState, StagingArea
 
 __all__ = ["StagingPlace"]
@@ -55,6 +56,11 @@ class StagingPlace:
         """Let everybody who waits for room here look again."""
         self._changed.set()
         self._changed.clear()
+
+    def dismiss(self) -> None:
+        """Those who wait for room in a channel that has ended, or is broken, wait for nothing: let them look."""
+        if self.area.line and self.log.state is not ChannelState.OPEN:
+            self.note_change()
 
     async def changed(self) -> None:
         """Wait until something has changed here.

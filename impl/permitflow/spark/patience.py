@@ -1,11 +1,11 @@
 """How long to try again when the exchange is away: until ``timeout_seconds`` have passed without any progress."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic, sleep
 
 from permitflow.errors import PeerGoneError, PermitflowError
 
-__all__ = ["Patience", "is_away"]
+__all__ = ["Patience", "in_words", "is_away"]
 
 # An exchange that starts again is back within a second or two; one that is asked all the time comes no sooner.
 _FIRST_PAUSE_SECONDS = 0.05
@@ -17,18 +17,26 @@ def is_away(error: PermitflowError) -> bool:
     return isinstance(error, PeerGoneError) and not isinstance(error, TimeoutError)
 
 
+def in_words(channels: Sequence[str]) -> str:
+    """The first of them, and how many more."""
+    more = f" and {len(channels) - 1} more" if len(channels) > 1 else ""
+    return f"channel {channels[0]!r}{more}"
+
+
 class Patience:
     """Attempts, and ever longer pauses between them."""
 
     def __init__(
         self,
         timeout_seconds: float,
+        channels: Sequence[str],
         *,
         clock: Callable[[], float] = monotonic,
         pause: Callable[[float], None] = sleep,
     ) -> None:
-        """Begin now."""
+        """Begin now; ``channels`` are those that are waited for."""
         self._timeout_seconds = timeout_seconds
+        self._channels = channels
         self._clock = clock
         self._pause = pause
         self.renew()
@@ -56,7 +64,8 @@ class Patience:
         seconds = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(self._attempts - 1, 10))
         if waited + seconds >= self._timeout_seconds:
             error.add_note(
-                f"tried {self._attempts} times in {waited:.1f} s (option timeout_seconds: {self._timeout_seconds:g})"
+                f"tried {self._attempts} times in {waited:.1f} s (option timeout_seconds: {self._timeout_seconds:g}), "
+                f"for {in_words(self._channels)}"
             )
             raise error
         self._pause(seconds)

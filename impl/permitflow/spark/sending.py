@@ -96,7 +96,7 @@ class Sending:
         staging: Staging | None,
     ) -> "BlockingSink":
         """Dial; an exchange that keeps its rows may start again, and need not cost an attempt of its own."""
-        patience = Patience(min(self._options.exchange.timeout_seconds, _LONGEST_ABSENCE_SECONDS))
+        patience = Patience(min(self._options.exchange.timeout_seconds, _LONGEST_ABSENCE_SECONDS), [channel])
         while True:
             try:
                 return self.open(channel, wanted=wanted, record=record, staging=staging)
@@ -126,6 +126,7 @@ class Sending:
             timeout_seconds=timeout_seconds or self._options.exchange.timeout_seconds,
             record=record,
             same_host=self._options.exchange.same_host,
+            compression=self._options.exchange.compression,
             staging=staging,
         )
 

@@ -83,10 +83,11 @@ class _Staged:
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.transports.grpc_blocking import control
 
-        patience = Patience(timeout_seconds or self._options.exchange.timeout_seconds)
+        exchange = self._options.exchange
+        patience = Patience(timeout_seconds or exchange.timeout_seconds, exchange.channels)
         while True:
             try:
-                with control(self._options.exchange.address, timeout_seconds=patience.remaining_seconds) as dialled:
+                with control(exchange.address, timeout_seconds=patience.remaining_seconds) as dialled:
                     return order(dialled)
             except PermitflowError as error:
                 patience.wait(error)

@@ -7,7 +7,7 @@ from typing import Protocol, Self
 from permitflow.errors import PeerTimeoutError, PermitflowError, RetentionError
 from permitflow.protocol.control import ChannelPosition, ChannelRow
 from permitflow.spark.options import ReadOptions
-from permitflow.spark.patience import Patience
+from permitflow.spark.patience import Patience, in_words
 from permitflow.spark.stream_planning import Position
 
 __all__ = ["Control", "Dial", "ExchangeLine"]
@@ -78,7 +78,7 @@ class ExchangeLine:
         self._open.close()
 
     def _ask(self, ask: Callable[[Control], Sequence[Position]]) -> dict[str, Position]:
-        patience = Patience(self._options.timeout_seconds)
+        patience = Patience(self._options.timeout_seconds, self._options.channels)
         while True:
             try:
                 answer = ask(self._connected(patience.remaining_seconds))
@@ -101,9 +101,8 @@ class ExchangeLine:
 
     def _overloaded(self) -> PeerTimeoutError:
         options = self._options
-        more = f" and {len(options.channels) - 1} more" if len(options.channels) > 1 else ""
         return PeerTimeoutError(
-            who=f"the exchange at {options.address} (channel {options.channels[0]!r}{more})",
+            who=f"the exchange at {options.address} ({in_words(options.channels)})",
             reason=f"no reply within {options.timeout_seconds:g} s: is it, or the network, overloaded? "
             "(option timeout_seconds)",
         )

@@ -33,7 +33,7 @@ def read_range(
         UnexpectedFrameError: it sent other rows than these.
     """
     target = arrow_schema(schema)
-    patience = Patience(options.timeout_seconds)
+    patience = Patience(options.timeout_seconds, [rows.channel])
     at = rows.from_row
     while at < rows.to_row:
         try:
@@ -71,6 +71,7 @@ def _opened(
         timeout_seconds=options.timeout_seconds,
         record=streams.record,
         same_host=options.same_host,
+        compression=options.compression,
     )
 
 

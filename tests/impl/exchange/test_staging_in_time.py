@@ -7,12 +7,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from permitflow.errors import StagedPartError
+from permitflow.errors import ChannelAbortedError, StagedPartError
 from permitflow.exchange.replay_log import ReplayLog
 from permitflow.exchange.staging import StagingAreas
 from permitflow.exchange.stores.memory import MemoryStore
+from permitflow.protocol.control import ChannelState, StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.staging import Part
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -39,9 +41,15 @@ def areas_of(clock: Clock) -> StagingAreas:
     """With room for 16 rows of the channel ``a``."""
     store = MemoryStore()
     areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
-    place = store.open_channel("a", parameters=WINDOW, consumers=("default",))
-    areas.add_channel(ReplayLog("a", WINDOW, None, place, ("default",)), 16)
+    add_channel(areas, store, "a")
     return areas
+
+
+def add_channel(areas: StagingAreas, store: MemoryStore, name: str) -> ReplayLog:
+    place = store.open_channel(name, parameters=WINDOW, consumers=("default",))
+    log = ReplayLog(name, WINDOW, None, place, ("default",))
+    areas.add_channel(log, 16)
+    return log
 
 
 def rows(count: int) -> pa.RecordBatch:
@@ -81,6 +89,57 @@ def test_what_a_silent_query_has_staged_is_forgotten(complete: Complete, clock: 
             await asyncio.sleep(0.001)
         assert areas.statistics("a").staged_rows == 0
         assert await areas.discard("q", 0) == 0
+        areas.stop()
+
+    complete(story())
+
+
+def test_who_waits_for_room_in_a_channel_that_ends_is_told(complete: Complete, clock: Clock) -> None:
+    async def story() -> None:
+        store = MemoryStore()
+        areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
+        log = add_channel(areas, store, "a")
+        full, part = (areas.open("a", Staging(query, 0, 0, "x")) for query in ("p", "q"))
+        assert await areas.stage(full, [rows(8), rows(8)]) == 2
+        waiting = asyncio.create_task(areas.stage(part, [rows(1)]))
+        await asyncio.sleep(0)
+        await log.finish(ChannelState.BROKEN, "its disk burnt")
+        with pytest.raises(ChannelAbortedError, match="its disk burnt"):
+            await waiting
+        areas.stop()
+
+    complete(story())
+
+
+def test_what_happens_at_one_channel_wakes_nobody_who_waits_at_another(
+    complete: Complete, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        store = MemoryStore()
+        areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
+        logs = [add_channel(areas, store, name) for name in ("a", "b")]
+        await logs[0].declare(rows(1).schema)
+        full, part = (areas.open("b", Staging(query, 0, 0, "x")) for query in ("p", "q"))
+        assert await areas.stage(full, [rows(8), rows(8)]) == 2
+        looks: list[Part] = []
+        stage = areas.books.stage
+
+        def watched(of: Part, count: int, now: float) -> bool:
+            looks.append(of)
+            return stage(of, count, now)
+
+        monkeypatch.setattr(areas.books, "stage", watched)
+        waiting = asyncio.create_task(areas.stage(part, [rows(2)]))
+        other = areas.open("a", Staging("r", 0, 0, "x"))
+        assert await areas.stage(other, [rows(8)]) == 1
+        areas.end(other)
+        await areas.publish("r", 0, [StagedPart("a", 0, "x", 8)])
+        while logs[0].books.next_row < 8:
+            await logs[0].changed()
+        assert looks.count(part) == 1, "it looked when it came"
+        areas.break_off(full)
+        assert await waiting == 1
+        assert looks.count(part) == 2, "and when there was room"
         areas.stop()
 
     complete(story())

@@ -17,7 +17,7 @@ class Clock:
 
 
 def patience(clock: Clock, seconds: float) -> Patience:
-    return Patience(seconds, clock=lambda: clock.now, pause=clock.pause)
+    return Patience(seconds, ("orders/0", "orders/1", "orders/2"), clock=lambda: clock.now, pause=clock.pause)
 
 
 def wait_for_ever(trying: Patience) -> None:
@@ -36,6 +36,7 @@ def test_pauses_grow_until_time_is_over_and_the_error_says_how_long() -> None:
     assert clock.pauses[0] < 0.1 < clock.pauses[-1] <= 2
     assert 7 < clock.now <= 10
     assert "option timeout_seconds: 10" in caught.value.__notes__[0]
+    assert caught.value.__notes__[0].endswith("for channel 'orders/0' and 2 more"), "what it was wanted for"
 
 
 def test_progress_begins_the_time_anew() -> None:
