@@ -13,28 +13,36 @@ from permitflow.exchange.stores.store import ChannelStore, KeptChannel
 from permitflow.protocol.parameters import ChannelParameters
 
 KILLS_BETWEEN = 5
+LEAST_ROWS = 500_000
 KILLS_WITHIN = 6
 PARAMETERS = ChannelParameters(row_permits=1_000_000)
+DIRECT = ("direct/0", "direct/1")
 STAGED = "staged/0"
 BATCH_ROWS = 5_000
 
 
-def confirmed_by(folder: Path, seed: int, lines: int, *statements: str) -> dict[str, int]:
-    """Let a process write until it kills itself, or is killed after so many lines; what it was told before."""
+def confirmed_by(folder: Path, seed: int, rows: int, *statements: str) -> dict[str, int]:
+    """Let a process write until it kills itself, or is killed after so many rows; what it was told before."""
     child = [sys.executable, str(Path(__file__).with_name("writing_child.py")), str(folder), str(seed), *statements]
+    facts: dict[str, int] = {}
     with subprocess.Popen(child, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        said = [process.stdout.readline() for _ in range(lines)]
+        while rows_of(facts) < rows:
+            line = process.stdout.readline()
+            assert line, "it has ended by itself"
+            facts.update(json.loads(line))
         if not statements:
             process.kill()
         # What was confirmed while the signal was on its way counts as well; the last line may be cut off.
-        said += process.stdout.read().splitlines(keepends=True)
+        for line in process.stdout.read().splitlines(keepends=True):
+            facts.update(json.loads(line) if line.endswith("\n") else {})
         assert process.wait(60) == -signal.SIGKILL
-    facts: dict[str, int] = {}
-    for line in said:
-        if line.endswith("\n"):
-            facts.update(json.loads(line))
     return facts
+
+
+def rows_of(confirmed: dict[str, int]) -> int:
+    """How many rows of all channels were confirmed."""
+    return sum(confirmed.get(name, 0) for name in (*DIRECT, STAGED))
 
 
 async def numbers_in(place: ChannelStore, kept: KeptChannel) -> list[int]:
@@ -71,7 +79,7 @@ def check_staged(run: asyncio.Runner, store: SqliteStore, confirmed: dict[str, i
 
 def check(run: asyncio.Runner, folder: Path, confirmed: dict[str, int]) -> None:
     with SqliteStore(folder) as store:
-        for name in ("direct/0", "direct/1"):
+        for name in DIRECT:
             check_direct(run, store, name, confirmed)
         check_staged(run, store, confirmed)
 
@@ -79,9 +87,11 @@ def check(run: asyncio.Runner, folder: Path, confirmed: dict[str, int]) -> None:
 def test_what_was_confirmed_is_there_whenever_the_process_is_killed(run: asyncio.Runner, tmp_path: Path) -> None:
     confirmed: dict[str, int] = {}
     for seed in range(KILLS_BETWEEN):
-        confirmed = confirmed_by(tmp_path, seed, random.Random(seed).randrange(1, 60))
+        # In the middle of whatever it does then: sometimes soon, and the last one not before it was really tried.
+        rows = rows_of(confirmed) + random.Random(seed).randrange(1, 2 * LEAST_ROWS // KILLS_BETWEEN)
+        confirmed = confirmed_by(tmp_path, seed, max(rows, LEAST_ROWS + 1) if seed == KILLS_BETWEEN - 1 else rows)
         check(run, tmp_path, confirmed)
-    assert sum(confirmed.get(name, 0) for name in ("direct/0", "direct/1", STAGED)) > 100_000, "it was tried"
+    assert rows_of(confirmed) > 500_000
 
 
 def test_nothing_is_half_written_though_it_is_killed_within_a_transaction(run: asyncio.Runner, tmp_path: Path) -> None:
