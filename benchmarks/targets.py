@@ -19,7 +19,7 @@ from benchmarks.spark_exchange.jobs import QUERY, SINK, SOURCE, SparkJob
 from benchmarks.stalled import Stalled
 from benchmarks.stream_ends import StreamEnds
 from benchmarks.throughput import Cell
-from benchmarks.with_and_without import ROW_COUNT, PermitCost
+from benchmarks.with_and_without import DEFAULT, ROW_COUNT, PermitCost
 
 __all__ = ["Verdict", "judge"]
 
@@ -28,7 +28,9 @@ LEAST_MULTIPLES = {
     "remote": {"1": 4.0, "64": 4.0, "1,024": 1.2, "4,096": 1.0, "65,536": 1.0, "wide": 1.0},
     "same host": {"1": 5.0, "64": 5.0, "1,024": 2.5, "4,096": 2.5, "65,536": 3.0, "wide": 3.0},
 }
-# Throughput with permits as a share of throughput without, with a window that bounds as much as carriers do.
+# Throughput with permits as a share of throughput without: with the default window, and with one that bounds as much
+# as carriers do.
+PERMIT_WINDOWS = (DEFAULT, ROW_COUNT)
 LEAST_SHARE_WITH_PERMITS = 0.95
 # A call for each message at both ends, as with the queue; and several at once.
 LOCAL_CANDIDATES = ("receive", "send_many, receive_many")
@@ -106,7 +108,7 @@ def _throughput(cells: list[Cell]) -> Iterator[Verdict]:
 
 
 def _permits(costs: list[PermitCost]) -> Iterator[Verdict]:
-    for cost in (cost for cost in costs if cost.row_permits == ROW_COUNT):
+    for cost in (cost for cost in costs if cost.row_permits in PERMIT_WINDOWS):
         numbers = f"ROW_COUNT {cost.row_permits:,}, BATCH = ROW_COUNT / {cost.batch_share}"
         what = f"{cost.way}: with ÷ without permits, {cost.payload}, {numbers}"
         yield Verdict(what, cost.throughput, LEAST_SHARE_WITH_PERMITS)
