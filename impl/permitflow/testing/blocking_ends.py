@@ -11,9 +11,15 @@ from permitflow.testing.served_exchange import ServedExchange
 from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, open_sink, open_source
 
 __all__ = [
+    "CLOSED_SECONDS",
+    "HANGING_SECONDS",
+    "INTERRUPTED_SECONDS",
+    "KILLED_SECONDS",
+    "NOBODY_SECONDS",
     "PATIENCE_SECONDS",
     "SCHEMA",
     "SHORT_SECONDS",
+    "STARVED_SECONDS",
     "in_a_hurry",
     "numbers",
     "read_all",
@@ -31,6 +37,20 @@ PATIENCE_SECONDS = 20.0
 
 SHORT_SECONDS = 0.3
 """For waits that must be in vain."""
+
+# How soon who waits must know what has happened.  These decide, and are far below what guards against hangs.
+NOBODY_SECONDS = 10.0
+"""That nobody listens at an address."""
+STARVED_SECONDS = 10 * SHORT_SECONDS
+"""That permits have not come within ``SHORT_SECONDS``, and why not."""
+KILLED_SECONDS = 5.0
+"""That the exchange was killed; of both ends together."""
+HANGING_SECONDS = 10.0
+"""That the exchange gives no sign of life any more: for 8 s it is waited for."""
+INTERRUPTED_SECONDS = 5.0
+"""That somebody has pressed Ctrl-C, from before it was pressed."""
+CLOSED_SECONDS = 5.0
+"""Until the connections of an end that is over are closed."""
 
 
 def numbers(start: int, stop: int) -> pa.RecordBatch:
