@@ -109,9 +109,15 @@ def _labelled(seen: list[ChannelTraffic]) -> Iterator["GaugeMetricFamily"]:
         "permitflow_lag_rows", "Rows that a consumer has still to acknowledge.", labels=["channel", "consumer"]
     )
     state = GaugeMetricFamily("permitflow_channel_state", "1 for the state it is in.", labels=["channel", "state"])
+    compressed = GaugeMetricFamily(
+        "permitflow_compressed_streams", "Streams whose chunks are compressed.", labels=["channel", "codec"]
+    )
     for traffic in seen:
+        for codec, streams in traffic.compressed_streams.items():
+            compressed.add_metric([traffic.channel, codec], streams)
         state.add_metric([traffic.channel, traffic.state], 1)
         for consumer, rows in ({} if traffic.kept is None else traffic.kept.lag_rows).items():
             lag.add_metric([traffic.channel, consumer], rows)
     yield lag
     yield state
+    yield compressed

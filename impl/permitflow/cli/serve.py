@@ -13,6 +13,7 @@ from permitflow.cli.outcomes import ExitCode, Json, complain, requires_extra, un
 from permitflow.cli.serve_options import (
     Addresses,
     BarrierPermits,
+    Compressed,
     Consumers,
     DrainSeconds,
     Keep,
@@ -29,6 +30,7 @@ from permitflow.cli.serve_options import (
     Trace,
 )
 from permitflow.errors import InvalidOptionError, InvalidParametersError, StoreError, TraceWriteError, TransportError
+from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS
@@ -61,6 +63,7 @@ def serve(
     staging_timeout_seconds: StagingTimeout = None,
     drain_seconds: DrainSeconds = 3.0,
     same_host: SharedMemory = SameHost.AUTO,
+    compression: Compressed = Compression.AUTO,
     metrics_address: MetricsAddress = None,
     trace: Trace = None,
     quiet: Quiet = False,
@@ -120,6 +123,7 @@ def serve(
         staging_timeout_seconds=DEFAULT_TIMEOUT_SECONDS if staging_timeout_seconds is None else staging_timeout_seconds,
         drain_seconds=drain_seconds,
         same_host=same_host,
+        compression=compression,
         metrics_address=metrics_address,
     )
     _run(plan, _recording(trace), Style.JSON if as_json else Style.QUIET if quiet else Style.TEXT)

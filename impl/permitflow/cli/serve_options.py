@@ -6,6 +6,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from permitflow.cli.options import StreamName, folder, host_and_port, seconds, stream_name, whole_number
+from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import Oversize
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS
@@ -14,6 +15,7 @@ from permitflow.transports.shared_memory.policy import SameHost
 __all__ = [
     "Addresses",
     "BarrierPermits",
+    "Compressed",
     "Consumers",
     "DrainSeconds",
     "Keep",
@@ -136,6 +138,14 @@ SharedMemory: TypeAlias = Annotated[
     SameHost,
     typer.Option(
         metavar="RULE", help="Share memory with processes on this host if they can (auto), never, or require it."
+    ),
+]
+
+Compressed: TypeAlias = Annotated[
+    Compression,
+    typer.Option(
+        metavar="CODEC",
+        help="Compress chunks to and from other hosts: lz4 or zstd, if the others can; auto, if they ask; or none.",
     ),
 ]
 

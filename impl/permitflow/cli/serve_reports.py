@@ -182,6 +182,9 @@ def traffic_table(traffic: Sequence[Traffic]) -> Table:
     keeps_rows = any(channel.counts.kept is not None for channel in traffic)
     if keeps_rows:
         table.add_column("not acknowledged")
+    compresses = any(channel.counts.compressed_streams for channel in traffic)
+    if compresses:
+        table.add_column("compressed")
     for channel in traffic:
         counts = channel.counts
         table.add_row(
@@ -190,6 +193,7 @@ def traffic_table(traffic: Sequence[Traffic]) -> Table:
             *(f"{counts.rows_held:,}", _bar(counts.rows_held, counts.row_permits)),
             f"{channel.waited_inside:.0%}/{channel.waited_for_consumer:.0%}",
             *([_behind(counts.kept, between="\n")] if keeps_rows else []),
+            *([counts.compression] if compresses else []),
         )
     return table
 
@@ -212,6 +216,7 @@ def _line(channel: Traffic) -> str:
         f"{counts.rows_held:,} of {counts.row_permits:,} {'in flight' if counts.kept is None else 'kept'} "
         f"(peak {counts.peak_rows_held:,}), "
         f"waited inside {channel.waited_inside:.0%}, for consumer {channel.waited_for_consumer:.0%}"
+        f"{f', compressed streams: {counts.compression}' if counts.compressed_streams else ''}"
     )
 
 

@@ -20,6 +20,7 @@ from permitflow.exchange.draining import drain, remainder
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.stores.sqlite import SqliteStore
+from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.tracing import FileTrace
@@ -54,6 +55,7 @@ class Plan:
     staging_timeout_seconds: float
     drain_seconds: float
     same_host: SameHost
+    compression: Compression
     metrics_address: str | None = None
     """Where Prometheus may ask; None: nowhere."""
 
@@ -81,6 +83,7 @@ def run_exchange(plan: Plan, recording: FileTrace | None, style: Style) -> bool:
             parameters=plan.parameters,
             record=record,
             same_host=plan.same_host,
+            compression=plan.compression,
             store=store,
             staging_timeout_seconds=plan.staging_timeout_seconds,
         )

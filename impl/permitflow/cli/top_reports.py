@@ -100,8 +100,13 @@ def flow_table(look: Look) -> Table:
     keeps_rows = any(flow.traffic.kept is not None for flow in look.flows)
     if keeps_rows:
         table.add_column("lag", no_wrap=True)
+    compresses = any(flow.traffic.compressed_streams for flow in look.flows)
+    if compresses:
+        table.add_column("compressed", no_wrap=True)
     for flow in look.flows:
-        table.add_row(*_cells(flow), *([_lag(flow.traffic.kept)] if keeps_rows else []))
+        traffic = flow.traffic
+        more = ([_lag(traffic.kept)] if keeps_rows else []) + ([traffic.compression] if compresses else [])
+        table.add_row(*_cells(flow), *more)
     return table
 
 

@@ -49,6 +49,7 @@ class Traffic:
             "peak_in_flight": counts.peak_rows_held,
             "waited_inside": self.waited_inside,
             "waited_for_consumer": self.waited_for_consumer,
+            "compressed_streams": dict(counts.compressed_streams),
             # Rows are kept for whoever is the last to acknowledge them.
             "kept": None if kept is None else {**asdict(kept), "rows": max(kept.lag_rows.values())},
         }

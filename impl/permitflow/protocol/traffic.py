@@ -63,6 +63,11 @@ class ChannelTraffic:
         """Rows that may still come in."""
         return max(0, self.row_permits - self.rows_held)
 
+    @property
+    def compression(self) -> str:
+        """The streams that are compressed, in words, as in ``lz4 1, zstd 2``; empty: none is."""
+        return ", ".join(f"{codec} {streams}" for codec, streams in self.compressed_streams.items())
+
 
 @dataclass(frozen=True, slots=True)
 class Statistics:

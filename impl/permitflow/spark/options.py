@@ -3,16 +3,19 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from enum import StrEnum
 from typing import TypeVar
 
 from permitflow.channels.names import stream_channels
 from permitflow.errors import InvalidOptionError, InvalidParametersError
+from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.shared_memory.policy import SameHost
 
 __all__ = ["ReadOptions"]
 
 T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
 
 # A producer may shuffle for a while before its first row leaves; whoever waits longer than this is most likely starved.
 DEFAULT_TIMEOUT_SECONDS = 120.0
@@ -28,6 +31,7 @@ SHARED_OPTIONS = (
     "permit_batch",
     "trace_dir",
     "same_host",
+    "compression",
 )
 READ_ONLY_OPTIONS = ("consumer",)
 STREAM_READ_OPTIONS = ("maxrowsperbatch", "max_rows_per_batch")
@@ -55,6 +59,9 @@ class ReadOptions:
 
     same_host: SameHost = SameHost.AUTO
     """Whether workers share memory with an exchange on their host."""
+
+    compression: Compression = Compression.AUTO
+    """Whether chunks are compressed between workers and an exchange on another host."""
 
     consumer: str = ""
     """Of a channel that keeps its rows: for whom they are kept; empty: for the consumer ``default``."""
@@ -103,7 +110,8 @@ def shared_options(options: Mapping[str, str]) -> ReadOptions:
         timeout_seconds=value_of(options, "timeout_seconds", seconds, DEFAULT_TIMEOUT_SECONDS),
         wanted=wanted_parameters(options),
         trace_dir=options.get("trace_dir"),
-        same_host=value_of(options, "same_host", same_host, SameHost.AUTO),
+        same_host=value_of(options, "same_host", choice(SameHost), SameHost.AUTO),
+        compression=value_of(options, "compression", choice(Compression), Compression.AUTO),
         consumer=value_of(options, "consumer", consumer_name, ""),
     )
 
@@ -202,12 +210,16 @@ def truth(text: str) -> bool:
     return text.lower() == "true"
 
 
-def same_host(text: str) -> SameHost:
-    """Parse the choice."""
-    try:
-        return SameHost(text.lower())
-    except ValueError:
-        raise ValueError(f"must be one of {', '.join(SameHost)}") from None
+def choice(kind: type[E]) -> Callable[[str], E]:
+    """A parser for the words of an enumeration."""
+
+    def parse(text: str) -> E:
+        try:
+            return kind(text.lower())
+        except ValueError:
+            raise ValueError(f"must be one of {', '.join(kind)}") from None
+
+    return parse
 
 
 def consumer_name(text: str) -> str:

@@ -48,6 +48,8 @@ class PermitflowDataSource(DataSource):
         row_permits, permit_batch: the window to ask for, in rows; the exchange grants at most its own.
         trace_dir: a folder for the recorded actions and the statistics of every stream.
         same_host: whether workers share memory with an exchange on their host: auto, never or require; auto.
+        compression: of chunks between workers and an exchange on another host: lz4, zstd, none, or what the exchange
+            asks for; auto.
 
     Options for reading only:
         consumer: of channels that keep their rows, for whom they are kept; default.
@@ -182,6 +184,7 @@ class ExchangeReader(DataSourceReader):
                 timeout_seconds=options.timeout_seconds,
                 record=streams.record,
                 same_host=options.same_host,
+                compression=options.compression,
                 consumer=options.consumer,
             ) as source,
         ):

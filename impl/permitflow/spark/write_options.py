@@ -12,6 +12,7 @@ from permitflow.spark.options import (
     STREAM_READ_OPTIONS,
     WRITE_ONLY_OPTIONS,
     ReadOptions,
+    choice,
     refuse_elsewhere,
     refuse_unknown,
     shared_options,
@@ -69,7 +70,7 @@ class WriteOptions:
         Raises:
             InvalidOptionError: an option is unknown, missing or out of its range.
         """
-        delivery = value_of(options, "delivery", _delivery, Delivery.DIRECT)
+        delivery = value_of(options, "delivery", choice(Delivery), Delivery.DIRECT)
         if delivery is Delivery.DIRECT:
             _refuse(options, _KEY_OPTIONS, "needs option 'delivery' to be 'staged'")
         return _parsed(options, delivery, SHARED_OPTIONS + WRITE_ONLY_OPTIONS, ends_stream=True)
@@ -81,7 +82,7 @@ class WriteOptions:
         Raises:
             InvalidOptionError: an option is unknown, missing or out of its range, or is for batch jobs only.
         """
-        if value_of(options, "delivery", _delivery, Delivery.STAGED) is Delivery.DIRECT:
+        if value_of(options, "delivery", choice(Delivery), Delivery.STAGED) is Delivery.DIRECT:
             reason = "must be 'staged' for a streaming query, which repeats a batch after a crash"
             raise InvalidOptionError(option="delivery", value=options["delivery"], reason=reason)
         _refuse(options, _KEY_OPTIONS, "is for batch jobs only: a streaming query has an id and numbers its batches")
@@ -126,13 +127,6 @@ def _refuse(options: Mapping[str, str], names: tuple[str, ...], reason: str) -> 
     for option in names:
         if option in options:
             raise InvalidOptionError(option=option, value=options[option], reason=reason)
-
-
-def _delivery(text: str) -> Delivery:
-    try:
-        return Delivery(text.lower())
-    except ValueError:
-        raise ValueError(f"must be one of {', '.join(Delivery)}") from None
 
 
 def _name(text: str) -> str:

@@ -5,6 +5,7 @@ import pickle
 import pytest
 
 from permitflow.errors import InvalidOptionError
+from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.spark.options import ReadOptions
 from permitflow.spark.stream_options import StreamOptions
@@ -44,6 +45,11 @@ def test_memory_is_shared_if_possible_unless_the_user_says_otherwise() -> None:
     assert WriteOptions.parse({**GOOD, "same_host": "Require"}).exchange.same_host is SameHost.REQUIRE
 
 
+def test_chunks_are_compressed_if_the_user_or_the_exchange_says_so() -> None:
+    assert ReadOptions.parse(GOOD).compression is Compression.AUTO
+    assert WriteOptions.parse({**GOOD, "compression": "ZSTD"}).exchange.compression is Compression.ZSTD
+
+
 def test_options_travel_to_the_workers() -> None:
     options = WriteOptions.parse({**GOOD, "row_permits": "64"})
     assert pickle.loads(pickle.dumps(options)) == options
@@ -80,6 +86,7 @@ def test_options_travel_to_the_workers() -> None:
         ({"maxRowsPerBatch": "10"}, "maxRowsPerBatch", "is for streams only"),
         ({"consumer": " "}, "consumer", "must be a name"),
         ({"same_host": "yes"}, "same_host", "must be one of auto, never, require"),
+        ({"compression": "gzip"}, "compression", "must be one of auto, none, lz4, zstd"),
         ({"path": "orders"}, "path", "without a path"),
     ],
 )
