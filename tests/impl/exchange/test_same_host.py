@@ -210,6 +210,33 @@ def test_streams_leave_no_descriptor_and_no_mapping(complete: Complete, rings: R
     assert not rings()
 
 
+def test_a_stream_gives_its_memory_back_at_its_end_and_waits_for_no_garbage_collector(
+    complete: Complete, rings: Rings
+) -> None:
+    """A client that opens many streams would have eight megabytes of each until Python looks for cycles."""
+
+    async def test() -> None:
+        exchange = Exchange()
+        exchange.add_channel(CHANNEL, schema=WIDE)
+        async with (
+            ExchangeServer(exchange) as server,
+            put(server.address, CHANNEL, WIDE, same_host=SameHost.REQUIRE) as sender,
+            get(server.address, CHANNEL, same_host=SameHost.REQUIRE) as receiver,
+        ):
+            await sender.send(wide(0, 100_000))
+            assert rings()
+            ending = asyncio.ensure_future(sender.end())
+            assert [message.rows async for message in receiver] == [1]
+            await ending
+
+    gc.disable()
+    try:
+        complete(test())
+        assert not rings()
+    finally:
+        gc.enable()
+
+
 WINDOW = ("--chunk-rows", 8192, "--row-permits", 262_144, "--same-host", "require")
 
 

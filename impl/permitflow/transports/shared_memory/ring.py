@@ -68,7 +68,8 @@ class RingWriter:
         return True
 
     def close(self) -> None:
-        """Give the descriptor back.  Closing twice is harmless."""
+        """Give memory and descriptor back: who keeps the stream keeps neither.  Closing twice is harmless."""
+        self._ring = memoryview(b"")
         counter, self.counter = self.counter, -1
         if counter >= 0:
             os.close(counter)
