@@ -1,15 +1,12 @@
 """A recording of many channels for audits: settled runs of the model, repeated, with a fault in every second one."""
 
-import json
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from permitflow.audit.clauses import Clause
 from permitflow.protocol.parameters import ChannelParameters
@@ -17,8 +14,9 @@ from permitflow.protocol.recording import End
 from permitflow.testing.behaviours import random_behaviour
 from permitflow.testing.trace_faults import FAULTS, Expected, NoPlaceError
 from permitflow.testing.traces import model_of
-from permitflow.tracing.events import FORMAT_VERSION, Event
-from permitflow.tracing.parquet import ROW_GROUP_EVENTS, SCHEMA, table_of
+from permitflow.tracing.events import Event, Header
+from permitflow.tracing.parquet import ROW_GROUP_EVENTS, ParquetTables
+from permitflow.tracing.tables import POSITION, SCHEMA, table_of
 
 __all__ = ["PARAMETERS", "Due", "Recording", "write_recording"]
 
@@ -58,16 +56,13 @@ class Recording:
         tables.append(_shifted(_repeated(spoilt, channel, 1), last))
         last = {end: last[end] + _last(spoilt, end) for end in ENDS}
         tables.append(_shifted(_repeated(good, channel, runs - earlier - 1), last))
-        self._write(channel, pa.concat_tables(tables).unify_dictionaries())
+        self._write(channel, _counted_through(pa.concat_tables(tables).unify_dictionaries()))
 
     def _write(self, channel: str, table: pa.Table) -> None:
-        metadata = {b"permitflow_trace": json.dumps(_headers(channel)).encode()}
-        pq.write_table(
-            table.replace_schema_metadata(metadata),
-            self._folder / f"{channel}.parquet",
-            compression="zstd",
-            row_group_size=ROW_GROUP_EVENTS,
-        )
+        file = ParquetTables(self._folder / f"{channel}.parquet")
+        for start in range(0, len(table), ROW_GROUP_EVENTS):
+            file.write(table.slice(start, ROW_GROUP_EVENTS))
+        file.close([Header(channel, end, PARAMETERS) for end in ENDS])
         self.events += len(table)
         self.channels += 1
 
@@ -81,11 +76,6 @@ class Recording:
                 return FAULTS[kind](events, self._choose)
             except NoPlaceError:
                 events = self._run()
-
-
-def _headers(channel: str) -> dict[str, object]:
-    headers = [{"channel": channel, "end": end, "parameters": asdict(PARAMETERS)} for end in ENDS]
-    return {"version": FORMAT_VERSION, "headers": headers}
 
 
 def _repeated(events: Sequence[Event], channel: str, times: int) -> pa.Table:
@@ -103,6 +93,12 @@ def _shifted(table: pa.Table, before: dict[End, int] | dict[End, np.ndarray]) ->
     of_receiver = pc.equal(table.column("end"), "receiver").to_numpy()
     sequence = table.column("sequence").to_numpy() + np.where(of_receiver, before["receiver"], before["sender"])
     return table.set_column(table.schema.get_field_index("sequence"), SCHEMA.field("sequence"), pa.array(sequence))
+
+
+def _counted_through(table: pa.Table) -> pa.Table:
+    """The same, as if all runs had been recorded as one."""
+    positions = pa.array(np.arange(1, len(table) + 1))
+    return table.set_column(table.schema.get_field_index(POSITION), SCHEMA.field(POSITION), positions)
 
 
 def _last(events: Sequence[Event], end: End) -> int:

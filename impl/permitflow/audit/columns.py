@@ -8,17 +8,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from permitflow.audit.blocks import in_blocks
 from permitflow.audit.limits import Limits, limits_of
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import COUNTERS, RECEIVER_ACTIONS, SENDER_ACTIONS, Counters, End
-from permitflow.tracing.parquet import PERMITS
+from permitflow.tracing.tables import PERMITS, coded, in_one_piece
 
-__all__ = ["ACTIONS", "CODE", "Codes", "Events", "Integers", "Marks", "events_of"]
+__all__ = ["ACTIONS", "CODE", "Actions", "Codes", "Events", "Integers", "Marks", "events_of"]
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Marks: TypeAlias = npt.NDArray[np.bool_]
 Codes: TypeAlias = npt.NDArray[np.intp]
+Actions: TypeAlias = npt.NDArray[np.int8]
 
 ACTIONS = (*sorted(SENDER_ACTIONS), *sorted(RECEIVER_ACTIONS))
 """An action is its index here; those of the receiver come last."""
@@ -42,7 +44,7 @@ class Events:
     """What the parameters of the channels allow."""
 
     sequence: Integers
-    action: Codes
+    action: Actions
     rows: Integers
     permits: tuple[Integers, Integers, Integers]
     """Rows, barriers, watermarks."""
@@ -104,102 +106,87 @@ def events_of(table: pa.Table, parameters: Mapping[str, ChannelParameters], *, s
     """
     if not len(table):
         return
-    channels, channel = _coded(table, "channel")
-    if unknown := [name for name in channels if name not in parameters]:
-        raise TraceUnreadableError(path=source, line=0, reason=f"no header opened channel {unknown[0]!r}")
-    end, action = _translated(table, "end", _ENDS, source), _translated(table, "action", ACTIONS, source)
-    is_receiver = end == _ENDS.index("receiver")
-    misplaced = (action >= len(SENDER_ACTIONS)) != is_receiver
-    if misplaced.any():
-        first = int(np.argmax(misplaced))
-        reason = f"the {_ENDS[end[first]]} has no action {ACTIONS[action[first]]!r} (row {first + 1})"
-        raise TraceUnreadableError(path=source, line=0, reason=reason)
-    columns = _Columns(table, channels, channel, action, parameters)
-    for name, marks in zip(_ENDS, (~is_receiver, is_receiver), strict=True):
-        if (places := np.flatnonzero(marks)).size:
-            yield columns.chosen(places, name)
+    columns = _Columns(*in_blocks(table), parameters, source)
+    for number, end in enumerate(_ENDS):
+        blocks = np.flatnonzero(columns.ends == number)
+        if blocks.size:
+            yield columns.of(end, slice(int(blocks[0]), int(blocks[-1]) + 1))
 
 
 class _Columns:
-    """The numbers of a table."""
+    """The numbers of a table in which events lie end by end, channel by channel."""
 
     def __init__(
-        self,
-        table: pa.Table,
-        channels: Sequence[str],
-        channel: npt.NDArray[np.int32],
-        action: npt.NDArray[np.int8],
-        parameters: Mapping[str, ChannelParameters],
+        self, table: pa.Table, starts: Codes, parameters: Mapping[str, ChannelParameters], source: str
     ) -> None:
-        self._channels, self._channel, self._action = channels, channel, action
-        self._parameters = parameters
-        self._sequence, self._rows = _numbers(table, "sequence"), _numbers(table, "rows")
-        self._permits = [_numbers(table, name) for name in PERMITS]
-        self._counters = {end: _counted(table, names) for end, names in COUNTERS.items()}
+        """Each end of each channel is a block, and begins at one of ``starts``."""
+        self._table, self._parameters, self._source = table, parameters, source
+        self._starts, self._stops = starts, np.append(starts[1:], len(table))
+        channels, channel = self._coded("channel")
+        if unknown := [name for name in channels if name not in parameters]:
+            raise TraceUnreadableError(path=source, line=0, reason=f"no header opened channel {unknown[0]!r}")
+        self._channels = [channels[code] for code in channel.take(starts).tolist()]
+        self.ends = self._translated("end", _ENDS, starts)
+        """For each block, which end it is of."""
+        self._action = self._translated("action", ACTIONS)
 
-    def chosen(self, places: Codes, end: End) -> Events:
-        """The events at these places, which are all of one end."""
-        places, names, starts = self._by_channel(places)
-        counters, known = self._counters[end]
-        rows, barriers, watermarks = (column.take(places) for column in self._permits)
-        first, second, third = (column.take(places) for column in counters)
-        return Events(
+    def of(self, end: End, blocks: slice) -> Events:
+        """The events of these blocks, which are all of one end."""
+        channels, starts = self._channels[blocks], self._starts[blocks]
+        first, stop = int(starts[0]), int(self._stops[blocks][-1])
+        limits = limits_of([self._parameters[name] for name in channels], self._stops[blocks] - starts)
+        row, barrier, watermark = (self._numbers(name)[first:stop] for name in PERMITS)
+        counters, has_counters = self._counted(end, first, stop)
+        events = Events(
             end=end,
-            channels=names,
-            starts=starts,
-            limits=limits_of([self._parameters[name] for name in names], np.diff(starts, append=len(places))),
-            sequence=self._sequence.take(places),
-            action=self._action.take(places).astype(np.intp),
-            rows=self._rows.take(places),
-            permits=(rows, barriers, watermarks),
-            counters=(first, second, third),
-            has_counters=known.take(places),
+            channels=channels,
+            starts=starts - first,
+            limits=limits,
+            sequence=self._numbers("sequence")[first:stop],
+            action=self._action[first:stop],
+            rows=self._numbers("rows")[first:stop],
+            permits=(row, barrier, watermark),
+            counters=counters,
+            has_counters=has_counters,
         )
+        self._check_actions(events)
+        return events
 
-    def _by_channel(self, places: Codes) -> tuple[Codes, list[str], Codes]:
-        """The places channel by channel, the channels, and where each begins."""
-        if len(self._channels) == 1:
-            return places, list(self._channels), np.zeros(1, dtype=np.intp)
-        keys = self._channel.take(places)
-        # Short numbers are sorted without comparing them.
-        order = np.argsort(keys.astype(np.uint16) if len(self._channels) < 2**16 else keys, kind="stable")
-        in_order = keys.take(order)
-        starts = np.flatnonzero(np.diff(in_order, prepend=-1))
-        return places.take(order), [self._channels[code] for code in in_order[starts]], starts
+    def _check_actions(self, events: Events) -> None:
+        of_sender = events.action < len(SENDER_ACTIONS)
+        misplaced = ~of_sender if events.end == "sender" else of_sender
+        if misplaced.any():
+            index = int(np.argmax(misplaced))
+            which = f"event {events.sequence[index]} of {events.channel_of(index)}"
+            reason = f"the {events.end} has no action {ACTIONS[events.action[index]]!r} ({which})"
+            raise TraceUnreadableError(path=self._source, line=0, reason=reason)
 
+    def _numbers(self, name: str) -> Integers:
+        column: Integers = in_one_piece(self._table, name).to_numpy()
+        return column
 
-def _coded(table: pa.Table, name: str) -> tuple[list[str], npt.NDArray[np.int32]]:
-    """The names in a column, and for each place which of them."""
-    coded = _one_piece(table, name)
-    if not pa.types.is_dictionary(coded.type):
-        coded = coded.dictionary_encode()
-    return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
+    def _counted(self, end: End, first: int, stop: int) -> tuple[tuple[Integers, Integers, Integers], Marks]:
+        """What an end counted, and where all of it is known; elsewhere there may be any number."""
+        columns = [in_one_piece(self._table, name).slice(first, stop - first) for name in COUNTERS[end]]
+        one, two, three = (
+            np.frombuffer(column.buffers()[1], np.int64, len(column), column.offset * 8) for column in columns
+        )
+        return (one, two, three), _are_known(columns)
 
+    def _coded(self, name: str) -> tuple[list[str], npt.NDArray[np.int32]]:
+        """The names in a column, and for each place which of them."""
+        column = coded(self._table, name)
+        return column.dictionary.to_pylist(), column.indices.to_numpy(zero_copy_only=False)
 
-def _one_piece(table: pa.Table, name: str) -> pa.Array:
-    column = table.column(name)
-    # Putting together what is in one piece would copy it.
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _translated(table: pa.Table, column: str, known: Sequence[str], source: str) -> npt.NDArray[np.int8]:
-    """For each place in a column, which of the known names it is."""
-    names, codes = _coded(table, column)
-    if unknown := [name for name in names if name not in known]:
-        raise TraceUnreadableError(path=source, line=0, reason=f"{column} must be one of {', '.join(known)}: {unknown}")
-    return np.array([known.index(name) for name in names], dtype=np.int8).take(codes)
-
-
-def _numbers(table: pa.Table, name: str) -> Integers:
-    column: Integers = table.column(name).to_numpy().astype(np.int64, copy=False)
-    return column
-
-
-def _counted(table: pa.Table, names: Sequence[str]) -> tuple[list[Integers], Marks]:
-    """The numbers of columns, and where all of them are known; elsewhere there may be any number."""
-    columns = [_one_piece(table, name) for name in names]
-    numbers = [np.frombuffer(column.buffers()[1], np.int64, len(column), column.offset * 8) for column in columns]
-    return numbers, _are_known(columns)
+    def _translated(self, column: str, known: Sequence[str], places: Codes | None = None) -> Actions:
+        """For each place in a column, or each of these, which of the known names it is."""
+        names, codes = self._coded(column)
+        if unknown := [name for name in names if name not in known]:
+            reason = f"{column} must be one of {', '.join(known)}: {unknown}"
+            raise TraceUnreadableError(path=self._source, line=0, reason=reason)
+        return np.array([known.index(name) for name in names], dtype=np.int8).take(
+            codes if places is None else codes.take(places)
+        )
 
 
 def _are_known(columns: Sequence[pa.Array]) -> Marks:

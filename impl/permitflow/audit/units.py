@@ -16,14 +16,15 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import End
 from permitflow.tracing.events import Header
 from permitflow.tracing.json_lines_reader import JsonLinesReading
-from permitflow.tracing.parquet import SCHEMA, read_headers, table_of
+from permitflow.tracing.parquet import read_headers
 from permitflow.tracing.reader import trace_files
+from permitflow.tracing.tables import POSITION, SCHEMA, TIME, table_of
 
 __all__ = ["Plan", "Unit", "plan", "read_unit", "read_units"]
 
 _URL = re.compile(r"(\w+):/+(.*)")
-# What happened when is of no concern.
-_COLUMNS = pa.schema([field for field in SCHEMA if field.name != "time_seconds"])
+# What happened when is of no concern, nor what the other end did meanwhile.
+_COLUMNS = pa.schema([field for field in SCHEMA if field.name not in {TIME, POSITION}])
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ def _note(whole: Plan, headers: Iterable[Header], source: str) -> None:
 
 
 def read_unit(unit: Unit) -> pa.Table:
-    """The events of a unit, with the columns of ``tracing.parquet.SCHEMA`` but for the time.
+    """The events of a unit, with the columns of ``tracing.tables.SCHEMA`` but for time and position.
 
     Raises:
         TraceUnreadableError: it cannot be read, or holds something else.

@@ -1,11 +1,11 @@
-"""Trace files in Parquet: a third of the size, and readable by Spark, DuckDB or pandas as they are.
+"""Trace files in Parquet: a fraction of the size, and readable by Spark, DuckDB or pandas as they are.
 
 One row for each event.  What the headers say stands in the file's metadata, in the footer: a file whose writer was
 killed has none and cannot be read at all.  Where that may happen, record JSON lines.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -14,37 +14,72 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from permitflow.protocol.messages import Permits
-from permitflow.protocol.recording import COUNTERS, Counters, End
+from permitflow.protocol.recording import Counters, End
 from permitflow.tracing.content import check_action, end_of, header_of
-from permitflow.tracing.events import FORMAT_VERSION, Event, Header
+from permitflow.tracing.events import Event, Header
+from permitflow.tracing.tables import COUNTING_UP, POSITION, SCHEMA, TIME, by_end, in_order, table_of
 
-__all__ = ["PERMITS", "SCHEMA", "ParquetWriter", "read_headers", "read_parquet", "table_of"]
+__all__ = ["ROW_GROUP_EVENTS", "ParquetTables", "ParquetWriter", "read_headers", "read_parquet"]
 
-# A million events are 16 row groups of about 1 MB; the writer keeps one of them in memory.
+# A million events are 16 row groups of less than 1 MB; the writer keeps one of them in memory.
 ROW_GROUP_EVENTS = 65_536
 
-_NAME = pa.dictionary(pa.int32(), pa.string())
-PERMITS = tuple(f"permits_{name}" for name in Permits._fields)
-"""The columns that hold an event's permits, class by class."""
-
-_COUNTERS = (*COUNTERS["sender"], *COUNTERS["receiver"])
-
-SCHEMA = pa.schema(
-    [
-        pa.field("channel", _NAME, nullable=False),
-        pa.field("end", _NAME, nullable=False),
-        pa.field("sequence", pa.int64(), nullable=False),
-        pa.field("time_seconds", pa.float64()),
-        pa.field("action", _NAME, nullable=False),
-        pa.field("rows", pa.int64(), nullable=False),
-        *(pa.field(name, pa.int64(), nullable=False) for name in PERMITS),
-        *(pa.field(name, pa.int64()) for name in _COUNTERS),
-    ]
-)
-"""The columns: those of ``Event``, permits by class, and the counters of the end that the event happened at."""
+_VERSION = 2
+"""Of the layout.  In the first one, events lay in the order of the recording, and no column told their positions."""
 
 _METADATA = b"permitflow_trace"
-_NONE = (None, None, None)
+
+
+class ParquetTables:
+    """A trace file to which tables of events are written, each as a row group."""
+
+    def __init__(self, path: Path) -> None:
+        """Create the file, or empty it.
+
+        Raises:
+            OSError: it cannot be created.
+        """
+        self._file = pa.OSFile(str(path), mode="wb")
+        try:
+            self._parquet = pq.ParquetWriter(
+                self._file,
+                SCHEMA,
+                compression="zstd",
+                # Where no number comes twice, a dictionary is only in the way.
+                use_dictionary=[name for name in SCHEMA.names if name not in {*COUNTING_UP, TIME}],
+                column_encoding=dict.fromkeys(COUNTING_UP, "DELTA_BINARY_PACKED"),
+            )
+        except BaseException:
+            self._file.close()
+            raise
+
+    def write(self, table: pa.Table) -> None:
+        """Write the events of a table with the columns of ``SCHEMA``.
+
+        Raises:
+            OSError: they could not be written.
+        """
+        self._parquet.write_table(by_end(table), row_group_size=len(table))
+
+    def close(self, headers: Iterable[Header]) -> None:
+        """Write the footer, and close the file.
+
+        Raises:
+            OSError: not everything could be written.
+        """
+        try:
+            content = {"version": _VERSION, "headers": [_header_as_json(header) for header in headers]}
+            self._parquet.add_key_value_metadata({_METADATA: json.dumps(content).encode()})
+            self._parquet.close()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the file as it is.  Without a footer nobody can read it."""
+        # First the file: whatever Parquet's writer wants to write later must not reach it.
+        self._file.close()
+        with suppress(OSError, ValueError):
+            self._parquet.close()
 
 
 class ParquetWriter:
@@ -56,15 +91,11 @@ class ParquetWriter:
         Raises:
             OSError: it cannot be created.
         """
-        self._file = pa.OSFile(str(path), mode="wb")
-        try:
-            self._parquet = pq.ParquetWriter(self._file, SCHEMA, compression="zstd")
-        except BaseException:
-            self._file.close()
-            raise
+        self._tables = ParquetTables(path)
         self._row_group_events = row_group_events
         self._headers: list[Header] = []
         self._events: list[Event] = []
+        self._written = 0
 
     def write(self, records: Sequence[Header | Event]) -> None:
         """Append records; events reach the file when a row group is full.
@@ -86,21 +117,17 @@ class ParquetWriter:
         try:
             if self._events:
                 self._write_row_group(len(self._events))
-            content = {"version": FORMAT_VERSION, "headers": [_header_as_json(header) for header in self._headers]}
-            self._parquet.add_key_value_metadata({_METADATA: json.dumps(content).encode()})
-            self._parquet.close()
+            self._tables.close(self._headers)
         finally:
             self.abandon()
 
     def abandon(self) -> None:
         """Close the file as it is.  Without a footer nobody can read it."""
-        # First the file: whatever Parquet's writer wants to write later must not reach it.
-        self._file.close()
-        with suppress(OSError, ValueError):
-            self._parquet.close()
+        self._tables.abandon()
 
     def _write_row_group(self, count: int) -> None:
-        self._parquet.write_table(table_of(self._events[:count]), row_group_size=count)
+        self._tables.write(table_of(self._events[:count], before=self._written))
+        self._written += count
         del self._events[:count]
 
 
@@ -115,11 +142,11 @@ def read_parquet(path: Path) -> tuple[list[Header], list[Event]]:
         # Footer first: it says whether this is a trace.
         with pq.ParquetFile(path) as file:
             headers = read_headers(file)
-            events = [event for group in file.iter_batches(columns=SCHEMA.names) for event in _events(group)]
+            table = in_order(file.read(columns=SCHEMA.names))
     except pa.ArrowInvalid as error:
         reason = str(error).partition(". Either")[0]
         raise ValueError(f"is no whole Parquet file (was its writer killed before it closed it?): {reason}") from error
-    return headers, events
+    return headers, [event for batch in table.to_batches(ROW_GROUP_EVENTS) for event in _events(batch)]
 
 
 def read_headers(file: pq.ParquetFile) -> list[Header]:
@@ -129,45 +156,25 @@ def read_headers(file: pq.ParquetFile) -> list[Header]:
         ValueError: it is no trace; the message says what is wrong.
         KeyError, TypeError: a header is not what it should be.
     """
-    headers = list(_headers(file.schema_arrow.metadata or file.metadata.metadata or {}))
-    names = set(file.schema_arrow.names)
-    if missing := [name for name in SCHEMA.names if name not in names]:
+    metadata = file.schema_arrow.metadata or file.metadata.metadata or {}
+    if _METADATA not in metadata:
+        raise ValueError(f"its metadata has no {_METADATA.decode()!r}: it is not a permitflow trace")
+    content = json.loads(metadata[_METADATA])
+    version = content["version"]
+    if version not in range(1, _VERSION + 1):
+        raise ValueError(f"format version {version!r}, known are 1 to {_VERSION}")
+    known = {*file.schema_arrow.names, *([POSITION] if version == 1 else [])}
+    if missing := [name for name in SCHEMA.names if name not in known]:
         raise ValueError(f"the column {missing[0]!r} is missing")
-    return headers
+    return [header_of(header) for header in content["headers"]]
 
 
 def _header_as_json(header: Header) -> dict[str, object]:
     return {"channel": header.channel, "end": header.end, "parameters": asdict(header.parameters)}
 
 
-def _headers(metadata: dict[bytes, bytes]) -> Iterator[Header]:
-    if _METADATA not in metadata:
-        raise ValueError(f"its metadata has no {_METADATA.decode()!r}: it is not a permitflow trace")
-    content = json.loads(metadata[_METADATA])
-    if content["version"] != FORMAT_VERSION:
-        raise ValueError(f"format version {content['version']!r}, known is {FORMAT_VERSION}")
-    for header in content["headers"]:
-        yield header_of(header)
-
-
-def table_of(events: Sequence[Event]) -> pa.Table:
-    """Events as a table with the columns of ``SCHEMA``."""
-    if not events:
-        return SCHEMA.empty_table()
-    channels, ends, sequences, actions, rows, permits, seconds, counters = zip(*events, strict=True)
-    of_sender = [counted if end == "sender" and counted else _NONE for end, counted in zip(ends, counters, strict=True)]
-    of_receiver = [
-        counted if end == "receiver" and counted else _NONE for end, counted in zip(ends, counters, strict=True)
-    ]
-    columns = [channels, ends, sequences, seconds, actions, rows]
-    for triples in (permits, of_sender, of_receiver):
-        columns += zip(*triples, strict=True)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=SCHEMA)
-
-
 def _events(batch: pa.RecordBatch) -> Iterator[Event]:
-    columns = [batch.column(name).to_pylist() for name in SCHEMA.names]
+    columns = [batch.column(name).to_pylist() for name in SCHEMA.names if name != POSITION]
     for channel, name, sequence, seconds, action, rows, r, b, w, *counted in zip(*columns, strict=True):
         end = end_of(name)
         check_action(end, action)

@@ -2,20 +2,24 @@
 
 import random
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from permitflow.audit.blocks import in_blocks
 from permitflow.audit.columns import Events, events_of
 from permitflow.audit.part import Part, look_at
 from permitflow.audit.summary import Passage, Rise, Summary, passage_of
+from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.behaviours import random_behaviour
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event
-from permitflow.tracing.parquet import table_of
+from permitflow.tracing.tables import table_of
 
 PARAMETERS = {
     "orders": ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2),
@@ -119,3 +123,27 @@ def test_events_of_one_channel_are_those_that_are_its_own() -> None:
     for name, run in RUNS.items():
         for alone in events_of(table_of(run), PARAMETERS, source=""):
             assert of(together[alone.end].of(name)) == of(alone)
+
+
+def by_channel(table: pa.Table) -> dict[tuple[str, str], Summary]:
+    return {(each.channel, each.end): each for each in look_at(table, PARAMETERS, source="").summaries}
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+def test_events_are_looked_at_wherever_they_lie(seed: int) -> None:
+    table = table_of(shuffled_together(seed))
+    together, starts = in_blocks(table)
+    assert len(starts) == 2 * len(PARAMETERS)
+    assert in_blocks(together)[0] is together
+    # Each end of each channel in one piece, but the ends in turns.
+    pieces = [together.slice(start, stop - start) for start, stop in pairwise([*starts.tolist(), len(table)])]
+    in_turns = pa.concat_tables([pieces[number] for number in (0, 3, 1, 4, 5, 2)])
+    assert by_channel(table) == by_channel(together) == by_channel(in_turns)
+
+
+def test_an_action_of_the_other_end_is_named() -> None:
+    events = [*RUNS["orders"][:50]]
+    index = next(i for i, event in enumerate(events) if event.end == "sender")
+    events[index] = events[index]._replace(action="Deliver")
+    with pytest.raises(TraceUnreadableError, match=r"the sender has no action 'Deliver' \(event 1 of orders\)"):
+        looked_at(events)

@@ -14,6 +14,7 @@ from permitflow.testing.traces import model_of
 from permitflow.tracing import Header
 from permitflow.tracing.json_lines import JsonLinesWriter
 from permitflow.tracing.parquet import ParquetWriter
+from permitflow.tracing.tables import in_order
 
 AGREED = ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2)
 HEADERS = [Header("orders", "sender", AGREED), Header("orders", "receiver", AGREED)]
@@ -32,7 +33,7 @@ def recording(tmp_path: Path) -> Path:
 def rewritten(recording: Path, name: str, column: pa.Array) -> Audit:
     """What is found if another program has written the file, with this column."""
     with pq.ParquetFile(recording) as file:
-        table, metadata = file.read(), file.metadata.metadata
+        table, metadata = in_order(file.read()), file.metadata.metadata
     table = table.set_column(table.schema.get_field_index(name), name, column)
     pq.write_table(table.replace_schema_metadata(metadata), recording)
     return audit_files(recording)
@@ -43,6 +44,16 @@ def test_numbers_of_other_types_are_understood(recording: Path, kind: pa.DataTyp
     audit = rewritten(recording, "sequence", pa.array([event.sequence for event in EVENTS]).cast(kind))
     assert audit.holds
     assert audit.events == len(EVENTS)
+
+
+def test_files_of_the_first_layout_are_audited(recording: Path) -> None:
+    with pq.ParquetFile(recording) as file:
+        in_turns, metadata = in_order(file.read()).drop_columns(["position"]), dict(file.metadata.metadata)
+    metadata[b"permitflow_trace"] = metadata[b"permitflow_trace"].replace(b'"version": 2', b'"version": 1')
+    now = audit_files(recording)
+    pq.write_table(in_turns.replace_schema_metadata(metadata), recording)
+    assert audit_files(recording) == now
+    assert now.holds
 
 
 def test_texts_need_not_be_dictionaries(recording: Path) -> None:

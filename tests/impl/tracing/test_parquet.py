@@ -1,8 +1,10 @@
 """Traces in Parquet: the same content in columns, in row groups of bounded size; what is no trace is named."""
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +18,8 @@ from permitflow.testing.behaviours import random_behaviour
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event, FileTrace, Header, read_trace
 from permitflow.tracing.json_lines import JsonLinesWriter
-from permitflow.tracing.parquet import SCHEMA, ParquetWriter, read_parquet
+from permitflow.tracing.parquet import ParquetWriter, read_parquet
+from permitflow.tracing.tables import SCHEMA, table_of
 
 AGREED = ChannelParameters(row_permits=8, permit_batch=2, barrier_permits=2)
 HEADERS = [Header("orders", "sender", AGREED), Header("orders", "receiver", AGREED)]
@@ -64,6 +67,52 @@ def test_row_groups_are_of_bounded_size(tmp_path: Path) -> None:
     metadata = pq.read_metadata(tmp_path / "run.parquet")
     assert [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)] == [100, 100, 50]
     assert read_parquet(tmp_path / "run.parquet") == (HEADERS, events)
+
+
+def test_in_a_row_group_the_events_of_an_end_lie_together(tmp_path: Path) -> None:
+    writer = ParquetWriter(tmp_path / "run.parquet", row_group_events=100)
+    writer.write([*HEADERS, *behaviour(250)])
+    writer.close()
+
+    with pq.ParquetFile(tmp_path / "run.parquet") as file:
+        groups = [file.read_row_group(number).to_pydict() for number in range(file.num_row_groups)]
+    for group in groups:
+        changes = [end for end, before in zip(group["end"], [None, *group["end"]], strict=False) if end != before]
+        assert len(changes) == len(set(changes)) == 2
+    assert sorted(position for group in groups for position in group["position"]) == list(range(1, 251))
+
+
+@pytest.mark.parametrize("order", ["sequence", "rows", "position"])
+def test_events_come_in_the_order_of_the_recording_however_another_program_has_sorted_them(
+    order: str, tmp_path: Path
+) -> None:
+    events, path = behaviour(250), tmp_path / "run.parquet"
+    writer = ParquetWriter(path, row_group_events=100)
+    writer.write([*HEADERS, *events])
+    writer.close()
+
+    with pq.ParquetFile(path) as file:
+        table, metadata = file.read().unify_dictionaries().sort_by([(order, "descending")]), file.metadata.metadata
+    pq.write_table(table.replace_schema_metadata(metadata), path, row_group_size=60)
+
+    assert read_parquet(path) == (HEADERS, events)
+
+
+def test_files_of_the_first_layout_are_read(tmp_path: Path) -> None:
+    events = behaviour(250)
+    headers = [{"channel": "orders", "end": end, "parameters": asdict(AGREED)} for end in ("sender", "receiver")]
+    metadata = {"permitflow_trace": json.dumps({"version": 1, "headers": headers})}
+    in_turns = table_of(events).drop_columns(["position"])
+    pq.write_table(in_turns.replace_schema_metadata(metadata), tmp_path / "run.parquet", row_group_size=100)
+
+    assert read_parquet(tmp_path / "run.parquet") == (HEADERS, events)
+
+
+def test_the_second_layout_has_positions(tmp_path: Path) -> None:
+    in_turns = table_of(behaviour(10)).drop_columns(["position"])
+    write(tmp_path / "run.parquet", in_turns, {"permitflow_trace": '{"version": 2, "headers": []}'})
+    with pytest.raises(TraceUnreadableError, match="the column 'position' is missing"):
+        read_trace(tmp_path / "run.parquet")
 
 
 def test_an_empty_recording_is_read_again(tmp_path: Path) -> None:
@@ -131,7 +180,7 @@ HEAD = '{"version": 1, "headers": [{"channel": "orders", "end": "sender", "param
     ("change", "metadata", "complaint"),
     [
         ({}, {}, "it is not a permitflow trace"),
-        ({}, {"permitflow_trace": '{"version": 9, "headers": []}'}, "format version 9, known is 1"),
+        ({}, {"permitflow_trace": '{"version": 9, "headers": []}'}, "format version 9, known are 1 to 2"),
         ({"action": None}, {"permitflow_trace": HEAD}, "the column 'action' is missing"),
         ({"action": "Deliver"}, {"permitflow_trace": HEAD}, "the sender has no action 'Deliver'"),
         ({"channel": "parts"}, {"permitflow_trace": HEAD}, r"no header opened the sender of channel 'parts' \(row 1\)"),
