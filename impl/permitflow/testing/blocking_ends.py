@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from time import monotonic
 from typing import NoReturn
 
 import pyarrow as pa
@@ -116,7 +117,12 @@ def in_a_hurry(end: BlockingSink | BlockingSource) -> Iterator[None]:
 
 
 def starve(sink: BlockingSink, at_least_rows: int) -> None:
-    """Send until so many rows have left and a wait for permits was in vain."""
+    """Send until so many rows have left and a wait for permits was in vain.
+
+    Raises:
+        PeerTimeoutError: fewer rows have left, however often it was tried.
+    """
+    deadline = monotonic() + PATIENCE_SECONDS
     with in_a_hurry(sink):
         while True:
             try:
@@ -124,3 +130,5 @@ def starve(sink: BlockingSink, at_least_rows: int) -> None:
             except PeerTimeoutError:
                 if sink.statistics().sent_rows >= at_least_rows:
                     return
+                if monotonic() > deadline:
+                    raise
