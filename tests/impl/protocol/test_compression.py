@@ -1,0 +1,141 @@
+"""Which codec two ends agree on: none unless one of them asks, none if one of them forbids, never one they lack."""
+
+from itertools import product
+
+import pytest
+
+from permitflow.errors import InvalidParametersError, ParameterMismatchError
+from permitflow.protocol.compression import (
+    UNCOMPRESSED,
+    Codec,
+    Compression,
+    CompressionAnswer,
+    CompressionOffer,
+    checked,
+    decided,
+    offered,
+    require_none_in_memory,
+    require_offered,
+)
+from permitflow.protocol.frames import Address, Agreement, Get, Put, StatedParameters
+from permitflow.protocol.handshake import PROTOCOL_VERSION
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.session import DownstreamSession, UpstreamSession
+
+ALL = tuple(Codec)
+AUTO, NONE, LZ4, ZSTD = Compression
+
+AGREED = {
+    # What the dialler's user wants, what the acceptor's wants, and what they agree on.
+    (AUTO, AUTO): None,
+    (AUTO, NONE): None,
+    (AUTO, LZ4): Codec.LZ4,
+    (AUTO, ZSTD): Codec.ZSTD,
+    (NONE, AUTO): None,
+    (NONE, NONE): None,
+    (NONE, LZ4): None,
+    (NONE, ZSTD): None,
+    (LZ4, AUTO): Codec.LZ4,
+    (LZ4, NONE): None,
+    (LZ4, LZ4): Codec.LZ4,
+    (LZ4, ZSTD): Codec.ZSTD,
+    (ZSTD, AUTO): Codec.ZSTD,
+    (ZSTD, NONE): None,
+    (ZSTD, LZ4): Codec.LZ4,
+    (ZSTD, ZSTD): Codec.ZSTD,
+}
+
+
+@pytest.mark.parametrize(("dialler", "acceptor"), list(AGREED))
+def test_nothing_is_compressed_unless_one_end_asks_and_neither_forbids(
+    dialler: Compression, acceptor: Compression
+) -> None:
+    answer = decided(offered(dialler, ALL), acceptor, ALL)
+    assert answer.codec is AGREED[dialler, acceptor]
+
+
+def test_whoever_asks_is_told_why_not() -> None:
+    for dialler, acceptor in AGREED:
+        answer = decided(offered(dialler, ALL), acceptor, ALL)
+        asked = dialler.codec or acceptor.codec
+        assert bool(answer.refusal) == (asked is not None and answer.codec is None), (dialler, acceptor)
+        assert answer.words == (answer.codec or (f"none: {answer.refusal}" if asked else "none"))
+
+
+@pytest.mark.parametrize("policy", list(Compression))
+@pytest.mark.parametrize("able", [ALL, (Codec.LZ4,), (Codec.ZSTD,), ()])
+@pytest.mark.parametrize("theirs", [ALL, (Codec.LZ4,), (Codec.ZSTD,), ()])
+@pytest.mark.parametrize("wanted", [None, *Codec])
+def test_no_end_has_to_read_a_codec_that_it_has_not(
+    policy: Compression, able: tuple[Codec, ...], theirs: tuple[Codec, ...], wanted: Codec | None
+) -> None:
+    """Whatever the dialler claims: it may ask for something that it has not offered."""
+    answer = decided(CompressionOffer(theirs, wanted), policy, able)
+    assert answer.codec is None or (answer.codec in able and answer.codec in theirs)
+
+
+def test_an_end_that_lacks_what_the_acceptor_wants_gets_what_it_has_asked_for() -> None:
+    offer = CompressionOffer((Codec.LZ4,), Codec.LZ4)
+    assert decided(offer, ZSTD, ALL) == CompressionAnswer(Codec.LZ4)
+    assert decided(offer._replace(wanted=None), ZSTD, ALL).words == "none: one end cannot read and write zstd"
+
+
+@pytest.mark.parametrize(("dialler", "acceptor"), list(product(Compression, Compression)))
+def test_through_shared_memory_nothing_is_compressed(dialler: Compression, acceptor: Compression) -> None:
+    answer = decided(offered(dialler, ALL), acceptor, ALL, shares_memory=True)
+    assert answer.codec is None
+    require_none_in_memory(answer)
+    assert bool(dialler.codec or acceptor.codec) == (answer.refusal == "both ends share memory")
+
+
+def test_an_acceptor_that_compresses_what_is_in_shared_memory_is_not_believed() -> None:
+    with pytest.raises(ParameterMismatchError, match="compression must be none where both ends share memory"):
+        require_none_in_memory(CompressionAnswer(Codec.ZSTD))
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"), [("gzip", "must be one of auto, none, lz4, zstd, not 'gzip'"), ("zstd", "is not part of the")]
+)
+def test_what_an_end_cannot_do_it_refuses_at_once(policy: str, words: str) -> None:
+    for refuse in (checked, offered):
+        with pytest.raises(InvalidParametersError, match=f"compression {words}"):
+            refuse(policy, (Codec.LZ4,))
+
+
+def test_an_end_without_codecs_offers_nothing() -> None:
+    assert offered(AUTO, ()) is None
+    assert offered(AUTO, (Codec.LZ4,)) == CompressionOffer((Codec.LZ4,))
+
+
+def test_a_peer_that_knows_of_no_compression_compresses_nothing() -> None:
+    assert decided(None, ZSTD, ALL).words == "none: the end that dialled has not offered it"
+    assert require_offered(None, offered(ZSTD, ALL)).words == "none: the peer does not know how to compress"
+    assert require_offered(None, offered(AUTO, ALL)) == UNCOMPRESSED
+
+
+@pytest.mark.parametrize("policy", [NONE, LZ4])
+def test_an_acceptor_that_decides_for_what_was_not_offered_is_not_believed(policy: Compression) -> None:
+    get = Get(PROTOCOL_VERSION, Address("orders/0"), compression=offered(policy, (Codec.LZ4,)))
+    session: DownstreamSession[str] = DownstreamSession(get)
+    stated = StatedParameters.of(ChannelParameters())
+    lie = Agreement(PROTOCOL_VERSION, stated, b"", compression=CompressionAnswer(Codec.ZSTD))
+    with pytest.raises(ParameterMismatchError, match="compression must be one of those that were offered"):
+        session.receive(lie)
+
+
+def test_both_ends_know_what_was_agreed() -> None:
+    put = Put(PROTOCOL_VERSION, Address("orders/0"), compression=offered(ZSTD, ALL))
+    upstream: UpstreamSession[str] = UpstreamSession(put)
+    downstream: DownstreamSession[str] = DownstreamSession()
+    downstream.receive(put)
+    answer = decided(put.compression, AUTO, ALL)
+    upstream.receive(downstream.accept(ChannelParameters(), schema=b"", compression=answer))
+    assert upstream.compression == downstream.compression == CompressionAnswer(Codec.ZSTD)
+
+
+def test_who_has_offered_nothing_is_answered_nothing() -> None:
+    downstream: DownstreamSession[str] = DownstreamSession()
+    downstream.receive(Put(PROTOCOL_VERSION, Address("orders/0")))
+    answer = decided(None, ZSTD, ALL)
+    assert downstream.accept(ChannelParameters(), schema=b"", compression=answer).compression is None
+    assert downstream.compression == answer
