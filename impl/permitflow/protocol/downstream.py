@@ -2,7 +2,14 @@
 
 from typing import TypeVar
 
-from permitflow.errors import ChannelAbortedError, EndOfStream, LedgerError, LocalProtocolError, MispricedError
+from permitflow.errors import (
+    ChannelAbortedError,
+    EndOfStream,
+    LedgerError,
+    LocalProtocolError,
+    MispricedError,
+    WouldBlock,
+)
 from permitflow.protocol.compression import UNCOMPRESSED, CompressionAnswer
 from permitflow.protocol.frames import (
     Abort,
@@ -156,11 +163,15 @@ class DownstreamSession(Session[T]):
             EndOfStream: everything was taken, and the upstream has ended the stream.
             ChannelAbortedError: the upstream gave up; what is left of the stream is not handed out.
         """
+        self.require_takeable()
+        return self.receiver.take()
+
+    def require_takeable(self) -> None:
+        """Refuse whoever wants to take a message where there is none to take; raises as ``take``."""
         if isinstance(self._end, Abort):
             raise ChannelAbortedError(channel=self.channel, reason=self._end.reason)
-        if self._end is not None and not self.receiver.has_untaken:
-            raise EndOfStream
-        return self.receiver.take()
+        if not self.receiver.has_untaken:
+            raise EndOfStream if self._end is not None else WouldBlock("no message is here")
 
     def consume(self, messages: int = 1) -> None:
         """Note that the application has consumed the oldest messages it took; see ``PermitReceiver.consume``."""

@@ -19,6 +19,7 @@ __all__ = [
     "consume_many",
     "deliver_counted",
     "deliver_many",
+    "hold",
     "offer_and_send_many",
     "receive_many",
     "take_many",
@@ -104,6 +105,15 @@ def deliver_counted(receiver: PermitReceiver[T], payloads: Sequence[T], rows: Se
     receiver._row_permits -= total
     receiver._payloads.extend(new_payloads)
     receiver._costs.extend(new_costs)
+    receiver._is_quiet = False
+
+
+def hold(receiver: PermitReceiver[T], count: int) -> None:
+    """Note that the application has so many more of the messages here: ``take_many`` for one who knows what they are.
+
+    So many are here that were not taken; their permits stay.
+    """
+    receiver._taken += count
     receiver._is_quiet = False
 
 

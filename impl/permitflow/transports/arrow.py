@@ -16,7 +16,6 @@ from permitflow.transports.arrow_compression import Decompression, write_options
 from permitflow.transports.arrow_gathering import Gathering
 from permitflow.transports.arrow_pieces import PieceWriter
 from permitflow.transports.carrier import Buffer
-from permitflow.transports.garbage import collecting_later
 
 __all__ = ["MAX_CHUNK_BYTES", "MAX_MESSAGE_BYTES", "BatchCodec", "owned", "read_schema", "require_equal_schemas"]
 
@@ -150,10 +149,10 @@ class BatchCodec:
             return pieces if self._codec is None else [b"".join(pieces)]
         return [memoryview(batch.serialize()).cast("B")]
 
-    def decode(self, data: Buffer, rows: Sequence[int]) -> list[pa.RecordBatch]:
-        """Decode chunks of a peer, and check all of it: a lying offset must not reach whoever reads the batches.
+    def decode(self, data: Buffer, rows: Sequence[int]) -> pa.RecordBatch:
+        """Decode chunks of a peer, and check all of it: a lying offset must not reach whoever reads the batch.
 
-        Nothing is copied: each batch keeps all of ``data`` alive.
+        Nothing is copied: the batch keeps all of ``data`` alive.
 
         Args:
             data: one batch.
@@ -169,10 +168,7 @@ class BatchCodec:
             raise _undecodable(rows, str(error) or type(error).__name__) from error
         if batch.num_rows != sum(rows) or min(rows, default=-1) < 0:
             raise _undecodable(rows, f"it holds {batch.num_rows} rows")
-        if len(rows) == 1:
-            return [batch]
-        with collecting_later(len(rows)):
-            return [batch.slice(end - count, count) for end, count in zip(accumulate(rows), rows, strict=True)]
+        return batch
 
     def _from_message(self, data: Buffer, rows: Sequence[int]) -> pa.RecordBatch:
         self._decompression.require_message(data, rows)
@@ -205,7 +201,7 @@ def owned(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
         return []
     codec = BatchCodec(batches[0].schema)
     if not codec.can_join:
-        return [codec.decode(b"".join(codec.encode([batch])), [batch.num_rows])[0] for batch in batches]
+        return [codec.decode(b"".join(codec.encode([batch])), [batch.num_rows]) for batch in batches]
     # With something to join, Arrow copies; one batch alone would stay where it is.
     joined = pa.concat_batches([*batches, batches[0].slice(0, 0)])
     ends = accumulate(batch.num_rows for batch in batches)

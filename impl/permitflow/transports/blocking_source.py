@@ -1,9 +1,11 @@
 """The downstream end of a remote channel, for callers without an event loop."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import pyarrow as pa
 
+from permitflow.channels.counts import require_count
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.errors import ChannelAbortedError, EndOfStream, WouldBlock
 from permitflow.protocol.frames import Agreement, Get
@@ -15,11 +17,14 @@ from permitflow.transports.carrier import Received
 from permitflow.transports.codec import decode_upstream, encode_downstream
 from permitflow.transports.connection import GET_STREAM
 from permitflow.transports.diagnosis import SLOTS, why_no_rows
-from permitflow.transports.payloads import Marker
+from permitflow.transports.joined import JoinedChunks, hold_joined, unfold
+from permitflow.transports.payloads import EncodedChunks, Marker
 from permitflow.transports.shared_memory.meeting import Offer
 from permitflow.transports.trains import with_batches
 
 __all__ = ["BlockingSource"]
+
+T = TypeVar("T")
 
 _SHARE_AT_ONCE = 4
 """Permits wait for company up to this share of the window: for each message that brings some, the other end wakes up.
@@ -48,7 +53,9 @@ class BlockingSource(BlockingStream):
         self._session: DownstreamSession[object] = DownstreamSession(
             get, peer=f"the exchange at {address} (channel {get.address.name!r})", record=record
         )
-        self._holds_message = False
+        self._held = 0
+        # Do some of the chunks that are here lie joined in one batch?
+        self._has_folded = False
         self._rows_at_once = 0
         super().__init__(address, GET_STREAM, self._session, timeout_seconds, offer)
 
@@ -67,14 +74,38 @@ class BlockingSource(BlockingStream):
 
         Spec: Consume, Flush.
         """
+        return self._received(self._take)
+
+    def receive_joined(self, max_rows: int | None = None) -> JoinedChunks | Message[Marker]:
+        """Receive the oldest chunks as far as they came as rows of one batch; those before count as consumed.
+
+        As ``receive``, for consumers that read many chunks at once: they are not cut apart.  Waits only for the first
+        one.  Of chunks that came one by one, small ones that are here are copied into one batch.  A barrier or
+        watermark is received alone, in its place.
+
+        Args:
+            max_rows: of all these chunks together; a chunk that has more comes alone.
+
+        Raises:
+            InvalidParametersError: ``max_rows`` is not a whole number of at least 1.
+            EndOfStream, ChannelAbortedError, ChannelClosedError, PeerTimeoutError, PeerGoneError,
+            UndecodableDataError: as for ``receive``.
+
+        Spec: Consume, Flush.
+        """
+        if max_rows is not None:
+            require_count(max_rows, name="max_rows")
+        return self._received(lambda: self._take_joined(max_rows))
+
+    def _received(self, take: Callable[[], T]) -> T:
         self._require_open()
-        if self._holds_message:
-            self._holds_message = False
-            self._session.consume()
+        if self._held:
+            held, self._held = self._held, 0
+            self._session.consume(held)
         self._absorb()
         while True:
             try:
-                message = self._session.take()
+                taken = take()
             except WouldBlock:
                 self._session.flush()
                 self._write()
@@ -86,10 +117,25 @@ class BlockingSource(BlockingStream):
                 self.close()
                 raise
             else:
-                self._holds_message = True
                 if not self._can_owe:
                     self._write()
-                return message
+                return taken
+
+    def _take(self) -> Message[pa.RecordBatch | Marker]:
+        if self._has_folded:
+            unfold(self._session.receiver)
+            self._has_folded = False
+        message = self._session.take()
+        self._held = 1
+        return message
+
+    def _take_joined(self, max_rows: int | None) -> JoinedChunks | Message[Marker]:
+        self._session.require_takeable()
+        joined = hold_joined(self._session.receiver, self._codec, max_rows)
+        if joined is None:
+            return self._take()
+        self._held = len(joined)
+        return joined
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Receive chunks until the end of the stream; barriers and watermarks are consumed on the way."""
@@ -104,6 +150,19 @@ class BlockingSource(BlockingStream):
                 raise StopIteration from None
             if message.kind is Kind.CHUNK:
                 return message.payload
+
+    def joined(self, max_rows: int | None = None) -> Iterator[JoinedChunks]:
+        """Receive chunks joined, until the end of the stream; barriers and watermarks are consumed on the way.
+
+        Raises as ``receive_joined``, except that the end ends the iteration.
+        """
+        while True:
+            try:
+                received = self.receive_joined(max_rows)
+            except EndOfStream:
+                return
+            if isinstance(received, JoinedChunks):
+                yield received
 
     def statistics(self) -> ChannelStatistics:
         """What has happened so far, as this end knows it."""
@@ -139,6 +198,8 @@ class BlockingSource(BlockingStream):
 
     def _take_in(self, message: Received) -> None:
         for frame in decode_upstream(message):
+            if isinstance(frame, EncodedChunks) and len(frame.rows) > 1:
+                self._has_folded = True
             self._session.receive(with_batches(frame, self._batches))
             if isinstance(frame, Agreement):
                 self._note_agreement(frame)

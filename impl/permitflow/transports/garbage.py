@@ -19,8 +19,8 @@ class collecting_later:  # noqa: N801 - used like a function
 
     __slots__ = ("_is_on",)
 
-    def __init__(self, objects: int) -> None:
-        """Nothing happens before the block."""
+    def __init__(self, objects: int = _WORTH_IT) -> None:
+        """Nothing happens before the block; without a number it is put off whatever that costs."""
         self._is_on = objects >= _WORTH_IT and gc.isenabled()
 
     def __enter__(self) -> None:

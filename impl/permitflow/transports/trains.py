@@ -15,6 +15,7 @@ from permitflow.protocol.frames import Chunks, Data, UpstreamFrame
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.joined import FoldedChunks
 from permitflow.transports.payloads import EncodedChunks, WireFrame, checked_marker
 
 __all__ = ["TrainWriter", "encoded", "rows_at_once", "with_batches"]
@@ -137,7 +138,7 @@ def _marked(frame: UpstreamFrame[object]) -> WireFrame:
 
 
 def with_batches(frame: WireFrame, batches: BatchCodec | None) -> UpstreamFrame[object]:
-    """A frame with its chunks as record batches.
+    """A frame with its chunks as a record batch; where there are several of them, ``FoldedChunks`` is each of them.
 
     Without a codec, because there is no agreement yet, they stay bytes: the session will refuse the frame.
 
@@ -151,4 +152,5 @@ def with_batches(frame: WireFrame, batches: BatchCodec | None) -> UpstreamFrame[
     if batches is None:
         return Chunks(list(frame.arrow) * len(frame.rows), frame.rows, frame.permits)
     (arrow,) = frame.arrow
-    return Chunks(batches.decode(arrow, frame.rows), frame.rows, frame.permits)
+    batch, count = batches.decode(arrow, frame.rows), len(frame.rows)
+    return Chunks([batch] if count == 1 else [FoldedChunks(batch, frame.rows)] * count, frame.rows, frame.permits)

@@ -11,6 +11,7 @@ from permitflow.errors import ChunkTooLargeError, PermitflowError, SchemaMismatc
 from permitflow.transports import arrow
 from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_schemas
 from permitflow.transports.arrow_metadata import is_compressed
+from permitflow.transports.joined import JoinedChunks
 
 NUMBERS = pa.record_batch({"a": [1, 2, 3], "b": ["x", None, "zz"]})
 
@@ -39,7 +40,7 @@ def test_a_batch_survives_the_wire(kind: str) -> None:
     batch = batches()[kind]
     sending = BatchCodec(batch.schema)
     receiving = BatchCodec(read_schema(sending.schema_bytes))
-    (arrived,) = receiving.decode(b"".join(sending.encode([batch])), [batch.num_rows])
+    arrived = receiving.decode(b"".join(sending.encode([batch])), [batch.num_rows])
     assert arrived.equals(batch)
     assert arrived.schema.equals(batch.schema)
 
@@ -73,7 +74,7 @@ def test_a_different_dictionary_in_each_chunk_arrives() -> None:
     first = pa.record_batch({"d": pa.array(["x"]).dictionary_encode()})
     second = pa.record_batch({"d": pa.array(["y", "z"]).dictionary_encode()})
     codec = BatchCodec(first.schema)
-    assert [codec.decode(b"".join(codec.encode([b])), [b.num_rows])[0].to_pydict() for b in (first, second)] == [
+    assert [codec.decode(b"".join(codec.encode([b])), [b.num_rows]).to_pydict() for b in (first, second)] == [
         {"d": ["x"]},
         {"d": ["y", "z"]},
     ]
@@ -157,7 +158,7 @@ def test_damaged_chunks_are_refused_or_sound(kind: str) -> None:
         for _ in range(dice.randint(1, 4)):
             damaged[dice.randrange(len(damaged))] = dice.choice((0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)))
         try:
-            (arrived,) = codec.decode(bytes(damaged), [batch.num_rows])
+            arrived = codec.decode(bytes(damaged), [batch.num_rows])
         except PermitflowError as error:
             assert isinstance(error, UndecodableDataError)  # noqa: PT017
             refused += 1
@@ -226,7 +227,8 @@ def test_chunks_that_are_joined_are_taken_apart_again(kind: str) -> None:
     parts = [batch.slice(0, 1), batch, batch.slice(1), batch.slice(0, 0)]
     if not codec.can_join:
         return
-    arrived = codec.decode(b"".join(codec.encode(parts)), [part.num_rows for part in parts])
+    rows = tuple(part.num_rows for part in parts)
+    arrived = JoinedChunks(codec.decode(b"".join(codec.encode(parts)), rows), rows)
     assert [part.to_pylist() for part in arrived] == [part.to_pylist() for part in parts]
 
 

@@ -25,7 +25,7 @@ def test_slices_of_odd_lengths_arrive_as_one_batch(places: list[tuple[int, int]]
     batches = [columns().slice(start, rows) for start, rows in places]
     codec = BatchCodec(batches[0].schema)
     message = b"".join(codec.encode(batches))
-    (arrived,) = codec.decode(message, [sum(batch.num_rows for batch in batches)])
+    arrived = codec.decode(message, [sum(batch.num_rows for batch in batches)])
     assert arrived.equals(pa.concat_batches(batches))
     assert b"".join(codec.encode(batches)) == message
 
@@ -59,7 +59,7 @@ def with_nulls() -> pa.RecordBatch:
 def test_what_does_not_lie_side_by_side_is_joined(odd: pa.RecordBatch) -> None:
     codec = BatchCodec(odd.schema)
     for batches in ([odd] * 3, [odd.slice(5), odd.slice(0, ROWS - 3)]):
-        (arrived,) = codec.decode(b"".join(codec.encode(batches)), [sum(batch.num_rows for batch in batches)])
+        arrived = codec.decode(b"".join(codec.encode(batches)), [sum(batch.num_rows for batch in batches)])
         assert arrived.equals(pa.concat_batches(batches))
 
 
@@ -68,7 +68,7 @@ def test_nulls_that_come_later_are_not_lost() -> None:
     full = pa.record_batch({"a": pa.array(range(ROWS), pa.int64())})
     codec = BatchCodec(full.schema)
     for batches in ([full, full], [full, holes], [holes, full], [full, full]):
-        (arrived,) = codec.decode(b"".join(codec.encode(batches)), [2 * ROWS])
+        arrived = codec.decode(b"".join(codec.encode(batches)), [2 * ROWS])
         assert arrived.equals(pa.concat_batches(batches))
 
 
@@ -76,7 +76,7 @@ def test_more_lengths_than_are_remembered_arrive() -> None:
     batch = columns((pa.int64(),))
     codec = BatchCodec(batch.schema)
     for rows in range(ROWS, ROWS + 200):
-        (arrived,) = codec.decode(b"".join(codec.encode([batch.slice(0, rows)])), [rows])
+        arrived = codec.decode(b"".join(codec.encode([batch.slice(0, rows)])), [rows])
         assert arrived.equals(batch.slice(0, rows))
 
 
@@ -89,5 +89,5 @@ def test_columns_that_could_hold_nulls_and_do_not_are_gathered_like_others() -> 
     before = pa.total_allocated_bytes()
     pieces = codec.encode(batches)
     assert pa.total_allocated_bytes() == before
-    (arrived,) = codec.decode(b"".join(pieces), [2 * ROWS])
+    arrived = codec.decode(b"".join(pieces), [2 * ROWS])
     assert arrived.column(0).to_pylist() == [*range(7, ROWS + 7), *range(ROWS)]

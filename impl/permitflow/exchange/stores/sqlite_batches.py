@@ -104,4 +104,4 @@ def read_batch(codec: BatchCodec, rows: int, arrow: bytes | None, checksum: int)
         raise ValueError(f"a batch of {rows} rows is missing")
     if crc32(arrow) != checksum:
         raise ValueError(f"a batch of {rows} rows is not what it was")
-    return codec.decode(arrow, [rows])[0]
+    return codec.decode(arrow, [rows])

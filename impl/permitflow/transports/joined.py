@@ -1,0 +1,198 @@
+"""Chunks that came as the rows of one batch, and are cut off it only where somebody asks for a single one.
+
+Slicing a batch of small chunks, and making a message of each slice, is most of what receiving them takes; and whoever
+reads them vectorised joins them again.  So ``FoldedChunks`` stands in the inbox of an end for each chunk of such a
+batch.  A joined read hands the batch over as ``JoinedChunks``; every other way to receive comes after ``unfold``.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain, islice, takewhile
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.receiver import PermitReceiver
+from permitflow.protocol.trains import hold
+from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.garbage import collecting_later
+
+__all__ = ["FoldedChunks", "JoinedChunks", "hold_joined", "unfold"]
+
+# Of neighbours that came one by one: smaller batches cost their reader more than a copy of them costs here.
+_COPIED_BELOW_BYTES = 16 << 10
+# Whoever keeps some of these rows keeps all.
+_COPIED_BYTES = 512 << 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinedChunks:
+    """Chunks that follow each other, as the rows of one batch; iterating over it yields each of them as a slice."""
+
+    batch: pa.RecordBatch
+    """The rows of all of them, in order."""
+    rows: tuple[int, ...]
+    """Of each chunk.  There is at least one; a chunk may be empty."""
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all chunks together."""
+        count: int = self.batch.num_rows
+        return count
+
+    def __len__(self) -> int:
+        """How many chunks there are."""
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Each chunk, cut off when it is asked for; it keeps all of the batch in memory."""
+        return map(self.batch.slice, accumulate(self.rows, initial=0), self.rows)
+
+
+class FoldedChunks:
+    """Stands in an inbox for each chunk of a batch; knows how many of them were handed over as ``JoinedChunks``."""
+
+    __slots__ = ("_batch", "_next", "_next_row", "_rows")
+
+    def __init__(self, batch: pa.RecordBatch, rows: Sequence[int]) -> None:
+        """The rows of its chunks are those of the batch."""
+        self._batch = batch
+        self._rows = tuple(rows)
+        self._next = self._next_row = 0
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Of each chunk that was not handed over."""
+        return self._rows[self._next :]
+
+    def joined(self, count: int) -> JoinedChunks:
+        """The first so many of these; that changes nothing here."""
+        if count == len(self._rows):
+            return JoinedChunks(self._batch, self._rows)
+        rows = self._rows[self._next : self._next + count]
+        return JoinedChunks(self._batch.slice(self._next_row, sum(rows)), rows)
+
+    def note_handed_over(self, joined: JoinedChunks) -> None:
+        """What ``joined`` has shown is the reader's."""
+        self._next += len(joined)
+        self._next_row += joined.num_rows
+
+
+def unfold(receiver: PermitReceiver[object]) -> None:
+    """Let every chunk that was not taken be a batch of its own."""
+    payloads, _ = receiver.queues
+    # The collector would run finalizers, which may do anything, also receive.
+    with collecting_later():
+        here = list(payloads)
+        position = len(here) - receiver.untaken
+        unfolded = here[:position]
+        while position < len(here):
+            position += _append_unfolded(unfolded, here, position)
+        payloads.clear()
+        payloads.extend(unfolded)
+
+
+def _append_unfolded(unfolded: list[object], entries: Sequence[object], position: int) -> int:
+    """Append the entry here, or all of one batch with each chunk as a batch of its own; say how many they are."""
+    if (folded := _folded(entries[position])) is None:
+        unfolded.append(entries[position])
+        return 1
+    count = _count_here(entries, position, folded)
+    run, chunks = entries[position : position + count], folded.joined(count)
+    unfolded.extend(chunks if run.count(folded) == count else map(_in_place_of, run, chunks))
+    return count
+
+
+def _in_place_of(entry: object, chunk: pa.RecordBatch) -> object:
+    return Message(entry.kind, chunk, entry.rows, entry.cost) if isinstance(entry, Message) else chunk
+
+
+def _folded(entry: object) -> FoldedChunks | None:
+    """What stands for the chunk of this entry; a chunk that does not cost its rows is a whole message."""
+    payload = entry.payload if isinstance(entry, Message) else entry
+    return payload if isinstance(payload, FoldedChunks) else None
+
+
+def _count_here(entries: Sequence[object], position: int, folded: FoldedChunks) -> int:
+    """How many of the chunks that were not handed over are here: of a peer that broke the rules, perhaps not all."""
+    count = len(folded.rows)
+    if position + count <= len(entries) and _folded(entries[position + count - 1]) is folded:
+        return count
+    return sum(1 for _ in takewhile(lambda entry: _folded(entry) is folded, islice(entries, position, None)))
+
+
+class _Part(NamedTuple):
+    """Chunks of one batch that follow each other in an inbox."""
+
+    folded: FoldedChunks
+    joined: JoinedChunks
+
+
+def hold_joined(receiver: PermitReceiver[object], codec: BatchCodec, max_rows: int | None) -> JoinedChunks | None:
+    """Take the oldest chunks that were not taken, as far as they are rows of one batch; their permits stay.
+
+    None, and nothing is taken, if the oldest message is no chunk.
+
+    Args:
+        receiver: something in it was not taken.
+        codec: of the stream; where it can join, small batches that are here are copied into one.
+        max_rows: of all these chunks together; the first one alone may have more.
+    """
+    payloads, _ = receiver.queues
+    position = len(payloads) - receiver.untaken
+    first = _part_at(payloads, position, max_rows, least=1)
+    if first is None:
+        return None
+    joined = first.joined
+    if not codec.can_join or len(joined) == receiver.untaken or codec.size_of(joined.batch) >= _COPIED_BELOW_BYTES:
+        first.folded.note_handed_over(joined)
+    else:
+        parts = [first, *_small_parts(payloads, position + len(joined), codec, max_rows, first)]
+        joined = _copied(parts)
+        for part in parts:
+            part.folded.note_handed_over(part.joined)
+    hold(receiver, len(joined))
+    return joined
+
+
+def _small_parts(
+    entries: Sequence[object], position: int, codec: BatchCodec, max_rows: int | None, first: _Part
+) -> Iterator[_Part]:
+    """Those that follow, as long as they are small, and that few."""
+    rows, size_bytes = first.joined.num_rows, codec.size_of(first.joined.batch)
+    while position < len(entries):
+        part = _part_at(entries, position, None if max_rows is None else max_rows - rows, least=0)
+        if part is None or (part_bytes := codec.size_of(part.joined.batch)) >= _COPIED_BELOW_BYTES:
+            return
+        position += len(part.joined)
+        rows += part.joined.num_rows
+        size_bytes += part_bytes
+        if size_bytes > _COPIED_BYTES:
+            return
+        yield part
+
+
+def _part_at(entries: Sequence[object], position: int, max_rows: int | None, least: int) -> _Part | None:
+    """The chunks from here on that are rows of one batch, at least so many of them; None if that would be none."""
+    entry = entries[position]
+    if isinstance(entry, Message) and entry.kind is not Kind.CHUNK:
+        return None
+    if (folded := _folded(entry)) is None:
+        batch: pa.RecordBatch = entry.payload if isinstance(entry, Message) else entry
+        folded = FoldedChunks(batch, (batch.num_rows,))
+        count = 1
+    else:
+        count = _count_here(entries, position, folded)
+    if max_rows is not None:
+        rows = folded.rows[:count]
+        count = max(least, count if sum(rows) <= max_rows else bisect_right(list(accumulate(rows)), max_rows))
+    return _Part(folded, folded.joined(count)) if count else None
+
+
+def _copied(parts: Sequence[_Part]) -> JoinedChunks:
+    if len(parts) == 1:
+        return parts[0].joined
+    rows = chain.from_iterable(part.joined.rows for part in parts)
+    return JoinedChunks(pa.concat_batches([part.joined.batch for part in parts]), tuple(rows))
