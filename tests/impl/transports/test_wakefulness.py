@@ -4,6 +4,7 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Callable, Coroutine
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -19,8 +20,9 @@ IDLE_TURN, BUSY_TURN = 5e-6, 100e-6
 
 
 @pytest.fixture(autouse=True)
-def no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else wants the processor, unless a test says so."""
+def two_processors_for_us_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are two, and nobody else wants them, unless a test says so."""
+    monkeypatch.setattr(wakefulness, "_processors", lambda: 2)
     monkeypatch.setattr(wakefulness, "_yield_to_others", lambda: None)
 
 
@@ -52,6 +54,19 @@ def test_messages_far_from_each_other_let_the_loop_sleep(complete: Complete) -> 
         day = Day()
         day.messages(100, FAR)
         assert not day.wakefulness.is_awake
+
+    complete(test())
+
+
+def test_only_messages_in_a_row_keep_it_awake(complete: Complete) -> None:
+    async def test() -> None:
+        day = Day()
+        for _ in range(20):
+            day.messages(3, CLOSE)
+            assert not day.wakefulness.is_awake
+            day.messages(1, FAR)
+        day.messages(4, CLOSE)
+        assert day.wakefulness.is_awake
 
     complete(test())
 
@@ -91,11 +106,33 @@ def test_who_polls_busily_stays_awake_for_the_next_message_however_far_it_is(com
     complete(test())
 
 
-def test_busy_polling_is_of_the_running_loop_alone_and_for_a_number_of_seconds(complete: Complete) -> None:
-    async def test(seconds: float) -> None:
-        poll_busily(seconds)
+def test_who_polls_busily_stays_awake_though_others_want_the_processor(complete: Complete) -> None:
+    async def test() -> None:
+        day = Day()
 
-    complete(test(0.5))
+        def another_process() -> None:
+            day.now += BUSY_TURN
+
+        day.wakefulness._yield_to_others = another_process
+        day.wakefulness.busy_poll_seconds = 2 * FAR
+        day.messages(1, FAR)
+        assert await day.awake_for(IDLE_TURN) == pytest.approx(2 * FAR, abs=2 * BUSY_TURN)
+        day.messages(1, FAR)
+        assert day.wakefulness.is_awake
+
+    complete(test())
+
+
+def test_busy_polling_is_of_the_running_loop_alone_and_for_a_number_of_seconds(complete: Complete) -> None:
+    async def test(seconds: float) -> float:
+        poll_busily(seconds)
+        return wakefulness._of_loops[asyncio.get_running_loop()].busy_poll_seconds
+
+    with closing(asyncio.new_event_loop()) as another:
+        assert another.run_until_complete(test(0.25)) == 0.25
+        assert complete(test(0.5)) == 0.5
+        assert wakefulness._of_loops[another].busy_poll_seconds == 0.25
+    assert complete(test(0.0)) == 0.0
     for wrong in (-1.0, float("inf"), float("nan")):
         with pytest.raises(InvalidParametersError, match="must be a number from 0 on"):
             complete(test(wrong))
@@ -137,22 +174,35 @@ def test_each_message_begins_the_wait_anew(complete: Complete) -> None:
     complete(test())
 
 
-def test_the_streams_of_a_loop_share_its_wakefulness_which_does_not_keep_the_loop() -> None:
-    loop = asyncio.new_event_loop()
-    known = weakref.ref(loop)
-    taken: list[bytes | memoryview] = []
+def test_the_streams_of_a_loop_share_its_wakefulness() -> None:
+    day, taken = Day(), list[bytes | memoryview]()
 
     async def test() -> None:
-        for take in (staying_awake(taken.append), staying_awake(taken.append)):
-            for _ in range(3):
-                take(b"message")
+        wakefulness._of_loops[asyncio.get_running_loop()] = day.wakefulness
+        takes = [staying_awake(taken.append), staying_awake(taken.append)]
+        for number in range(4):
+            assert not day.wakefulness.is_awake
+            day.now += CLOSE
+            takes[number % 2](b"message")
+        assert day.wakefulness.is_awake
+        await day.awake_for(IDLE_TURN)
 
-    before = set(wakefulness._of_loops)
+    with closing(asyncio.new_event_loop()) as loop:
+        loop.run_until_complete(test())
+    assert taken == [b"message"] * 4
+
+
+def test_the_wakefulness_of_a_loop_does_not_keep_the_loop() -> None:
+    loop = asyncio.new_event_loop()
+    known = weakref.ref(loop)
+
+    async def test() -> None:
+        staying_awake(lambda _: None)(b"message")
+
     loop.run_until_complete(test())
-    assert len(taken) == 6
-    assert set(wakefulness._of_loops) - before <= {loop}
+    assert loop in wakefulness._of_loops
     loop.close()
-    del loop, before
+    del loop
     gc.collect()
     assert known() is None
 
