@@ -1,1 +1,7 @@
 """How channels reach other processes: the codec, gRPC for asyncio and for blocking callers; needs permitflow[grpc]."""
+
+import os
+
+# What goes wrong is in our errors; gRPC's core would say the same on stderr in its own words ("Got goaway"), as
+# information.  It looks here once, when it is loaded; whoever has set this, or loads gRPC first, gets what he wants.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
