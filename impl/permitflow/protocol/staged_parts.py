@@ -70,6 +70,11 @@ class Part:
         self.wanted_since = inf
 
     @property
+    def place(self) -> tuple[int, str]:
+        """What one attempt of a batch is published at: in the order of these, rows enter their channels."""
+        return self.staging.partition, self.channel
+
+    @property
     def is_kept(self) -> bool:
         """Is what it stages kept?"""
         return self.state is PartState.OPEN

@@ -189,13 +189,12 @@ class StagingBooks:
         chosen: dict[tuple[int, str], Part] = {}
         for stated in parts:
             part = self._find(query, batch, stated)
-            if (stated.partition, stated.channel) in chosen:
+            if part.place in chosen:
                 raise part.error("is named beside another attempt at the same, or twice")
-            chosen[stated.partition, stated.channel] = part
+            chosen[part.place] = part
         published = tuple(chosen[place] for place in sorted(chosen))
         older = (part for part in self._of_query(query) if part.staging.batch <= batch)
-        winners = set(published)
-        late = tuple(part for part in older if part not in winners)
+        late = tuple(part for part in older if chosen.get(part.place) is not part)
         return Publication(False, published, late, self._published.displaced_by(query))
 
     def publish(self, query: str, batch: int, parts: Sequence[StagedPart], now: float) -> Publication:
@@ -283,8 +282,7 @@ class StagingBooks:
 
     def _batch_number(self, staging: Staging) -> int:
         """The number of the first attempt at anything of this batch; it may be the one that is counted now."""
-        first = next(self._of_batch(staging.query, staging.batch), None)
-        return self._count if first is None else first.batch_number
+        return next((part.batch_number for part in self._of_batch(staging.query, staging.batch)), self._count)
 
     def _drop(self, part: Part, state: PartState, reason: str, now: float) -> None:
         self._remove(part, state, now)
