@@ -15,19 +15,23 @@ from hypothesis.stateful import run_state_machine_as_test
 from permitflow.channels.interface import ReceiveEnd, SendEnd
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.compression import Compression
 from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.application import Ends
 from permitflow.testing.channel_machine import machine_for
-from permitflow.transports.grpc_aio import get, put
+from permitflow.transports.grpc_aio import SameHost, get, put
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 
 SCHEMA = pa.schema([("serial", pa.int64())])
+# Of these, each row is long enough for its chunk to be compressed.
+WIDE = SCHEMA.append(pa.field("filler", pa.binary(4_096)))
 
 # Of the profile's runs, for each path: each opens two connections, and waits for idle consumers.
 RUNS_OF_A_HUNDRED = 25
+FILLER = bytes(4_096)
 
 
 class Exchanged:
@@ -35,8 +39,10 @@ class Exchanged:
 
     timeout_seconds = 10.0
 
-    def __init__(self, exchange: Exchange, address: str, path: str) -> None:
+    def __init__(self, exchange: Exchange, address: str, path: str, codec: Compression = Compression.AUTO) -> None:
         self._path = path
+        self._codec = codec
+        self._schema = SCHEMA if codec is Compression.AUTO else WIDE
         self._exchange = exchange
         self._address = address
         self._names = (f"c{number}" for number in count())
@@ -45,12 +51,14 @@ class Exchanged:
     async def open(self, parameters: ChannelParameters, record: RecorderFactory | None) -> AsyncIterator[Ends]:
         name = next(self._names)
         self._exchange.record = record
-        self._exchange.add_channel(name, parameters, SCHEMA)
+        self._exchange.add_channel(name, parameters, self._schema)
         async with (
-            put(self._address, name, SCHEMA, record=record) as sender,
-            get(self._address, name, record=record) as receiver,
+            put(self._address, name, self._schema, record=record, compression=self._codec) as sender,
+            get(self._address, name, record=record, compression=self._codec) as receiver,
         ):
             assert {end.statistics().path.partition(":")[0] for end in (sender, receiver)} == {self._path}
+            agreed = "none" if self._codec is Compression.AUTO else self._codec.value
+            assert {end.statistics().compression for end in (sender, receiver)} == {agreed}
             yield sender, receiver
         # Hypothesis keeps its machines, and they this; what a broken channel holds need not live as long.
         self._exchange.remove_channel(name)
@@ -62,7 +70,8 @@ class Exchanged:
         return sender.stream, sender.name, receiver.stream
 
     def chunk(self, serial: int, rows: int) -> object:
-        return pa.record_batch({"serial": [serial] * rows}, schema=SCHEMA)
+        columns = {"serial": [serial] * rows, "filler": [FILLER] * rows}
+        return pa.record_batch({name: columns[name] for name in self._schema.names}, schema=self._schema)
 
     def serial(self, message: Message[object]) -> int | None:
         assert isinstance(message.payload, pa.RecordBatch)
@@ -82,9 +91,25 @@ def exchanged(run: asyncio.Runner, path: str) -> Iterator[Exchanged]:
 
 
 def test_a_channel_of_an_exchange_follows_the_model(run: asyncio.Runner, exchanged: Exchanged) -> None:
+    _follow(run, exchanged, RUNS_OF_A_HUNDRED)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "tcp://127.0.0.1:0"])
+@pytest.mark.parametrize("codec", [Compression.LZ4, Compression.ZSTD])
+def test_so_does_one_whose_chunks_are_compressed(run: asyncio.Runner, address: str, codec: Compression) -> None:
+    exchange = Exchange(same_host=SameHost.NEVER)
+    server = ExchangeServer(exchange, address)
+    run.run(server.__aenter__())
+    try:
+        _follow(run, Exchanged(exchange, server.address, "network", codec), RUNS_OF_A_HUNDRED // 2)
+    finally:
+        run.run(server.stop())
+
+
+def _follow(run: asyncio.Runner, exchanged: Exchanged, runs_of_a_hundred: int) -> None:
     machine = machine_for(exchanged, run)
 
     run_state_machine_as_test(
         machine,
-        settings=settings(max_examples=RUNS_OF_A_HUNDRED * settings().max_examples // 100, stateful_step_count=40),
+        settings=settings(max_examples=runs_of_a_hundred * settings().max_examples // 100, stateful_step_count=40),
     )

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from permitflow.protocol.compression import Codec, CompressionOffer
 from permitflow.protocol.frames import (
     Abort,
     AddPermits,
@@ -21,6 +22,7 @@ from permitflow.protocol.messages import Kind, Message, Permits
 from permitflow.testing.peers_by_hand import (
     ADDRESS,
     AGREED,
+    BATCH,
     CODEC,
     ENCODED,
     SMALL,
@@ -30,16 +32,27 @@ from permitflow.testing.peers_by_hand import (
     put_frame,
     serving,
 )
+from permitflow.transports.arrow_compression import write_options
+from permitflow.transports.arrow_pieces import PieceWriter
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.grpc_aio import describe
 from permitflow.transports.payloads import EncodedChunks
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
+COMPRESSED = b"".join(PieceWriter(BATCH.schema, write_options(Codec.ZSTD)).pieces(BATCH))
+PUT = put_frame(compression=CompressionOffer((Codec.ZSTD,), Codec.ZSTD))
+
 small = st.integers(-2, 9)
 markers = st.none() | small | st.text("ab", max_size=2)
 chunks = st.builds(
-    EncodedChunks, st.tuples(small) | st.tuples(small, small), small, st.sampled_from([(ENCODED,), (b"?",)])
+    EncodedChunks,
+    st.tuples(small) | st.tuples(small, small),
+    small,
+    st.sampled_from([(ENCODED,), (b"?",), (COMPRESSED,), (COMPRESSED[:-9],)]),
+)
+offers = st.none() | st.builds(
+    CompressionOffer, st.lists(st.sampled_from(Codec), max_size=2).map(tuple), st.none() | st.sampled_from(Codec)
 )
 others = st.builds(Message, st.sampled_from([Kind.BARRIER, Kind.WATERMARK]), markers, st.just(0), small)
 statements = st.builds(StatedParameters, *[st.none() | small] * 4, st.sampled_from([None, None, "split", "whole"]))
@@ -47,7 +60,12 @@ addresses = st.sampled_from([ADDRESS, ADDRESS, Address(), Address("", 1)])
 versions = st.sampled_from([1, 1, 1, 0])
 upstream_frames = st.one_of(
     st.builds(
-        Put, versions, addresses, statements, st.sampled_from([CODEC.schema_bytes, CODEC.schema_bytes, None, b""])
+        Put,
+        versions,
+        addresses,
+        statements,
+        st.sampled_from([CODEC.schema_bytes, CODEC.schema_bytes, None, b""]),
+        compression=offers,
     ),
     chunks,
     st.builds(Data, others),
@@ -56,14 +74,14 @@ upstream_frames = st.one_of(
     st.just(AGREED),
 )
 downstream_frames = st.one_of(
-    st.builds(Get, versions, addresses, statements, st.none(), st.booleans()),
+    st.builds(Get, versions, addresses, statements, st.none(), st.booleans(), compression=offers),
     st.builds(AddPermits, st.builds(Permits, small, small, small)),
     st.just(AGREED),
 )
 sessions = st.one_of(
     st.tuples(st.just(PUT_STREAM), st.lists(upstream_frames | st.binary(max_size=12), max_size=8)),
     st.tuples(st.just(GET_STREAM), st.lists(downstream_frames | st.binary(max_size=12), max_size=8)),
-    st.tuples(st.just(PUT_STREAM), st.lists(upstream_frames, max_size=8).map(lambda frames: [put_frame(), *frames])),
+    st.tuples(st.just(PUT_STREAM), st.lists(upstream_frames, max_size=8).map(lambda frames: [PUT, *frames])),
     st.tuples(st.just(GET_STREAM), st.lists(downstream_frames, max_size=8).map(lambda frames: [get_frame(), *frames])),
 )
 

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -25,6 +26,7 @@ from permitflow.errors import (
     VersionMismatchError,
 )
 from permitflow.exchange.grpc_listener import ServerCall
+from permitflow.protocol.compression import Codec, Compression, CompressionAnswer
 from permitflow.protocol.frames import (
     AddPermits,
     Agreement,
@@ -45,9 +47,13 @@ from permitflow.testing.peers_by_hand import (
     send_for_ever,
 )
 from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.arrow_compression import write_options
+from permitflow.transports.arrow_metadata import is_compressed
+from permitflow.transports.arrow_pieces import PieceWriter
+from permitflow.transports.codec import decode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
 from permitflow.transports.grpc_aio import describe, get, put
-from permitflow.transports.payloads import WireFrame
+from permitflow.transports.payloads import EncodedChunks, WireFrame
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -72,6 +78,11 @@ async def lying(script: Script, options: Options = SERVER_OPTIONS) -> AsyncItera
         await server.stop(None)
 
 
+COMPRESSED = replace(AGREED, compression=CompressionAnswer(Codec.ZSTD))
+LARGE = pa.record_batch({"n": pa.array(range(4_000))})
+ZSTD_ENCODED = b"".join(PieceWriter(BATCH.schema, write_options(Codec.ZSTD)).pieces(BATCH))
+
+
 LIES_TO_CONSUMERS: dict[str, tuple[Sequence[WireFrame], type[PermitflowError]]] = {
     "a larger window": ([agreed(row_permits=9)], ParameterMismatchError),
     "a window of nothing": ([agreed(row_permits=0)], ParameterMismatchError),
@@ -86,6 +97,8 @@ LIES_TO_CONSUMERS: dict[str, tuple[Sequence[WireFrame], type[PermitflowError]]] 
     "a chunk below its price": ([AGREED, data(permits=2)], MispricedError),
     "totals that do not add up": ([AGREED, data(), End(2, 6, 0)], LedgerError),
     "data after the end": ([AGREED, End(0, 0, 0), data()], UnexpectedFrameError),
+    "a codec that was not offered": ([COMPRESSED], ParameterMismatchError),
+    "a compressed chunk that nobody agreed to": ([AGREED, data(arrow=ZSTD_ENCODED)], UndecodableDataError),
     "no end": ([AGREED, data()], PeerGoneError),
     "no word": ([], PeerGoneError),
 }
@@ -104,7 +117,9 @@ def test_a_consumer_does_not_believe_a_lying_exchange(complete: Complete, lie: s
                 pass
 
     async def read(address: str) -> None:
-        async with get(address, "orders/0", wanted=SMALL, schema=BATCH.schema) as receiver:
+        async with get(
+            address, "orders/0", wanted=SMALL, schema=BATCH.schema, compression=Compression.NONE
+        ) as receiver:
             with contextlib.suppress(EndOfStream):
                 while True:
                     await receiver.take()
@@ -124,6 +139,7 @@ LIES_TO_PRODUCERS: dict[str, tuple[Sequence[DownstreamFrame], type[PermitflowErr
         [Agreement(1, StatedParameters.of(SMALL), BatchCodec(pa.schema([])).schema_bytes)],
         SchemaMismatchError,
     ),
+    "a codec that was not offered": ([COMPRESSED], ParameterMismatchError),
     "permits first": ([AddPermits(Permits(1))], UnexpectedFrameError),
     "permits out of thin air": ([AGREED, AddPermits(Permits(barriers=1))], PermitOverrunError),
     "a Get": ([AGREED, get_frame()], UnexpectedFrameError),
@@ -144,7 +160,7 @@ def test_a_producer_does_not_believe_a_lying_exchange(complete: Complete, lie: s
                 pass
 
     async def write(address: str) -> None:
-        async with put(address, "orders/0", BATCH.schema, wanted=SMALL) as sender:
+        async with put(address, "orders/0", BATCH.schema, wanted=SMALL, compression=Compression.NONE) as sender:
             await send_for_ever(sender, BATCH)
 
     async def test() -> None:
@@ -154,6 +170,30 @@ def test_a_producer_does_not_believe_a_lying_exchange(complete: Complete, lie: s
             assert type(caught.value) is error
 
     complete(test())
+
+
+def test_an_exchange_that_knows_of_no_compression_gets_none(complete: Complete) -> None:
+    wide = ChannelParameters()
+    schema = BatchCodec(LARGE.schema).schema_bytes
+    came: list[WireFrame] = []
+
+    async def script(carrier: ServerCall) -> None:
+        await carrier.read()
+        await carrier.write([encoded(GET_STREAM, Agreement(1, StatedParameters.of(wide), schema))])
+        while (message := await carrier.read()) is not None:
+            came.extend(decode_upstream(message))
+
+    async def test() -> None:
+        async with lying(script) as address:
+            with contextlib.suppress(LedgerError):
+                async with put(address, "orders/0", LARGE.schema, compression=Compression.ZSTD) as sender:
+                    await sender.send(LARGE)
+                    assert sender.statistics().compression == "none: the peer does not know how to compress"
+                    await sender.end()
+
+    complete(test())
+    (chunk,) = (frame for frame in came if isinstance(frame, EncodedChunks))
+    assert not any(is_compressed(piece) for piece in chunk.arrow)
 
 
 def test_a_producer_notices_that_its_permits_never_came_back(complete: Complete) -> None:

@@ -1,0 +1,208 @@
+"""Chunks are compressed on their way if that was agreed, over every path but shared memory, and nobody else's are."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pyarrow as pa
+import pytest
+
+from permitflow.errors import InvalidParametersError, UndecodableDataError
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.compression import Codec, Compression, CompressionOffer
+from permitflow.protocol.replay import Retention
+from permitflow.testing.peers_by_hand import call, encoded, put_frame
+from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.carrier import Buffer
+from permitflow.transports.connection import PUT_STREAM
+from permitflow.transports.grpc_aio import control, get, put
+from permitflow.transports.grpc_blocking import open_sink, open_source
+from permitflow.transports.payloads import EncodedChunks
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+
+CHANNEL = "orders/0"
+ROWS, CHUNKS = 2_000, 10
+CHUNK = pa.record_batch({"n": pa.array(range(ROWS)), "t": pa.array([f"item {n % 100}" for n in range(ROWS)])})
+AUTO, NONE, LZ4, ZSTD = Compression
+
+
+@asynccontextmanager
+async def serving(
+    compression: Compression = AUTO, retention: Retention = Retention.ONCE
+) -> AsyncIterator[tuple[Exchange, str]]:
+    """An exchange with one channel."""
+    exchange = Exchange(compression=compression)
+    exchange.add_channel(CHANNEL, retention=retention)
+    async with ExchangeServer(exchange) as server:
+        yield exchange, server.address
+
+
+async def produce(address: str, compression: Compression) -> str:
+    """Send all chunks; what was agreed."""
+    async with put(address, CHANNEL, CHUNK.schema, compression=compression) as sender:
+        for _ in range(CHUNKS):
+            await sender.send(CHUNK)
+        await sender.end(closes_channel=True)
+        return sender.statistics().compression
+
+
+async def consume(address: str, compression: Compression) -> str:
+    """Read and compare all of them; what was agreed."""
+    async with get(address, CHANNEL, compression=compression) as receiver:
+        arrived = [message.payload async for message in receiver]
+        assert pa.Table.from_batches(arrived).equals(pa.Table.from_batches([CHUNK] * CHUNKS))
+        return receiver.statistics().compression
+
+
+async def both(address: str, producer: Compression, consumer: Compression) -> tuple[str, str]:
+    async with asyncio.TaskGroup() as group:
+        ends = group.create_task(produce(address, producer)), group.create_task(consume(address, consumer))
+    return ends[0].result(), ends[1].result()
+
+
+@pytest.mark.parametrize("retention", list(Retention))
+@pytest.mark.parametrize(
+    ("own", "producer", "consumer", "agreed"),
+    [
+        (AUTO, AUTO, AUTO, ("none", "none")),
+        (AUTO, ZSTD, LZ4, ("zstd", "lz4")),
+        (LZ4, AUTO, NONE, ("lz4", "none")),
+        (NONE, ZSTD, AUTO, ("none: it is switched off at the end that was dialled", "none")),
+    ],
+)
+def test_each_stream_is_compressed_as_its_ends_agreed(
+    complete: Complete,
+    path: str,
+    retention: Retention,
+    own: Compression,
+    producer: Compression,
+    consumer: Compression,
+    agreed: tuple[str, str],
+) -> None:
+    async def test() -> None:
+        async with serving(own, retention) as (exchange, address):
+            told = await both(address, producer, consumer)
+            if path == "shared memory":
+                asked = [policy.codec or (own.codec and policy is not NONE) for policy in (producer, consumer)]
+                assert [words == "none: both ends share memory" for words in told] == list(map(bool, asked))
+            else:
+                assert told == agreed
+            (statistics,) = exchange.statistics()
+            here = [end.numbers.compression.partition(":")[0] for end in statistics.streams]
+            assert sorted(here) == sorted(words.partition(":")[0] for words in told)
+
+    complete(test())
+
+
+def test_fewer_bytes_travel_if_chunks_are_compressed(
+    complete: Complete, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode, sizes = BatchCodec.encode, list[int]()
+
+    def counted(codec: BatchCodec, chunks: Sequence[pa.RecordBatch]) -> list[Buffer]:
+        pieces = encode(codec, chunks)
+        sizes.extend(map(len, pieces))
+        return pieces
+
+    async def bytes_of(compression: Compression) -> int:
+        sizes.clear()
+        async with serving() as (_, address):
+            await both(address, compression, compression)
+        return sum(sizes)
+
+    async def test() -> None:
+        plain, lz4, zstd = [await bytes_of(policy) for policy in (NONE, LZ4, ZSTD)]
+        assert plain > 2 * CHUNKS * CHUNK.nbytes
+        if path == "shared memory":
+            assert plain == lz4 == zstd
+        else:
+            assert lz4 < 0.7 * plain
+            assert zstd < 0.7 * lz4
+
+    monkeypatch.setattr(BatchCodec, "encode", counted)
+    complete(test())
+
+
+def test_those_who_ask_are_told_which_streams_are_compressed(complete: Complete, path: str) -> None:
+    async def test() -> None:
+        async with (
+            serving() as (_, address),
+            control(address) as asking,
+            put(address, CHANNEL, CHUNK.schema, compression=ZSTD) as producer,
+            put(address, CHANNEL, CHUNK.schema, compression=NONE),
+            get(address, CHANNEL, compression=LZ4),
+        ):
+            (channel,) = (await asking.statistics()).channels
+            assert channel.compressed_streams == ({} if path == "shared memory" else {"lz4": 1, "zstd": 1})
+            assert channel.compression == ("" if path == "shared memory" else "lz4 1, zstd 1")
+            producer.abort("it was only to look")
+
+    complete(test())
+
+
+@pytest.mark.usefixtures("path")
+def test_blocking_ends_agree_likewise(complete: Complete) -> None:
+    def blocking(address: str) -> tuple[str, str]:
+        with (
+            open_sink(address, CHANNEL, CHUNK.schema, compression=ZSTD) as sink,
+            open_source(address, CHANNEL, compression=LZ4) as source,
+        ):
+            sink.send(CHUNK)
+            assert next(source).equals(CHUNK)
+            said = sink.statistics(), source.statistics()
+        assert {end.path.partition(":")[0] for end in said} in ({"network"}, {"shared memory"})
+        return said[0].compression, said[1].compression
+
+    async def test() -> None:
+        async with serving() as (exchange, address):
+            told = await asyncio.to_thread(blocking, address)
+        (statistics,) = exchange.statistics()
+        assert sorted(told) == sorted(end.numbers.compression for end in statistics.streams)
+        assert told in (("zstd", "lz4"), ("none: both ends share memory",) * 2)
+
+    complete(test())
+
+
+def test_what_an_end_cannot_do_is_refused_before_it_dials(complete: Complete) -> None:
+    async def test() -> None:
+        with pytest.raises(
+            InvalidParametersError, match="compression must be one of auto, none, lz4, zstd, not 'gzip'"
+        ):
+            Exchange(compression="gzip")  # type: ignore[arg-type]  # wrong
+        async with serving() as (_, address):
+            with pytest.raises(InvalidParametersError, match="not 'best'"):
+                await produce(address, "best")  # type: ignore[arg-type]  # wrong
+            with pytest.raises(InvalidParametersError, match="not 'best'"):
+                open_sink(address, CHANNEL, CHUNK.schema, compression="best")  # type: ignore[arg-type]  # wrong
+
+    complete(test())
+
+
+HOSTILE: dict[str, tuple[CompressionOffer | None, Codec]] = {
+    "without an agreement": (None, Codec.ZSTD),
+    "in another codec": (CompressionOffer((Codec.LZ4,), Codec.LZ4), Codec.ZSTD),
+}
+
+
+@pytest.mark.parametrize("lie", HOSTILE)
+def test_a_producer_that_compresses_otherwise_than_agreed_is_refused(complete: Complete, lie: str) -> None:
+    """And the next one finds the exchange as it was."""
+    offer, codec = HOSTILE[lie]
+    batches = BatchCodec(CHUNK.schema, codec)
+    hello = put_frame(schema=batches.schema_bytes, compression=offer)
+    chunk = EncodedChunks((ROWS,), ROWS, batches.encode([CHUNK]))
+
+    async def test() -> None:
+        async with serving() as (exchange, address):
+            messages = [encoded(PUT_STREAM, hello), encoded(PUT_STREAM, chunk)]
+            outcome = await call(address, PUT_STREAM, messages, polite=True)
+            assert (outcome.code, type(outcome.error)) == (grpc.StatusCode.INVALID_ARGUMENT, UndecodableDataError)
+            exchange.remove_channel(CHANNEL)
+            exchange.add_channel(CHANNEL)
+            await both(address, AUTO, AUTO)
+
+    complete(test())
