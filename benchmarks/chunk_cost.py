@@ -2,11 +2,12 @@
 
     python -m benchmarks.chunk_cost
     python -m benchmarks.chunk_cost --against ../another-checkout
+    python -m benchmarks.chunk_cost --read many joined
 
 Two processes that share two cores with others measure the machine as much as the program.  Here nothing is waited for
 but the program itself, and what counts is processor time: of the producer, the exchange and the consumer together.  The
-other checkout runs in turn with this one, round by round.  It shows what a change saves, not how fast a stream is: no
-two things happen at the same time, and caches stay warm.
+other checkout runs in turn with this one, round by round; so do two ways to read.  It shows what a change saves, not
+how fast a stream is: no two things happen at the same time, and caches stay warm.
 """
 
 import argparse
@@ -17,7 +18,9 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.jobs import BURST_CHUNKS
 from benchmarks.pairs import CHECKOUT
@@ -25,8 +28,10 @@ from benchmarks.payloads import PAYLOADS
 from permitflow.errors import EndOfStream
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.grpc_aio import SameHost, get
+from permitflow.transports.remote_receiver import RemoteReceiver
 
 __all__ = ["PATHS", "chunk_cost"]
 
@@ -39,7 +44,29 @@ CHUNKS = {"1": 200_000, "64": 60_000, "1,024": 16_000, "4,096": 4_000, "65,536":
 BATCH_SHARE = 8
 
 
-async def chunk_cost(path: str, payload: str, chunks: int) -> float:
+async def _read_one(end: RemoteReceiver) -> int:
+    await end.receive()
+    return 1
+
+
+async def _read_many(end: RemoteReceiver) -> int:
+    return len(await end.receive_many())
+
+
+async def _read_joined(end: RemoteReceiver) -> int:
+    received = await end.receive_joined()
+    return 1 if isinstance(received, Message) else len(received)
+
+
+# Each reads something, and says how many chunks.  Nobody looks at them: what is measured is the way to them.
+READS: dict[str, Callable[[RemoteReceiver], Awaitable[int]]] = {
+    "many": _read_many,
+    "joined": _read_joined,
+    "one": _read_one,
+}
+
+
+async def chunk_cost(path: str, payload: str, read: str, chunks: int) -> float:
     """Microseconds of processor time for each chunk, with the default window and calls for many."""
     shape = PAYLOADS[payload]
     address, same_host = PATHS[path]
@@ -48,16 +75,7 @@ async def chunk_cost(path: str, payload: str, chunks: int) -> float:
     sender = exchange.add_channel("chunks", parameters, shape.schema).sender
     to_send = list(shape.chunks(chunks))
     async with ExchangeServer(exchange, address) as server, get(server.address, "chunks", same_host=same_host) as end:
-
-        async def read() -> int:
-            came = 0
-            while True:
-                try:
-                    came += len(await end.receive_many())
-                except EndOfStream:
-                    return came
-
-        reading = asyncio.create_task(read())
+        reading = asyncio.create_task(_read_all(end, READS[read]))
         began = time.process_time()
         for first in range(0, chunks, BURST_CHUNKS):
             await sender.send_many(deque(to_send[first : first + BURST_CHUNKS]))
@@ -66,40 +84,60 @@ async def chunk_cost(path: str, payload: str, chunks: int) -> float:
         return (time.process_time() - began) / chunks * 1e6
 
 
-def measured(checkout: Path, path: str, payload: str) -> float:
-    """The same with the implementation of a checkout, in a process of its own."""
-    command = (sys.executable, "-m", "benchmarks.chunk_cost", "--one", path, payload)
-    environment = os.environ | {"PYTHONPATH": str(checkout / "impl")}
-    told = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=True)
-    return float(told.stdout)
+async def _read_all(end: RemoteReceiver, read: Callable[[RemoteReceiver], Awaitable[int]]) -> int:
+    came = 0
+    try:
+        while True:
+            came += await read(end)
+    except EndOfStream:
+        return came
+
+
+class Competitor(NamedTuple):
+    """Whose implementation, and how its consumer reads."""
+
+    checkout: Path
+    read: str
+
+    def measured(self, path: str, payload: str) -> float:
+        """``chunk_cost`` in a process of its own."""
+        command = (sys.executable, "-m", "benchmarks.chunk_cost", "--one", path, payload, self.read)
+        environment = os.environ | {"PYTHONPATH": str(self.checkout / "impl")}
+        told = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=True)
+        return float(told.stdout)
 
 
 def main() -> None:
     """Measure, and print."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--against", type=Path, metavar="CHECKOUT", help="another checkout to compare with")
+    options.add_argument("--against", type=Path, metavar="CHECKOUT", help="another checkout, by the first way to read")
+    options.add_argument("--read", nargs="+", choices=READS, default=["many"], help="receive_many, _joined, or receive")
     options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--paths", nargs="+", choices=PATHS, default=list(PATHS))
     options.add_argument("--payloads", nargs="+", choices=CHUNKS, default=list(CHUNKS))
-    options.add_argument("--one", nargs=2, metavar=("PATH", "PAYLOAD"), help=argparse.SUPPRESS)
+    options.add_argument("--one", nargs=3, metavar=("PATH", "PAYLOAD", "READ"), help=argparse.SUPPRESS)
     chosen = options.parse_args()
     if chosen.one is not None:
-        path, payload = chosen.one
-        print(asyncio.run(chunk_cost(path, payload, CHUNKS[payload])))
+        path, payload, read = chosen.one
+        print(asyncio.run(chunk_cost(path, payload, read, CHUNKS[payload])))
         return
-    checkouts = [CHECKOUT] if chosen.against is None else [chosen.against.resolve(), CHECKOUT]
-    for path in PATHS:
+    competitors = [Competitor(CHECKOUT, read) for read in chosen.read]
+    if chosen.against is not None:
+        competitors.insert(0, Competitor(chosen.against.resolve(), chosen.read[0]))
+    for path in chosen.paths:
         for payload in chosen.payloads:
-            rounds = [[measured(checkout, path, payload) for checkout in checkouts] for _ in range(chosen.rounds)]
+            rounds = [[each.measured(path, payload) for each in competitors] for _ in range(chosen.rounds)]
             print(f"{path:10}{payload:>8} rows  {_told(rounds)}", flush=True)
 
 
 def _told(rounds: list[list[float]]) -> str:
-    """Medians, and what this checkout takes of the other's."""
-    medians = [statistics.median(costs) for costs in zip(*rounds, strict=True)]
-    told = "  ".join(f"{median:8.2f} us" for median in medians)
-    return (
-        told if len(medians) == 1 else f"{told}  ratio {statistics.median(here / there for there, here in rounds):.2f}"
-    )
+    """Medians, and of all but the first one what they take of it."""
+    first, *others = zip(*rounds, strict=True)
+    told = f"{statistics.median(first):8.2f} us"
+    for costs in others:
+        ratio = statistics.median(cost / of_first for cost, of_first in zip(costs, first, strict=True))
+        told += f"  {statistics.median(costs):8.2f} us  ratio {ratio:.2f}"
+    return told
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any
 
 import pyarrow as pa
@@ -127,6 +127,7 @@ class Tally:
         self._touch = TOUCHES[job.touch]
         self._warm_up_chunks = max(1, int(job.chunks * job.warm_up_share))
         self._pending: list[pa.RecordBatch] = []
+        self._joined_chunks = 0  # more than one for each batch that is pending
         self._read_chunks = 0
         self._due = self._next_due()
         self._sum = 0
@@ -145,10 +146,22 @@ class Tally:
         self._latencies_ns.append(time.monotonic_ns() - chunk.column(0)[0].as_py())
         self._take(chunk)
 
+    def take_joined(self, batch: pa.RecordBatch, rows: Sequence[int]) -> None:
+        """What a consumer does with chunks that have come as the rows of one batch: they are counted by their rows."""
+        if self._job.is_stamped:
+            now_ns, stamps = time.monotonic_ns(), batch.column(0)
+            self._latencies_ns += (now_ns - stamps[start].as_py() for start in accumulate(rows[:-1], initial=0))
+        assert sum(rows) == batch.num_rows, "the rows of the chunks are not those of their batch"
+        self._pending.append(batch)
+        self._joined_chunks += len(rows) - 1
+        if len(self._pending) + self._joined_chunks >= self._due:
+            self._read()
+
     def _read(self) -> None:
         """Read what was taken; the clock stands where warming up ends, and at the last chunk."""
         self._sum += self._touch(self._pending)
-        self._read_chunks += len(self._pending)
+        self._read_chunks += len(self._pending) + self._joined_chunks
+        self._joined_chunks = 0
         self._pending.clear()
         self._ended = time.perf_counter()
         if not self._began and self._read_chunks >= self._warm_up_chunks:
@@ -168,7 +181,7 @@ class Tally:
         Raises:
             AssertionError: chunks are missing, or their content is not what was sent.
         """
-        came = self._read_chunks + len(self._pending)
+        came = self._read_chunks + len(self._pending) + self._joined_chunks
         assert came == self._job.chunks, f"{came} of {self._job.chunks} chunks came"
         counted, seconds = self._read_chunks - self._chunks_before, self._ended - self._began
         if self._job.is_stamped:

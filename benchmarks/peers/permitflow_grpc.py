@@ -2,13 +2,12 @@
 
 import asyncio
 from collections import deque
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pyarrow as pa
 
 from benchmarks.jobs import Job, Tally
 from benchmarks.peers.way import AsyncConsumer, AsyncProducer, Consumer, Group, Way
-from permitflow.channels.interface import ReceiveEnd
 from permitflow.channels.local import LocalSender
 from permitflow.errors import EndOfStream
 from permitflow.exchange.registry import Exchange
@@ -16,15 +15,16 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.grpc_aio import SameHost, get
 from permitflow.transports.grpc_blocking import open_source
+from permitflow.transports.joined import JoinedChunks
+from permitflow.transports.remote_receiver import RemoteReceiver
 
 __all__ = [
     "WAYS",
     "ExchangeProducer",
     "GrpcBlockingConsumer",
     "GrpcConsumer",
+    "ManyConsumer",
     "channel_of",
-    "receive_many",
-    "receive_one_by_one",
 ]
 
 
@@ -75,25 +75,8 @@ class OneByOneProducer(ExchangeProducer):
             await sender.send(chunk)
 
 
-async def receive_one_by_one(receiver: ReceiveEnd[pa.RecordBatch], tally: Tally) -> None:
-    """``async for``."""
-    async for message in receiver:
-        tally.take(message.payload)
-
-
-async def receive_many(receiver: ReceiveEnd[pa.RecordBatch], tally: Tally) -> None:
-    """Whatever is here."""
-    while True:
-        try:
-            messages = await receiver.receive_many()
-        except EndOfStream:
-            return
-        for message in messages:
-            tally.take(message.payload)
-
-
 class GrpcConsumer(AsyncConsumer):
-    """The client for asyncio, by ``receive_many``."""
+    """The client for asyncio, by ``receive_joined``."""
 
     SAME_HOST = SameHost.NEVER
 
@@ -101,19 +84,34 @@ class GrpcConsumer(AsyncConsumer):
         """Dial and read."""
         async with get(self.address, channel_of(job), same_host=self.SAME_HOST) as receiver:
             await asyncio.sleep(job.stall_seconds)
-            await self.receive(receiver, tally)
+            with suppress(EndOfStream):
+                await self.receive(receiver, tally)
 
-    async def receive(self, receiver: ReceiveEnd[pa.RecordBatch], tally: Tally) -> None:
-        """Read to the end."""
-        await receive_many(receiver, tally)
+    async def receive(self, receiver: RemoteReceiver, tally: Tally) -> None:
+        """Read until the end of the stream is raised."""
+        while True:
+            received = await receiver.receive_joined()
+            if isinstance(received, JoinedChunks):
+                tally.take_joined(received.batch, received.rows)
+
+
+class ManyConsumer(GrpcConsumer):
+    """The same by ``receive_many``."""
+
+    async def receive(self, receiver: RemoteReceiver, tally: Tally) -> None:
+        """Whatever is here, each chunk as a batch of its own."""
+        while True:
+            for message in await receiver.receive_many():
+                tally.take(message.payload)
 
 
 class OneByOneConsumer(GrpcConsumer):
     """The same by ``receive``."""
 
-    async def receive(self, receiver: ReceiveEnd[pa.RecordBatch], tally: Tally) -> None:
-        """Read to the end."""
-        await receive_one_by_one(receiver, tally)
+    async def receive(self, receiver: RemoteReceiver, tally: Tally) -> None:
+        """A call for each chunk."""
+        async for message in receiver:
+            tally.take(message.payload)
 
 
 class GrpcBlockingConsumer(Consumer):
@@ -128,15 +126,15 @@ class GrpcBlockingConsumer(Consumer):
     def consume(self, job: Job, tally: Tally) -> None:
         """Dial and read."""
         with closing(open_source(self._address, channel_of(job), same_host=self.SAME_HOST)) as source:
-            for chunk in source:
-                tally.take(chunk)
+            for joined in source.joined():
+                tally.take_joined(joined.batch, joined.rows)
 
 
 WAYS = (
     Way(
         "permitflow, gRPC",
         Group.OURS,
-        "`send_many` and `receive_many`",
+        "`send_many` and `receive_joined`",
         ExchangeProducer,
         GrpcConsumer,
         target="remote",
@@ -152,7 +150,7 @@ WAYS = (
     Way(
         "permitflow, gRPC, blocking client",
         Group.OURS,
-        "`open_source`, as Spark's workers use it",
+        "`open_source` and `joined`, as Spark's workers use them",
         ExchangeProducer,
         GrpcBlockingConsumer,
     ),

@@ -54,7 +54,7 @@ WAYS = (
     Way(
         "permitflow, same host, blocking client",
         Group.OURS,
-        "`open_source` through shared memory, as Spark's workers use it",
+        "`open_source` and `joined` through shared memory, as Spark's workers use them",
         ExchangeProducer,
         SameHostBlockingConsumer,
     ),

@@ -1,6 +1,6 @@
 """permitflow over TCP: as over gRPC, without it."""
 
-from benchmarks.peers.permitflow_grpc import ExchangeProducer, GrpcConsumer
+from benchmarks.peers.permitflow_grpc import ExchangeProducer, GrpcConsumer, ManyConsumer
 from benchmarks.peers.way import Group, Way
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
@@ -28,5 +28,12 @@ WAYS = (
         GrpcConsumer,
         target="remote",
         is_tuned=True,
+    ),
+    Way(
+        "permitflow, TCP, receive_many",
+        Group.OURS,
+        "the same, with each chunk as a batch of its own",
+        TcpProducer,
+        ManyConsumer,
     ),
 )
