@@ -1,6 +1,8 @@
 """Batches whose columns are sent from where they lie arrive as if they had been joined."""
 
+from collections.abc import Iterable
 from functools import cache
+from typing import NoReturn
 
 import pyarrow as pa
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from permitflow.transports.arrow import BatchCodec
 
+MOST_PIECES = 128
 KINDS = (pa.int64(), pa.int16(), pa.float32(), pa.timestamp("us"), pa.decimal128(30, 2), pa.int8())
 ROWS = 20_000
 
@@ -30,14 +33,31 @@ def test_slices_of_odd_lengths_arrive_as_one_batch(places: list[tuple[int, int]]
     assert b"".join(codec.encode(batches)) == message
 
 
-def test_nothing_is_copied_once_the_length_is_known() -> None:
-    batches = [columns()] * 4
+def places(buffers: Iterable[pa.Buffer | None]) -> set[int]:
+    """Where they lie in memory."""
+    return {buffer.address for buffer in buffers if buffer is not None}
+
+
+def test_nothing_is_copied_once_the_length_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = [columns(), columns()]
     codec = BatchCodec(batches[0].schema)
-    codec.encode(batches)
-    before = pa.total_allocated_bytes()
+    expected = codec.encode(batches)
+
+    def refuse(_: object) -> NoReturn:
+        raise AssertionError("batches of a known length are joined")
+
+    monkeypatch.setattr(pa, "concat_batches", refuse)
     pieces = codec.encode(batches)
-    assert pa.total_allocated_bytes() == before
-    assert sum(map(len, pieces)) > sum(batch.nbytes for batch in batches)
+    assert b"".join(pieces) == b"".join(expected)
+    assert places(columns().to_struct_array().buffers()) <= places(map(pa.py_buffer, pieces))
+
+
+def test_who_would_make_more_pieces_than_a_copy_is_worth_copies() -> None:
+    batch = columns()
+    codec = BatchCodec(batch.schema)
+    assert len(codec.encode([batch] * (MOST_PIECES // len(KINDS)))) > MOST_PIECES // 2
+    for batches in ([batch] * (MOST_PIECES // len(KINDS) + 1), [batch.slice(0, 1_000)] * 4):
+        assert places(batch.to_struct_array().buffers()).isdisjoint(places(map(pa.py_buffer, codec.encode(batches))))
 
 
 def with_nulls() -> pa.RecordBatch:
@@ -78,6 +98,8 @@ def test_more_lengths_than_are_remembered_arrive() -> None:
     for rows in range(ROWS, ROWS + 200):
         arrived = codec.decode(b"".join(codec.encode([batch.slice(0, rows)])), [rows])
         assert arrived.equals(batch.slice(0, rows))
+    assert codec._gathering is not None
+    assert 0 < len(codec._gathering._gaps) < 100
 
 
 def test_columns_that_could_hold_nulls_and_do_not_are_gathered_like_others() -> None:
