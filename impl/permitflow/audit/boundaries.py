@@ -104,10 +104,10 @@ def _first_events(boundaries: Sequence[Boundary]) -> Events:
     return Events(
         end=summaries[0].end,
         channels=[summary.channel for summary in summaries],
-        starts=np.arange(len(summaries)),
+        borders=np.arange(len(summaries) + 1),
         limits=limits_of([boundary.parameters for boundary in boundaries]),
         sequence=_column([summary.first_sequence for summary in summaries]),
-        action=np.array(action, dtype=np.intp),
+        action=np.array(action, dtype=np.int8),
         rows=_column(rows),
         permits=_columns(permits),
         counters=_columns([counted or (0, 0, 0) for counted in counters]),

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from permitflow.audit.blocks import in_blocks
+from permitflow.audit.blocks import Places, blocks_of, chosen
 from permitflow.audit.limits import Limits, limits_of
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
@@ -37,8 +37,8 @@ class Events:
 
     end: End
     channels: list[str]
-    starts: Codes
-    """For each channel: the place of its first event.  Its others follow, up to the next channel's."""
+    borders: Codes
+    """For each channel: the place of its first event, its others follow; and at last the place behind all."""
 
     limits: Limits
     """What the parameters of the channels allow."""
@@ -58,9 +58,14 @@ class Events:
         return len(self.sequence)
 
     @property
-    def stops(self) -> Codes:
-        """For each channel: the place behind its last event."""
-        return np.append(self.starts[1:], len(self))
+    def starts(self) -> Codes:
+        """For each channel: the place of its first event."""
+        return self.borders[:-1]
+
+    @property
+    def lasts(self) -> Codes:
+        """For each channel: the place of its last event."""
+        return self.borders[1:] - 1
 
     def channel_of(self, index: int) -> str:
         """The channel of one event."""
@@ -69,13 +74,13 @@ class Events:
     def of(self, channel: str) -> "Events":
         """Those of one of the channels."""
         number = self.channels.index(channel)
-        places = slice(self.starts[number], self.stops[number])
+        places = slice(*self.borders[number : number + 2])
         rows, barriers, watermarks = self.permits
         first, second, third = self.counters
         return Events(
             end=self.end,
             channels=[channel],
-            starts=self.starts[:1],
+            borders=self.borders[number : number + 2] - self.borders[number],
             limits=limits_of(self.limits.parameters[number : number + 1]),
             sequence=self.sequence[places],
             action=self.action[places],
@@ -106,7 +111,7 @@ def events_of(table: pa.Table, parameters: Mapping[str, ChannelParameters], *, s
     """
     if not len(table):
         return
-    columns = _Columns(*in_blocks(table), parameters, source)
+    columns = _Columns(table, parameters, source)
     for number, end in enumerate(_ENDS):
         blocks = np.flatnonzero(columns.ends == number)
         if blocks.size:
@@ -114,37 +119,37 @@ def events_of(table: pa.Table, parameters: Mapping[str, ChannelParameters], *, s
 
 
 class _Columns:
-    """The numbers of a table in which events lie end by end, channel by channel."""
+    """The numbers of a table."""
 
-    def __init__(
-        self, table: pa.Table, starts: Codes, parameters: Mapping[str, ChannelParameters], source: str
-    ) -> None:
-        """Each end of each channel is a block, and begins at one of ``starts``."""
+    def __init__(self, table: pa.Table, parameters: Mapping[str, ChannelParameters], source: str) -> None:
         self._table, self._parameters, self._source = table, parameters, source
-        self._starts, self._stops = starts, np.append(starts[1:], len(table))
         channels, channel = self._coded("channel")
         if unknown := [name for name in channels if name not in parameters]:
             raise TraceUnreadableError(path=source, line=0, reason=f"no header opened channel {unknown[0]!r}")
-        self._channels = [channels[code] for code in channel.take(starts).tolist()]
-        self.ends = self._translated("end", _ENDS, starts)
+        names, end = self._coded("end")
+        number_of = self._known("end", names, _ENDS)
+        self._blocks = blocks_of(end, channel)
+        firsts = self._blocks.firsts()
+        self._channels = [channels[code] for code in channel.take(firsts).tolist()]
+        self.ends = number_of.take(end.take(firsts))
         """For each block, which end it is of."""
-        self._action = self._translated("action", ACTIONS)
+        names, action = self._coded("action")
+        self._action = self._known("action", names, ACTIONS).take(action)
 
     def of(self, end: End, blocks: slice) -> Events:
         """The events of these blocks, which are all of one end."""
-        channels, starts = self._channels[blocks], self._starts[blocks]
-        first, stop = int(starts[0]), int(self._stops[blocks][-1])
-        limits = limits_of([self._parameters[name] for name in channels], self._stops[blocks] - starts)
-        row, barrier, watermark = (self._numbers(name)[first:stop] for name in PERMITS)
-        counters, has_counters = self._counted(end, first, stop)
+        channels, borders = self._channels[blocks], self._blocks.borders[blocks.start : blocks.stop + 1]
+        places = self._blocks.places(borders)
+        row, barrier, watermark = (chosen(self._numbers(name), places) for name in PERMITS)
+        counters, has_counters = self._counted(end, places)
         events = Events(
             end=end,
             channels=channels,
-            starts=starts - first,
-            limits=limits,
-            sequence=self._numbers("sequence")[first:stop],
-            action=self._action[first:stop],
-            rows=self._numbers("rows")[first:stop],
+            borders=borders - borders[0],
+            limits=limits_of([self._parameters[name] for name in channels], np.diff(borders)),
+            sequence=chosen(self._numbers("sequence"), places),
+            action=chosen(self._action, places),
+            rows=chosen(self._numbers("rows"), places),
             permits=(row, barrier, watermark),
             counters=counters,
             has_counters=has_counters,
@@ -165,28 +170,24 @@ class _Columns:
         column: Integers = in_one_piece(self._table, name).to_numpy()
         return column
 
-    def _counted(self, end: End, first: int, stop: int) -> tuple[tuple[Integers, Integers, Integers], Marks]:
+    def _counted(self, end: End, places: Places) -> tuple[tuple[Integers, Integers, Integers], Marks]:
         """What an end counted, and where all of it is known; elsewhere there may be any number."""
-        columns = [in_one_piece(self._table, name).slice(first, stop - first) for name in COUNTERS[end]]
-        one, two, three = (
-            np.frombuffer(column.buffers()[1], np.int64, len(column), column.offset * 8) for column in columns
-        )
-        return (one, two, three), _are_known(columns)
+        columns = [in_one_piece(self._table, name) for name in COUNTERS[end]]
+        numbers = (np.frombuffer(column.buffers()[1], np.int64, len(column), column.offset * 8) for column in columns)
+        one, two, three = (chosen(column, places) for column in numbers)
+        return (one, two, three), chosen(_are_known(columns), places)
 
     def _coded(self, name: str) -> tuple[list[str], npt.NDArray[np.int32]]:
         """The names in a column, and for each place which of them."""
         column = coded(self._table, name)
         return column.dictionary.to_pylist(), column.indices.to_numpy(zero_copy_only=False)
 
-    def _translated(self, column: str, known: Sequence[str], places: Codes | None = None) -> Actions:
-        """For each place in a column, or each of these, which of the known names it is."""
-        names, codes = self._coded(column)
+    def _known(self, column: str, names: Sequence[str], known: Sequence[str]) -> Actions:
+        """For each of the names in a column, which of the known ones it is."""
         if unknown := [name for name in names if name not in known]:
             reason = f"{column} must be one of {', '.join(known)}: {unknown}"
             raise TraceUnreadableError(path=self._source, line=0, reason=reason)
-        return np.array([known.index(name) for name in names], dtype=np.int8).take(
-            codes if places is None else codes.take(places)
-        )
+        return np.array([known.index(name) for name in names], dtype=np.int8)
 
 
 def _are_known(columns: Sequence[pa.Array]) -> Marks:

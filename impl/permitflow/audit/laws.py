@@ -3,39 +3,30 @@
 The specification says the same of one event at a time; tests hold the two together, by runs of the model.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from permitflow.audit.clauses import Clause
-from permitflow.audit.columns import ACTIONS, CODE, Codes, Events, Integers, Marks
+from permitflow.audit.columns import CODE, Events, Integers, Marks
 from permitflow.audit.limits import PerEvent
 
-__all__ = ["Before", "Books", "broken", "due_counters", "is_returning", "kinds_of", "shifted", "waiting_steps"]
+__all__ = [
+    "SENDS",
+    "Before",
+    "Books",
+    "broken",
+    "due_counters",
+    "is_any",
+    "is_returning",
+    "kinds_of",
+    "shifted",
+    "waiting_steps",
+]
 
-_CHUNK, _BARRIER, _WATERMARK, _ANY = range(4)
-
-
-def _table(entries: dict[str, int], otherwise: int = 0) -> Integers:
-    """A number for each action."""
-    return np.array([entries.get(name, otherwise) for name in ACTIONS], dtype=np.int64)
-
-
-_SPENT = _table({"SendChunk": -1, "SendBarrier": -1, "SendWatermark": -1, "AddPermits": 1})
-_ARRIVED = _table({"Deliver": 1, "Consume": -1})
-_RETURNS = _table({"AddPermits": 1, "Consume": 1}).astype(np.bool_)
-_CHUNKS_WAITING = _table({"OfferChunk": 1, "SendChunk": -1, "WithdrawChunk": -1})
-_BARRIERS_WAITING = _table({"OfferBarrier": 1, "SendBarrier": -1, "WithdrawBarrier": -1})
-_KIND = _table(
-    {
-        **dict.fromkeys(("OfferChunk", "WithdrawChunk", "SendChunk"), _CHUNK),
-        **dict.fromkeys(("OfferBarrier", "WithdrawBarrier", "SendBarrier"), _BARRIER),
-        **dict.fromkeys(("OfferWatermark", "SendWatermark"), _WATERMARK),
-    },
-    otherwise=_ANY,
-).astype(np.int8)
-_IS_RETURN = _table({"AddPermits": 1, "Flush": 1}).astype(np.bool_)
+SENDS = ("SendChunk", "SendBarrier", "SendWatermark")
 
 Books = tuple[Integers, Integers, Integers]
 """Three counters of an end, event by event."""
@@ -58,14 +49,36 @@ def due_counters(events: Events, before: Books) -> Books:
     unreturned by Consume, Flush.
     """
     if events.end == "sender":
-        spent = _SPENT.take(events.action)
-        first, second, third = (count + spent * of for count, of in zip(before, events.permits, strict=True))
+        spent = _steps(events, up=("AddPermits",), down=SENDS)
+        first, second, third = (_plus(count, spent, of) for count, of in zip(before, events.permits, strict=True))
         return first, second, third
     messages, rows, residue = before
-    arrived = _ARRIVED.take(events.action)
-    residue = residue + (arrived < 0) * events.permits[0]
-    returns = (residue >= events.limits.permit_batch) | (events.action == CODE["Flush"])
-    return messages + arrived, rows + arrived * events.rows, residue * ~returns
+    arrived = _steps(events, up=("Deliver",), down=("Consume",))
+    consumes = is_any(events, "Consume").astype(np.int64)
+    residue = _plus(residue, consumes, events.permits[0])
+    residue *= ((residue < events.limits.permit_batch) & ~is_any(events, "Flush")).astype(np.int64)
+    return messages + arrived, _plus(rows, arrived, events.rows), residue
+
+
+def is_any(events: Events, *actions: str) -> Marks:
+    """The events that are one of these actions."""
+    # Short numbers are compared many at once.
+    marks: Marks = events.action == CODE[actions[0]]
+    for name in actions[1:]:
+        marks |= events.action == CODE[name]
+    return marks
+
+
+def _steps(events: Events, *, up: Sequence[str], down: Sequence[str]) -> Integers:
+    """1 for some actions, -1 for others, 0 for the rest."""
+    return np.subtract(is_any(events, *up).view(np.int8), is_any(events, *down).view(np.int8)).astype(np.int64)
+
+
+def _plus(count: Integers, factor: Integers, of: Integers) -> Integers:
+    """``count + factor * of``; where numbers lie that are used again, they are at hand."""
+    total = factor * of
+    total += count
+    return total
 
 
 def broken(events: Events, before: Before, due: Books) -> dict[Clause, Marks]:
@@ -86,8 +99,15 @@ def broken(events: Events, before: Before, due: Books) -> dict[Clause, Marks]:
 
 def shifted(books: Books) -> Books:
     """What stands at the place before; at the first place anything."""
-    first, second, third = (np.roll(column, 1) for column in books)
+    first, second, third = (_shifted(column) for column in books)
     return first, second, third
+
+
+def _shifted(column: Integers) -> Integers:
+    moved = np.empty_like(column)
+    moved[1:] = column[:-1]
+    moved[:1] = column[-1:]
+    return moved
 
 
 def _differs(events: Events, before: Before, due: Books) -> tuple[Marks, Marks, Marks]:
@@ -110,28 +130,35 @@ def _differs(events: Events, before: Before, due: Books) -> tuple[Marks, Marks, 
 
 def _cost(events: Events) -> Marks:
     rows, barriers, watermarks = events.permits
-    kind = kinds_of(events)
-    is_chunk = kind == _CHUNK
-    of_chunk = np.minimum(np.maximum(events.rows, 1), events.limits.max_chunk_cost)
-    of_chunk *= is_chunk
-    wrong: Marks = (rows != of_chunk) | (barriers != (kind == _BARRIER)) | (watermarks != (kind == _WATERMARK))
+    is_chunk, is_barrier, is_watermark = _about(events)
+    of_chunk = np.maximum(events.rows, 1)
+    np.minimum(of_chunk, events.limits.max_chunk_cost, out=of_chunk)
+    wrong: Marks = is_chunk & (rows != of_chunk)
     # Only chunks have rows.
-    wrong |= (events.rows != 0) & ~is_chunk
+    wrong |= ~is_chunk & ((rows | events.rows) != 0)
     wrong |= events.rows < 0
-    returns = np.flatnonzero(_IS_RETURN.take(events.action))
+    wrong |= _is_not(barriers, is_barrier)
+    wrong |= _is_not(watermarks, is_watermark)
+    returns = np.flatnonzero(is_any(events, "AddPermits", "Flush"))
     rows, barriers, watermarks = (column.take(returns) for column in events.permits)
     wrong[returns] = ((rows | barriers | watermarks) < 0) | ((rows + barriers + watermarks) <= 0)
     return wrong
 
 
-def _bounded(events: Events) -> Marks:
-    if events.end == "sender":
-        parts = [_outside(of, most) for of, most in zip(events.counters, events.limits.total, strict=True)]
-    else:
-        messages, rows, residue = events.counters
-        parts = [messages < 0, _outside(rows, events.limits.most_inbox_rows), residue < 0]
-    wrong: Marks = events.has_counters & np.logical_or.reduce(parts)
+def _is_not(permits: Integers, due: Marks) -> Marks:
+    """Not 1 where one is due, or not 0 elsewhere."""
+    wrong: Marks = permits != due.astype(np.int64)
     return wrong
+
+
+def _bounded(events: Events) -> Marks:
+    first, second, third = events.counters
+    if events.end == "sender":
+        rows, barriers, watermarks = events.limits.total
+        wrong = _outside(first, rows) | _outside(second, barriers) | _outside(third, watermarks)
+    else:
+        wrong = (first < 0) | _outside(second, events.limits.most_inbox_rows) | (third < 0)
+    return events.has_counters & wrong
 
 
 def _outside(numbers: Integers, most: PerEvent) -> Marks:
@@ -143,7 +170,7 @@ def _outside(numbers: Integers, most: PerEvent) -> Marks:
 
 def _flushes_wrongly(events: Events, before: Before) -> Marks:
     inbox, _, residue = before.counters
-    wrong: Marks = (events.action == CODE["Flush"]) & before.known & ((events.permits[0] != residue) | (inbox != 0))
+    wrong: Marks = is_any(events, "Flush") & before.known & ((events.permits[0] != residue) | (inbox != 0))
     return wrong
 
 
@@ -152,26 +179,32 @@ def waiting_steps(events: Events) -> tuple[Integers, Integers]:
 
     Spec: the variables waiting and barrierWaiting.
     """
-    return _CHUNKS_WAITING.take(events.action), _BARRIERS_WAITING.take(events.action)
+    return (
+        _steps(events, up=("OfferChunk",), down=("SendChunk", "WithdrawChunk")),
+        _steps(events, up=("OfferBarrier",), down=("SendBarrier", "WithdrawBarrier")),
+    )
 
 
 def is_returning(events: Events) -> Marks:
     """Where permits come back to the sender (AddPermits), or the receiver owes them for a message (Consume)."""
-    marks: Marks = _RETURNS.take(events.action)
-    return marks
+    return is_any(events, "AddPermits", "Consume")
 
 
-def kinds_of(events: Events, places: Codes | None = None) -> npt.NDArray[np.int8]:
-    """What each event, or each at these places, is about: 0 a chunk, 1 a barrier, 2 a watermark.
+def kinds_of(events: Events) -> npt.NDArray[np.int8]:
+    """What each event that sends, delivers or consumes is about: 0 a chunk, 1 a barrier, 2 a watermark."""
+    _, is_barrier, is_watermark = _about(events)
+    return is_barrier.view(np.int8) + 2 * is_watermark.view(np.int8)
 
-    Of the receiver, the permits tell.
-    """
+
+def _about(events: Events) -> tuple[Marks, Marks, Marks]:
+    """Which events are about chunks, barriers and watermarks; of the receiver, the permits tell."""
     if events.end == "sender":
-        return _KIND.take(events.action if places is None else events.action.take(places))
+        return (
+            is_any(events, "OfferChunk", "WithdrawChunk", "SendChunk"),
+            is_any(events, "OfferBarrier", "WithdrawBarrier", "SendBarrier"),
+            is_any(events, "OfferWatermark", "SendWatermark"),
+        )
     _, barriers, watermarks = events.permits
-    if places is not None:
-        barriers, watermarks = barriers.take(places), watermarks.take(places)
-    kinds: npt.NDArray[np.int8] = np.maximum(
-        (barriers != 0) * np.int8(_BARRIER), (watermarks != 0) * np.int8(_WATERMARK)
-    )
-    return kinds
+    is_watermark = watermarks != 0
+    is_barrier = (barriers != 0) & ~is_watermark
+    return ~(is_barrier | is_watermark), is_barrier, is_watermark

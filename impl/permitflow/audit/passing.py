@@ -55,7 +55,7 @@ class Passing:
         """The messages of one part, read again: at which of its events, and which."""
         events = self.events(number)
         places = places_of(events, self._moment)
-        return places, tokens_of(events, places)
+        return places, tokens_of(events).take(places)
 
     def events(self, number: int) -> Events:
         """The events of one part; the last one that was read is kept."""

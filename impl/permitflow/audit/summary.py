@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from permitflow.audit.columns import ACTIONS, Codes, Events, Integers, Marks
-from permitflow.audit.laws import Before, Books, is_returning, kinds_of, waiting_steps
+from permitflow.audit.columns import Codes, Events, Integers
+from permitflow.audit.laws import SENDS, Before, Books, is_any, is_returning, kinds_of, waiting_steps
 from permitflow.protocol.recording import Counters, End
 
 __all__ = [
@@ -33,9 +33,10 @@ _RADIX = np.uint64(0x9E3779B97F4A7C15)
 Moment: TypeAlias = Literal["arrived", "consumed"]
 """When a message passes an end; see ``Summary``."""
 
-_PASSES: dict[Moment, Marks] = {
-    "arrived": np.array([name == "Deliver" or name.startswith("Send") for name in ACTIONS]),
-    "consumed": np.array([name == "Consume" for name in ACTIONS]),
+_PASSES: dict[tuple[Moment, End], tuple[str, ...]] = {
+    ("arrived", "sender"): SENDS,
+    ("arrived", "receiver"): ("Deliver",),
+    ("consumed", "receiver"): ("Consume",),
 }
 
 
@@ -120,11 +121,11 @@ class Summary:
 
 def summaries_of(events: Events, before: Before, due: Books) -> list[Summary]:
     """Of the events of one end in one part, channel by channel; ``due`` are the ``due_counters``."""
-    firsts, lasts = events.starts.tolist(), (events.stops - 1).tolist()
+    firsts, lasts = events.starts.tolist(), events.lasts.tolist()
     chunks_waiting, barriers_waiting = _waiting(events)
-    arrived, consumed = _passages(events, "arrived"), _passages(events, "consumed")
+    arrived, consumed = _passages(events)
     returned = _returned(events)
-    uncounted = _sums((~events.has_counters).astype(np.int64), np.append(events.starts, len(events))).tolist()
+    uncounted = _uncounted(events)
     return [
         Summary(
             channel=channel,
@@ -162,32 +163,44 @@ def _waiting(events: Events) -> tuple[list[Rise], list[Rise]]:
         nothing = [Rise()] * len(events.channels)
         return nothing, nothing
     chunks, barriers = waiting_steps(events)
-    return _rises(chunks, events.starts), _rises(barriers, events.starts)
+    return _rises(chunks, events), _rises(barriers, events)
 
 
-def _rises(steps: Integers, starts: Codes) -> list[Rise]:
+def _rises(steps: Integers, events: Events) -> list[Rise]:
     heights = np.cumsum(steps)
-    reached = heights[np.append(starts[1:], len(heights)) - 1]
+    reached = heights.take(events.lasts)
     began = np.concatenate([[0], reached[:-1]])
-    lowest = np.minimum(np.minimum.reduceat(heights, starts) - began, 0)
+    lowest = np.minimum(np.minimum.reduceat(heights, events.starts) - began, 0)
     return [Rise(*rise) for rise in zip((reached - began).tolist(), lowest.tolist(), strict=True)]
 
 
 def _returned(events: Events) -> list[tuple[int, int, int]]:
-    places = np.flatnonzero(is_returning(events))
-    first, second, third = (_sums(column.take(places), _borders(places, events)).tolist() for column in events.permits)
+    returns = is_returning(events).astype(np.int64)
+    # All channels have events: no sum is of nothing.
+    first, second, third = (np.add.reduceat(column * returns, events.starts).tolist() for column in events.permits)
     return list(zip(first, second, third, strict=True))
 
 
-def _passages(events: Events, moment: Moment) -> list[Passage]:
-    """Of the messages that pass the end at this moment, channel by channel."""
-    places = places_of(events, moment)
-    return _passages_of(tokens_of(events, places), _borders(places, events))
+def _uncounted(events: Events) -> list[int]:
+    if events.has_counters.all():
+        return [0] * len(events.channels)
+    counts: list[int] = np.add.reduceat((~events.has_counters).astype(np.int64), events.starts).tolist()
+    return counts
+
+
+def _passages(events: Events) -> tuple[list[Passage], list[Passage]]:
+    """Of the messages that pass the end, channel by channel: when they arrive there, and when they are consumed."""
+    tokens = tokens_of(events)
+    arrived, consumed = places_of(events, "arrived"), places_of(events, "consumed")
+    return (
+        _passages_of(tokens.take(arrived), _borders(arrived, events)),
+        _passages_of(tokens.take(consumed), _borders(consumed, events)),
+    )
 
 
 def _borders(places: Codes, events: Events) -> Codes:
     """Between which of the places the channels meet, from 0 to their number."""
-    return np.append(np.searchsorted(places, events.starts), len(places))
+    return np.searchsorted(places, events.borders)
 
 
 def _sums(numbers: npt.NDArray[_Whole], borders: Codes) -> npt.NDArray[_Whole]:
@@ -201,12 +214,14 @@ def _sums(numbers: npt.NDArray[_Whole], borders: Codes) -> npt.NDArray[_Whole]:
 
 def places_of(events: Events, moment: Moment) -> Codes:
     """Where messages pass the end at this moment."""
-    return np.flatnonzero(_PASSES[moment].take(events.action))
+    actions = _PASSES.get((moment, events.end))
+    return np.flatnonzero(is_any(events, *actions)) if actions else np.zeros(0, dtype=np.intp)
 
 
-def tokens_of(events: Events, places: Codes) -> Integers:
-    """A number for each message at these places, by its kind and rows."""
-    tokens: Integers = events.rows.take(places) * 4 + kinds_of(events, places)
+def tokens_of(events: Events) -> Integers:
+    """A number for the message that each event is about, by its kind and rows."""
+    tokens: Integers = events.rows << 2
+    tokens += kinds_of(events).astype(np.int64)
     return tokens
 
 
@@ -218,14 +233,18 @@ def passage_of(tokens: Integers) -> Passage:
 
 def _passages_of(tokens: Integers, borders: Codes) -> list[Passage]:
     """Of messages by their numbers, from each border to the next."""
+    if not tokens.size:
+        return [Passage()] * (len(borders) - 1)
     messages = np.diff(borders)
     factors = _powers(_room_for(int(messages.max(initial=0))))
     if len(messages) == 1:
         factors = factors[: len(tokens)]
     else:
         factors = factors.take(np.arange(len(tokens)) - np.repeat(borders[:-1], messages))
-    fingerprints = _sums(_mixed(tokens.astype(np.uint64)) * factors, borders)
-    rows = _sums(tokens // 4, borders)
+    mixed = _mixed(tokens.view(np.uint64))
+    mixed *= factors
+    fingerprints = _sums(mixed, borders)
+    rows = _sums(tokens >> 2, borders)
     return [Passage(*passage) for passage in zip(messages.tolist(), rows.tolist(), fingerprints.tolist(), strict=True)]
 
 
@@ -244,7 +263,7 @@ def _powers(count: int) -> npt.NDArray[np.uint64]:
 
 def _mixed(tokens: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Numbers that look random, so that small differences do not cancel out.  (The finaliser of SplitMix64.)"""
-    mixed = tokens + np.uint64(0x9E3779B97F4A7C15)
+    mixed: npt.NDArray[np.uint64] = tokens + np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(30)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
     mixed ^= mixed >> np.uint64(27)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from permitflow.audit.blocks import in_blocks
+from permitflow.audit.blocks import blocks_of
 from permitflow.audit.columns import Events, events_of
 from permitflow.audit.part import Part, look_at
 from permitflow.audit.summary import Passage, Rise, Summary, passage_of
@@ -19,7 +19,7 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.behaviours import random_behaviour
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event
-from permitflow.tracing.tables import table_of
+from permitflow.tracing.tables import by_end, coded, table_of
 
 PARAMETERS = {
     "orders": ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2),
@@ -132,13 +132,33 @@ def by_channel(table: pa.Table) -> dict[tuple[str, str], Summary]:
 @pytest.mark.parametrize("seed", [5, 6])
 def test_events_are_looked_at_wherever_they_lie(seed: int) -> None:
     table = table_of(shuffled_together(seed))
-    together, starts = in_blocks(table)
-    assert len(starts) == 2 * len(PARAMETERS)
-    assert in_blocks(together)[0] is together
+    together = by_end(table)
+    ends, channels = (coded(together, name).indices.to_numpy() for name in ("end", "channel"))
+    borders = blocks_of(ends, channels).borders.tolist()
+    assert len(borders) == 2 * len(PARAMETERS) + 1
     # Each end of each channel in one piece, but the ends in turns.
-    pieces = [together.slice(start, stop - start) for start, stop in pairwise([*starts.tolist(), len(table)])]
+    pieces = [together.slice(start, stop - start) for start, stop in pairwise(borders)]
     in_turns = pa.concat_tables([pieces[number] for number in (0, 3, 1, 4, 5, 2)])
     assert by_channel(table) == by_channel(together) == by_channel(in_turns)
+
+
+@pytest.mark.parametrize(
+    ("ends", "channels", "borders", "order"),
+    [
+        ([0, 0, 0, 1], [0, 0, 1, 0], [0, 2, 3, 4], None),
+        ([1, 0, 0], [5, 5, 2], [0, 1, 2, 3], None),
+        ([0, 1, 0, 1], [0, 0, 0, 0], [0, 2, 4], [0, 2, 1, 3]),
+        ([0, 1, 0], [0, 0, 1], [0, 1, 2, 3], [0, 2, 1]),
+        ([0, 0, 0], [0, 400, 0], [0, 2, 3], [0, 2, 1]),
+        ([1], [0], [0, 1], None),
+    ],
+)
+def test_events_that_lie_together_are_not_moved(
+    ends: list[int], channels: list[int], borders: list[int], order: list[int] | None
+) -> None:
+    blocks = blocks_of(np.array(ends, np.int32), np.array(channels, np.int32))
+    assert blocks.borders.tolist() == borders
+    assert (None if blocks.order is None else blocks.order.tolist()) == order
 
 
 def test_an_action_of_the_other_end_is_named() -> None:
