@@ -25,6 +25,7 @@ T = TypeVar("T")
 Options = dict[str, str]
 
 RUN = uuid4()
+NOBODY = "127.0.0.1:1"
 
 
 class Driver(Protocol):
@@ -51,11 +52,13 @@ def acknowledged_row(options: Options) -> int:
         return orders.positions(channels_of(options))[0].acknowledged_row
 
 
-def committed(options: Options, *rows: int, name: str | None = "orders") -> StreamingQueryProgress:
+def committed(
+    options: Options, *rows: int, name: str | None = "orders", log_id: str | None = None
+) -> StreamingQueryProgress:
     """What Spark says of a batch that ends at this row; of several sources, if there are several rows."""
     (channel,) = channels_of(options)
     with control(options["address"]) as orders:
-        log_id = orders.positions([channel])[0].log_id
+        log_id = log_id or orders.positions([channel])[0].log_id
     ends = [{"version": 1, "rows": {channel: row}, "logs": {channel: log_id}} for row in rows]
     rates = {"numInputRows": 1, "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 1.0}
     told = {"startOffset": "null", "latestOffset": "null", "description": "permitflow", **rates}
@@ -76,16 +79,23 @@ def after(options: Options, consumers: Mapping[str, str], said: Sequence[Streami
     tails = CommittedTails(options["address"], consumers)
     for progress in said:
         tails.committed(progress)
+    tails.ended(uuid4())
     assert acknowledged_row(options) == 0
     tails.ended(RUN)
+    row = acknowledged_row(options)
+    # Nothing is left to acknowledge: nobody is dialled any more.
+    tails._address = NOBODY
     tails.ended(RUN)
-    return acknowledged_row(options)
+    return row
 
 
-def test_the_last_batch_that_was_committed_is_acknowledged_when_its_run_ends(options: Options) -> None:
+def test_the_last_batch_that_was_committed_is_acknowledged_once_when_its_run_ends(
+    options: Options, caplog: pytest.LogCaptureFixture
+) -> None:
     put(options, 0, 100)
     said = [committed(options, row) for row in (30, 80)]
     assert after(options, {"orders": "default"}, said) == 80
+    assert not caplog.messages
 
 
 def test_a_query_that_is_not_named_is_left_alone(options: Options) -> None:
@@ -103,8 +113,10 @@ def test_what_it_cannot_know_it_does_not_acknowledge(options: Options, caplog: p
         assert not caplog.messages
         assert after(options, {"orders": "default"}, [committed(options, 30, 40)]) == 0
         assert after(options, {"orders": "nobody"}, [committed(options, 30)]) == 0
+        assert after(options, {"orders": "default"}, [committed(options, 30, log_id="another")]) == 0
     assert "query 'orders' reads from exchanges 2 times: nothing is acknowledged for it" in caplog.messages[0]
-    assert "stays in the exchange until it starts again" in caplog.messages[1]
+    assert "stays in the exchange until it starts again: " in caplog.messages[1]
+    assert "another" in caplog.messages[2]
 
 
 def test_a_query_that_is_stopped_holds_no_row_and_goes_on_where_it_was(
