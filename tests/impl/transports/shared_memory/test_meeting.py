@@ -9,13 +9,14 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing, contextmanager
-from typing import Any
+from types import ModuleType
+from typing import Any, NoReturn
 
 import pytest
 
 from permitflow.errors import SameHostError, UndecodableDataError
 from permitflow.protocol.frames import SameHostAnswer
-from permitflow.testing.descriptors import open_descriptors
+from permitflow.testing.descriptors import open_descriptors, ring_mappings
 from permitflow.testing.limits import limited
 from permitflow.transports.shared_memory import handover, meeting
 from permitflow.transports.shared_memory.handover import Received, connect, nonce_digest
@@ -117,6 +118,36 @@ def test_a_limit_of_the_system_is_a_reason_and_leaves_nothing_open(limit: int, v
         offer = Offer(SameHost.AUTO, writes=True, who="the exchange")
     assert words in offer.reason
     assert not open_descriptors() - before
+
+
+@pytest.mark.parametrize(("module", "call"), [(os, "eventfd"), (socket, "socket")])
+def test_what_was_opened_before_a_limit_was_reached_is_closed(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, call: str
+) -> None:
+    def refuse(*_: object) -> NoReturn:
+        raise OSError(24, "Too many open files")
+
+    gc.collect()
+    before = open_descriptors()
+    with monkeypatch.context() as limited_now:
+        limited_now.setattr(module, call, refuse)
+        offer = Offer(SameHost.AUTO, writes=True, who="the exchange")
+    gc.collect()
+    assert offer.reason == "this system refuses: Too many open files"
+    assert not open_descriptors() - before
+
+
+@pytest.mark.parametrize("answer", [None, SameHostAnswer(b"", "it is switched off at the end that was dialled")])
+def test_an_offer_that_is_not_taken_leaves_nothing_open(answer: SameHostAnswer | None) -> None:
+    gc.collect()
+    before, rings = open_descriptors(), ring_mappings()
+    offer = Offer(SameHost.AUTO, writes=True, who="the exchange")
+    assert open_descriptors() - before
+    assert ring_mappings() - rings
+    assert offer.settle(answer, lambda *ends: ends) is None
+    gc.collect()
+    assert not open_descriptors() - before
+    assert not ring_mappings() - rings
 
 
 def test_memory_that_cannot_be_mapped_is_a_reason(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:

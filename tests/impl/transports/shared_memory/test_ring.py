@@ -101,6 +101,18 @@ def test_views_outlive_both_ends_and_nothing_stays_open() -> None:
     assert not ring_mappings() - rings
 
 
+def test_ends_that_are_closed_keep_neither_memory_nor_descriptors_though_they_are_kept() -> None:
+    gc.collect()
+    before, rings = open_descriptors(), ring_mappings()
+    with memory_ends() as ends:
+        assert len(open_descriptors() - before) >= len(ends)
+        assert len(ring_mappings() - rings) == 2
+    gc.collect()
+    assert not open_descriptors() - before
+    assert not ring_mappings() - rings
+    ends.close()
+
+
 def test_more_space_than_was_taken_is_refused(ends: MemoryEnds) -> None:
     _, writer, _, _ = ends
     put(writer, b"x" * 100)
