@@ -45,7 +45,8 @@ def log_answer(answer: CompressionAnswer, *, who: str) -> None:
 
 def write_options(codec: Codec | None) -> pa.ipc.IpcWriteOptions:
     """How Arrow's writer is told."""
-    return pa.ipc.IpcWriteOptions(compression=None if codec is None else codec.value)
+    # Handing each buffer to another thread costs more than it gives, and other streams want the processors as well.
+    return pa.ipc.IpcWriteOptions(compression=None if codec is None else codec.value, use_threads=False)
 
 
 class Decompression:
