@@ -177,12 +177,13 @@ class LocalReceiver(Generic[T]):
         """Is a message here that may be taken now?"""
         return self._line.spare > 0
 
-    def chunks_at_hand(self, most: int) -> list[T]:
+    def chunks_at_hand(self, most: int, most_rows: int) -> list[T]:
         """The oldest chunks, at most so many, up to the first message that is unusual; they stay where they are.
 
+        No more than would have ``most_rows`` if all were as long as the first one, and another.
         None while a message is held, or if the oldest one is unusual: no chunk, or one that does not cost its rows.
         """
-        return chunks_at_hand(self._core, min(most, self._line.spare))
+        return chunks_at_hand(self._core, min(most, self._line.spare), most_rows)
 
     def pass_by(self, count: int) -> None:
         """Take so many of the oldest messages, which ``chunks_at_hand`` has shown, and consume them at once."""

@@ -6,7 +6,7 @@ message cannot carry them, so that chunks of such a schema are whole IPC streams
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
 import pyarrow as pa
 
@@ -28,7 +28,8 @@ MAX_CHUNK_BYTES = MAX_MESSAGE_BYTES - 4096
 _PIECES_FROM_BYTES = 128 << 10
 # One batch that is this short need not be asked whether it can be gathered.
 _COPIED_BELOW_BYTES = 16 << 10
-# What is shorter gains little by compression: most of it is metadata, which are never compressed.
+# What is shorter gains little: much of it is metadata, which are never compressed, and even at 100 Mbit/s the work
+# takes as long as the bytes that it saves.
 _COMPRESSED_FROM_BYTES = 4 << 10
 
 
@@ -87,20 +88,23 @@ class BatchCodec:
             and batch.get_total_buffer_size() <= MAX_CHUNK_BYTES
         )
 
-    def accepted(self, batches: Iterable[object]) -> list[pa.RecordBatch]:
-        """The first of these batches, up to one that ``accepts`` would not accept."""
-        batch_type, equals = pa.RecordBatch, self.schema.equals
-        # Where a row takes the same in each batch, the rows of the largest one tell; else Arrow has to be asked.
-        size_of = None if self.row_bytes else pa.RecordBatch.get_total_buffer_size
-        most_rows = MAX_CHUNK_BYTES // self.row_bytes if self.row_bytes else 0
-        found: list[pa.RecordBatch] = []
-        for batch in batches:
-            if not isinstance(batch, batch_type) or not equals(batch.schema, check_metadata=False):
-                break
-            if batch.num_rows > most_rows if size_of is None else size_of(batch) > MAX_CHUNK_BYTES:
-                break
-            found.append(batch)
-        return found
+    def accepted(self, batches: Iterable[object]) -> tuple[list[pa.RecordBatch], list[int]]:
+        """The first of these batches, up to one that ``accepts`` would not accept; and the rows of each."""
+        found: list[pa.RecordBatch] = list(batches)
+        if {pa.RecordBatch}.issuperset(map(type, found)):
+            rows = [batch.num_rows for batch in found]
+            if self._are_all_accepted(found, rows):
+                return found, rows
+        found = list(takewhile(self.accepts, found))
+        return found, [batch.num_rows for batch in found]
+
+    def _are_all_accepted(self, batches: Sequence[pa.RecordBatch], rows: Sequence[int]) -> bool:
+        if not all(map(self.schema.equals, [batch.schema for batch in batches])):
+            return False
+        if self.row_bytes:
+            # The largest of them tells, where a row takes the same in each.
+            return max(rows, default=0) * self.row_bytes <= MAX_CHUNK_BYTES
+        return all(size <= MAX_CHUNK_BYTES for size in map(pa.RecordBatch.get_total_buffer_size, batches))
 
     def require(self, batch: pa.RecordBatch) -> None:
         """Refuse what this stream cannot carry.
@@ -122,23 +126,29 @@ class BatchCodec:
         size: int = pa.ipc.get_record_batch_size(batch)
         return size
 
-    def encode(self, batches: Sequence[pa.RecordBatch]) -> list[Buffer]:
+    def encode(self, batches: Sequence[pa.RecordBatch], rows: int | None = None) -> list[Buffer]:
         """Encode chunks that ``require`` has accepted, as the rows of one batch, in pieces that may refer to them.
+
+        Args:
+            batches: at least one.
+            rows: of all of them, if the caller knows.
 
         Raises:
             ChunkTooLargeError: its dictionaries do not fit, which only shows now.
         """
-        pieces = self._gathered(batches) or self._joined(batches)
+        if rows is None:
+            rows = sum(batch.num_rows for batch in batches)
+        pieces = self._gathered(batches, rows) or self._joined(batches)
         if (size_bytes := sum(map(len, pieces))) > MAX_CHUNK_BYTES:
-            _require_size(sum(batch.num_rows for batch in batches), size_bytes)
+            _require_size(rows, size_bytes)
         return pieces
 
-    def _gathered(self, batches: Sequence[pa.RecordBatch]) -> list[Buffer] | None:
+    def _gathered(self, batches: Sequence[pa.RecordBatch], rows: int) -> list[Buffer] | None:
         if self._gathering is None or self.row_bytes is None:
             return None
-        if len(batches) == 1 and self.row_bytes * batches[0].num_rows < _COPIED_BELOW_BYTES:
+        if len(batches) == 1 and self.row_bytes * rows < _COPIED_BELOW_BYTES:
             return None
-        return self._gathering.message(batches, self.row_bytes * sum(batch.num_rows for batch in batches))
+        return self._gathering.message(batches, self.row_bytes * rows)
 
     def _joined(self, batches: Sequence[pa.RecordBatch]) -> list[Buffer]:
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)

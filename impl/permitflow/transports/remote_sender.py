@@ -106,8 +106,7 @@ class RemoteSender(RemoteUpstream):
         if not chunks or not self._is_open or self._chunks.parked:
             return 0
         here = chunks if len(chunks) == 1 else islice(chunks, self._most_at_once(chunks[0]))
-        run = self._codec.accepted(here)
-        rows = [chunk.num_rows for chunk in run]
+        run, rows = self._codec.accepted(here)
         ends = list(accumulate(rows))
         if ends and ends[-1] > self._rows_at_once:
             most = bisect_left(ends, self._rows_at_once) + 1
@@ -120,7 +119,12 @@ class RemoteSender(RemoteUpstream):
     def _most_at_once(self, first: pa.RecordBatch) -> int:
         """How many chunks are worth a look: as many as may leave if all are as long as the first one, and another."""
         rows = first.num_rows if isinstance(first, pa.RecordBatch) else 0
-        return 1 + min(self._rows_at_once, self._session.sender.permits.rows) // max(1, rows)
+        return 1 + self.rows_at_once // max(1, rows)
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows may leave now and are written at once, about."""
+        return min(self._rows_at_once, self._session.sender.permits.rows)
 
     def _must_wait(self, chunk: pa.RecordBatch) -> bool:
         """Is all well with an ordinary chunk, except that permits are missing?  That is what happens all the time."""

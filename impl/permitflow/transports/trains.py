@@ -54,16 +54,19 @@ class TrainWriter:
             InvalidParametersError: a barrier or watermark carries something that the wire does not.
         """
         run: list[pa.RecordBatch] = []
+        rows: list[int] = []
         for frame in frames:
             if isinstance(frame, Chunks):
                 run.extend(frame.payloads)
+                rows.extend(frame.rows)
             elif isinstance(frame, Data) and frame.message.kind is Kind.CHUNK:
                 run.append(frame.message.payload)
+                rows.append(frame.message.rows)
             else:
-                yield from self._chunks(run)
-                run = []
+                yield from self._chunks(run, rows)
+                run, rows = [], []
                 yield _marked(frame)
-        yield from self._chunks(run)
+        yield from self._chunks(run, rows)
 
     def lone(self, frame: UpstreamFrame[object]) -> EncodedChunks | None:
         """The same of one ordinary chunk alone, which should be on its way as soon as can be; None if it is none.
@@ -75,12 +78,11 @@ class TrainWriter:
             return None
         return EncodedChunks(tuple(frame.rows), frame.permits, self._batches.encode(cast("_Batches", frame.payloads)))
 
-    def _chunks(self, run: Sequence[pa.RecordBatch]) -> Iterator[EncodedChunks]:
-        rows = [batch.num_rows for batch in run]
+    def _chunks(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[EncodedChunks]:
         start = 0
         for stop in self._cuts(run, rows):
             counts = tuple(rows[start:stop])
-            yield EncodedChunks(counts, self._cost(counts), self._batches.encode(run[start:stop]))
+            yield EncodedChunks(counts, self._cost(counts), self._batches.encode(run[start:stop], sum(counts)))
             start = stop
 
     def _cuts(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[int]:
