@@ -71,16 +71,16 @@ def return_on_receipt() -> None:
 
 def _write_on_receipt() -> None:
     """Permits that are returned leave at once, not only when the application consumes something."""
-    from permitflow.transports.remote_receiver import RemoteReceiver
+    from permitflow.transports.remote_downstream import RemoteDownstream
 
-    take_in = RemoteReceiver._take_in
+    take_in = RemoteDownstream._take_in
 
-    def take_in_and_wake_the_writer(self: RemoteReceiver, message: Received) -> None:
+    def take_in_and_wake_the_writer(self: RemoteDownstream, message: Received) -> None:
         take_in(self, message)
         if self._batches is not None:  # nothing can be owed before the agreement
             self._after_consuming()
 
-    setattr(RemoteReceiver, "_take_in", take_in_and_wake_the_writer)  # noqa: B010
+    setattr(RemoteDownstream, "_take_in", take_in_and_wake_the_writer)  # noqa: B010
 
 
 def _change_return(change: Callable[[AddPermits], list[DownstreamFrame]]) -> None:
@@ -104,9 +104,9 @@ SABOTAGES = {"twice": return_twice, "lost": lose, "on-receipt": return_on_receip
 @contextmanager
 def sabotaged(name: str) -> Iterator[None]:
     """Let all receivers of this process return permits wrongly until the end of the block."""
-    from permitflow.transports.remote_receiver import RemoteReceiver  # here, in a worker: it loads gRPC
+    from permitflow.transports.remote_downstream import RemoteDownstream  # here, in a worker: it loads gRPC
 
-    places = (PermitReceiver, DownstreamSession, RemoteReceiver, trains)
+    places = (PermitReceiver, DownstreamSession, RemoteDownstream, trains)
     before = [dict(vars(place)) for place in places]
     SABOTAGES[name]()
     try:
