@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from permitflow.errors import ChunkTooLargeError, SchemaMismatchError, UndecodableDataError
 from permitflow.protocol.compression import Codec
-from permitflow.transports.arrow_compression import Decompression, write_options
+from permitflow.transports.arrow_compression import Decompression, padded, write_options
 from permitflow.transports.arrow_gathering import Gathering
 from permitflow.transports.arrow_pieces import PieceWriter
 from permitflow.transports.carrier import Buffer
@@ -153,10 +153,10 @@ class BatchCodec:
     def _joined(self, batches: Sequence[pa.RecordBatch]) -> list[Buffer]:
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         if self._has_dictionaries:
-            return [memoryview(self._as_stream(batch)).cast("B")]
+            return [self._as_stream(batch)]
         if self.size_of(batch) >= (_PIECES_FROM_BYTES if self._codec is None else _COMPRESSED_FROM_BYTES):
             pieces = self._piece_writer.pieces(batch)
-            return pieces if self._codec is None else [b"".join(pieces)]
+            return pieces if self._codec is None else [padded(b"".join(pieces), self.size_of(batch))]
         return [memoryview(batch.serialize()).cast("B")]
 
     def decode(self, data: Buffer, rows: Sequence[int]) -> pa.RecordBatch:
@@ -184,15 +184,17 @@ class BatchCodec:
         self._decompression.require_message(data, rows)
         return pa.ipc.read_record_batch(data, self.schema)
 
-    def _as_stream(self, batch: pa.RecordBatch) -> pa.Buffer:
+    def _as_stream(self, batch: pa.RecordBatch) -> Buffer:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.schema, options=self._options) as writer:
             writer.write_batch(batch)
         stream = sink.getvalue()
-        if self._codec is not None:
-            # How much its dictionaries take shows only now; the receiver will add up the same.
-            _require_size(batch.num_rows, self._decompression.stream_bytes(stream))
-        return stream
+        if self._codec is None:
+            return memoryview(stream).cast("B")
+        # How much its dictionaries take shows only now; the receiver will add up the same.
+        size_bytes = self._decompression.stream_bytes(stream)
+        _require_size(batch.num_rows, size_bytes)
+        return padded(stream.to_pybytes(), size_bytes)
 
     def _from_stream(self, buffer: pa.Buffer) -> pa.RecordBatch:
         self._decompression.require_stream(buffer)

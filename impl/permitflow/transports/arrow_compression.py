@@ -4,6 +4,9 @@ A few bytes can become gigabytes.  So before Arrow decompresses anything, the le
 buffers are added up; Arrow takes as much memory as was stated, and refuses a buffer that turns out to be otherwise.
 Source: Arrow's columnar format, "Compression": each buffer begins with its length, 8 bytes, little-endian; -1 says that
 it is not compressed.
+
+Each row may be a large text, so permits alone would not bound what little becomes: a message states at most
+``MOST_EXPANSION`` times what it takes itself.  Where a codec achieves more, zeros follow the message.
 """
 
 import logging
@@ -17,13 +20,15 @@ from permitflow.protocol.compression import UNCOMPRESSED, Codec, CompressionAnsw
 from permitflow.transports.arrow_metadata import LZ4_FRAME, ZSTD, Compressed, compressed, is_compressed, metadata_place
 from permitflow.transports.carrier import Buffer
 
-__all__ = ["Decompression", "available_codecs", "log_answer", "write_options"]
+__all__ = ["MOST_EXPANSION", "Decompression", "available_codecs", "log_answer", "padded", "write_options"]
 
 _log = logging.getLogger(__name__)
 
 _NUMBERS = {Codec.LZ4: LZ4_FRAME, Codec.ZSTD: ZSTD}
 _LENGTH = Struct("<q")
 _NOT_COMPRESSED = -1
+# What LZ4 can achieve at all.
+MOST_EXPANSION = 256
 # Arrow's writers may round buffers up to that.  A column of fixed width has two.
 _PADDING_BYTES = 64
 _BUFFERS_PER_COLUMN = 2
@@ -47,6 +52,18 @@ def write_options(codec: Codec | None) -> pa.ipc.IpcWriteOptions:
     """How Arrow's writer is told."""
     # Handing each buffer to another thread costs more than it gives, and other streams want the processors as well.
     return pa.ipc.IpcWriteOptions(compression=None if codec is None else codec.value, use_threads=False)
+
+
+def padded(message: bytes, size_bytes: float) -> bytes:
+    """A message that is long enough for what it states; whoever reads it heeds nothing behind its body.
+
+    Args:
+        message: compressed.
+        size_bytes: about what it takes, decompressed.
+    """
+    # What a row takes is about right only; this much covers what buffers are rounded up by.
+    least = int(size_bytes) // MOST_EXPANSION + _PADDING_BYTES
+    return message if len(message) >= least else message + bytes(least - len(message))
 
 
 class Decompression:
@@ -86,7 +103,7 @@ class Decompression:
         if found is None:
             return
         size = self._stated_bytes(found, view[end:])
-        _require_within(size, self._most_bytes, "a chunk may take")
+        self._require_moderate(size, len(view))
         if self._row_bytes is not None:
             paid = int(min(sum(rows) * self._row_bytes, self._most_bytes)) + self._slack_bytes
             _require_within(size, paid, f"its {sum(rows)} rows take")
@@ -97,7 +114,7 @@ class Decompression:
         Raises:
             ValueError: with the reason.
         """
-        _require_within(self.stream_bytes(stream), self._most_bytes, "a chunk may take")
+        self._require_moderate(self.stream_bytes(stream), len(stream))
 
     def stream_bytes(self, stream: pa.Buffer) -> int:
         """What the batches and dictionaries of a stream take once they are decompressed, as they say.
@@ -111,6 +128,10 @@ class Decompression:
             body = memoryview(message.body or b"")
             size += len(body) if found is None else self._stated_bytes(found, body)
         return size
+
+    def _require_moderate(self, size_bytes: int, message_bytes: int) -> None:
+        _require_within(size_bytes, self._most_bytes, "a chunk may take")
+        _require_within(size_bytes, MOST_EXPANSION * message_bytes, f"a message of {message_bytes} bytes may become")
 
     def _stated_bytes(self, found: Compressed, body: memoryview) -> int:
         if self._codec is None:

@@ -14,7 +14,7 @@ from permitflow.errors import ChunkTooLargeError, PermitflowError, UndecodableDa
 from permitflow.protocol.compression import Codec
 from permitflow.transports import arrow
 from permitflow.transports.arrow import MAX_CHUNK_BYTES, BatchCodec
-from permitflow.transports.arrow_compression import available_codecs
+from permitflow.transports.arrow_compression import MOST_EXPANSION, available_codecs
 from permitflow.transports.arrow_metadata import UNREADABLE, compressed, is_compressed, metadata_place
 
 ROWS = 4_000
@@ -140,6 +140,27 @@ def test_rows_of_a_fixed_width_take_no_more_than_they_can(codec: Codec) -> None:
     with pytest.raises(UndecodableDataError, match=r"it would take 64000 bytes, decompressed; its 1000 rows take"):
         receiving.decode(encoded(NUMBERS, codec), [500, 500])
     assert receiving.decode(encoded(NUMBERS, codec), [ROWS])
+
+
+def monotonous(kind: str) -> pa.RecordBatch:
+    """Of which a codec leaves next to nothing."""
+    columns = {
+        "numbers": pa.array([0] * 1_000_000),
+        "text": pa.array(["x" * 1_000_000] * 8),
+        "dictionary": pa.array(["the same"] * 1_000_000).dictionary_encode(),
+    }
+    return pa.record_batch({"c": columns[kind]})
+
+
+@pytest.mark.parametrize("kind", ["numbers", "text", "dictionary"])
+def test_a_message_is_long_enough_for_what_becomes_of_it(kind: str) -> None:
+    """Permits bound rows, and rows may be texts of any length: so a short message may not become a long one."""
+    batch = monotonous(kind)
+    message, receiving = encoded(batch, Codec.ZSTD), BatchCodec(batch.schema, Codec.ZSTD)
+    assert batch.nbytes / MOST_EXPANSION <= len(message) < batch.nbytes / 200
+    assert receiving.decode(message, [batch.num_rows]).equals(batch)
+    with pytest.raises(UndecodableDataError, match=r"decompressed; a message of \d+ bytes may become at most"):
+        receiving.decode(message.rstrip(b"\0") + bytes(8), [batch.num_rows])
 
 
 LIES: dict[str, Callable[[int], int]] = {
