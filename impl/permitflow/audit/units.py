@@ -2,10 +2,11 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
+from math import ceil
 from pathlib import Path
 
 import pyarrow as pa
@@ -61,7 +62,26 @@ class Plan:
     def shares(self, most: int) -> list[list[Unit]]:
         """The units, in order, in at most so many lists of about equal size; none is empty."""
         count = min(most, len(self.units))
-        borders = [number * len(self.units) // count for number in range(count + 1)] if count else []
+        return self._cut([number * len(self.units) // count for number in range(count + 1)] if count else [])
+
+    def falling_shares(self, workers: int, *, finest: int) -> list[list[Unit]]:
+        """The units, in order, in lists for workers that take one after the other; none is empty.
+
+        The first ones are long, so that there are few of them; the last ones are short, so that nobody has to wait long
+        for another, but not shorter than if each worker were to take ``finest`` equal ones.
+
+        Source: Hummel, Schonberg, Flynn, "Factoring: a method for scheduling parallel loops", 1992.
+        """
+        total, borders, size = len(self.units), [0], 0
+        shortest = ceil(total / (workers * finest))
+        while (done := borders[-1]) < total:
+            if (len(borders) - 1) % workers == 0:
+                # All workers together take half of what is left.
+                size = max(ceil((total - done) / (2 * workers)), shortest)
+            borders.append(min(done + size, total))
+        return self._cut(borders)
+
+    def _cut(self, borders: Sequence[int]) -> list[list[Unit]]:
         return [self.units[start:stop] for start, stop in pairwise(borders)]
 
 

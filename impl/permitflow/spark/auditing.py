@@ -25,8 +25,8 @@ from permitflow.spark.slots import task_slots
 
 __all__ = ["SparkAudit", "audit"]
 
-# Enough that a slow task does not hold up the others, few enough that starting them costs nothing.
-_TASKS_PER_SLOT = 8
+# The last ones are so short that a slow task does not hold up the others for long.
+_FINEST_TASKS_PER_SLOT = 8
 
 _NUMBERS = ArrayType(LongType(), containsNull=False)
 _VIOLATIONS = StructType(
@@ -101,7 +101,8 @@ def audit(spark: SparkSession, *paths: str) -> SparkAudit:
 
 def _parts(spark: SparkSession, whole: Plan) -> Iterator[tuple[Unit, Part]]:
     """What is left of each unit, in order.  Workers read the files themselves: no event passes through Spark."""
-    shares = whole.shares(task_slots(spark) * _TASKS_PER_SLOT)
+    # Each task costs ten milliseconds of two processors: Spark's own, and a worker that collects its garbage after it.
+    shares = whole.falling_shares(task_slots(spark), finest=_FINEST_TASKS_PER_SLOT)
     if not shares:
         return
     looked_at = udf(partial(examine_share, shares=shares, parameters=whole.parameters), BinaryType(), useArrow=False)

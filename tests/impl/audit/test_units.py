@@ -5,8 +5,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from permitflow.audit import Audit, audit_files
+from permitflow.audit.units import Plan, Unit
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.behaviours import random_behaviour
@@ -134,3 +137,25 @@ def test_hundreds_of_files_are_one_recording(tmp_path: Path) -> None:
     assert audit.holds
     assert len(audit.channels) == 200
     assert audit.events == 200 * len(EVENTS)
+
+
+def plan_of(units: int) -> Plan:
+    return Plan([Unit("run.parquet", number) for number in range(units)])
+
+
+@given(units=st.integers(0, 300), workers=st.integers(1, 20), finest=st.integers(1, 16))
+def test_falling_shares_are_all_of_it_in_order_and_never_longer_than_before(
+    units: int, workers: int, finest: int
+) -> None:
+    whole = plan_of(units)
+    shares = whole.falling_shares(workers, finest=finest)
+    sizes = [len(share) for share in shares]
+    assert [unit for share in shares for unit in share] == whole.units
+    assert sizes == sorted(sizes, reverse=True)
+    assert 0 not in sizes
+    assert len(shares) <= workers * finest
+
+
+def test_falling_shares_begin_with_half_of_it_and_end_with_the_finest() -> None:
+    sizes = [len(share) for share in plan_of(160).falling_shares(2, finest=8)]
+    assert sizes == [40, 40, 20, 20, 10, 10, 10, 10]
