@@ -17,7 +17,9 @@ from typing import Final
 
 import pyarrow as pa
 
-__all__ = ["HandOver", "narrow_socket", "spark_socket"]
+from permitflow.protocol.parameters import ChannelParameters
+
+__all__ = ["HandOver", "narrow_socket", "rows_together", "spark_socket"]
 
 SOCKET_BYTES: Final = 16 * 1024
 """What the kernel may hold for Spark; it doubles the figure for its own books.  Less costs throughput."""
@@ -27,6 +29,14 @@ _DEFAULT_BUFFER_BYTES = 65_536
 # To look at the socket after each tiny batch would cost more than the batch.
 _LOOK_BYTES = 4096
 _OPEN_FILES = Path("/proc/self/fd")
+
+# While Spark works on these, as many others are on their way.
+_WINDOW_SHARE = 2
+
+
+def rows_together(parameters: ChannelParameters) -> int:
+    """How many rows are handed over as one batch at most, unless one chunk has more: those of several chunks."""
+    return max(1, parameters.row_permits // _WINDOW_SHARE)
 
 
 def spark_socket() -> socket.socket | None:

@@ -9,8 +9,9 @@ slot for each of them; a stream that is read by fewer starves, and its waits end
 A channel that keeps its rows (``--retention replay``) is read from where the consumer has acknowledged to its end, as
 often as Spark likes; nothing is acknowledged by that.  ``spark.readStream`` is what acknowledges.
 
-Permits of a batch are returned when Spark's Python worker asks for the next one.  "Handed to Spark" is not
-"processed": what lies between the worker and the JVM is made small, and metered; see ``permitflow.spark.hand_over``.
+Chunks that came together are handed over as one batch, of at most half the window.  Its permits return when Spark's
+Python worker asks for the next one.  "Handed to Spark" is not "processed": what lies between the worker and the JVM is
+made small, and metered; see ``permitflow.spark.hand_over``.
 """
 
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from permitflow.errors import InvalidOptionError
-from permitflow.spark.hand_over import HandOver, narrow_socket
+from permitflow.spark.hand_over import HandOver, narrow_socket, rows_together
 from permitflow.spark.options import ReadOptions
 from permitflow.spark.recording import recording
 from permitflow.spark.schema import arrow_schema, check_user_schema, conform, spark_schema
@@ -155,7 +156,7 @@ class ExchangeReader(DataSourceReader):
         return [ChannelPartition(channel) for channel in self._options.channels]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of one channel; worker, once per partition.
+        """Yield the rows of one channel in batches, each of what has come together; worker, once per partition.
 
         The permits of a batch return when the next one is asked for.  Closing the generator early tells the exchange
         that the reader is gone.
@@ -190,4 +191,5 @@ class ExchangeReader(DataSourceReader):
         ):
             hand_over = HandOver(spark)
             streams.add(source, hand_over.as_json)
-            yield from hand_over.metered(conform(batch, target) for batch in source)
+            batches = source.joined(rows_together(source.parameters))
+            yield from hand_over.metered(conform(chunks.batch, target) for chunks in batches)

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, UnexpectedFrameError
+from permitflow.spark.hand_over import rows_together
 from permitflow.spark.options import ReadOptions
 from permitflow.spark.patience import Patience
 from permitflow.spark.recording import StreamRecording
@@ -40,10 +41,10 @@ def read_range(
             with _opened(options, rows, at, streams) as source:
                 check_user_schema(schema, source.schema, channel=rows.channel)
                 streams.add(source)
-                for batch in source:
-                    _require_within(rows, at + batch.num_rows <= rows.to_row, at + batch.num_rows)
-                    yield conform(batch, target)
-                    at += batch.num_rows
+                for chunks in source.joined(rows_together(source.parameters)):
+                    _require_within(rows, at + chunks.num_rows <= rows.to_row, at + chunks.num_rows)
+                    yield conform(chunks.batch, target)
+                    at += chunks.num_rows
                     patience.renew()
             _require_within(rows, at == rows.to_row, at)
         except LOSSES as error:

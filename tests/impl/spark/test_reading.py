@@ -213,7 +213,8 @@ def test_what_keeps_spark_from_reading_is_said_in_our_words(
 
 def test_permits_of_a_batch_return_only_when_spark_asks_for_the_next_one(options: Options, tmp_path: Path) -> None:
     """Spark's worker resumes the generator once it has written a batch to the JVM."""
-    single = {**options, "channels": "1"}
+    # A chunk is more than half the window: each comes alone.
+    single = {**options, "channels": "1", "row_permits": "100", "permit_batch": "1"}
     for channel in channels_of(single):
         produce(single, channel, [numbers(0, 64), numbers(64, 128), numbers(128, 192)])
     source = PermitflowDataSource({**single, "trace_dir": str(tmp_path)})
@@ -226,6 +227,15 @@ def test_permits_of_a_batch_return_only_when_spark_asks_for_the_next_one(options
     actions = [event.action for log in trace.logs for event in log]
     assert actions.count("Deliver") >= 2
     assert actions.count("Consume") == 1
+
+
+def test_chunks_that_came_together_are_one_batch_of_at_most_half_the_window(options: Options) -> None:
+    single = {**options, "channels": "1", "row_permits": "256"}
+    produce(single, *channels_of(single), [numbers(start, start + 64) for start in range(0, 256, 64)])
+    reader = PermitflowDataSource(single).reader(StructType().add("n", LongType()))
+    assert isinstance(reader, ExchangeReader)
+    batches = list(reader.read(reader.partitions()[0]))
+    assert [batch.column("n").to_pylist() for batch in batches] == [[*range(128)], [*range(128, 256)]]
 
 
 def test_registering_finds_a_usable_python_and_is_harmless(driver: Driver, options: Options) -> None:
