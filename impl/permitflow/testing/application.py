@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from permitflow.channels.interface import ReceiveEnd, SendEnd
 from permitflow.protocol.messages import Kind, Message
@@ -12,7 +12,7 @@ from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.moves import Divergence, Move
 from permitflow.tracing.events import Event
 
-__all__ = ["Application", "ChannelUnderTest", "Ends", "Task", "running"]
+__all__ = ["Application", "ChannelUnderTest", "Ends", "JoinedReads", "Task", "running"]
 
 Task: TypeAlias = asyncio.Task[None]
 Ends: TypeAlias = tuple[SendEnd[object], ReceiveEnd[object]]
@@ -38,6 +38,28 @@ class ChannelUnderTest(Protocol):
 
     def serial(self, message: Message[object]) -> int | None:
         """The serial number of a received chunk; None if it is too small to tell."""
+        ...
+
+
+class Joined(Protocol):
+    """Chunks that were read jointly: their rows, and iterating over it each of them."""
+
+    @property
+    def rows(self) -> Sequence[int]:
+        """Of each chunk."""
+        ...
+
+    def __iter__(self) -> Iterator[object]:
+        """Each chunk."""
+        ...
+
+
+@runtime_checkable
+class JoinedReads(Protocol):
+    """A receiving end that can read chunks jointly; not every kind of channel has one."""
+
+    async def receive_joined(self, max_rows: int | None = None) -> Joined | Message[object]:
+        """Receive the chunks that came together, or one other message."""
         ...
 
 
@@ -131,6 +153,24 @@ class Application:
     async def receive_one(self) -> None:
         """Receive, waiting for a message."""
         self.received.append(await self.receiver.receive())
+
+    def receive_joined(self, max_rows: int) -> None:
+        """Begin to receive jointly."""
+        self._begin(self.receives, self._receive_joined(max_rows))
+
+    async def _receive_joined(self, max_rows: int) -> None:
+        assert isinstance(self.receiver, JoinedReads), "such a move is made only where there is such an end"
+        received = await self.receiver.receive_joined(max_rows)
+        if isinstance(received, Message):
+            self.received.append(received)
+            return
+        cost_of = self.receiver.parameters.cost_of
+        chunks = [
+            Message(Kind.CHUNK, chunk, rows, cost_of(rows)) for chunk, rows in zip(received, received.rows, strict=True)
+        ]
+        self.received += chunks
+        if len(chunks) > 1 and sum(received.rows) > max_rows:
+            raise Divergence(f"{list(received.rows)} rows were read jointly, {max_rows} were wanted at most")
 
     def give_up_receive(self, position: int) -> None:
         """Cancel a receive."""

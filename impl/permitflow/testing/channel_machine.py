@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.testing.application import ChannelUnderTest, running
+from permitflow.testing.application import ChannelUnderTest, JoinedReads, running
 from permitflow.testing.channel_run import ChannelRun
 from permitflow.testing.drawing import drawn_from
 from permitflow.testing.machine import channel_parameters
@@ -24,6 +24,8 @@ WAKING = ("OfferWatermark", "SendNow", "SendBarrierNow", "ReceiveNow", "Take", "
 """Moves that act at once, so that somebody may be awake who has not run yet."""
 PLAIN = ("OfferBarrier", "OfferWatermark", "SendBarrierNow", "ReceiveNow", "Receive", "Take", "ConsumeTaken")
 """Moves without arguments."""
+JOINED_ROWS = (1, 3, 1_000)
+"""What joined reads ask for at most, where the receiving end has them."""
 
 
 def _moves_named(names: Collection[str] | None) -> st.SearchStrategy[Move]:
@@ -57,7 +59,11 @@ class ChannelMachine(RuleBasedStateMachine):
         sizes = sorted({0, 1, clamp, max(1, clamp // 2), *oversize})
         sends = [Move(name, (rows,)) for name in ("OfferChunk", "SendNow") for rows in sizes]
         cancellations = [Move(name, (position,)) for name in CANCELLING for position in range(3)]
-        return [*sends, *cancellations, *map(Move, PLAIN)]
+        return [*sends, *cancellations, *map(Move, PLAIN), *self._joined_reads()]
+
+    def _joined_reads(self) -> list[Move]:
+        can_join = isinstance(self.channel.app.receiver, JoinedReads)
+        return [Move("ReceiveJoined", (most,)) for most in JOINED_ROWS] if can_join else []
 
     @rule(move=ANY_MOVE, pause=st.booleans())
     def step(self, move: Move, pause: bool) -> None:
@@ -87,6 +93,20 @@ class ChannelMachine(RuleBasedStateMachine):
         if not running(app.receives) and here <= 2:
             consume = [Move("ConsumeTaken")] * len(app.taken) + [Move("ReceiveNow")] * (here - len(app.taken))
             self.runner.run(self.channel.make(consume + [Move("Receive")] * waiting, pause=True))
+
+    @rule(sizes=st.lists(st.integers(0, 3), min_size=1, max_size=6), reads=st.integers(1, 3), data=st.data())
+    def read_jointly(self, sizes: list[int], reads: int, data: st.DataObject) -> None:
+        """Several chunks come together, and are read jointly; or one by one after a part of them was."""
+        joined = self._joined_reads()
+        if not joined or running(self.channel.app.receives):
+            return
+        clamp = self.channel.agreed.max_chunk_cost
+        consume = [Move("ConsumeTaken")] * len(self.channel.app.taken)
+        self.runner.run(self.channel.make([Move("OfferChunk", (min(rows, clamp),)) for rows in sizes], pause=True))
+        for _ in range(reads):
+            read = data.draw(st.sampled_from([*joined, Move("ReceiveNow"), Move("Take")]))
+            self.runner.run(self.channel.make([*consume, read], pause=True))
+            consume = [Move("ConsumeTaken")] * len(self.channel.app.taken)
 
     @rule(rows=st.integers(1, 3), waiting=st.integers(1, 3))
     def back_up(self, rows: int, waiting: int) -> None:

@@ -92,7 +92,7 @@ class ChannelRun:
                 return bool(running(app.barriers))
             case Move("GiveUpReceive"):
                 return bool(receives)
-            case Move("Receive"):
+            case Move("Receive" | "ReceiveJoined"):
                 return len(receives) < MOST_WAITING and not app.taken
             case Move("ReceiveNow" | "Take" | "ConsumeTaken"):
                 # Messages belong to those who have waited for them; what others may take is not the model's to say.
