@@ -1,6 +1,5 @@
 """``permitflow serve``: an exchange between producers and consumers, and what flows through it."""
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -105,8 +104,6 @@ def serve(
         max_chunk_cost=max_chunk_cost,
         barrier_permits=barrier_permits,
     )
-    # When an address cannot be had, gRPC would add its own words to ours; it looks here when it is imported.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     with requires_extra("grpc"):
         from permitflow.cli.serving import Plan, Style
     if metrics_address is not None:
