@@ -128,6 +128,8 @@ class _Part(NamedTuple):
 
     folded: FoldedChunks
     joined: JoinedChunks
+    is_all: bool
+    """Is nothing of the batch left behind them?"""
 
 
 def hold_joined(receiver: PermitReceiver[object], codec: BatchCodec, max_rows: int | None) -> JoinedChunks | None:
@@ -145,33 +147,32 @@ def hold_joined(receiver: PermitReceiver[object], codec: BatchCodec, max_rows: i
     first = _part_at(payloads, position, max_rows, least=1)
     if first is None:
         return None
-    joined = first.joined
-    if not codec.can_join or len(joined) == receiver.untaken or codec.size_of(joined.batch) >= _COPIED_BELOW_BYTES:
-        first.folded.note_handed_over(joined)
-    else:
-        parts = [first, *_small_parts(payloads, position + len(joined), codec, max_rows, first)]
-        joined = _copied(parts)
-        for part in parts:
-            part.folded.note_handed_over(part.joined)
+    parts = [first]
+    if codec.can_join and len(first.joined) < receiver.untaken:
+        parts += _small_parts(payloads, position, codec, max_rows, first)
+    joined = _copied(parts)
+    for part in parts:
+        part.folded.note_handed_over(part.joined)
     hold(receiver, len(joined))
     return joined
 
 
 def _small_parts(
-    entries: Sequence[object], position: int, codec: BatchCodec, max_rows: int | None, first: _Part
+    entries: Sequence[object], position: int, codec: BatchCodec, max_rows: int | None, part: _Part
 ) -> Iterator[_Part]:
-    """Those that follow, as long as they are small, and that few."""
-    rows, size_bytes = first.joined.num_rows, codec.size_of(first.joined.batch)
-    while position < len(entries):
-        part = _part_at(entries, position, None if max_rows is None else max_rows - rows, least=0)
-        if part is None or (part_bytes := codec.size_of(part.joined.batch)) >= _COPIED_BELOW_BYTES:
-            return
+    """What follows a part as long as all are small, and few."""
+    rows = size_bytes = 0
+    while part.is_all:
+        part_bytes = codec.size_of(part.joined.batch)
         position += len(part.joined)
         rows += part.joined.num_rows
         size_bytes += part_bytes
-        if size_bytes > _COPIED_BYTES:
+        if part_bytes >= _COPIED_BELOW_BYTES or size_bytes >= _COPIED_BYTES or position == len(entries):
             return
-        yield part
+        following = _part_at(entries, position, None if max_rows is None else max_rows - rows, least=0)
+        if following is None or codec.size_of(following.joined.batch) >= _COPIED_BELOW_BYTES:
+            return
+        yield (part := following)
 
 
 def _part_at(entries: Sequence[object], position: int, max_rows: int | None, least: int) -> _Part | None:
@@ -182,13 +183,13 @@ def _part_at(entries: Sequence[object], position: int, max_rows: int | None, lea
     if (folded := _folded(entry)) is None:
         batch: pa.RecordBatch = entry.payload if isinstance(entry, Message) else entry
         folded = FoldedChunks(batch, (batch.num_rows,))
-        count = 1
+        here = 1
     else:
-        count = _count_here(entries, position, folded)
-    if max_rows is not None:
-        rows = folded.rows[:count]
-        count = max(least, count if sum(rows) <= max_rows else bisect_right(list(accumulate(rows)), max_rows))
-    return _Part(folded, folded.joined(count)) if count else None
+        here = _count_here(entries, position, folded)
+    count = here
+    if max_rows is not None and sum(rows := folded.rows[:here]) > max_rows:
+        count = max(least, bisect_right(list(accumulate(rows)), max_rows))
+    return _Part(folded, folded.joined(count), count == here) if count else None
 
 
 def _copied(parts: Sequence[_Part]) -> JoinedChunks:

@@ -1,0 +1,230 @@
+"""A joined read is so many messages consumed at once: same books, same record, same frames, same rows."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permitflow.errors import MispricedError
+from permitflow.protocol.frames import Data, Put
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.receiver import PermitReceiver
+from permitflow.protocol.session import DownstreamSession
+from permitflow.testing.sessions import ADDRESS
+from permitflow.tracing import MemoryTrace
+from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.joined import FoldedChunks, hold_joined, unfold
+from permitflow.transports.payloads import EncodedChunks
+from permitflow.transports.trains import with_batches
+
+PARAMETERS = ChannelParameters(
+    row_permits=40, permit_batch=5, max_chunk_cost=4, barrier_permits=40, oversize=Oversize.WHOLE
+)
+COLUMNS: dict[str, Callable[[int, int], pa.Array]] = {
+    "fixed width": lambda first, rows: pa.array(range(first, first + rows), pa.int64()),
+    "strings": lambda first, rows: pa.array([str(first + row) for row in range(rows)], pa.string()),
+    "dictionaries": lambda first, rows: pa.array([str(first + row) for row in range(rows)]).dictionary_encode(),
+}
+LARGE_ROWS = 5_000
+
+
+class Seen(NamedTuple):
+    """A message, as its reader has it."""
+
+    kind: Kind
+    rows: int
+    content: object
+
+
+class Reader:
+    """The receiving end of a stream; what comes is handed to it as a train."""
+
+    def __init__(self, column: str, *, is_recorded: bool, parameters: ChannelParameters = PARAMETERS) -> None:
+        trace = MemoryTrace()
+        self.events = trace.events
+        self.parameters = parameters
+        self.session: DownstreamSession[object] = DownstreamSession(record=trace.recorder if is_recorded else None)
+        self.session.receive(Put(1, ADDRESS))
+        self.session.accept(parameters, schema=b"schema", stream="stream")
+        self.session.take_frames()
+        self.column = COLUMNS[column]
+        self.codec = BatchCodec(pa.schema([("n", self.column(0, 1).type)]))
+        self.seen: list[Seen] = []
+        self.sent_rows = 0
+
+    @property
+    def core(self) -> PermitReceiver[object]:
+        return self.session.receiver
+
+    def deliver(self, rows: Sequence[int]) -> None:
+        for train in [rows] if self.codec.can_join else [[count] for count in rows]:
+            chunks = [self.batch(count) for count in train]
+            permits = sum(map(self.parameters.cost_of, train))
+            encoded = EncodedChunks(tuple(train), permits, [b"".join(self.codec.encode(chunks))])
+            self.session.receive(with_batches(encoded, self.codec))
+
+    def batch(self, rows: int) -> pa.RecordBatch:
+        first, self.sent_rows = self.sent_rows, self.sent_rows + rows
+        return pa.record_batch([self.column(first, rows)], schema=self.codec.schema)
+
+    def mark(self) -> None:
+        self.session.receive(Data(Message(Kind.BARRIER, "epoch", 0, 1)))
+
+    def note(self, message: Message[object]) -> None:
+        payload = message.payload
+        content = payload.column(0).to_pylist() if isinstance(payload, pa.RecordBatch) else payload
+        self.seen.append(Seen(message.kind, message.rows, content))
+
+    def receive(self, messages: int) -> None:
+        self.take(messages)
+        self.session.consume(messages)
+
+    def take(self, messages: int) -> None:
+        unfold(self.core)
+        for _ in range(messages):
+            self.note(self.session.take())
+
+    def receive_joined(self, max_rows: int | None) -> int:
+        count = self.take_joined(max_rows)
+        self.session.consume(count)
+        return count
+
+    def take_joined(self, max_rows: int | None) -> int:
+        self.session.require_takeable()
+        joined = hold_joined(self.core, self.codec, max_rows)
+        if joined is None:
+            self.take(1)
+            return 1
+        assert len(joined) == 1 or max_rows is None or joined.num_rows <= max_rows
+        assert joined.num_rows == sum(joined.rows)
+        for chunk, rows in zip(joined, joined.rows, strict=True):
+            self.note(Message(Kind.CHUNK, chunk, rows, PARAMETERS.cost_of(rows)))
+        return len(joined)
+
+    def books(self) -> tuple[object, ...]:
+        core, frames = self.core, self.session.take_frames()
+        return (
+            frames,
+            core.granted,
+            core.unreturned,
+            core.untaken,
+            core.inbox_rows,
+            core.peak_inbox_rows,
+            core.consumed_chunks,
+            core.consumed_rows,
+        )
+
+
+max_rows = st.one_of(st.none(), st.integers(1, 12))
+moves = st.lists(
+    st.one_of(
+        st.tuples(st.just("deliver"), st.lists(st.integers(0, 6), min_size=1, max_size=8)),
+        st.tuples(st.just("deliver"), st.lists(st.integers(1, 3), min_size=1, max_size=16)),
+        st.just(("mark",)),
+        st.tuples(st.just("receive_joined"), max_rows),
+        st.tuples(st.just("receive_joined"), max_rows),
+        st.tuples(st.just("take_joined"), max_rows),
+        st.just(("receive",)),
+        st.tuples(st.just("consume"), st.integers(1, 20)),
+    ),
+    max_size=30,
+)
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("is_recorded", [False, True], ids=["unrecorded", "recorded"])
+@given(moves=moves)
+def test_a_joined_read_is_so_many_messages_consumed_at_once(
+    column: str, is_recorded: bool, moves: list[tuple[str, object]]
+) -> None:
+    joined, singly = (Reader(column, is_recorded=is_recorded) for _ in range(2))
+    held = 0
+    for name, *arguments in moves:
+        held = moved(joined, singly, name, arguments, held)
+        assert joined.seen == singly.seen, name
+        assert joined.books() == singly.books(), name
+    assert joined.events == singly.events
+    assert is_recorded or not joined.events
+
+
+def moved(joined: Reader, singly: Reader, name: str, arguments: Sequence[object], held: int) -> int:
+    """Make a move at both ends, if it is one now; how many messages are held then."""
+    match name, *arguments:
+        case "deliver", list(rows):
+            if sum(map(PARAMETERS.cost_of, rows)) <= joined.core.granted.rows:
+                joined.deliver(rows)
+                singly.deliver(rows)
+        case ("mark",):
+            joined.mark()
+            singly.mark()
+        case "consume", int(count):
+            count = min(held, count)
+            joined.session.consume(count)
+            singly.session.consume(count)
+            return held - count
+        case "take_joined", (int() | None) as most if joined.core.has_untaken:
+            count = joined.take_joined(most)
+            singly.take(count)
+            return held + count
+        case "receive_joined", (int() | None) as most if joined.core.has_untaken and not held:
+            singly.receive(joined.receive_joined(most))
+        case ("receive",) if joined.core.has_untaken and not held:
+            joined.receive(1)
+            singly.receive(1)
+    return held
+
+
+def test_a_train_is_one_batch_and_its_chunks_are_where_they_were() -> None:
+    reader = Reader("fixed width", is_recorded=False)
+    reader.deliver([2, 0, 3, 1])
+
+    joined = hold_joined(reader.core, reader.codec, None)
+
+    assert joined is not None
+    assert joined.rows == (2, 0, 3, 1)
+    assert joined.batch.column(0).to_pylist() == [0, 1, 2, 3, 4, 5]
+    assert [chunk.column(0).to_pylist() for chunk in joined] == [[0, 1], [], [2, 3, 4], [5]]
+
+
+def test_what_came_as_one_batch_is_handed_over_as_it_came() -> None:
+    reader = Reader("fixed width", is_recorded=False)
+    reader.deliver([2, 3, 1])
+    folded = reader.core.queues[0][0]
+    assert isinstance(folded, FoldedChunks)
+
+    joined = hold_joined(reader.core, reader.codec, None)
+
+    assert joined is not None
+    assert joined.batch is folded.joined(3).batch
+
+
+def test_small_batches_that_are_here_become_one_and_large_ones_stay_where_they_are() -> None:
+    reader = Reader("fixed width", is_recorded=False, parameters=ChannelParameters(row_permits=4 * LARGE_ROWS))
+    for rows in (1, 2, 3, LARGE_ROWS, 4, 5):
+        reader.deliver([rows])
+
+    found = [hold_joined(reader.core, reader.codec, None) for _ in range(3)]
+
+    assert [joined and joined.rows for joined in found] == [(1, 2, 3), (LARGE_ROWS,), (4, 5)]
+    assert [n for joined in found if joined for n in joined.batch.column(0).to_pylist()] == [*range(15 + LARGE_ROWS)]
+
+
+def test_a_mispriced_train_leaves_the_chunks_before_the_lie_to_every_way_of_reading() -> None:
+    """Rows 5 are clamped to 4 permits, so that the last chunk is short of one."""
+    for read in ("receive", "receive_joined"):
+        reader = Reader("fixed width", is_recorded=False)
+        rows = (2, 5, 3)
+        encoded = EncodedChunks(rows, 10, [b"".join(reader.codec.encode([reader.batch(count) for count in rows]))])
+        with pytest.raises(MispricedError):
+            reader.session.receive(with_batches(encoded, reader.codec))
+
+        while reader.core.has_untaken:
+            if read == "receive":
+                reader.take(1)
+            else:
+                reader.take_joined(None)
+        assert reader.seen == [Seen(Kind.CHUNK, 2, [0, 1]), Seen(Kind.CHUNK, 5, [2, 3, 4, 5, 6])]
