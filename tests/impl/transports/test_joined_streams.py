@@ -1,0 +1,210 @@
+"""Joined reads of streams: the asyncio client over every path, and the blocking one."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from permitflow.channels.local import LocalSender
+from permitflow.errors import ChannelClosedError, EndOfStream, InvalidParametersError, LocalProtocolError
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.testing.blocking_ends import numbers, send_all, source_of, values
+from permitflow.testing.number_streams import CHANNEL, batch, serving, until
+from permitflow.testing.served_exchange import ServedExchange
+from permitflow.tracing import MemoryTrace
+from permitflow.transports.grpc_aio import get
+from permitflow.transports.grpc_blocking import open_source
+from permitflow.transports.joined import JoinedChunks
+from permitflow.transports.remote_receiver import RemoteReceiver
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+
+WINDOW = ChannelParameters(row_permits=64, permit_batch=16, max_chunk_cost=16)
+over_every_path = pytest.mark.usefixtures("path")
+
+
+@asynccontextmanager
+async def stream(
+    parameters: ChannelParameters = WINDOW,
+) -> AsyncIterator[tuple[LocalSender[pa.RecordBatch], RemoteReceiver]]:
+    """What an exchange is fed with, and its consumer."""
+    async with serving(parameters) as (exchange, server), get(server.address, CHANNEL) as receiver:
+        yield exchange.channel(CHANNEL).sender, receiver
+
+
+def chunks(*sizes: int) -> deque[pa.RecordBatch]:
+    """Numbered on from one to the next."""
+    starts = [sum(sizes[:position]) for position in range(len(sizes))]
+    return deque(batch(*range(start, start + size)) for start, size in zip(starts, sizes, strict=True))
+
+
+async def all_joined(receiver: RemoteReceiver, max_rows: int | None = None) -> list[JoinedChunks | Message[Any]]:
+    """Everything up to the end."""
+    found: list[JoinedChunks | Message[Any]] = []
+    try:
+        while True:
+            found.append(await receiver.receive_joined(max_rows))
+    except EndOfStream:
+        return found
+
+
+def content(found: Sequence[JoinedChunks | Message[Any]]) -> list[int]:
+    """All numbers."""
+    return [n for each in found if isinstance(each, JoinedChunks) for n in each.batch.column(0).to_pylist()]
+
+
+@over_every_path
+def test_chunks_that_were_sent_together_are_one_batch_and_its_rows_tell_their_bounds(complete: Complete) -> None:
+    async def test() -> None:
+        async with stream() as (sender, receiver):
+            await sender.send_many(chunks(3, 1, 4, 1, 5))
+            await sender.end()
+            found = await all_joined(receiver)
+            assert content(found) == [*range(14)]
+            assert [rows for each in found if isinstance(each, JoinedChunks) for rows in each.rows] == [3, 1, 4, 1, 5]
+            assert len(found) < 5
+            statistics = receiver.statistics()
+            assert (statistics.consumed_chunks, statistics.consumed_rows) == (5, 14)
+
+    complete(test())
+
+
+@over_every_path
+def test_barriers_and_watermarks_stay_in_their_place(complete: Complete) -> None:
+    async def test() -> None:
+        async with stream() as (sender, receiver):
+            await sender.send_many(chunks(2, 2))
+            await sender.send_barrier("epoch")
+            await sender.send_many(chunks(2, 2))
+            sender.send_watermark(7)
+            await sender.end()
+            found = await all_joined(receiver)
+            kinds = [Kind.CHUNK if isinstance(each, JoinedChunks) else each.kind for each in found]
+            at = kinds.index(Kind.BARRIER)
+            assert content(found[:at]) == content(found[at:]) == [0, 1, 2, 3]
+            assert kinds[-1] is Kind.WATERMARK
+
+    complete(test())
+
+
+@over_every_path
+@pytest.mark.parametrize("max_rows", [1, 3, 7, None])
+def test_no_more_rows_come_than_are_wanted_but_for_a_chunk_that_has_more(
+    complete: Complete, max_rows: int | None
+) -> None:
+    async def test() -> None:
+        async with stream() as (sender, receiver):
+            sending = asyncio.ensure_future(sender.send_many(chunks(*[1, 2, 5] * 20)))
+            found: list[JoinedChunks | Message[Any]] = []
+            while len(content(found)) < 160:
+                found.append(await receiver.receive_joined(max_rows))
+            assert content(found) == [*range(160)]
+            for each in found:
+                assert isinstance(each, JoinedChunks)
+                assert max_rows is None or len(each) == 1 or each.num_rows <= max_rows
+            await sending
+
+    complete(test())
+
+
+def test_joined_and_single_reads_take_turns(complete: Complete) -> None:
+    async def test() -> None:
+        async with stream() as (sender, receiver):
+            await sender.send_many(chunks(1, 2, 3, 4, 5))
+            await until(lambda: receiver.statistics().inbox_rows == 15)
+            first = await receiver.receive_joined(3)
+            second = receiver.receive_nowait()
+            third = await receiver.receive_joined(4)
+            (fourth,) = await receiver.receive_many()
+            assert [content([first]), second.payload.column(0).to_pylist()] == [[0, 1, 2], [3, 4, 5]]
+            assert [content([third]), fourth.payload.column(0).to_pylist()] == [[6, 7, 8, 9], [10, 11, 12, 13, 14]]
+
+    complete(test())
+
+
+def test_what_was_taken_jointly_keeps_its_permits_until_it_is_consumed(complete: Complete) -> None:
+    async def test() -> None:
+        async with stream() as (sender, receiver):
+            await sender.send_many(chunks(8, 8, 8))
+            await until(lambda: receiver.statistics().inbox_rows == 24)
+            taken = await receiver.take_joined(16)
+            assert isinstance(taken, JoinedChunks)
+            assert receiver.statistics().consumed_rows == 0
+            with pytest.raises(LocalProtocolError):
+                await receiver.receive_joined()
+            rest = await receiver.take()
+            receiver.consume(len(taken))
+            assert (receiver.statistics().consumed_rows, rest.rows) == (16, 8)
+            receiver.consume()
+            await until(lambda: sender.statistics().row_permits_here == 64)
+
+    complete(test())
+
+
+def test_a_joined_read_that_is_cancelled_has_received_nothing(complete: Complete) -> None:
+    async def test() -> None:
+        async with stream() as (sender, receiver):
+            for way in receiver.receive_joined, receiver.take_joined:
+                waiting = asyncio.ensure_future(way())
+                await asyncio.sleep(0)
+                waiting.cancel()
+                assert isinstance((await asyncio.gather(waiting, return_exceptions=True))[0], asyncio.CancelledError)
+            await sender.send(batch(1))
+            assert content([await receiver.receive_joined()]) == [1]
+
+    complete(test())
+
+
+@pytest.mark.parametrize("max_rows", [0, -1, 1.5, True])
+def test_only_a_number_of_rows_can_be_wanted(complete: Complete, max_rows: int) -> None:
+    async def test() -> None:
+        async with stream() as (sender, receiver):
+            await sender.send(batch(1))
+            for way in receiver.receive_joined, receiver.take_joined:
+                with pytest.raises(InvalidParametersError, match="max_rows"):
+                    await way(max_rows)
+            assert content([await receiver.receive_joined()]) == [1]
+            receiver.close()
+            with pytest.raises(ChannelClosedError):
+                await receiver.receive_joined()
+
+    complete(test())
+
+
+def test_a_blocking_source_hands_chunks_over_jointly(exchange: ServedExchange) -> None:
+    channel = exchange.channel()
+    send_all(exchange, channel, [numbers(start, start + 4) for start in range(0, 64, 4)])
+    with source_of(exchange, channel) as source:
+        found = list(source.joined(max_rows=20))
+    assert values([joined.batch for joined in found]) == [*range(64)]
+    assert [rows for joined in found for rows in joined.rows] == [4] * 16
+    assert all(joined.num_rows <= 20 for joined in found)
+    assert (source.statistics().consumed_chunks, source.statistics().consumed_rows) == (16, 64)
+
+
+def test_permits_of_what_was_read_jointly_return_when_the_next_is_asked_for(exchange: ServedExchange) -> None:
+    channel, trace = exchange.channel(), MemoryTrace()
+    send_all(exchange, channel, [numbers(start, start + 4) for start in range(0, 64, 4)])
+    with open_source(exchange.address, channel, record=trace.recorder) as source:
+        first = source.receive_joined(max_rows=16)
+        assert isinstance(first, JoinedChunks)
+        assert [event.action for event in trace.events].count("Consume") == 0
+        second = source.receive()
+        assert [event.action for event in trace.events].count("Consume") == len(first)
+        rest = [*source]
+    assert values([first.batch, second.payload, *rest]) == [*range(64)]
+
+
+@pytest.mark.parametrize("max_rows", [0, -1, 1.5])
+def test_a_blocking_source_refuses_what_is_no_number_of_rows(exchange: ServedExchange, max_rows: int) -> None:
+    channel = exchange.channel()
+    send_all(exchange, channel, [numbers(0, 4)])
+    with source_of(exchange, channel) as source:
+        with pytest.raises(InvalidParametersError, match="max_rows"):
+            source.receive_joined(max_rows)
+        assert values(list(source)) == [0, 1, 2, 3]
