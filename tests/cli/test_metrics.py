@@ -12,8 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from permitflow.cli.metrics import metrics_at
 from permitflow.errors import InvalidOptionError
 from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
+from permitflow.transports.grpc_aio import SameHost, get
 
 Command = Callable[..., tuple[int, str, str]]
 Samples = dict[tuple[str, ...], float]
@@ -47,6 +50,17 @@ def test_each_channel_has_its_counts_and_each_consumer_its_lag(run: asyncio.Runn
     assert samples["permitflow_lag_rows", "kept", "audit"] == 4
     assert samples["permitflow_channel_state", "once", "waiting"] == 1
     assert ("permitflow_staged_rows", "once") not in samples
+
+
+def test_streams_that_are_compressed_are_counted_by_codec(run: asyncio.Runner) -> None:
+    async def test() -> Samples:
+        exchange = Exchange(parameters=SMALL, same_host=SameHost.NEVER, compression=Compression.LZ4)
+        exchange.add_channel("far", schema=CHUNK.schema)
+        async with ExchangeServer(exchange) as server, get(server.address, "far"):
+            with metrics_at("127.0.0.1:0", exchange) as address:
+                return await asyncio.to_thread(scraped, address)
+
+    assert run.run(test())["permitflow_compressed_streams", "far", "lz4"] == 1
 
 
 def test_a_port_that_is_taken_is_said_with_its_option(run: asyncio.Runner) -> None:

@@ -10,8 +10,10 @@ import pytest
 
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
+from permitflow.transports.grpc_aio import SameHost, get
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -57,6 +59,19 @@ def test_json_has_all_numbers(run: asyncio.Runner, command: Command) -> None:
     assert (kept["channel"], kept["rows_in"], kept["rows_held"], kept["room_rows"]) == ("kept", 8, 8, 0)
     assert kept["kept"]["lag_rows"] == {"etl": 5, "audit": 8}
     assert kept["blocked_share"] > 0
+
+
+def test_streams_that_are_compressed_are_counted(run: asyncio.Runner, command: Command) -> None:
+    async def test() -> str:
+        exchange = Exchange(parameters=SMALL, same_host=SameHost.NEVER)
+        exchange.add_channel("far", schema=CHUNK.schema)
+        async with ExchangeServer(exchange) as server, get(server.address, "far", compression=Compression.ZSTD):
+            _, table, _ = await asyncio.to_thread(command, "top", server.address, "--interval", "50ms", "--once")
+        return str(table)
+
+    heading, far = run.run(test()).splitlines()
+    assert heading.rstrip().endswith(" compressed")
+    assert far.rstrip().endswith(" zstd 1")
 
 
 def test_a_channel_that_is_not_there_is_unusable(run: asyncio.Runner, command: Command) -> None:

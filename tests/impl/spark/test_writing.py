@@ -121,12 +121,12 @@ def test_what_one_job_writes_another_reads(driver: Driver, options: Options) -> 
     assert sorted(read, key=lambda row: row.id) == written
 
 
-@pytest.mark.parametrize("same_host", ["require", "never"])
-def test_workers_on_the_exchanges_host_share_memory_with_it_or_not(
-    driver: Driver, options: Options, same_host: str
+@pytest.mark.parametrize(("same_host", "compression"), [("require", "auto"), ("never", "zstd")])
+def test_workers_on_the_exchanges_host_share_memory_with_it_or_send_what_is_compressed(
+    driver: Driver, options: Options, same_host: str, compression: str
 ) -> None:
-    """Batches of a few hundred KiB, so that they go through the ring."""
-    options = {**options, "same_host": same_host, "row_permits": "256"}
+    """Batches of a few hundred KiB, so that they go through the ring, or are compressed."""
+    options = {**options, "same_host": same_host, "compression": compression, "row_permits": "256"}
 
     def job(spark: SparkSession) -> int:
         wide = spark.range(0, 1000, 1, 2).selectExpr("id", "repeat('x', 2000) AS text")
