@@ -135,21 +135,24 @@ class _Columns:
         """For each block, which end it is of."""
         names, action = self._coded("action")
         self._action = self._known("action", names, ACTIONS).take(action)
+        self._numbers: dict[str, Integers] = {
+            name: in_one_piece(table, name).to_numpy() for name in ("sequence", "rows", *PERMITS)
+        }
 
     def of(self, end: End, blocks: slice) -> Events:
         """The events of these blocks, which are all of one end."""
         channels, borders = self._channels[blocks], self._blocks.borders[blocks.start : blocks.stop + 1]
         places = self._blocks.places(borders)
-        row, barrier, watermark = (chosen(self._numbers(name), places) for name in PERMITS)
+        row, barrier, watermark = (chosen(self._numbers[name], places) for name in PERMITS)
         counters, has_counters = self._counted(end, places)
         events = Events(
             end=end,
             channels=channels,
             borders=borders - borders[0],
             limits=limits_of([self._parameters[name] for name in channels], np.diff(borders)),
-            sequence=chosen(self._numbers("sequence"), places),
+            sequence=chosen(self._numbers["sequence"], places),
             action=chosen(self._action, places),
-            rows=chosen(self._numbers("rows"), places),
+            rows=chosen(self._numbers["rows"], places),
             permits=(row, barrier, watermark),
             counters=counters,
             has_counters=has_counters,
@@ -165,10 +168,6 @@ class _Columns:
             which = f"event {events.sequence[index]} of {events.channel_of(index)}"
             reason = f"the {events.end} has no action {ACTIONS[events.action[index]]!r} ({which})"
             raise TraceUnreadableError(path=self._source, line=0, reason=reason)
-
-    def _numbers(self, name: str) -> Integers:
-        column: Integers = in_one_piece(self._table, name).to_numpy()
-        return column
 
     def _counted(self, end: End, places: Places) -> tuple[tuple[Integers, Integers, Integers], Marks]:
         """What an end counted, and where all of it is known; elsewhere there may be any number."""
