@@ -138,12 +138,16 @@ class BatchCodec:
         """
         if rows is None:
             rows = sum(batch.num_rows for batch in batches)
-        pieces = self._gathered(batches, rows) or self._joined(batches)
+        pieces = self.gathered(batches, rows) or self._joined(batches)
         if (size_bytes := sum(map(len, pieces))) > MAX_CHUNK_BYTES:
             _require_size(rows, size_bytes)
         return pieces
 
-    def _gathered(self, batches: Sequence[pa.RecordBatch], rows: int) -> list[Buffer] | None:
+    def gathered(self, batches: Sequence[pa.RecordBatch], rows: int) -> list[Buffer] | None:
+        """As ``encode``, in pieces that refer to the batches; None if something would have to be copied, or should.
+
+        ``rows`` are those of all of them; together they take no more than a message does.
+        """
         if self._gathering is None or self.row_bytes is None:
             return None
         if len(batches) == 1 and self.row_bytes * rows < _COPIED_BELOW_BYTES:

@@ -15,6 +15,7 @@ from permitflow.protocol.frames import Chunks, Data, UpstreamFrame
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.codec import TRAIN_BYTES
 from permitflow.transports.joined import FoldedChunks
 from permitflow.transports.payloads import EncodedChunks, WireFrame, checked_marker
 
@@ -23,7 +24,8 @@ __all__ = ["TrainWriter", "encoded", "rows_at_once", "with_batches"]
 _Batches: TypeAlias = Sequence[pa.RecordBatch]
 
 
-# Below this size a chunk travels as rows of one batch with its neighbours, not as an IPC message of its own.
+# Below this size a chunk is copied, if need be, to travel as rows of one batch with its neighbours.  A larger one
+# travels so only where nothing is copied for that; else it is an IPC message of its own.
 _SMALL_BYTES = 128 << 10
 # Whoever holds one of the joined chunks keeps all of them in memory.
 _JOINED_BYTES = 512 << 10
@@ -81,20 +83,37 @@ class TrainWriter:
     def _chunks(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[EncodedChunks]:
         start = 0
         for stop in self._cuts(run, rows):
-            counts = tuple(rows[start:stop])
-            yield EncodedChunks(counts, self._cost(counts), self._batches.encode(run[start:stop], sum(counts)))
+            yield from self._encoded(run[start:stop], tuple(rows[start:stop]))
             start = stop
+
+    def _encoded(self, run: Sequence[pa.RecordBatch], rows: tuple[int, ...]) -> Iterator[EncodedChunks]:
+        """Chunks as one batch; large ones that would have to be copied for that, as one for each."""
+        if len(run) > 1 and self._are_large(rows):
+            if (pieces := self._batches.gathered(run, sum(rows))) is not None:
+                yield EncodedChunks(rows, self._cost(rows), pieces)
+                return
+            for batch, count in zip(run, rows, strict=True):
+                yield from self._encoded([batch], (count,))
+            return
+        yield EncodedChunks(rows, self._cost(rows), self._batches.encode(run, sum(rows)))
+
+    def _are_large(self, rows: Sequence[int]) -> bool:
+        row_bytes = self._batches.row_bytes
+        return row_bytes is not None and min(rows) * row_bytes >= _SMALL_BYTES
 
     def _cuts(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[int]:
         """Where one batch ends and the next one begins."""
         if len(run) == 1:
             return iter((1,))
         row_bytes = self._batches.row_bytes
-        if row_bytes and self._batches.can_join and max(rows, default=0) * row_bytes < _SMALL_BYTES:
-            return self._cuts_of_small(rows, min(self._most_rows, int(_JOINED_BYTES / row_bytes)))
+        if run and row_bytes and self._batches.can_join:
+            if max(rows) * row_bytes < _SMALL_BYTES:
+                return self._cuts_by_rows(rows, min(self._most_rows, int(_JOINED_BYTES / row_bytes)))
+            if self._are_large(rows):
+                return self._cuts_by_rows(rows, min(self._most_rows, int(TRAIN_BYTES / row_bytes)))
         return self._cuts_by_size(run, rows)
 
-    def _cuts_of_small(self, rows: Sequence[int], most_rows: int) -> Iterator[int]:
+    def _cuts_by_rows(self, rows: Sequence[int], most_rows: int) -> Iterator[int]:
         ends = list(accumulate(rows))
         stop = before = 0
         while stop < len(ends):

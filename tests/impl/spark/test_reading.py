@@ -231,7 +231,8 @@ def test_permits_of_a_batch_return_only_when_spark_asks_for_the_next_one(options
 
 def test_chunks_that_came_together_are_one_batch_of_at_most_half_the_window(options: Options) -> None:
     single = {**options, "channels": "1", "row_permits": "256"}
-    produce(single, *channels_of(single), [numbers(start, start + 64) for start in range(0, 256, 64)])
+    (channel,) = channels_of(single)
+    produce(single, channel, [numbers(start, start + 64) for start in range(0, 256, 64)])
     reader = PermitflowDataSource(single).reader(StructType().add("n", LongType()))
     assert isinstance(reader, ExchangeReader)
     batches = list(reader.read(reader.partitions()[0]))

@@ -1,0 +1,66 @@
+"""Which chunks of a train become the rows of one batch."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+
+from permitflow.protocol.frames import Chunks
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.codec import TRAIN_BYTES
+from permitflow.transports.payloads import EncodedChunks
+from permitflow.transports.trains import TrainWriter
+
+LARGE_ROWS = 32_768
+"""256 KiB of them."""
+WINDOW = ChannelParameters(row_permits=32 * LARGE_ROWS)
+
+
+def numbers(rows: int) -> pa.RecordBatch:
+    return pa.record_batch({"n": pa.array(range(rows), pa.int64())})
+
+
+def with_a_null(rows: int) -> pa.RecordBatch:
+    return pa.record_batch({"n": pa.array([None, *range(rows - 1)], pa.int64())})
+
+
+def written(chunks: Sequence[pa.RecordBatch], parameters: ChannelParameters = WINDOW) -> list[EncodedChunks]:
+    """What becomes of a train; that each batch holds its chunks is seen to."""
+    codec = BatchCodec(chunks[0].schema)
+    rows = [chunk.num_rows for chunk in chunks]
+    frames = [*TrainWriter(codec, parameters).encoded([Chunks[object](list(chunks), rows, sum(rows))])]
+    encoded = [frame for frame in frames if isinstance(frame, EncodedChunks)]
+    arrived = [codec.decode(b"".join(each.arrow), each.rows) for each in encoded]
+    assert pa.Table.from_batches(arrived).equals(pa.Table.from_batches(chunks))
+    assert [count for each in encoded for count in each.rows] == rows
+    assert all(each.permits == sum(each.rows) for each in encoded)
+    return encoded
+
+
+def test_large_chunks_are_rows_of_one_batch_and_stay_where_they_are() -> None:
+    chunk = numbers(LARGE_ROWS)
+    (together,) = written([chunk] * 4)
+    (values,) = (buffer for buffer in chunk.column(0).buffers() if buffer is not None)
+    assert [pa.py_buffer(piece).address for piece in together.arrow].count(values.address) == 4
+
+
+def test_a_batch_takes_no_more_than_a_train() -> None:
+    chunk = numbers(LARGE_ROWS)
+    sizes = [len(each.rows) for each in written([chunk] * 20)]
+    assert max(sizes) * LARGE_ROWS * 8 <= TRAIN_BYTES < (max(sizes) + 2) * LARGE_ROWS * 8
+
+
+def test_a_batch_has_at_most_half_the_window() -> None:
+    half = ChannelParameters(row_permits=4 * LARGE_ROWS)
+    assert [len(each.rows) for each in written([numbers(LARGE_ROWS)] * 6, half)] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("other", [with_a_null(LARGE_ROWS), numbers(100)], ids=["a null", "a small neighbour"])
+def test_large_chunks_that_would_have_to_be_copied_are_batches_of_their_own(other: pa.RecordBatch) -> None:
+    large = numbers(LARGE_ROWS)
+    assert [len(each.rows) for each in written([large, other, large])] == [1, 1, 1]
+
+
+def test_small_chunks_are_copied_into_one_batch() -> None:
+    assert [len(each.rows) for each in written([numbers(100), with_a_null(100), numbers(50)])] == [3]
