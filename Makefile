@@ -61,11 +61,11 @@ bench-docs: setup  ## paste what make bench has measured into docs/performance.m
 	@$(BIN)/python -m benchmarks update-docs
 
 bench-models: setup  ## explorer beside TLC, recorded runs, proofs: minutes
-	@$(WITH_JAVA) $(BIN)/python benchmarks/model_checking.py
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.model_checking --folder build/bench
 
 bench-smoke: setup  ## do the benchmarks still run? seconds
 	@$(BIN)/python -m benchmarks run --smoke --folder build/bench-smoke
-	@$(BIN)/python benchmarks/model_checking.py --smoke
+	@$(BIN)/python -m benchmarks.model_checking --smoke
 	@$(BIN)/python benchmarks/soak_grpc.py --rows 500000 --slow-seconds 5
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.sweep_at_scale --smoke
 
@@ -76,7 +76,7 @@ audit-at-scale: setup  ## audit 50 million recorded events on Spark: is all foun
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.audit_at_scale --folder build/bench
 
 sweep-at-scale: setup  ## explore a grid of channels on Spark: how evenly is the work shared out? (minutes)
-	@$(WITH_JAVA) $(BIN)/python -m benchmarks.sweep_at_scale
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.sweep_at_scale --folder build/bench
 
 run-ahead: setup  ## rows that Spark hides between a reader and a stalled consumer, with and without configure() (minutes)
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.run_ahead

@@ -71,17 +71,6 @@ def measure(recording: Recording, trace: Path, rounds: int, work_dir: Path) -> A
     )
 
 
-def keep(speed: AuditSpeed, folder: Path) -> None:
-    """Put it among the results of ``make bench``, from where ``make bench-docs`` takes it."""
-    try:
-        results = Results.read(folder)
-    except FileNotFoundError:
-        results = Results(machine=describe_machine(), settings={"rounds": 0, "seed": 1, "is_smoke": False})
-    results.put(PART, [speed])
-    results.rounds[PART] = len(speed.seconds.values)
-    results.write(folder)
-
-
 @contextmanager
 def _recorded(arguments: argparse.Namespace) -> Iterator[tuple[Recording, Path, Path]]:
     with tempfile.TemporaryDirectory() as name:
@@ -112,7 +101,7 @@ def main() -> None:
     verdict = "met" if speed.ratio.median >= LEAST_AUDIT else "not met"
     print(f"{speed.promise}: target ≥ {LEAST_AUDIT:g}, {verdict}")
     if arguments.folder:
-        keep(speed, arguments.folder)
+        Results.keep_in(arguments.folder, describe_machine(), PART, [speed], rounds=len(speed.seconds.values))
 
 
 if __name__ == "__main__":

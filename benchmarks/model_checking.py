@@ -1,9 +1,9 @@
 """How fast models are checked: our explorer beside TLC, recorded runs, proofs.
 
-    python benchmarks/model_checking.py                          everything, minutes
-    python benchmarks/model_checking.py --against CHECKOUT       another version of this project beside this one
-    python benchmarks/model_checking.py --smoke                  does it still run? seconds
-    python benchmarks/model_checking.py --json FILE              for programs, too
+    python -m benchmarks.model_checking                          everything, minutes
+    python -m benchmarks.model_checking --against CHECKOUT       another version of this project beside this one
+    python -m benchmarks.model_checking --smoke                  does it still run? seconds
+    python -m benchmarks.model_checking --folder build/bench     for docs/performance.md, too
 
 Each measurement is a process of its own and counts its CPU seconds, children included; the best of several rounds
 counts, and rounds of two checkouts take turns.  TLC has one worker, as in all checks here, and its start counts.
@@ -16,7 +16,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import process_time
 
@@ -256,10 +256,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     other = None if options.against is None else options.against.resolve()
     results = measure(tasks, rounds=rounds, chunks=chunks, other=other)
     print_table(results)
-    if options.json is not None:
-        documents = [asdict(result) | {"units_per_second": result.rate} for result in results]
-        options.json.write_text(json.dumps(documents, indent=2) + "\n")
+    if options.folder is not None:
+        keep(results, options.folder, rounds)
     return 0
+
+
+def keep(measured: Sequence[Measured], folder: Path, rounds: int) -> None:
+    """Put what was measured of this checkout among all results."""
+    # Whoever measures starts this file by itself, with the paths of the checkout that is measured.
+    from benchmarks.checking_speed import PART, CheckingSpeed
+    from benchmarks.machine import describe_machine
+    from benchmarks.results import Results
+
+    ours = [one for one in measured if one.checkout == "this"]
+    speeds = [CheckingSpeed(what=one.what, unit=one.unit, count=one.count, cpu_seconds=one.cpu_seconds) for one in ours]
+    Results.keep_in(folder, describe_machine(), PART, speeds, rounds=rounds)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -270,7 +281,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--rounds", type=int, default=3, help="of each measurement of ours; default 3")
     options.add_argument("--chunks", type=int, default=CHUNKS, help="of the recorded run; default 20000")
     options.add_argument("--smoke", action="store_true", help="only whether it runs")
-    options.add_argument("--json", type=Path, metavar="FILE", help="write the results there, too")
+    options.add_argument("--folder", type=Path, help="keep the figures among the results in this folder")
     options.add_argument("--work", choices=WORK, help=argparse.SUPPRESS)
     options.add_argument("--name", default="", help=argparse.SUPPRESS)
     return options

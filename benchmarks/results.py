@@ -36,6 +36,17 @@ class Results:
         self.parts[part] = [record.facts() for record in records]
         self.rounds[part] = self.settings["rounds"]
 
+    @classmethod
+    def keep_in(cls, folder: Path, machine: dict[str, str], part: str, records: Sequence[Record], rounds: int) -> None:
+        """Put a part that was measured by itself among what a run has left in a folder, or begin with it."""
+        try:
+            results = cls.read(folder)
+        except FileNotFoundError:
+            results = cls(machine=machine, settings={"rounds": 0, "seed": 1, "is_smoke": False})
+        results.put(part, records)
+        results.rounds[part] = rounds
+        results.write(folder)
+
     def keep(self, former: "Results") -> None:
         """Take over the parts that were not measured this time."""
         self.parts = former.parts | self.parts

@@ -6,9 +6,7 @@ share nothing, in turns; that is what the machine can do, and the sweep is held 
 """
 
 import argparse
-import json
 import multiprocessing
-import statistics
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,38 +15,27 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
+from benchmarks.machine import describe_machine
+from benchmarks.results import Results
+from benchmarks.series import Series
+from benchmarks.sweep_speed import LEAST_SWEEP, PART, SweepSpeed
 from permitflow.checking import Cell, Check, cells_of, check_cell, grid_of
 from permitflow.checking.grid import shares
 from permitflow.demo.spark_session import local_session
 from permitflow.spark import sweep
 
 SLOTS = 2
-TARGET = 0.9
-"""Of what two processes do that share nothing."""
-
 GRID = {"row_count": range(5, 10), "batch": (1, 2, 4, 8), "max_chunk": range(2, 11)}
 SMOKE_GRID = {"row_count": range(4, 7), "batch": range(1, 4), "max_chunk": range(2, 7)}
 
 
 class Round(NamedTuple):
-    """One round: seconds."""
+    """One round: seconds, see ``SweepSpeed``; and how many states were visited."""
 
     wall: float
-    """Of the sweep on Spark."""
     busy: float
-    """Of all channels of the sweep together, as each was timed where it was explored."""
     ideal: float
-    """Of two plain processes."""
-
-    @property
-    def efficiency(self) -> float:
-        """Of the time of all slots, the share in which channels were explored."""
-        return self.busy / (SLOTS * self.wall)
-
-    @property
-    def of_ideal(self) -> float:
-        """As a share of what two plain processes do."""
-        return self.ideal / self.wall
+    states: int
 
 
 def on_spark(spark: SparkSession, grid: dict[str, Iterable[int]]) -> tuple[float, float, int]:
@@ -77,8 +64,8 @@ def in_processes(grid: dict[str, Iterable[int]]) -> tuple[float, int]:
         return time.perf_counter() - begin, states
 
 
-def measure(grid: dict[str, Iterable[int]], rounds: int) -> Iterator[tuple[Round, int]]:
-    """Rounds, and how many states each has visited."""
+def measure(grid: dict[str, Iterable[int]], rounds: int) -> Iterator[Round]:
+    """Round by round."""
     with (
         tempfile.TemporaryDirectory() as folder,
         local_session("sweep", master=f"local[{SLOTS}]", work_dir=Path(folder)) as spark,
@@ -89,33 +76,41 @@ def measure(grid: dict[str, Iterable[int]], rounds: int) -> Iterator[tuple[Round
             ideal, same = in_processes(grid)
             if states != same:
                 raise AssertionError(f"{states:,} states on Spark, {same:,} without")
-            yield Round(wall, busy, ideal), states
+            yield Round(wall, busy, ideal, states)
+
+
+def summed_up(cells: int, rounds: Sequence[Round]) -> SweepSpeed:
+    """All rounds together."""
+    return SweepSpeed(
+        channels=cells,
+        states=rounds[0].states,
+        slots=SLOTS,
+        seconds=Series.of(one.wall for one in rounds),
+        ideal_seconds=Series.of(one.ideal for one in rounds),
+        busy_seconds=Series.of(one.busy for one in rounds),
+    )
 
 
 def main() -> None:
-    """Print a table, and write JSON if that is wanted."""
+    """Print a table and the verdict, and keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--smoke", action="store_true", help="a small grid, once: does it still run?")
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--folder", type=Path, help="keep the figures among the results in this folder")
     arguments = parser.parse_args()
     grid: dict[str, Iterable[int]] = dict(SMOKE_GRID if arguments.smoke else GRID)
     cells = len(cells_of(grid_of(grid)))
     print(f"{cells} channels, {SLOTS} task slots")
-    print(f"{'states':>10}  {'sweep, s':>9}  {'two processes, s':>16}  {'slots busy':>10}  {'of ideal':>8}", flush=True)
     measured: list[Round] = []
-    for one, states in measure(grid, 1 if arguments.smoke else arguments.rounds):
+    for one in measure(grid, 1 if arguments.smoke else arguments.rounds):
         measured.append(one)
-        times = f"{states:>10,}  {one.wall:>9.1f}  {one.ideal:>16.1f}"
-        print(f"{times}  {one.efficiency:>10.0%}  {one.of_ideal:>8.2f}", flush=True)
-    efficiency = statistics.median(one.efficiency for one in measured)
-    of_ideal = statistics.median(one.of_ideal for one in measured)
-    verdict = "reached" if of_ideal >= TARGET else "missed"
-    print(f"median: slots busy {efficiency:.0%}, {of_ideal:.2f} of ideal; target {TARGET} {verdict}")
-    if arguments.json:
-        rounds = [one._asdict() | {"efficiency": one.efficiency, "of_ideal": one.of_ideal} for one in measured]
-        figures = {"cells": cells, "slots": SLOTS, "rounds": rounds, "target": TARGET}
-        arguments.json.write_text(json.dumps(figures | {"efficiency": efficiency, "of_ideal": of_ideal}, indent=2))
+        print(f"{one.states:,} states: sweep {one.wall:.1f} s, two processes {one.ideal:.1f} s", flush=True)
+    speed = summed_up(cells, measured)
+    print(f"slots busy {speed.slots_busy.told()}, {speed.of_ideal.told()} of ideal")
+    verdict = "met" if speed.of_ideal.median >= LEAST_SWEEP else "not met"
+    print(f"{speed.promise}: target ≥ {LEAST_SWEEP:g}, {verdict}")
+    if arguments.folder:
+        Results.keep_in(arguments.folder, describe_machine(), PART, [speed], rounds=len(measured))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from benchmarks import curve_tables, throughput_tables
 from benchmarks.audit_speed import PART as AUDIT
 from benchmarks.audit_speed import AuditSpeed
+from benchmarks.checking_speed import PART as CHECKING
+from benchmarks.checking_speed import CheckingSpeed
 from benchmarks.imbalance.experiment import Imbalance
 from benchmarks.latency import LOADS, Latency
 from benchmarks.limits import Limit
@@ -16,6 +18,8 @@ from benchmarks.recording_off import RecordingOff
 from benchmarks.results import Results
 from benchmarks.series import compact
 from benchmarks.spark_exchange.jobs import SparkJob
+from benchmarks.sweep_speed import PART as SWEEP
+from benchmarks.sweep_speed import SweepSpeed
 from benchmarks.targets import Verdict, judge
 
 __all__ = ["TABLES"]
@@ -138,6 +142,18 @@ def audit(results: Results) -> str:
     return table(["On Spark, two task slots", "seconds", "million events/s"], rows)
 
 
+def sweep(results: Results) -> str:
+    """A grid explored on Spark, and by plain processes; by ``benchmarks/sweep_at_scale.py``."""
+    rows = [row for each in results.get(SWEEP, SweepSpeed) for row in each.rows()]
+    return table(["Two cores", "seconds", "thousand states/s"], rows)
+
+
+def checking(results: Results) -> str:
+    """Explorer, TLC, recorded runs, proofs; by ``benchmarks/model_checking.py``."""
+    rows = [each.row() for each in results.get(CHECKING, CheckingSpeed)]
+    return table(["What", "of", "CPU seconds", "each second"], rows)
+
+
 def verdicts(results: Results) -> str:
     """Promises, and whether they are kept."""
     return table(["Promise", "found", "target", "verdict"], [_verdict(verdict) for verdict in judge(results)])
@@ -171,6 +187,8 @@ TABLES: dict[str, Table] = {
     "channels": curve_tables.channels,
     "spark": spark,
     "audit": audit,
+    "sweep": sweep,
+    "checking": checking,
     "profile": profile,
     "limits": limits,
     "verdicts": verdicts,

@@ -18,6 +18,8 @@ from benchmarks.series import Series
 from benchmarks.spark_exchange.jobs import QUERY, SINK, SOURCE, SparkJob
 from benchmarks.stalled import Stalled
 from benchmarks.stream_ends import StreamEnds
+from benchmarks.sweep_speed import LEAST_SWEEP, SweepSpeed
+from benchmarks.sweep_speed import PART as SWEEP
 from benchmarks.throughput import Cell
 from benchmarks.with_and_without import DEFAULT, ROW_COUNT, PermitCost
 
@@ -84,6 +86,7 @@ def judge(results: Results) -> list[Verdict]:
         *_imbalance(results.get("imbalance", Imbalance)),
         *_spark(results.get("spark", SparkJob)),
         *(Verdict(each.promise, each.ratio, LEAST_AUDIT) for each in results.get(AUDIT, AuditSpeed)),
+        *(Verdict(each.promise, each.of_ideal, LEAST_SWEEP) for each in results.get(SWEEP, SweepSpeed)),
         *_stopped(results.get("stalled", Stalled)),
         *_idle(results.get("channels", IdleChannels)),
     ]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from benchmarks.checking_speed import CheckingSpeed
 from benchmarks.curves import DelayPoint, full_pipes
 from benchmarks.documents import MARKED, update_document
 from benchmarks.idle_channels import IdleChannels
@@ -18,6 +19,7 @@ from benchmarks.results import Results
 from benchmarks.series import Series, compact
 from benchmarks.stalled import Stalled
 from benchmarks.stream_ends import StreamEnds
+from benchmarks.sweep_speed import SweepSpeed
 from benchmarks.tables import TABLES
 from benchmarks.targets import judge
 from benchmarks.throughput import Cell
@@ -165,6 +167,40 @@ def test_idle_channels_are_judged_without_what_they_share() -> None:
 def test_one_failed_end_of_a_stream_breaks_a_promise() -> None:
     verdicts = judge(results(ends=[StreamEnds(OURS, 1_000, 0), StreamEnds(OURS, 1_000, 1)]))
     assert [verdict.told for verdict in verdicts] == ["met", "not met"]
+
+
+def sweep(*seconds: float) -> SweepSpeed:
+    """Beside two processes that take 9 s; 16 of the slots' seconds went into exploring."""
+    return SweepSpeed(
+        channels=10,
+        states=18_000,
+        slots=2,
+        seconds=Series.of(seconds),
+        ideal_seconds=Series.of(9.0 for _ in seconds),
+        busy_seconds=Series.of(16.0 for _ in seconds),
+    )
+
+
+@pytest.mark.parametrize(("seconds", "share", "told"), [((10.0, 30.0, 9.0), 0.9, "met"), ((10.1,), 0.891, "not met")])
+def test_a_sweep_is_held_against_processes_that_share_nothing(
+    seconds: tuple[float, ...], share: float, told: str
+) -> None:
+    measured = sweep(*seconds)
+    (verdict,) = judge(results(sweep=[measured]))
+    assert (round(verdict.found.median, 3), verdict.told) == (share, told)
+    assert measured.slots_busy.median == 16 / (2 * measured.seconds.median)
+    assert "| permitflow.spark.sweep, 10 channels |" in TABLES["sweep"](results(sweep=[measured]))
+
+
+def test_what_is_measured_by_a_command_of_its_own_joins_the_rest_and_replaces_what_it_was(tmp_path: Path) -> None:
+    results(throughput=[cell(OURS, [1.0])]).write(tmp_path)
+    for count in (90_000, 180_000):
+        found = CheckingSpeed(what="explorer", unit="states", count=count, cpu_seconds=2.0)
+        Results.keep_in(tmp_path, {}, "checking", [found], rounds=3)
+    kept = Results.read(tmp_path)
+    assert set(kept.parts) == {"throughput", "checking"}
+    assert kept.rounds["checking"] == 3
+    assert TABLES["checking"](kept).endswith("| explorer | 180,000 states | 2.00 | 90,000 |")
 
 
 def test_results_survive_the_file(tmp_path: Path) -> None:
