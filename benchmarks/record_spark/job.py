@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from benchmarks.record_spark.runs import BATCH_ROWS, REAL_CHANNELS, STREAM, Run, from_json
 from permitflow.demo.events import report
 from permitflow.demo.spark_session import local_session
+from permitflow.protocol.parameters import ChannelParameters
 from permitflow.spark.options import ReadOptions
 from permitflow.spark.source import ChannelPartition, ExchangeReader, PermitflowDataSource
 from permitflow.testing.sabotage import sabotaged
@@ -39,6 +40,10 @@ class SabotagedReader(ExchangeReader):
         # Spark uses the worker again for other tasks.
         with sabotaged(self._sabotage):
             yield from super().read(partition)
+
+    def _rows_together(self, parameters: ChannelParameters) -> int:
+        """Chunk by chunk: a short run has so few returns of permits."""
+        return 1
 
 
 class SabotagedSource(PermitflowDataSource):

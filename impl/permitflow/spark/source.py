@@ -28,6 +28,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from permitflow.errors import InvalidOptionError
+from permitflow.protocol.parameters import ChannelParameters
 from permitflow.spark.hand_over import HandOver, narrow_socket, rows_together
 from permitflow.spark.options import ReadOptions
 from permitflow.spark.recording import recording
@@ -191,5 +192,9 @@ class ExchangeReader(DataSourceReader):
         ):
             hand_over = HandOver(spark)
             streams.add(source, hand_over.as_json)
-            batches = source.joined(rows_together(source.parameters))
+            batches = source.joined(self._rows_together(source.parameters))
             yield from hand_over.metered(conform(chunks.batch, target) for chunks in batches)
+
+    def _rows_together(self, parameters: ChannelParameters) -> int:
+        """Of several chunks; for tests to have less."""
+        return rows_together(parameters)
