@@ -30,7 +30,8 @@ class WriterSpace:
     """The writer's view: what is free for the next message.
 
     It goes around as early as it can, so that no more of the ring is ever used than was needed at once: the memory
-    that a stream takes, and what it drives out of the cache, follow from its permits.
+    that a stream takes, and what it drives out of the cache, follow from its permits.  What was needed shows twice:
+    where the beginning is not free when it would go around, and where it has gone around and what follows is not free.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
@@ -42,7 +43,16 @@ class WriterSpace:
         self._touched = 0
 
     def take(self, size: int, lead: int = 0) -> Place | None:
-        """Take space for a message whose byte number ``lead`` is to be aligned; None if that much is not free now."""
+        """Take space for a message whose byte number ``lead`` is to be aligned; None if that much is not free now.
+
+        Then the ring is gone around later from now on, so that the next one need not wait.
+        """
+        place = self._place(size, lead)
+        if place is None:
+            self._touched = min(self.capacity_bytes, self._touched + size)
+        return place
+
+    def _place(self, size: int, lead: int) -> Place | None:
         # Where nothing is taken, nothing is skipped either.
         head = self._head if self.taken_bytes else 0
         offset = head + -(head + lead) % ALIGNMENT_BYTES

@@ -105,6 +105,31 @@ def test_no_more_of_the_ring_is_used_than_was_needed_at_once() -> None:
     assert reached <= 2 * 5 * 128
 
 
+def test_a_ring_that_was_gone_around_too_early_is_used_further_the_next_time() -> None:
+    pair = Pair(1 << 20)
+    held = deque(filter(None, (pair.send(100) for _ in range(3))))
+
+    def drop_oldest() -> None:
+        pair.drop(held.popleft())
+        pair.hear()
+
+    drop_oldest()
+    refused = reached = 0
+    for _ in range(100):
+        # Goes around where two are looked at, and needs more while three are.
+        while len(held) < 4 and refused <= 3:
+            if (tenure := pair.send(100)) is None:
+                refused += 1
+                drop_oldest()
+                continue
+            held.append(tenure)
+            reached = max(reached, tenure.place.offset + tenure.place.size)
+        drop_oldest()
+        drop_oldest()
+    assert 1 <= refused <= 3
+    assert reached <= 2 * 6 * 128
+
+
 def test_space_comes_back_in_the_order_of_the_messages() -> None:
     pair = Pair()
     first, second = pair.send(128), pair.send(128)
