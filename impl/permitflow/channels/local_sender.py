@@ -17,9 +17,6 @@ __all__ = ["LocalSender"]
 
 T = TypeVar("T")
 
-# More chunks than these are asked for their rows one after the other, until one does not fit.
-_FEW = 512
-
 
 class LocalSender(Generic[T]):
     """The end into which messages go; see ``SendEnd`` for what each method promises."""
@@ -153,11 +150,6 @@ class LocalSender(Generic[T]):
         sizes: list[int] = []
         are_batches = self._are_batches
         try:
-            if are_batches and len(chunks) <= _FEW:
-                # All at once, as far as all is well.
-                found = [chunk.num_rows for chunk in chunks]  # type: ignore[attr-defined]  # then it has them
-                if {int}.issuperset(map(type, found)) and sum(found) <= left and 0 < min(found) <= max(found) <= limit:
-                    return found
             for chunk in chunks:
                 rows = chunk.num_rows if are_batches else None  # type: ignore[attr-defined]  # then it has them
                 if type(rows) is not int:

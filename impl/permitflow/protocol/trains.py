@@ -29,8 +29,6 @@ T = TypeVar("T")
 
 # Below that, a loop over chunks costs less than the calls that spare it.
 _FEW = 8
-# No more at once, where something unusual may stand behind each chunk.
-_MANY = 512
 
 
 def offer_and_send_many(sender: PermitSender[T], payloads: Iterable[T], rows: Sequence[int]) -> int:
@@ -210,8 +208,6 @@ def _append_plain(messages: list[Message[T]], payloads: list[T | Message[T]], co
 
 def _consume_plain(receiver: PermitReceiver[T], most: int) -> tuple[list[T | Message[T]], list[int]]:
     """Consume the oldest chunks that cost their rows, at most so many, as long as there is no recorder to be told."""
-    if receiver._is_quiet and most > _FEW:
-        return _consume_plain_at_once(receiver, most)
     payloads: list[T | Message[T]] = []
     costs: list[int] = []
     here, waiting, batch = receiver._costs, receiver._payloads, receiver._batch
@@ -235,45 +231,18 @@ def _consume_plain(receiver: PermitReceiver[T], most: int) -> tuple[list[T | Mes
     return payloads, costs
 
 
-def _consume_plain_at_once(receiver: PermitReceiver[T], most: int) -> tuple[list[T | Message[T]], list[int]]:
-    """The same of many; nothing, if that would be none or making the lists has run something that changed the inbox."""
-    here, waiting, before = receiver._costs, receiver._payloads, len(receiver._costs)
-    costs = list(islice(here, min(most, _MANY)))
-    if 0 in costs:
-        costs = costs[: costs.index(0)]
-    payloads = list(islice(waiting, len(costs)))
-    unreturned, due = _after_batches(receiver, costs)
-    pop_cost, pop_payload, count = here.popleft, waiting.popleft, len(costs)
-    if not count or len(here) != before or not receiver._is_quiet:
-        return [], []
-    for _ in range(count):
-        pop_cost()
-        pop_payload()
-    receiver._unreturned = unreturned
-    receiver._due_rows += due
-    receiver._consumed_chunks += count
-    receiver.has_returns = not here or receiver.is_due
-    return payloads, costs
-
-
-def _after_batches(receiver: PermitReceiver[T], costs: Iterable[int]) -> tuple[int, int]:
-    """Permits that are kept back, and those that are due, once chunks of these costs are consumed."""
+def _consume_all_plain(receiver: PermitReceiver[T]) -> tuple[list[T | Message[T]], list[int]]:
+    """Consume all that is here, if it is nothing but chunks that cost their rows; otherwise change nothing."""
+    payloads, costs = list(receiver._payloads), list(receiver._costs)
     ends = list(accumulate(costs, initial=receiver._unreturned))
     returned, batch = 0, receiver._batch
     while ends[-1] - returned >= batch:
         returned = ends[bisect_left(ends, returned + batch)]
-    return ends[-1] - returned, returned
-
-
-def _consume_all_plain(receiver: PermitReceiver[T]) -> tuple[list[T | Message[T]], list[int]]:
-    """Consume all that is here, if it is nothing but chunks that cost their rows; otherwise change nothing."""
-    payloads, costs = list(receiver._payloads), list(receiver._costs)
-    unreturned, returned = _after_batches(receiver, costs)
     if not receiver.is_just(payloads, costs):
         return [], []
     receiver._payloads.clear()
     receiver._costs.clear()
-    receiver._unreturned = unreturned
+    receiver._unreturned = ends[-1] - returned
     receiver._due_rows += returned
     receiver._consumed_chunks += len(costs)
     receiver.has_returns = True

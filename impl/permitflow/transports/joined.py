@@ -67,6 +67,11 @@ class FoldedChunks:
         """Of each chunk that was not handed over."""
         return self._rows[self._next :]
 
+    def cut(self, count: int) -> Iterator[pa.RecordBatch]:
+        """The first so many of these, each as a slice."""
+        rows = self._rows[self._next : self._next + count]
+        return map(self._batch.slice, accumulate(rows, initial=self._next_row), rows)
+
     def joined(self, count: int) -> JoinedChunks:
         """The first so many of these; that changes nothing here."""
         if count == len(self._rows):
@@ -85,13 +90,23 @@ def unfold(receiver: PermitReceiver[object]) -> None:
     payloads, _ = receiver.queues
     # The collector would run finalizers, which may do anything, also receive.
     with collecting_later():
-        here = list(payloads)
-        position = len(here) - receiver.untaken
-        unfolded = here[:position]
-        while position < len(here):
-            position += _append_unfolded(unfolded, here, position)
+        position = len(payloads) - receiver.untaken
+        first = payloads[0] if payloads else None
+        if not position and isinstance(first, FoldedChunks) and payloads.count(first) == len(payloads):
+            # One batch is all that is here, as where a consumer keeps up.
+            unfolded: list[object] = list(first.cut(len(payloads)))
+        else:
+            unfolded = _unfolded(list(payloads), position)
         payloads.clear()
         payloads.extend(unfolded)
+
+
+def _unfolded(entries: Sequence[object], position: int) -> list[object]:
+    """Entries of an inbox, those from this position on with each chunk as a batch of its own."""
+    unfolded = list(entries[:position])
+    while position < len(entries):
+        position += _append_unfolded(unfolded, entries, position)
+    return unfolded
 
 
 def _append_unfolded(unfolded: list[object], entries: Sequence[object], position: int) -> int:
@@ -100,7 +115,7 @@ def _append_unfolded(unfolded: list[object], entries: Sequence[object], position
         unfolded.append(entries[position])
         return 1
     count = _count_here(entries, position, folded)
-    run, chunks = entries[position : position + count], folded.joined(count)
+    run, chunks = entries[position : position + count], folded.cut(count)
     unfolded.extend(chunks if run.count(folded) == count else map(_in_place_of, run, chunks))
     return count
 
