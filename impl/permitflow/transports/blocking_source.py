@@ -20,18 +20,11 @@ from permitflow.transports.diagnosis import SLOTS, why_no_rows
 from permitflow.transports.joined import JoinedChunks, hold_joined, unfold
 from permitflow.transports.payloads import EncodedChunks, Marker
 from permitflow.transports.shared_memory.meeting import Offer
-from permitflow.transports.trains import with_batches
+from permitflow.transports.trains import owed_rows_at_once, with_batches
 
 __all__ = ["BlockingSource"]
 
 T = TypeVar("T")
-
-_SHARE_AT_ONCE = 4
-"""Permits wait for company up to this share of the window: for each message that brings some, the other end wakes up.
-
-Only while messages are here: a consumer that would have to wait has returned everything before; see
-docs/decisions/0024-callbacks-before-tasks.md.
-"""
 
 
 class BlockingSource(BlockingStream):
@@ -189,7 +182,10 @@ class BlockingSource(BlockingStream):
 
     @property
     def _can_owe(self) -> bool:
-        """May permits wait for more of them?  Whoever has a message left will come again."""
+        """May permits wait for more of them?  Whoever has a message left will come again.
+
+        Who would have to wait has returned everything before: docs/decisions/0024-callbacks-before-tasks.md.
+        """
         return self._session.receiver.has_untaken and self._session.owed_rows < self._rows_at_once
 
     def _write(self) -> None:
@@ -203,4 +199,4 @@ class BlockingSource(BlockingStream):
             self._session.receive(with_batches(frame, self._batches))
             if isinstance(frame, Agreement):
                 self._note_agreement(frame)
-                self._rows_at_once = self.parameters.row_permits // _SHARE_AT_ONCE
+                self._rows_at_once = owed_rows_at_once(self.parameters)

@@ -24,7 +24,7 @@ from permitflow.transports.joined import unfold
 from permitflow.transports.payloads import EncodedChunks
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
-from permitflow.transports.trains import with_batches
+from permitflow.transports.trains import owed_rows_at_once, with_batches
 
 __all__ = ["RemoteDownstream"]
 
@@ -49,11 +49,13 @@ class RemoteDownstream(RemoteEnd[DownstreamSession[object]]):
         # Held while a task waits for a message: those behind it wait in the order in which they came.
         self._turn = asyncio.Lock()
         self._held = 0
+        self._owed_rows_at_once = 0
         # Do some of the chunks that are here lie joined in one batch?
         self._has_folded = False
 
     def _opened(self) -> None:
         self._core = self._session.receiver
+        self._owed_rows_at_once = owed_rows_at_once(self.parameters)
 
     # Frames.
 
@@ -100,16 +102,21 @@ class RemoteDownstream(RemoteEnd[DownstreamSession[object]]):
         self._has_folded = False
 
     def _after_consuming(self) -> None:
-        if self._session.owes:
+        if self._session.owes and not self._can_owe:
             self._writing.now()
-        elif self._core.is_empty:
+        elif self._session.owes or self._core.is_empty:
             self._writing.soon()
 
     @property
+    def _can_owe(self) -> bool:
+        """May permits wait for more of them?  Only until the loop's next turn: before it, this task may come again."""
+        return self._core.has_untaken and 0 < self._session.owed_rows < self._owed_rows_at_once
+
+    @property
     def _is_at_hand(self) -> bool:
-        """May a message be taken at once, with nobody before this caller and no permits for the writer?"""
+        """May a message be taken at once, with nobody before this caller and no permits that the writer waits for?"""
         is_free = not self._is_cut_off and not self._turn.locked()
-        return is_free and self._core.has_untaken and not self._session.owes
+        return is_free and self._core.has_untaken and (self._can_owe or not self._session.owes)
 
     async def _until_takeable(self) -> None:
         # A consumer that never waits would keep the writer from returning permits until the inbox is empty.

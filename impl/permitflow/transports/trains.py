@@ -19,7 +19,7 @@ from permitflow.transports.codec import TRAIN_BYTES
 from permitflow.transports.joined import FoldedChunks
 from permitflow.transports.payloads import EncodedChunks, WireFrame, checked_marker
 
-__all__ = ["TrainWriter", "encoded", "rows_at_once", "with_batches"]
+__all__ = ["TrainWriter", "encoded", "owed_rows_at_once", "rows_at_once", "with_batches"]
 
 _Batches: TypeAlias = Sequence[pa.RecordBatch]
 
@@ -32,11 +32,18 @@ _JOINED_BYTES = 512 << 10
 _JOINED_CHUNKS = 8_192
 # More than this share of the window in one batch, and the two ends would take turns instead of working side by side.
 _WINDOW_SHARE = 2
+# Permits that are due wait for more of them up to this share: the other end wakes up for each message with some.
+_OWED_SHARE = 4
 
 
 def rows_at_once(parameters: ChannelParameters) -> int:
     """How many rows are collected before the first of them leave."""
     return max(parameters.permit_batch, parameters.row_permits // _WINDOW_SHARE)
+
+
+def owed_rows_at_once(parameters: ChannelParameters) -> int:
+    """Below so many rows, permits that are due may wait for more of them, as long as a message is here to be read."""
+    return parameters.row_permits // _OWED_SHARE
 
 
 class TrainWriter:

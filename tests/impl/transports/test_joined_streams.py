@@ -208,3 +208,23 @@ def test_a_blocking_source_refuses_what_is_no_number_of_rows(exchange: ServedExc
         with pytest.raises(InvalidParametersError, match="max_rows"):
             source.receive_joined(max_rows)
         assert values(list(source)) == [0, 1, 2, 3]
+
+
+@over_every_path
+def test_permits_wait_for_company_up_to_a_quarter_of_the_window_and_for_one_turn(complete: Complete) -> None:
+    async def run() -> None:
+        async with stream(ChannelParameters(row_permits=64, permit_batch=1)) as (sender, receiver):
+            await sender.send_many(chunks(*[4] * 16))
+            await until(lambda: receiver._core.untaken == 16)
+            owed = []
+            for _ in range(4):
+                await receiver.receive()
+                owed.append(receiver._session.owed_rows)
+            # Over gRPC, whose writer is a task, the fourth chunk's permits leave with the next turn as well.
+            assert owed in ([4, 8, 12, 0], [4, 8, 12, 16])
+            await until(lambda: receiver._session.owed_rows == 0)
+            await receiver.receive()
+            assert receiver._session.owed_rows == 4
+            await until(lambda: receiver._session.owed_rows == 0)
+
+    complete(run())
