@@ -51,9 +51,11 @@ def _is_worth_waiting(channel: BridgeStatistics, exchange: Exchange) -> bool:
 
 def remainder(exchange: Exchange) -> Remainder:
     """What is left; for an exchange that has stopped."""
-    rest = exchange.statistics()
-    stored = [channel for channel in rest if channel.replay is not None and exchange.is_durable]
-    return Remainder(_by_name(stored), _by_name([channel for channel in rest if channel not in stored]))
+    stored: list[BridgeStatistics] = []
+    lost: list[BridgeStatistics] = []
+    for channel in exchange.statistics():
+        (stored if channel.replay is not None and exchange.is_durable else lost).append(channel)
+    return Remainder(_by_name(stored), _by_name(lost))
 
 
 def _by_name(channels: Sequence[BridgeStatistics]) -> dict[str, int]:
