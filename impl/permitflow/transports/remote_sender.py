@@ -15,6 +15,7 @@ from permitflow.protocol.parameters import Oversize
 from permitflow.protocol.session import State
 from permitflow.transports.payloads import checked_marker
 from permitflow.transports.remote_upstream import RemoteUpstream
+from permitflow.transports.trains import rows_in_train
 
 __all__ = ["RemoteSender"]
 
@@ -108,8 +109,8 @@ class RemoteSender(RemoteUpstream):
         here = chunks if len(chunks) == 1 else islice(chunks, self._most_at_once(chunks[0]))
         run, rows = self._codec.accepted(here)
         ends = list(accumulate(rows))
-        if ends and ends[-1] > self._rows_at_once:
-            most = bisect_left(ends, self._rows_at_once) + 1
+        if ends and ends[-1] > (at_once := min(self._rows_at_once, rows_in_train(rows[0], self._codec.row_bytes))):
+            most = bisect_left(ends, at_once) + 1
             run, rows = run[:most], rows[:most]
         sent = self._session.send_many(run, rows)
         if sent:
@@ -128,9 +129,10 @@ class RemoteSender(RemoteUpstream):
 
     def _must_wait(self, chunk: pa.RecordBatch) -> bool:
         """Is all well with an ordinary chunk, except that permits are missing?  That is what happens all the time."""
-        if not self._is_open or not self._codec.accepts(chunk):
+        if not self._is_open or not isinstance(chunk, pa.RecordBatch):
             return False
-        return bool(self.parameters.max_chunk_cost >= chunk.num_rows > self._session.sender.permits.rows)
+        lacks_permits = self.parameters.max_chunk_cost >= chunk.num_rows > self._session.sender.permits.rows
+        return lacks_permits and bool(self._codec.accepted((chunk,))[0])
 
     async def _send_leftmost(self, chunks: deque[pa.RecordBatch]) -> None:
         chunk = chunks[0]

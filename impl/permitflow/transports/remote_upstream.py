@@ -15,7 +15,7 @@ from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.codec import decode_downstream, encode_chunks, encode_upstream
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
-from permitflow.transports.trains import TrainWriter, encoded, rows_at_once
+from permitflow.transports.trains import TrainWriter, encoded, rows_at_once, rows_in_message
 
 __all__ = ["RemoteUpstream"]
 
@@ -51,7 +51,7 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
     def _opened(self) -> None:
         sender = self._session.sender
         self._writer = TrainWriter(self._codec, self.parameters)
-        self._rows_at_once = rows_at_once(self.parameters)
+        self._rows_at_once = min(rows_at_once(self.parameters), rows_in_message(self._codec.row_bytes))
         self._chunks = SendLine(
             sendable=sender.sendable_chunks, send=sender.send_chunk, withdraw=sender.withdraw, deliver=self._post
         )

@@ -19,7 +19,15 @@ from permitflow.transports.codec import TRAIN_BYTES
 from permitflow.transports.joined import FoldedChunks
 from permitflow.transports.payloads import EncodedChunks, WireFrame, checked_marker
 
-__all__ = ["TrainWriter", "encoded", "owed_rows_at_once", "rows_at_once", "with_batches"]
+__all__ = [
+    "TrainWriter",
+    "encoded",
+    "owed_rows_at_once",
+    "rows_at_once",
+    "rows_in_message",
+    "rows_in_train",
+    "with_batches",
+]
 
 _Batches: TypeAlias = Sequence[pa.RecordBatch]
 
@@ -34,11 +42,29 @@ _JOINED_CHUNKS = 8_192
 _WINDOW_SHARE = 2
 # Permits that are due wait for more of them up to this share: the other end wakes up for each message with some.
 _OWED_SHARE = 4
+_NO_LIMIT = 1 << 62
 
 
 def rows_at_once(parameters: ChannelParameters) -> int:
     """How many rows are collected before the first of them leave."""
     return max(parameters.permit_batch, parameters.row_permits // _WINDOW_SHARE)
+
+
+def rows_in_message(row_bytes: float | None) -> int:
+    """About how many rows fill a message; without a limit where that depends on the rows."""
+    return max(1, int(TRAIN_BYTES / row_bytes)) if row_bytes else _NO_LIMIT
+
+
+def rows_in_train(rows: int, row_bytes: float | None) -> int:
+    """How many rows fill a message with whole batches of joined chunks, where all chunks have so many ``rows``.
+
+    What is sent at once and needs a message and a bit would leave as a full one and a short one, each for the price
+    of one.
+    """
+    in_batch = int(_JOINED_BYTES / row_bytes) // rows * rows if row_bytes and rows else 0
+    if not in_batch or not row_bytes:
+        return _NO_LIMIT
+    return max(1, int(TRAIN_BYTES / (in_batch * row_bytes))) * in_batch
 
 
 def owed_rows_at_once(parameters: ChannelParameters) -> int:

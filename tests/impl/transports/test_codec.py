@@ -141,6 +141,16 @@ def test_chunks_like_the_ones_before_are_read_with_their_own_bytes() -> None:
     assert read == [[EncodedChunks((2, 1), 3, (memoryview(content),))] for content in contents]
 
 
+def test_a_train_like_the_one_before_says_what_its_own_chunks_are() -> None:
+    trains = [
+        [EncodedChunks((2, 1), 3, (b"abc",)), EncodedChunks(rows, sum(rows), (content,))]
+        for rows, content in [((4,), b"de"), ((4,), b"fgh"), ((5,), b"fgh"), ((4,), b"de")]
+    ]
+    for train in trains:
+        (message,) = messages_of(train)
+        assert decode_upstream(message) == train
+
+
 def test_a_message_that_begins_like_the_one_before_and_is_shorter_is_refused() -> None:
     (whole,) = messages_of([EncodedChunks((2, 1), 3, (b"abc",))])
     decode_upstream(whole)

@@ -8,9 +8,9 @@ import pytest
 from permitflow.protocol.frames import Chunks
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.codec import TRAIN_BYTES
+from permitflow.transports.codec import TRAIN_BYTES, encode_upstream
 from permitflow.transports.payloads import EncodedChunks
-from permitflow.transports.trains import TrainWriter
+from permitflow.transports.trains import TrainWriter, rows_in_train
 
 LARGE_ROWS = 32_768
 """256 KiB of them."""
@@ -64,3 +64,19 @@ def test_large_chunks_that_would_have_to_be_copied_are_batches_of_their_own(othe
 
 def test_small_chunks_are_copied_into_one_batch() -> None:
     assert [len(each.rows) for each in written([numbers(100), with_a_null(100), numbers(50)])] == [3]
+
+
+@pytest.mark.parametrize("rows", [1_000, 3_000, 10_000])
+def test_what_is_sent_at_once_fills_one_message_with_full_batches(rows: int) -> None:
+    chunk = numbers(rows)
+    row_bytes = BatchCodec(chunk.schema).row_bytes
+    assert row_bytes is not None
+    count = rows_in_train(rows, row_bytes) // rows
+    encoded = written([chunk] * count)
+    assert len(list(encode_upstream(encoded))) == 1
+    assert len({len(each.rows) for each in encoded}) == 1
+    assert (count + len(encoded[0].rows)) * rows * row_bytes > TRAIN_BYTES
+
+
+def test_chunks_that_fill_a_batch_alone_or_differ_in_width_are_sent_as_permits_allow() -> None:
+    assert rows_in_train(LARGE_ROWS * 4, 8.0) == rows_in_train(10, None) > WINDOW.row_permits
