@@ -3,6 +3,8 @@
     async with get("localhost:5600", "orders/0") as receiver:
         async for message in receiver: ...
 
+Whoever reads many small chunks at once anyway asks for ``JoinedChunks``: ``await receiver.receive_joined()``.
+
 gRPC's own flow control stays in force underneath; it bounds bytes on the way, permits bound rows until they are
 consumed.  Reading never waits for the application, so that a slow consumer holds its permits and not the connection.
 """

@@ -23,6 +23,7 @@ from permitflow.transports.blocking_control import BlockingControl
 from permitflow.transports.blocking_sink import BlockingSink
 from permitflow.transports.blocking_source import BlockingSource
 from permitflow.transports.diagnosis import why_no_schema
+from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.shared_memory.meeting import Offer
 from permitflow.transports.shared_memory.policy import SameHost
 
@@ -32,6 +33,7 @@ __all__ = [
     "BlockingSource",
     "ChannelFacts",
     "Compression",
+    "JoinedChunks",
     "SameHost",
     "control",
     "open_sink",
