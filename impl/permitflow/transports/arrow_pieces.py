@@ -39,7 +39,8 @@ class PieceWriter:
         self._memory = _Memory()
         self._writer = pa.ipc.new_stream(pa.PythonFile(self._memory, "w"), schema, options=options)
         # A stream begins with its schema, which the handshake carries.
-        self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=schema))
+        nothing = [pa.nulls(0, field.type) for field in schema]
+        self._writer.write_batch(pa.RecordBatch.from_arrays(nothing, schema=schema))
         self._memory.pieces = []
 
     def pieces(self, batch: pa.RecordBatch) -> list[Buffer]:

@@ -20,6 +20,7 @@ def batches() -> dict[str, pa.RecordBatch]:
     """One of each kind of schema."""
     dictionary = pa.array(["x", "y", "x"]).dictionary_encode()
     nested = pa.array([["x"], [], ["y", "x"]]).cast(pa.list_(pa.dictionary(pa.int8(), pa.string())))
+    kinds, either = pa.array([0, 1, 0], pa.int8()), [pa.array([1, 2, None]), pa.array(["a", "b", "c"])]
     return {
         "plain": NUMBERS,
         "empty": NUMBERS.slice(0, 0),
@@ -31,6 +32,8 @@ def batches() -> dict[str, pa.RecordBatch]:
         "dictionary": pa.record_batch({"d": dictionary, "a": [1, 2, 3]}),
         "dictionary in a list": pa.record_batch({"d": nested}),
         "empty dictionary": pa.record_batch({"d": dictionary}).slice(0, 0),
+        "sparse union": pa.record_batch({"u": pa.UnionArray.from_sparse(kinds, either)}),
+        "dense union": pa.record_batch({"u": pa.UnionArray.from_dense(kinds, pa.array([0, 1, 2], pa.int32()), either)}),
         "views": pa.record_batch({"v": pa.array(["a", "long enough for a buffer", None], pa.string_view())}),
     }
 
