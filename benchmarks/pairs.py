@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -32,7 +33,7 @@ class Sample:
     """One job's figures."""
 
     chunks_per_second: float
-    """After warming up; means nothing if the producer paused."""
+    """After warming up; infinite if all came at once.  It means nothing if the producer paused."""
     cpu_seconds_per_gigabyte: float
     """Of both processes, for all chunks."""
     peak_memory_bytes: int
@@ -103,7 +104,8 @@ class Pair:
         production = await _hear(producer)
         gigabytes = job.chunks * job.shape.chunk_bytes / 1e9
         return Sample(
-            chunks_per_second=outcome["chunks"] / outcome["seconds"],
+            # Few small chunks may come as one batch: then no time has passed between two reads.
+            chunks_per_second=outcome["chunks"] / outcome["seconds"] if outcome["seconds"] else math.inf,
             cpu_seconds_per_gigabyte=(outcome["cpu_seconds"] + production["cpu_seconds"]) / gigabytes,
             peak_memory_bytes=outcome["peak_memory_bytes"] + production["peak_memory_bytes"],
             latencies_ns=tuple(outcome["latencies_ns"]),
