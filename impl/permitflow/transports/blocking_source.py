@@ -17,8 +17,8 @@ from permitflow.transports.carrier import Received
 from permitflow.transports.codec import decode_upstream, encode_downstream
 from permitflow.transports.connection import GET_STREAM
 from permitflow.transports.diagnosis import SLOTS, why_no_rows
-from permitflow.transports.joined import JoinedChunks, hold_joined, unfold
-from permitflow.transports.payloads import EncodedChunks, Marker
+from permitflow.transports.joined import JoinedChunks, hold_joined, perhaps_folded, unfold
+from permitflow.transports.payloads import Marker
 from permitflow.transports.shared_memory.meeting import Offer
 from permitflow.transports.trains import owed_rows_at_once, with_batches
 
@@ -47,8 +47,8 @@ class BlockingSource(BlockingStream):
             get, peer=f"the exchange at {address} (channel {get.address.name!r})", record=record
         )
         self._held = 0
-        # Do some of the chunks that are here lie joined in one batch?
-        self._has_folded = False
+        # Of the messages that are here, so many of the newest may lie joined in one batch.
+        self._newest_folded = 0
         self._rows_at_once = 0
         super().__init__(address, GET_STREAM, self._session, timeout_seconds, offer)
 
@@ -115,9 +115,9 @@ class BlockingSource(BlockingStream):
                 return taken
 
     def _take(self) -> Message[pa.RecordBatch | Marker]:
-        if self._has_folded:
-            unfold(self._session.receiver)
-            self._has_folded = False
+        if self._newest_folded:
+            unfold(self._session.receiver, self._newest_folded)
+            self._newest_folded = 0
         message = self._session.take()
         self._held = 1
         return message
@@ -194,8 +194,7 @@ class BlockingSource(BlockingStream):
 
     def _take_in(self, message: Received) -> None:
         for frame in decode_upstream(message):
-            if isinstance(frame, EncodedChunks) and len(frame.rows) > 1:
-                self._has_folded = True
+            self._newest_folded = perhaps_folded(self._newest_folded, frame)
             self._session.receive(with_batches(frame, self._batches))
             if isinstance(frame, Agreement):
                 self._note_agreement(frame)

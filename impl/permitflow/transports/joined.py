@@ -18,8 +18,9 @@ from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.trains import hold
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.garbage import collecting_later
+from permitflow.transports.payloads import EncodedChunks, WireFrame
 
-__all__ = ["FoldedChunks", "JoinedChunks", "hold_joined", "unfold"]
+__all__ = ["FoldedChunks", "JoinedChunks", "hold_joined", "perhaps_folded", "unfold"]
 
 # Of neighbours that came one by one: smaller batches cost their reader more than a copy of them costs here.
 _COPIED_BELOW_BYTES = 16 << 10
@@ -85,25 +86,39 @@ class FoldedChunks:
         self._next_row += joined.num_rows
 
 
-def unfold(receiver: PermitReceiver[object]) -> None:
-    """Let every chunk that was not taken be a batch of its own."""
+def perhaps_folded(newest: int, frame: WireFrame) -> int:
+    """How many of the newest messages come after the first one that may lie folded, now that this frame comes as well.
+
+    Args:
+        newest: how many they were before; 0: none lies folded.
+        frame: with one message for each of its chunks; of others it does no harm to count one too many.
+    """
+    if isinstance(frame, EncodedChunks):
+        return newest + len(frame.rows) if newest or len(frame.rows) > 1 else 0
+    return newest and newest + 1
+
+
+def unfold(receiver: PermitReceiver[object], newest: int) -> None:
+    """Let every chunk that was not taken be a batch of its own; only so many of the newest messages may lie folded.
+
+    What was unfolded before is not looked at again: a slow consumer may have a whole window of it.
+    """
     payloads, _ = receiver.queues
+    count = min(newest, receiver.untaken)
     # The collector would run finalizers, which may do anything, also receive.
     with collecting_later():
-        position = len(payloads) - receiver.untaken
-        first = payloads[0] if payloads else None
-        if not position and isinstance(first, FoldedChunks) and payloads.count(first) == len(payloads):
-            # One batch is all that is here, as where a consumer keeps up.
-            unfolded: list[object] = list(first.cut(len(payloads)))
-        else:
-            unfolded = _unfolded(list(payloads), position)
-        payloads.clear()
+        entries = list(islice(reversed(payloads), count))
+        entries.reverse()
+        unfolded = _unfolded(entries)
+        for _ in range(count):
+            payloads.pop()
         payloads.extend(unfolded)
 
 
-def _unfolded(entries: Sequence[object], position: int) -> list[object]:
-    """Entries of an inbox, those from this position on with each chunk as a batch of its own."""
-    unfolded = list(entries[:position])
+def _unfolded(entries: Sequence[object]) -> list[object]:
+    """Entries of an inbox, with each chunk as a batch of its own."""
+    unfolded: list[object] = []
+    position = 0
     while position < len(entries):
         position += _append_unfolded(unfolded, entries, position)
     return unfolded

@@ -20,8 +20,7 @@ from permitflow.protocol.frames import Abort, Agreement, End, Failure
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.codec import decode_upstream, encode_downstream
-from permitflow.transports.joined import unfold
-from permitflow.transports.payloads import EncodedChunks
+from permitflow.transports.joined import perhaps_folded, unfold
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
 from permitflow.transports.trains import owed_rows_at_once, with_batches
@@ -50,8 +49,8 @@ class RemoteDownstream(RemoteEnd[DownstreamSession[object]]):
         self._turn = asyncio.Lock()
         self._held = 0
         self._owed_rows_at_once = 0
-        # Do some of the chunks that are here lie joined in one batch?
-        self._has_folded = False
+        # Of the messages that are here, so many of the newest may lie joined in one batch.
+        self._newest_folded = 0
 
     def _opened(self) -> None:
         self._core = self._session.receiver
@@ -61,8 +60,7 @@ class RemoteDownstream(RemoteEnd[DownstreamSession[object]]):
 
     def _take_in(self, message: Received) -> None:
         for frame in decode_upstream(message):
-            if isinstance(frame, EncodedChunks) and len(frame.rows) > 1:
-                self._has_folded = True
+            self._newest_folded = perhaps_folded(self._newest_folded, frame)
             self._session.receive(with_batches(frame, self._batches))
             if isinstance(frame, Agreement):
                 self._note_agreement(frame)
@@ -92,14 +90,14 @@ class RemoteDownstream(RemoteEnd[DownstreamSession[object]]):
             require_count(max_messages, name="max_messages")
         if not self._is_at_hand:
             await self._until_takeable()
-        if self._has_folded:
+        if self._newest_folded:
             self._unfold()
         here = self._core.untaken
         return here if max_messages is None else min(here, max_messages)
 
     def _unfold(self) -> None:
-        unfold(self._core)
-        self._has_folded = False
+        unfold(self._core, self._newest_folded)
+        self._newest_folded = 0
 
     def _after_consuming(self) -> None:
         if self._session.owes and not self._can_owe:

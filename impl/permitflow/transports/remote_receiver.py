@@ -80,7 +80,7 @@ class RemoteReceiver(RemoteDownstream):
         return hold_joined(self._core, self._codec, max_rows)
 
     def _receive_now(self) -> Message[pa.RecordBatch]:
-        if self._has_folded:
+        if self._newest_folded:
             self._unfold()
         message = self._core.try_receive()
         assert message is not None, "the caller has seen that a message is here"
@@ -103,7 +103,7 @@ class RemoteReceiver(RemoteDownstream):
         return self._take_now()
 
     def _take_now(self) -> Message[pa.RecordBatch]:
-        if self._has_folded:
+        if self._newest_folded:
             self._unfold()
         message = self._session.take()
         self._held += 1

@@ -1,5 +1,6 @@
 """A joined read is so many messages consumed at once: same books, same record, same frames, same rows."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -16,9 +17,10 @@ from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.session import DownstreamSession
 from permitflow.testing.sessions import ADDRESS
 from permitflow.tracing import MemoryTrace
+from permitflow.transports import joined as joined_chunks
 from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.joined import FoldedChunks, hold_joined, unfold
-from permitflow.transports.payloads import EncodedChunks
+from permitflow.transports.joined import FoldedChunks, hold_joined, perhaps_folded, unfold
+from permitflow.transports.payloads import EncodedChunks, WireFrame
 from permitflow.transports.trains import with_batches
 
 PARAMETERS = ChannelParameters(
@@ -55,6 +57,7 @@ class Reader:
         self.codec = BatchCodec(pa.schema([("n", self.column(0, 1).type)]))
         self.seen: list[Seen] = []
         self.sent_rows = 0
+        self.newest_folded = 0
 
     @property
     def core(self) -> PermitReceiver[object]:
@@ -65,14 +68,18 @@ class Reader:
             chunks = [self.batch(count) for count in train]
             permits = sum(map(self.parameters.cost_of, train))
             encoded = EncodedChunks(tuple(train), permits, [b"".join(self.codec.encode(chunks))])
-            self.session.receive(with_batches(encoded, self.codec))
+            self.take_in(encoded)
+
+    def take_in(self, frame: WireFrame) -> None:
+        self.newest_folded = perhaps_folded(self.newest_folded, frame)
+        self.session.receive(with_batches(frame, self.codec))
 
     def batch(self, rows: int) -> pa.RecordBatch:
         first, self.sent_rows = self.sent_rows, self.sent_rows + rows
         return pa.record_batch([self.column(first, rows)], schema=self.codec.schema)
 
     def mark(self) -> None:
-        self.session.receive(Data(Message(Kind.BARRIER, "epoch", 0, 1)))
+        self.take_in(Data(Message(Kind.BARRIER, "epoch", 0, 1)))
 
     def note(self, message: Message[object]) -> None:
         payload = message.payload
@@ -84,7 +91,8 @@ class Reader:
         self.session.consume(messages)
 
     def take(self, messages: int) -> None:
-        unfold(self.core)
+        unfold(self.core, self.newest_folded)
+        self.newest_folded = 0
         for _ in range(messages):
             self.note(self.session.take())
 
@@ -220,7 +228,7 @@ def test_a_mispriced_train_leaves_the_chunks_before_the_lie_to_every_way_of_read
         rows = (2, 5, 3)
         encoded = EncodedChunks(rows, 10, [b"".join(reader.codec.encode([reader.batch(count) for count in rows]))])
         with pytest.raises(MispricedError):
-            reader.session.receive(with_batches(encoded, reader.codec))
+            reader.take_in(encoded)
 
         while reader.core.has_untaken:
             if read == "receive":
@@ -228,3 +236,27 @@ def test_a_mispriced_train_leaves_the_chunks_before_the_lie_to_every_way_of_read
             else:
                 reader.take_joined(None)
         assert reader.seen == [Seen(Kind.CHUNK, 2, [0, 1]), Seen(Kind.CHUNK, 5, [2, 3, 4, 5, 6])]
+
+
+def test_what_was_unfolded_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow consumer has a window of it, and a few chunks come each time it returns permits."""
+    reader = Reader("fixed width", is_recorded=False, parameters=ChannelParameters(row_permits=1_000))
+    reader.deliver([1] * 900)
+    reader.take(1)
+    look, looks = joined_chunks._append_unfolded, Counter[str]()
+
+    def counted(unfolded: list[object], entries: Sequence[object], position: int) -> int:
+        looks["all"] += 1
+        return look(unfolded, entries, position)
+
+    monkeypatch.setattr(joined_chunks, "_append_unfolded", counted)
+
+    for _ in range(10):
+        reader.deliver([1, 1])
+        reader.deliver([1])
+        reader.take(1)
+
+    # Each time at the train and at the lone chunk behind it.
+    assert looks["all"] == 20
+    reader.take(reader.core.untaken)
+    assert [seen.content for seen in reader.seen] == [[n] for n in range(930)]
