@@ -55,18 +55,26 @@ class JoinedChunks:
 class FoldedChunks:
     """Stands in an inbox for each chunk of a batch; knows how many of them were handed over as ``JoinedChunks``."""
 
-    __slots__ = ("_batch", "_next", "_next_row", "_rows")
+    __slots__ = ("_batch", "_ends", "_next", "_next_row", "_rows")
 
     def __init__(self, batch: pa.RecordBatch, rows: Sequence[int]) -> None:
         """The rows of its chunks are those of the batch."""
         self._batch = batch
         self._rows = tuple(rows)
+        self._ends: Sequence[int] = ()
         self._next = self._next_row = 0
 
-    @property
-    def rows(self) -> tuple[int, ...]:
-        """Of each chunk that was not handed over."""
-        return self._rows[self._next :]
+    def __len__(self) -> int:
+        """How many chunks were not handed over."""
+        return len(self._rows) - self._next
+
+    def fitting(self, count: int, max_rows: int) -> int:
+        """How many of the first so many of these have at most ``max_rows`` together."""
+        if count == len(self) and self._batch.num_rows - self._next_row <= max_rows:
+            return count
+        # Once for all parts of a batch, however many there are.
+        self._ends = self._ends or tuple(accumulate(self._rows))
+        return bisect_right(self._ends, self._next_row + max_rows, self._next, self._next + count) - self._next
 
     def cut(self, count: int) -> Iterator[pa.RecordBatch]:
         """The first so many of these, each as a slice."""
@@ -147,7 +155,7 @@ def _folded(entry: object) -> FoldedChunks | None:
 
 def _count_here(entries: Sequence[object], position: int, folded: FoldedChunks) -> int:
     """How many of the chunks that were not handed over are here: of a peer that broke the rules, perhaps not all."""
-    count = len(folded.rows)
+    count = len(folded)
     if position + count <= len(entries) and _folded(entries[position + count - 1]) is folded:
         return count
     return sum(1 for _ in takewhile(lambda entry: _folded(entry) is folded, islice(entries, position, None)))
@@ -216,9 +224,7 @@ def _part_at(entries: Sequence[object], position: int, max_rows: int | None, lea
         here = 1
     else:
         here = _count_here(entries, position, folded)
-    count = here
-    if max_rows is not None and sum(rows := folded.rows[:here]) > max_rows:
-        count = max(least, bisect_right(list(accumulate(rows)), max_rows))
+    count = here if max_rows is None else max(least, folded.fitting(here, max_rows))
     return _Part(folded, folded.joined(count), count == here) if count else None
 
 

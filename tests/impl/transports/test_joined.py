@@ -1,7 +1,8 @@
 """A joined read is so many messages consumed at once: same books, same record, same frames, same rows."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -260,3 +261,20 @@ def test_what_was_unfolded_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatc
     assert looks["all"] == 20
     reader.take(reader.core.untaken)
     assert [seen.content for seen in reader.seen] == [[n] for n in range(930)]
+
+
+def test_however_small_the_parts_of_a_batch_its_rows_are_added_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    added_up = Counter[str]()
+
+    def counted(rows: Sequence[int]) -> Iterator[int]:
+        added_up["all"] += 1
+        return accumulate(rows)
+
+    monkeypatch.setattr("permitflow.transports.joined.accumulate", counted)
+    reader = Reader("fixed width", is_recorded=False)
+    reader.deliver([2, 1] * 10)
+
+    found = [hold_joined(reader.core, reader.codec, 3) for _ in range(10)]
+
+    assert [part and part.rows for part in found] == [(2, 1)] * 10
+    assert added_up["all"] == 1
