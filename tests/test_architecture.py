@@ -194,9 +194,14 @@ def test_what_the_table_allows_is_left_alone(architecture: Architecture, module:
 
 def loaded_by(statement: str) -> set[str]:
     """Top-level names of the modules that a statement loads in a fresh interpreter."""
+    return {name.partition(".")[0] for name in modules_loaded_by(statement)}
+
+
+def modules_loaded_by(statement: str) -> set[str]:
+    """Their whole names."""
     program = f"import sys; before = set(sys.modules); {statement}; print(*(m for m in sys.modules if m not in before))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    return {name.partition(".")[0] for name in done.stdout.split()}
+    return set(done.stdout.split())
 
 
 def test_importing_permitflow_loads_no_third_party_package() -> None:
@@ -219,6 +224,18 @@ def test_spark_finds_the_data_source_without_loading_grpc() -> None:
     loaded = loaded_by("import pyspark_permitflow")
     assert "pyspark" in loaded
     assert "grpc" not in loaded
+
+
+def test_a_worker_of_spark_does_not_load_what_only_drivers_use() -> None:
+    """Each of them imports the package, and short jobs wait for it."""
+    loaded = modules_loaded_by("import pyspark_permitflow")
+    assert "permitflow.spark.source" in loaded
+    assert not loaded & {"permitflow.audit", "permitflow.checking", "permitflow.pictures"}
+
+
+def test_what_only_drivers_use_is_there_when_it_is_asked_for() -> None:
+    statement = "import permitflow.spark as spark; assert all(callable(getattr(spark, name)) for name in spark.__all__)"
+    assert "permitflow.audit" in modules_loaded_by(statement)
 
 
 def test_no_file_is_longer_than_one_idea(repository: Path) -> None:

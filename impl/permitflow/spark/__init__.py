@@ -2,15 +2,22 @@
 many channels at once.
 
 Importing this package does not load gRPC: Spark's daemon forks, and gRPC must be loaded in the worker after that.
+Each worker imports it, and the start of a worker is what a short job waits for; so what only drivers use is loaded when
+it is asked for.
 """
 
-from permitflow.spark.auditing import SparkAudit, audit
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from permitflow.spark.configure import Configuration, configuration, configure
 from permitflow.spark.listener import ExchangeListener, listener
-from permitflow.spark.plotting import plot_back_pressure
 from permitflow.spark.register import register
 from permitflow.spark.source import PermitflowDataSource
-from permitflow.spark.sweeping import SparkSweep, sweep
+
+if TYPE_CHECKING:
+    from permitflow.spark.auditing import SparkAudit, audit
+    from permitflow.spark.plotting import plot_back_pressure
+    from permitflow.spark.sweeping import SparkSweep, sweep
 
 __all__ = [
     "Configuration",
@@ -26,3 +33,21 @@ __all__ = [
     "register",
     "sweep",
 ]
+
+# Not those whose module has the name of what it holds: the import system would put the module in its place.
+_FOR_DRIVERS = {
+    "auditing": ("SparkAudit", "audit"),
+    "plotting": ("plot_back_pressure",),
+    "sweeping": ("SparkSweep", "sweep"),
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        for module, names in _FOR_DRIVERS.items():
+            if name in names:
+                return getattr(import_module(f"{__name__}.{module}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__():
+        return sorted({*globals(), *__all__})

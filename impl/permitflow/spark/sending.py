@@ -15,6 +15,7 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.spark.patience import Patience
 from permitflow.spark.recording import StreamRecording, recording
+from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.schema import arrow_schema, conform
 from permitflow.spark.write_options import WriteOptions
 
@@ -118,6 +119,7 @@ class Sending:
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.transports.grpc_blocking import open_sink
 
+        leave_imports_alone()
         return open_sink(
             self._options.exchange.address,
             channel,

@@ -32,6 +32,7 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.spark.hand_over import HandOver, narrow_socket, rows_together
 from permitflow.spark.options import ReadOptions
 from permitflow.spark.recording import recording
+from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.schema import arrow_schema, check_user_schema, conform, spark_schema
 from permitflow.spark.stream_options import StreamOptions
 from permitflow.spark.write_options import Delivery, WriteOptions
@@ -88,18 +89,21 @@ class PermitflowDataSource(DataSource):
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.transports.grpc_blocking import probe
 
+        leave_imports_alone()
         channel = options.channels[0]
         found = probe(options.address, channel, timeout_seconds=options.timeout_seconds)
         return spark_schema(found.schema, channel=channel)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Check the options; planning process, once per query."""
+        leave_imports_alone()
         return ExchangeReader(ReadOptions.parse(self.options), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Check the options; a planning process and one beside the driver, once per query."""
         from permitflow.spark.stream_source import ExchangeStreamReader
 
+        leave_imports_alone()
         return ExchangeStreamReader(StreamOptions.parse(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -111,6 +115,7 @@ class PermitflowDataSource(DataSource):
         from permitflow.spark.sink import ExchangeWriter
         from permitflow.spark.staged_sink import StagedBatchWriter
 
+        leave_imports_alone()
         _refuse_overwriting("mode", "overwrite", overwrite)
         options = WriteOptions.parse(self.options)
         if options.delivery is Delivery.STAGED:
@@ -125,6 +130,7 @@ class PermitflowDataSource(DataSource):
         """
         from permitflow.spark.staged_sink import StagedStreamWriter
 
+        leave_imports_alone()
         _refuse_overwriting("outputMode", "complete", overwrite)
         return StagedStreamWriter(WriteOptions.parse_stream(self.options), schema)
 
@@ -170,6 +176,7 @@ class ExchangeReader(DataSourceReader):
         """
         from permitflow.transports.grpc_blocking import open_source, probe
 
+        leave_imports_alone()
         assert isinstance(partition, ChannelPartition)  # Spark hands back what partitions() made
         options, channel = self._options, partition.channel
         target = arrow_schema(self._schema)

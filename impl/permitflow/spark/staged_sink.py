@@ -24,6 +24,7 @@ from permitflow.errors import PermitflowError, UnknownBatchError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.spark.patience import Patience
+from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.sending import Sending
 from permitflow.spark.write_options import BatchKey, WriteOptions
 
@@ -83,6 +84,7 @@ class _Staged:
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.transports.grpc_blocking import control
 
+        leave_imports_alone()
         exchange = self._options.exchange
         patience = Patience(timeout_seconds or exchange.timeout_seconds, exchange.channels)
         while True:

@@ -12,6 +12,7 @@ from permitflow.spark.hand_over import rows_together
 from permitflow.spark.options import ReadOptions
 from permitflow.spark.patience import Patience
 from permitflow.spark.recording import StreamRecording
+from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.schema import arrow_schema, check_user_schema, conform
 from permitflow.spark.stream_planning import LOSSES, RowRange, lost
 
@@ -61,6 +62,7 @@ def _opened(
     # gRPC must not be loaded before Spark's daemon has forked.
     from permitflow.transports.grpc_blocking import open_source
 
+    leave_imports_alone()
     return open_source(
         options.address,
         rows.channel,
