@@ -10,7 +10,6 @@ from permitflow.errors import (
     MispricedError,
     WouldBlock,
 )
-from permitflow.protocol.compression import UNCOMPRESSED, CompressionAnswer
 from permitflow.protocol.frames import (
     Abort,
     AddPermits,
@@ -23,7 +22,6 @@ from permitflow.protocol.frames import (
     Frame,
     Get,
     Put,
-    SameHostAnswer,
 )
 from permitflow.protocol.lifecycle import FrameType, Session, State
 from permitflow.protocol.messages import NO_PERMITS, Kind, Message, Permits
@@ -79,25 +77,8 @@ class DownstreamSession(Session[T]):
         """How the upstream ended the stream, once it has."""
         return self._end
 
-    def accept(
-        self,
-        own: ChannelParameters,
-        *,
-        schema: bytes,
-        stream: str = "",
-        same_host: SameHostAnswer | None = None,
-        first_row: int | None = None,
-        compression: CompressionAnswer = UNCOMPRESSED,
-    ) -> Agreement:
-        """Agree with the upstream that dialled; the agreement is the next frame to write.
-
-        Raises:
-            HandshakeError: version or parameters cannot be reconciled.
-            InvalidParametersError: the dialer's wishes cannot work at all.
-        """
-        agreement = self._accept(own, schema, stream, same_host, first_row, compression)
+    def _answer(self, agreement: Agreement) -> None:
         self._outgoing.append(agreement)
-        return agreement
 
     def _agree(self, agreement: Agreement, parameters: ChannelParameters) -> None:
         super()._agree(agreement, parameters)

@@ -1,5 +1,6 @@
 """How far a stream has come, and what both of its ends do alike: the handshake, and refusing what the state forbids."""
 
+from abc import ABC, abstractmethod
 from enum import StrEnum
 from typing import Generic, Literal, TypeAlias, TypeVar
 
@@ -37,7 +38,7 @@ class State(StrEnum):
     """The rules were broken or the peer is gone."""
 
 
-class Session(Generic[T]):
+class Session(ABC, Generic[T]):
     """What both ends share: the state, the handshake and the peer's name."""
 
     END: Literal["sender", "receiver"]
@@ -83,15 +84,22 @@ class Session(Generic[T]):
             raise LocalProtocolError(f"there is no agreement yet: {self.state}")
         return self._parameters
 
-    def _accept(
+    def accept(
         self,
         own: ChannelParameters,
+        *,
         schema: bytes,
-        stream: str,
-        same_host: SameHostAnswer | None,
-        first_row: int | None,
-        compression: CompressionAnswer,
+        stream: str = "",
+        same_host: SameHostAnswer | None = None,
+        first_row: int | None = None,
+        compression: CompressionAnswer = UNCOMPRESSED,
     ) -> Agreement:
+        """Agree with the peer that dialled; the agreement is the next frame to write.
+
+        Raises:
+            HandshakeError: version or parameters cannot be reconciled.
+            InvalidParametersError: the dialer's wishes cannot work at all.
+        """
         self._require(State.DECIDING, "accept")
         agreement = handshake.accept(
             self.request,
@@ -105,7 +113,12 @@ class Session(Generic[T]):
         self.compression = compression
         self._agree(agreement, agreement.parameters.checked())
         self.state = State.OPEN
+        self._answer(agreement)
         return agreement
+
+    @abstractmethod
+    def _answer(self, agreement: Agreement) -> None:
+        """Let the agreement be the next frame to write."""
 
     def _agree(self, agreement: Agreement, parameters: ChannelParameters) -> None:
         self._agreement, self._parameters = agreement, parameters

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from permitflow.errors import LedgerError, LocalProtocolError
-from permitflow.protocol.compression import UNCOMPRESSED, CompressionAnswer
 from permitflow.protocol.frames import (
     Abort,
     AddPermits,
@@ -16,7 +15,6 @@ from permitflow.protocol.frames import (
     Frame,
     Get,
     Put,
-    SameHostAnswer,
     UpstreamFrame,
 )
 from permitflow.protocol.lifecycle import FrameType, Session, State
@@ -69,25 +67,8 @@ class UpstreamSession(Session[T]):
             raise LocalProtocolError(f"there is no agreement yet: {self.state}")
         return self._sender
 
-    def accept(
-        self,
-        own: ChannelParameters,
-        *,
-        schema: bytes,
-        stream: str = "",
-        same_host: SameHostAnswer | None = None,
-        first_row: int | None = None,
-        compression: CompressionAnswer = UNCOMPRESSED,
-    ) -> Agreement:
-        """Agree with the downstream that dialled; the agreement is the next frame to write.
-
-        Raises:
-            HandshakeError: version or parameters cannot be reconciled.
-            InvalidParametersError: the dialer's wishes cannot work at all.
-        """
-        agreement = self._accept(own, schema, stream, same_host, first_row, compression)
+    def _answer(self, agreement: Agreement) -> None:
         self._outgoing.append(agreement)
-        return agreement
 
     def _agree(self, agreement: Agreement, parameters: ChannelParameters) -> None:
         super()._agree(agreement, parameters)
