@@ -12,8 +12,8 @@ _DAEMON = "pyspark.daemon"
 def leave_imports_alone() -> None:
     """Take what is here now out of the search for garbage, in a worker of Spark's that has not done so yet.
 
-    To be called once a task has imported what it needs: some fifty thousand objects, which take 12 to 20 ms of a
-    processor after each task, however short it was.  Anywhere else, and the second time, it does nothing.
+    To be called once a task has imported what it needs: some ten thousands of objects, which would be looked at after
+    each task, however short it was.  Anywhere else, and the second time, it does nothing.
     """
     if _runs_in_daemon() and not gc.get_freeze_count():
         gc.freeze()
