@@ -18,6 +18,7 @@ from permitflow.spark.recording import StreamRecording, recording
 from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.schema import arrow_schema, conform
 from permitflow.spark.write_options import WriteOptions
+from permitflow.transports.shared_memory.policy import SameHost
 
 if TYPE_CHECKING:
     from permitflow.transports.blocking_sink import BlockingSink
@@ -114,8 +115,9 @@ class Sending:
         wanted: ChannelParameters | None = None,
         record: RecorderFactory | None = None,
         staging: Staging | None = None,
+        same_host: SameHost | None = None,
     ) -> "BlockingSink":
-        """Dial; see ``open_sink``."""
+        """Dial; see ``open_sink``.  What is not given is as in the options."""
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.transports.grpc_blocking import open_sink
 
@@ -127,10 +129,14 @@ class Sending:
             wanted=wanted,
             timeout_seconds=timeout_seconds or self._options.exchange.timeout_seconds,
             record=record,
-            same_host=self._options.exchange.same_host,
+            same_host=same_host or self._options.exchange.same_host,
             compression=self._options.exchange.compression,
             staging=staging,
         )
+
+    def open_for_a_word(self, channel: str, *, timeout_seconds: float | None = None) -> "BlockingSink":
+        """Dial for an end or an abort: no rows will follow, so that nothing is prepared for them."""
+        return self.open(channel, timeout_seconds=timeout_seconds, same_host=SameHost.NEVER)
 
     def _chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         target = arrow_schema(self._schema)

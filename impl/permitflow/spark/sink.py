@@ -8,8 +8,10 @@ because the rows of the first may have been read already: the job fails instead 
 speculation, and expect no retries; or write with ``delivery=staged``, which survives both (``staged_sink``).
 """
 
-from collections.abc import Iterator
-from typing import NoReturn
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -20,7 +22,16 @@ from permitflow.errors import ChannelError, PermitflowError, TaskRetryError
 from permitflow.spark.sending import Sending
 from permitflow.spark.write_options import WriteOptions
 
+if TYPE_CHECKING:
+    from permitflow.transports.blocking_sink import BlockingSink
+
 __all__ = ["ExchangeWriter"]
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+# Channels that are dialled, or that are waited for, at the same time.
+_AT_ONCE = 16
 
 # How long the driver's abort waits for an exchange that may be the very cause of the failure.
 ABORT_TIMEOUT_SECONDS = 10.0
@@ -51,21 +62,27 @@ class ExchangeWriter(DataSourceArrowWriter):
     def _refuse_retry(self, context: TaskContext) -> NoReturn:
         # If the first attempt broke the channel, the exchange knows why, which says more than that there was one.
         # The first attempt may also be alive, or have ended well, so that nothing may be broken here.
-        with self._sending.open(self._sending.channel_of(context)) as sink:
+        with self._sending.open_for_a_word(self._sending.channel_of(context)) as sink:
             sink.end(closes_channel=False)
         raise TaskRetryError(partition=context.partitionId(), attempt=context.attemptNumber())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """End the channels for their readers; driver side, once, after all tasks have succeeded.
 
+        None is ended before all have been reached.
+
         Raises:
             PermitflowError: a channel could not be ended; Spark calls ``abort`` then.
         """
         if not self._options.ends_stream:
             return
-        for channel in self._options.exchange.channels:
-            with self._sending.open(channel) as sink:
-                sink.end(closes_channel=True)
+        with ExitStack() as stack:
+
+            def reach(channel: str) -> "BlockingSink":
+                return stack.enter_context(self._sending.open_for_a_word(channel))
+
+            sinks = _at_once(reach, self._options.exchange.channels)
+            _at_once(lambda sink: sink.end(closes_channel=True), sinks)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the readers of all channels fail; driver side, once, after a task or the commit has failed.
@@ -73,14 +90,14 @@ class ExchangeWriter(DataSourceArrowWriter):
         Raises:
             PermitflowError: readers of a channel may be waiting still; all channels have been tried.
         """
-        failures = [failure for channel in self._options.exchange.channels if (failure := self._abort(channel))]
+        failures = [failure for failure in _at_once(self._abort, self._options.exchange.channels) if failure]
         if failures:
             raise failures[0]
 
     def _abort(self, channel: str) -> PermitflowError | None:
         timeout_seconds = min(self._options.exchange.timeout_seconds, ABORT_TIMEOUT_SECONDS)
         try:
-            with self._sending.open(channel, timeout_seconds=timeout_seconds) as sink:
+            with self._sending.open_for_a_word(channel, timeout_seconds=timeout_seconds) as sink:
                 sink.abort("the Spark job that was writing into it has failed")
         except ChannelError:
             # The failed task has aborted it already, or it had come to its end.
@@ -88,3 +105,9 @@ class ExchangeWriter(DataSourceArrowWriter):
         except PermitflowError as error:
             return error
         return None
+
+
+def _at_once(act: Callable[[S], T], on: Sequence[S]) -> list[T]:
+    """What comes of each, in their order; after a failure, which is raised, nothing more is begun."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(act, on))

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import LongType, StructType
 
-from permitflow.errors import TaskRetryError
+from permitflow.errors import TaskRetryError, UnknownChannelError
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.schema import arrow_schema
 from permitflow.testing.far_ends import channels_of, consume, consumers, produce
@@ -215,6 +215,17 @@ def test_a_second_attempt_is_refused_and_breaks_nothing(options: Options, monkey
     channel = channels_of(options)[1]
     produce(options, channel, [batch])
     assert column(consume(options, channel)) == [1]
+
+
+def test_no_channel_is_ended_before_all_have_been_reached(options: Options) -> None:
+    first = channels_of(options)[0]
+    named = {"address": options["address"], "channels": f"{first},nowhere", "timeout_seconds": "60"}
+    writer = PermitflowDataSource(named).writer(StructType().add("id", LongType()), overwrite=False)
+    with pytest.raises(UnknownChannelError, match="nowhere"):
+        writer.commit([None])
+    with pytest.raises(UnknownChannelError, match="nowhere"):
+        writer.abort([None])
+    assert str(consume(options, first)).startswith("ChannelAbortedError")
 
 
 def test_a_failure_in_the_jvm_fails_the_readers(driver: Driver, options: Options) -> None:
