@@ -114,7 +114,7 @@ class RemoteDownstream(RemoteEnd[DownstreamSession[object]]):
     def _is_at_hand(self) -> bool:
         """May a message be taken at once, with nobody before this caller and no permits that the writer waits for?"""
         is_free = not self._is_cut_off and not self._turn.locked()
-        return is_free and self._core.has_untaken and (self._can_owe or not self._session.owes)
+        return is_free and self._core.has_untaken and (not self._session.owes or self._can_owe)
 
     async def _until_takeable(self) -> None:
         # A consumer that never waits would keep the writer from returning permits until the inbox is empty.
