@@ -9,6 +9,7 @@ __all__ = [
     "ChannelClosedError",
     "ChannelError",
     "EndOfStream",
+    "InterruptedEndError",
     "PeerGoneError",
     "PeerTimeoutError",
     "TransportError",
@@ -44,6 +45,22 @@ class ChannelClosedError(ChannelError):
     def __init__(self, *, end: str, undelivered: object = None) -> None:
         """``end``: which end was closed, "sender" or "receiver"."""
         super().__init__(f"the {end} is closed", end=end, undelivered=undelivered)
+
+
+class InterruptedEndError(ChannelError):
+    """A signal's exception, as of Ctrl-C, has cut a change of this end's books in two: it cannot go on."""
+
+    end: str
+    channel: str
+
+    def __init__(self, *, end: str, channel: str) -> None:
+        """``end``: which end was interrupted, "sender" or "receiver"."""
+        what = f"the {end} of channel {channel!r} was interrupted in the middle of a change, as by Ctrl-C"
+        super().__init__(
+            f"{what}: what it has counted can be wrong, so it was closed; open the channel again",
+            end=end,
+            channel=channel,
+        )
 
 
 class PeerGoneError(ChannelError):

@@ -9,15 +9,15 @@ gRPC must not be loaded before a fork whose child will use it: import this modul
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import grpc
 
 from permitflow.errors import PermitflowError
 from permitflow.transports.blocking_replies import JOIN_SECONDS, BlockingReplies
-from permitflow.transports.carrier import Buffer
 from permitflow.transports.connection import CLIENT_OPTIONS
 from permitflow.transports.malloc import expect_large_blocks
+from permitflow.transports.shared_memory.outgoing import Outgoing
 from permitflow.transports.status import error_from_status
 
 __all__ = ["BlockingCall"]
@@ -37,7 +37,7 @@ class BlockingCall(BlockingReplies):
         """
         super().__init__(on_closed)
         self._who = who
-        self._written: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._written: queue.SimpleQueue[tuple[Outgoing, bytes] | None] = queue.SimpleQueue()
         expect_large_blocks()
         self._channel = grpc.insecure_channel(address, options=CLIENT_OPTIONS)
         # No serialisers: the codec makes and reads the bytes, in the caller's thread.
@@ -47,13 +47,16 @@ class BlockingCall(BlockingReplies):
         self._reader.start()
 
     def _outgoing(self) -> Iterator[bytes]:
-        return iter(self._written.get, None)
+        for message, content in iter(self._written.get, None):
+            if not message.is_begun:
+                message.is_begun = True
+                yield content
 
     def _read(self) -> None:
         reason: PermitflowError | None = None
         try:
             for message in self._call:
-                self._received.put(message)
+                self._note(message)
         except grpc.RpcError as error:
             reason = self._typed(error)
         self._note_end(reason)
@@ -62,10 +65,9 @@ class BlockingCall(BlockingReplies):
         assert isinstance(error, grpc.Call)  # what a call raises is the call
         return error_from_status(error.code(), error.details(), error.trailing_metadata() or (), who=self._who)
 
-    def write(self, messages: Iterable[Sequence[Buffer]]) -> None:
-        """Have messages sent, each in pieces; does not wait."""
-        for message in messages:
-            self._written.put(b"".join(message))
+    def write(self, message: Outgoing) -> None:
+        """Have a message sent; does not wait.  What was written and is written again is sent once."""
+        self._written.put((message, b"".join(message.pieces)))
 
     def half_close(self) -> None:
         """Say that nothing more will be written."""

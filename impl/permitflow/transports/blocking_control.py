@@ -7,7 +7,7 @@ from permitflow.errors import ChannelClosedError, InvalidParametersError, PeerGo
 from permitflow.protocol.control import ChannelRow, Discarded, Published, StagedPart
 from permitflow.protocol.traffic import Statistics
 from permitflow.transports.blocking_host_call import BlockingHostCall
-from permitflow.transports.blocking_replies import Closed
+from permitflow.transports.blocking_replies import Closed, receive_within
 from permitflow.transports.carrier import Received
 from permitflow.transports.connection import CONTROL
 from permitflow.transports.control_orders import (
@@ -20,6 +20,7 @@ from permitflow.transports.control_orders import (
     publish,
     statistics,
 )
+from permitflow.transports.shared_memory.outgoing import Outgoing
 
 __all__ = ["BlockingControl"]
 
@@ -117,7 +118,7 @@ class BlockingControl:
         if self._is_closed:
             raise ChannelClosedError(end="control stream")
         try:
-            self._call.write([[order.message]])
+            self._call.write(Outgoing([order.message]))
             return order.read(self._reply())
         except BaseException:
             # What comes later would be taken for the reply to something else.
@@ -125,11 +126,10 @@ class BlockingControl:
             raise
 
     def _reply(self) -> Received:
-        try:
-            reply = self._call.receive(self._timeout_seconds)
-        except TimeoutError:
+        reply = receive_within(self._call, self._timeout_seconds)
+        if reply is None:
             reason = f"no reply within {self._timeout_seconds:.3g} s"
-            raise PeerTimeoutError(who=self._who, reason=f"{reason}; {_SILENT}") from None
+            raise PeerTimeoutError(who=self._who, reason=f"{reason}; {_SILENT}")
         if isinstance(reply, Closed):
             raise reply.error or PeerGoneError(who=self._who, reason="it closed the stream without a reply")
         return reply

@@ -4,18 +4,17 @@ import os
 import select
 import socket
 import threading
-from collections.abc import Iterable, Sequence
-from time import monotonic
 
 from permitflow.protocol.frames import SameHostAnswer
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.blocking_call import BlockingCall
 from permitflow.transports.blocking_replies import Closed
 from permitflow.transports.blocking_tcp_call import BlockingTcpCall
-from permitflow.transports.carrier import Buffer, Received
+from permitflow.transports.carrier import Received
 from permitflow.transports.same_host import NETWORK, SHARED_MEMORY
 from permitflow.transports.shared_memory.blocking_link import BlockingLink
 from permitflow.transports.shared_memory.meeting import Offer
+from permitflow.transports.shared_memory.outgoing import Outgoing
 from permitflow.transports.shared_memory.ring import Ring
 from permitflow.transports.tcp_framing import SCHEME
 
@@ -66,13 +65,17 @@ class BlockingHostCall:
         if self._link is not None and self._call.is_over:
             self._link.interrupt()
 
-    def write(self, messages: Iterable[Sequence[Buffer]]) -> None:
-        """Have messages sent, each in pieces."""
+    def write(self, message: Outgoing) -> None:
+        """Have a message sent.  One that a signal's exception has interrupted is to be written again, and goes once."""
         if self._link is None:
-            self._call.write(messages)
-            return
-        for message in messages:
+            self._call.write(message)
+        else:
             self._link.write(message)
+
+    @property
+    def is_cut(self) -> bool:
+        """Was a write interrupted so that nobody knows what of it has left?  Then nothing may follow it."""
+        return self._link is not None and self._link.is_cut
 
     def half_close(self) -> None:
         """Say that nothing more will be written."""
@@ -80,22 +83,18 @@ class BlockingHostCall:
             self._link.shut()
         self._call.half_close()
 
-    def receive(self, timeout_seconds: float) -> Received | Closed:
-        """The next message; after ``Closed`` nothing comes.
+    def wait(self, seconds: float) -> bool:
+        """Wait until there may be something to receive; False: nothing came in so many seconds.
 
-        Raises:
-            TimeoutError: nothing came in time.
+        Takes nothing, so that a signal's exception can do no harm.
         """
         if self._link is None or self._link.has_ended:
-            return self._call.receive(timeout_seconds)
-        began = monotonic()
-        if (message := self._link.read(timeout_seconds)) is not None:
-            return message
-        # The link has ended; why, is said by the call.
-        return self._call.receive(max(0.0, timeout_seconds - (monotonic() - began)))
+            # If the link has ended, why is said by the call.
+            return self._call.wait(seconds)
+        return self._link.wait(seconds)
 
     def receive_nowait(self) -> Received | Closed | None:
-        """The next message if it is here already."""
+        """The next message if it is here already; after ``Closed`` nothing comes."""
         if self._link is not None and (message := self._link.read_nowait()) is not None:
             return message
         if self._link is None or self._link.has_ended:

@@ -1,14 +1,15 @@
 """What a thread of a blocking call has received, for the thread that waits: every wait has a time-out."""
 
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from time import monotonic
+from typing import NamedTuple, Protocol
 
 from permitflow.errors import PermitflowError
 from permitflow.transports.carrier import Received
 
-__all__ = ["JOIN_SECONDS", "BlockingReplies", "Closed"]
+__all__ = ["JOIN_SECONDS", "BlockingReplies", "Closed", "receive_within"]
 
 # Whoever closes wakes the threads of the call; this only keeps a defect from hanging the caller.
 JOIN_SECONDS = 5.0
@@ -20,6 +21,27 @@ class Closed(NamedTuple):
     error: PermitflowError | None
 
 
+class Replies(Protocol):
+    """Whatever has them."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until there may be something to receive; False: nothing came in so many seconds."""
+        ...
+
+    def receive_nowait(self) -> Received | Closed | None:
+        """The next message if it is here already; after ``Closed`` nothing comes."""
+        ...
+
+
+def receive_within(call: Replies, seconds: float) -> Received | Closed | None:
+    """The next message; None: nothing came in time.  For callers who give the call up when they are interrupted."""
+    until = monotonic() + seconds
+    while (reply := call.receive_nowait()) is None:
+        if not call.wait(until - monotonic()):
+            return None
+    return reply
+
+
 class BlockingReplies:
     """Messages from the peer, then ``Closed``; the queue is bounded by permits, not by a limit of its own."""
 
@@ -28,13 +50,22 @@ class BlockingReplies:
         self._on_closed = on_closed
         self.is_over = False
         """Can ``Closed`` be received?"""
-        self._received: queue.SimpleQueue[Received | Closed] = queue.SimpleQueue()
+        # Not a queue: who is interrupted when its ``get`` returns has lost what he got.
+        self._received: deque[Received | Closed] = deque()
+        self._news = threading.Lock()
+        self._news.acquire()
         self._is_closed = False
         self._lock = threading.Lock()
 
+    def _note(self, reply: Received | Closed) -> None:
+        """Let this be received; for one thread."""
+        self._received.append(reply)
+        if self._news.locked():
+            self._news.release()
+
     def _note_end(self, error: PermitflowError | None) -> None:
         """Nothing more will come."""
-        self._received.put(Closed(error))
+        self._note(Closed(error))
         self.is_over = True
         self._on_closed()
 
@@ -44,20 +75,10 @@ class BlockingReplies:
             was_closed, self._is_closed = self._is_closed, True
         return not was_closed
 
-    def receive(self, timeout_seconds: float) -> Received | Closed:
-        """The next message; after ``Closed`` nothing comes.
-
-        Raises:
-            TimeoutError: nothing came in time.
-        """
-        try:
-            return self._received.get(timeout=timeout_seconds)
-        except queue.Empty:
-            raise TimeoutError from None
+    def wait(self, seconds: float) -> bool:
+        """Wait until there may be something to receive; False: nothing came in so many seconds."""
+        return bool(self._received) or self._news.acquire(timeout=min(max(seconds, 0.0), threading.TIMEOUT_MAX))
 
     def receive_nowait(self) -> Received | Closed | None:
-        """The next message if it is here already."""
-        try:
-            return self._received.get_nowait()
-        except queue.Empty:
-            return None
+        """The next message if it is here already; after ``Closed`` nothing comes."""
+        return self._received.popleft() if self._received else None

@@ -13,6 +13,7 @@ from permitflow.protocol.frames import Agreement, Put
 from permitflow.protocol.lifecycle import State
 from permitflow.protocol.parameters import Oversize
 from permitflow.protocol.recording import RecorderFactory
+from permitflow.protocol.sender import Offered
 from permitflow.protocol.session import UpstreamSession
 from permitflow.transports.blocking_stream import BlockingStream
 from permitflow.transports.carrier import Received
@@ -62,10 +63,12 @@ class BlockingSink(BlockingStream):
     def send(self, batch: pa.RecordBatch) -> None:
         """Send a chunk; wait until its permits are here.  A large one leaves in slices.
 
-        After an interrupt or a time-out the slice that waited has not been sent.
+        After an interrupt or a time-out the slice that waited has not been sent.  One that was being written has, and
+        what is left of it follows with whatever is written next: the rows of ``statistics`` are those that have left.
 
         Raises:
             ChannelClosedError: this end was closed.
+            InterruptedEndError: a call before was interrupted neither while it waited nor while it wrote.
             LocalProtocolError: the stream was ended or aborted.
             SchemaMismatchError: the batch has another schema than the stream.
             PeerTimeoutError: no permit came back in ``timeout_seconds``; ``undelivered`` is what did not leave.
@@ -87,19 +90,35 @@ class BlockingSink(BlockingStream):
 
     def _send_part(self, part: pa.RecordBatch) -> None:
         self._codec.require(part)
-        self._absorb()
-        offered = self._session.offer_chunk(part, part.num_rows)
-        self._write()
-        if not self._session.sender.has_waiting:
-            return
+        self._is_halfway = True
+        try:
+            self._absorb()
+            offered = self._session.offer_chunk(part, part.num_rows)
+            self._leave(offered)
+        except PermitflowError:
+            self._is_halfway = self._call.is_cut
+            raise
+        self._is_halfway = False
+
+    def _leave(self, offered: Offered[object]) -> None:
+        """Write a chunk once its permits are here."""
+        try:
+            self._write()
+            if self._session.sender.has_waiting:
+                self._await_turn()
+        except BaseException:
+            was_halfway = self._is_halfway
+            self._is_halfway = True
+            self._session.sender.withdraw(offered)
+            self._is_halfway = was_halfway
+            raise
+
+    def _await_turn(self) -> None:
         began = monotonic()
         try:
             while self._session.sender.has_waiting:
                 self._await_permits()
                 self._write()
-        except BaseException:
-            self._session.sender.withdraw(offered)
-            raise
         finally:
             self._waiting_seconds += monotonic() - began
 
@@ -110,23 +129,32 @@ class BlockingSink(BlockingStream):
     def end(self, *, closes_channel: bool) -> None:
         """Say that nothing follows, and wait until the exchange confirms that everything was consumed.
 
+        After an interrupt or a time-out it can be called again, and waits on.
+
         Args:
             closes_channel: nobody else will put into the channel, so that its consumers come to the end as well.
 
         Raises:
-            ChannelClosedError: this end was closed.
-            LocalProtocolError: the stream was ended or aborted before.
+            ChannelClosedError: this end was closed, or has ended before.
+            InterruptedEndError: as for ``send``.
             PeerTimeoutError: the confirmation does not come.
             PeerGoneError: the exchange or the consumer is gone.
             LedgerError: the exchange has not returned all permits.
         """
         self._require_open()
-        self._absorb()
-        self._session.end(closes_channel=closes_channel)
-        self._write()
-        self._call.half_close()
-        while not self._is_peer_closed:
-            self._await_room("not everything that was sent was taken")
+        self._is_halfway = True
+        try:
+            if not self._session.is_ending:
+                self._absorb()
+                self._session.end(closes_channel=closes_channel)
+            self._write()
+            self._half_close()
+            while not self._is_peer_closed:
+                self._await_room("not everything that was sent was taken")
+        except PermitflowError:
+            self._is_halfway = self._call.is_cut
+            raise
+        self._is_halfway = False
         self.close()
 
     def _await_room(self, said: str) -> None:
@@ -141,10 +169,10 @@ class BlockingSink(BlockingStream):
         if self._over_at is not None:
             return
         try:
-            if self._session.state is State.OPEN:
+            if self._session.state is State.OPEN and not self._is_halfway:
                 self._session.abort(reason)
                 self._write()
-                self._call.half_close()
+                self._half_close()
                 self._timeout_seconds = min(self._timeout_seconds, ABORT_SECONDS)
                 while not self._is_peer_closed:
                     self._await_reply("")
@@ -182,7 +210,7 @@ class BlockingSink(BlockingStream):
         )
 
     def _write(self) -> None:
-        self._call.write(encode_upstream(encoded(self._session.take_frames(), self._writer)))
+        self._write_out(encode_upstream(encoded(self._session.take_frames(), self._writer)))
 
     def _take_in(self, message: Received) -> None:
         for frame in decode_downstream(message):

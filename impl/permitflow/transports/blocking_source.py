@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from permitflow.channels.counts import require_count
 from permitflow.channels.statistics import ChannelStatistics
-from permitflow.errors import ChannelAbortedError, EndOfStream, WouldBlock
+from permitflow.errors import ChannelAbortedError, EndOfStream, PermitflowError, WouldBlock
 from permitflow.protocol.frames import Agreement, Get
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import RecorderFactory
@@ -17,7 +17,7 @@ from permitflow.transports.carrier import Received
 from permitflow.transports.codec import decode_upstream, encode_downstream
 from permitflow.transports.connection import GET_STREAM
 from permitflow.transports.diagnosis import SLOTS, why_no_rows
-from permitflow.transports.joined import JoinedChunks, hold_joined, perhaps_folded, unfold
+from permitflow.transports.joined import JoinedChunks, oldest_joined, perhaps_folded, unfold
 from permitflow.transports.payloads import Marker
 from permitflow.transports.shared_memory.meeting import Offer
 from permitflow.transports.trains import owed_rows_at_once, with_batches
@@ -55,12 +55,14 @@ class BlockingSource(BlockingStream):
     def receive(self) -> Message[pa.RecordBatch | Marker]:
         """Receive the next message, whatever its kind; the one before counts as consumed.
 
-        After an interrupt or a time-out it can be called again, and nothing is lost.
+        After an interrupt or a time-out it can be called again, and nothing is lost: what it has not returned comes
+        next.
 
         Raises:
             EndOfStream: the sender has ended the stream, and all of it was received.
             ChannelAbortedError: the sender gave the stream up.
             ChannelClosedError: this end was closed.
+            InterruptedEndError: a call before was interrupted neither while it waited nor while it wrote.
             PeerTimeoutError: nothing came in ``timeout_seconds``.
             PeerGoneError: the sender is gone without having ended the stream.
             UndecodableDataError: the chunk is not what the handshake said.
@@ -81,8 +83,8 @@ class BlockingSource(BlockingStream):
 
         Raises:
             InvalidParametersError: ``max_rows`` is not a whole number of at least 1.
-            EndOfStream, ChannelAbortedError, ChannelClosedError, PeerTimeoutError, PeerGoneError,
-            UndecodableDataError: as for ``receive``.
+            EndOfStream, ChannelAbortedError, ChannelClosedError, InterruptedEndError, PeerTimeoutError,
+            PeerGoneError, UndecodableDataError: as for ``receive``.
 
         Spec: Consume, Flush.
         """
@@ -92,13 +94,24 @@ class BlockingSource(BlockingStream):
 
     def _received(self, take: Callable[[], T]) -> T:
         self._require_open()
-        if self._held:
-            held, self._held = self._held, 0
-            self._session.consume(held)
-        self._absorb()
+        self._is_halfway = True
+        try:
+            if self._held:
+                self._session.consume(self._held)
+                self._held = 0
+            self._absorb()
+            taken = self._until_here(take)
+        except PermitflowError:
+            self._is_halfway = self._call.is_cut
+            raise
+        # Nothing is called from here to the caller's own code, so that no signal is heeded on the way.
+        self._is_halfway = False
+        return taken
+
+    def _until_here(self, take: Callable[[], T]) -> T:
         while True:
             try:
-                taken = take()
+                return take()
             except WouldBlock:
                 self._session.flush()
                 self._write()
@@ -109,26 +122,37 @@ class BlockingSource(BlockingStream):
             except ChannelAbortedError:
                 self.close()
                 raise
-            else:
-                if not self._can_owe:
-                    self._write()
-                return taken
 
     def _take(self) -> Message[pa.RecordBatch | Marker]:
+        self._session.require_takeable()
         if self._newest_folded:
             unfold(self._session.receiver, self._newest_folded)
             self._newest_folded = 0
-        message = self._session.take()
+        self._return_permits(behind=1)
+        message = self._session.receiver.take()
         self._held = 1
         return message
 
     def _take_joined(self, max_rows: int | None) -> JoinedChunks | Message[Marker]:
         self._session.require_takeable()
-        joined = hold_joined(self._session.receiver, self._codec, max_rows)
-        if joined is None:
+        oldest = oldest_joined(self._session.receiver, self._codec, max_rows)
+        if oldest is None:
             return self._take()
+        joined = oldest.joined
+        self._return_permits(behind=len(joined))
+        oldest.hold(self._session.receiver)
         self._held = len(joined)
         return joined
+
+    def _return_permits(self, behind: int) -> None:
+        """Write what is owed, unless it may wait for more: whoever has a message left behind these will come again.
+
+        Before anything is taken, so that an interrupt finds it where it was.  Who would have to wait has returned
+        everything before: docs/decisions/0024-callbacks-before-tasks.md.
+        """
+        session = self._session
+        if session.receiver.untaken <= behind or session.owed_rows >= self._rows_at_once or self._unwritten:
+            self._write()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Receive chunks until the end of the stream; barriers and watermarks are consumed on the way."""
@@ -154,8 +178,10 @@ class BlockingSource(BlockingStream):
                 received = self.receive_joined(max_rows)
             except EndOfStream:
                 return
-            if isinstance(received, JoinedChunks):
-                yield received
+            # No call between the two: a signal's exception would end this generator, and lose what it has received.
+            match received:
+                case JoinedChunks():
+                    yield received
 
     def statistics(self) -> ChannelStatistics:
         """What has happened so far, as this end knows it."""
@@ -174,23 +200,16 @@ class BlockingSource(BlockingStream):
     def _finish(self) -> None:
         """Return what is left, close this half and wait for the exchange to close its own: it compares the books."""
         self._write()
-        self._call.half_close()
+        self._half_close()
         while not self._is_peer_closed:
             self._await_reply("the exchange does not confirm the end of the stream")
         self._session.close()
         self.close()
 
-    @property
-    def _can_owe(self) -> bool:
-        """May permits wait for more of them?  Whoever has a message left will come again.
-
-        Who would have to wait has returned everything before: docs/decisions/0024-callbacks-before-tasks.md.
-        """
-        return self._session.receiver.has_untaken and self._session.owed_rows < self._rows_at_once
-
     def _write(self) -> None:
-        if frames := self._session.take_frames():
-            self._call.write(encode_downstream(frames))
+        frames = self._session.take_frames()
+        if frames or self._unwritten:
+            self._write_out(encode_downstream(frames))
 
     def _take_in(self, message: Received) -> None:
         for frame in decode_upstream(message):

@@ -1,5 +1,12 @@
-"""What both blocking ends of a stream share: bounded waits, the peer's end, and errors that say who and where."""
+"""What both blocking ends of a stream share: bounded waits, the peer's end, and errors that say who and where.
 
+A signal's handler may raise an exception anywhere, KeyboardInterrupt for one, and the caller may go on afterwards.
+While an end waits or writes, its books are whole and what is left to write is kept, so it goes on where it was.
+Elsewhere it is halfway through a change; an end that was left like that refuses to go on (``InterruptedEndError``).
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
 from time import monotonic
 from types import TracebackType
 from typing import Self
@@ -8,6 +15,7 @@ import pyarrow as pa
 
 from permitflow.errors import (
     ChannelClosedError,
+    InterruptedEndError,
     InvalidParametersError,
     PeerGoneError,
     PeerTimeoutError,
@@ -22,10 +30,11 @@ from permitflow.transports.arrow import BatchCodec, read_schema
 from permitflow.transports.arrow_compression import log_answer
 from permitflow.transports.blocking_host_call import BlockingHostCall
 from permitflow.transports.blocking_replies import Closed
-from permitflow.transports.carrier import Received
+from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.diagnosis import Explain, explained
 from permitflow.transports.same_host import SHARED_MEMORY
 from permitflow.transports.shared_memory.meeting import Offer
+from permitflow.transports.shared_memory.outgoing import Outgoing
 from permitflow.transports.status import heard
 
 __all__ = ["BlockingStream"]
@@ -49,7 +58,10 @@ class BlockingStream:
         self._peer_session = session
         self._timeout_seconds = timeout_seconds
         self._batches: BatchCodec | None = None
-        self._is_peer_closed = False
+        self._is_peer_closed = self._is_half_closed = False
+        # Who finds this set when he comes has been interrupted in the middle of a change.
+        self._is_halfway = False
+        self._unwritten: deque[Outgoing] = deque()
         self._opened_at = monotonic()
         self._over_at: float | None = None
         self._call = BlockingHostCall(address, method, who=session.peer, offer=offer)
@@ -112,6 +124,24 @@ class BlockingStream:
     def _write(self) -> None:
         raise NotImplementedError
 
+    def _write_out(self, messages: Iterable[Sequence[Buffer]]) -> None:
+        """Write these, after what an interrupt has kept from being written."""
+        unwritten = self._unwritten
+        unwritten.extend(map(Outgoing, messages))
+        self._is_halfway = False
+        while unwritten:
+            if self._call.is_cut:
+                self._is_halfway = True
+                self._require_open()
+            self._call.write(unwritten[0])
+            unwritten.popleft()
+        self._is_halfway = True
+
+    def _half_close(self) -> None:
+        if not self._is_half_closed:
+            self._call.half_close()
+            self._is_half_closed = True
+
     def _take_in(self, message: Received) -> None:
         raise NotImplementedError
 
@@ -133,11 +163,15 @@ class BlockingStream:
             if self._call.path == SHARED_MEMORY:
                 require_none_in_memory(self._peer_session.compression)
             log_answer(self._peer_session.compression, who=self._peer_session.peer)
+            self._is_halfway = False
         except BaseException:
             self.close()
             raise
 
     def _require_open(self) -> None:
+        if self._is_halfway:
+            self.close()
+            raise InterruptedEndError(end=self._peer_session.END, channel=self.name)
         if self._over_at is not None:
             raise ChannelClosedError(end=self._peer_session.END)
 
@@ -157,10 +191,12 @@ class BlockingStream:
             PeerTimeoutError: none came in time.
             PermitflowError: the peer's typed error, or the peer is gone; this end is closed then.
         """
-        try:
-            reply = self._call.receive(self._timeout_seconds)
-        except TimeoutError:
-            raise self._timed_out(cause, explain) from None
+        until = monotonic() + self._timeout_seconds
+        while (reply := self._call.receive_nowait()) is None:
+            self._is_halfway = False
+            if not self._call.wait(until - monotonic()):
+                raise self._timed_out(cause, explain)
+            self._is_halfway = True
         self._take_reply(reply)
 
     def _timed_out(self, cause: str, explain: Explain | None) -> PeerTimeoutError:

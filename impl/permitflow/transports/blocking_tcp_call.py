@@ -7,13 +7,14 @@ and can be interrupted.
 import queue
 import socket
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
 from permitflow.errors import PeerGoneError, PermitflowError, UndecodableDataError
 from permitflow.transports.blocking_replies import JOIN_SECONDS, BlockingReplies
 from permitflow.transports.carrier import Buffer
+from permitflow.transports.shared_memory.outgoing import Outgoing
 from permitflow.transports.status import error_of
 from permitflow.transports.tcp_client import host_and_port
 from permitflow.transports.tcp_framing import HEADER_BYTES, KIND_OF_METHOD, Kind, header, read_header
@@ -44,8 +45,8 @@ class BlockingTcpCall(BlockingReplies):
         super().__init__(on_closed)
         self._name = host_and_port(address)
         self._who = who
-        self._written: queue.SimpleQueue[Sequence[Buffer] | None] = queue.SimpleQueue()
-        self._written.put([header(KIND_OF_METHOD[method])])
+        self._written: queue.SimpleQueue[tuple[Outgoing, Sequence[Buffer]] | None] = queue.SimpleQueue()
+        self._write_header(KIND_OF_METHOD[method])
         self._socket: socket.socket | None = None
         self._reader = threading.Thread(target=self._run, name=f"permitflow reads from {address}", daemon=True)
         self._reader.start()
@@ -83,7 +84,7 @@ class BlockingTcpCall(BlockingReplies):
             kind, size = read_header(self._bytes(connection, HEADER_BYTES))
             payload = self._bytes(connection, size)
             if kind is Kind.MESSAGE:
-                self._received.put(payload.toreadonly())
+                self._note(payload.toreadonly())
             elif kind is Kind.END:
                 return None
             elif kind is Kind.STATUS:
@@ -107,27 +108,35 @@ class BlockingTcpCall(BlockingReplies):
         try:
             while True:
                 try:
-                    pieces = self._written.get(timeout=_PING_EVERY_SECONDS)
+                    written = self._written.get(timeout=_PING_EVERY_SECONDS)
                 except queue.Empty:
-                    pieces = [header(Kind.PING)]
-                if pieces is None:
+                    send_all(connection, header(Kind.PING))
+                    continue
+                if written is None:
                     return
-                for piece in pieces:
-                    send_all(connection, piece)
+                message, pieces = written
+                if not message.is_begun:
+                    message.is_begun = True
+                    for piece in pieces:
+                        send_all(connection, piece)
         except OSError:
             self._hang_up()  # whoever reads hears of it
 
     def _gone(self, reason: str) -> PeerGoneError:
         return PeerGoneError(who=self._who, reason=reason)
 
-    def write(self, messages: Iterable[Sequence[Buffer]]) -> None:
-        """Have messages sent, each in pieces; does not wait."""
-        for message in messages:
-            self._written.put([header(Kind.MESSAGE, sum(map(len, message))) + message[0], *message[1:]])
+    def write(self, message: Outgoing) -> None:
+        """Have a message sent; does not wait.  What was written and is written again is sent once."""
+        first, *others = message.pieces
+        size = sum(map(len, message.pieces))
+        self._written.put((message, [header(Kind.MESSAGE, size) + first, *others]))
+
+    def _write_header(self, kind: Kind) -> None:
+        self._written.put((Outgoing(()), [header(kind)]))
 
     def half_close(self) -> None:
         """Say that nothing more will be written."""
-        self._written.put([header(Kind.END)])
+        self._write_header(Kind.END)
 
     def close(self) -> None:
         """End the stream, whatever state it is in, and its threads.  Closing twice is harmless."""

@@ -5,9 +5,10 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, UndecodableDataError
-from permitflow.transports.blocking_replies import Closed
+from permitflow.transports.blocking_replies import Closed, receive_within
 from permitflow.transports.blocking_tcp_call import BlockingTcpCall
 from permitflow.transports.connection import CLIENT_OPTIONS, HEALTH_CHECK, SERVICE
+from permitflow.transports.shared_memory.outgoing import Outgoing
 from permitflow.transports.status import error_from_status
 from permitflow.transports.tcp_framing import SCHEME
 
@@ -62,12 +63,12 @@ def _typed(error: grpc.RpcError, who: str) -> PermitflowError:
 def _ask_over_tcp(address: str, who: str, question: bytes, timeout_seconds: float) -> bytes:
     call = BlockingTcpCall(address, HEALTH_CHECK, who=who, on_closed=lambda: None)
     try:
-        call.write([[question]])
-        answer = call.receive(timeout_seconds)
-    except TimeoutError:
-        raise PeerTimeoutError(who=who, reason=f"no answer within {timeout_seconds:g} s") from None
+        call.write(Outgoing([question]))
+        answer = receive_within(call, timeout_seconds)
     finally:
         call.close()
+    if answer is None:
+        raise PeerTimeoutError(who=who, reason=f"no answer within {timeout_seconds:g} s")
     if isinstance(answer, Closed):
         raise answer.error or PeerGoneError(who=who, reason="it closed the stream without an answer")
     return bytes(answer)

@@ -20,7 +20,7 @@ from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.garbage import collecting_later
 from permitflow.transports.payloads import EncodedChunks, WireFrame
 
-__all__ = ["FoldedChunks", "JoinedChunks", "hold_joined", "perhaps_folded", "unfold"]
+__all__ = ["FoldedChunks", "JoinedChunks", "hold_joined", "oldest_joined", "perhaps_folded", "unfold"]
 
 # Of neighbours that came one by one: smaller batches cost their reader more than a copy of them costs here.
 _COPIED_BELOW_BYTES = 16 << 10
@@ -170,10 +170,21 @@ class _Part(NamedTuple):
     """Is nothing of the batch left behind them?"""
 
 
-def hold_joined(receiver: PermitReceiver[object], codec: BatchCodec, max_rows: int | None) -> JoinedChunks | None:
-    """Take the oldest chunks that were not taken, as far as they are rows of one batch; their permits stay.
+class OldestChunks(NamedTuple):
+    """The oldest chunks that were not taken, as far as they are rows of one batch; nothing was changed by looking."""
 
-    None, and nothing is taken, if the oldest message is no chunk.
+    joined: JoinedChunks
+    parts: Sequence[_Part]
+
+    def hold(self, receiver: PermitReceiver[object]) -> None:
+        """Take them; their permits stay."""
+        for part in self.parts:
+            part.folded.note_handed_over(part.joined)
+        hold(receiver, len(self.joined))
+
+
+def oldest_joined(receiver: PermitReceiver[object], codec: BatchCodec, max_rows: int | None) -> OldestChunks | None:
+    """Look at the oldest chunks that were not taken; None if the oldest message is no chunk.
 
     Args:
         receiver: something in it was not taken.
@@ -188,11 +199,16 @@ def hold_joined(receiver: PermitReceiver[object], codec: BatchCodec, max_rows: i
     parts = [first]
     if codec.can_join and len(first.joined) < receiver.untaken:
         parts += _small_parts(payloads, position, codec, max_rows, first)
-    joined = _copied(parts)
-    for part in parts:
-        part.folded.note_handed_over(part.joined)
-    hold(receiver, len(joined))
-    return joined
+    return OldestChunks(_copied(parts), parts)
+
+
+def hold_joined(receiver: PermitReceiver[object], codec: BatchCodec, max_rows: int | None) -> JoinedChunks | None:
+    """Take the oldest chunks that were not taken, as ``oldest_joined`` sees them; their permits stay."""
+    oldest = oldest_joined(receiver, codec, max_rows)
+    if oldest is None:
+        return None
+    oldest.hold(receiver)
+    return oldest.joined
 
 
 def _small_parts(

@@ -1,6 +1,6 @@
 """When a blocking consumer's permits are written: together while messages are here, at once where none is left."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -9,9 +9,9 @@ import pytest
 from permitflow.protocol.frames import AddPermits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.served_exchange import ServedExchange, served_exchange
-from permitflow.transports.carrier import Buffer
 from permitflow.transports.codec import decode_downstream
 from permitflow.transports.grpc_blocking import BlockingSource, open_sink, open_source
+from permitflow.transports.shared_memory.outgoing import Outgoing
 
 PATIENCE_SECONDS = 60.0
 ROWS = 10
@@ -39,13 +39,13 @@ def full_source(
     with open_source(exchange.address, channel, timeout_seconds=PATIENCE_SECONDS) as source:
         while source._session.receiver.untaken < CHUNKS:
             source._await_reply("a window is there")
+        source._is_halfway = False
         write = source._call.write
 
-        def noting(messages: Iterable[Sequence[Buffer]]) -> None:
-            for message in messages:
-                frames = decode_downstream(b"".join(message))
-                written.extend(frame.permits.rows for frame in frames if isinstance(frame, AddPermits))
-                write([message])
+        def noting(message: Outgoing) -> None:
+            frames = decode_downstream(b"".join(message.pieces))
+            written.extend(frame.permits.rows for frame in frames if isinstance(frame, AddPermits))
+            write(message)
 
         monkeypatch.setattr(source._call, "write", noting)
         yield source, written

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from time import monotonic
 
-from permitflow.transports.shared_memory.message_socket import SPACE_SECONDS, MessageSocket
+from permitflow.transports.shared_memory.message_socket import SPACE_SECONDS, MessageSocket, require_own
+from permitflow.transports.shared_memory.outgoing import Outgoing
 from permitflow.transports.shared_memory.ring import Part, Ring
 
 __all__ = ["BlockingLink"]
@@ -20,7 +21,8 @@ _LONGEST_SECONDS = 86_400.0
 class BlockingLink(MessageSocket):
     """Messages in both directions, in order; large ones through the ring.
 
-    For one thread, except ``interrupt`` and ``close``, which any may call.
+    For one thread, except ``interrupt`` and ``close``, which any may call.  A signal's exception while it waits leaves
+    it as it is; one between leaves ``is_cut``, or a message that was read nowhere: then it is of no use any more.
     """
 
     def __init__(self, connection: socket.socket, ring: Ring, *, most_bytes: int) -> None:
@@ -28,6 +30,9 @@ class BlockingLink(MessageSocket):
         super().__init__(connection, ring, most_bytes=most_bytes)
         self._interruption = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._is_interrupted = False
+        self._rest: Sequence[Part] = ()
+        self.is_cut = False
+        """Was the last write interrupted so that nobody knows what of it has left?  Then nothing may follow it."""
         # Whoever closes waits until nobody uses the descriptors.
         self._in_use = threading.RLock()
 
@@ -56,21 +61,15 @@ class BlockingLink(MessageSocket):
                 self.drain() if self._is_interrupted else self._receive_now()
         return self._inbox.popleft() if self._inbox else None
 
-    def read(self, timeout_seconds: float) -> bytes | memoryview | None:
-        """The next message; None if the link has ended.
+    def wait(self, seconds: float) -> bool:
+        """Wait until there may be something to read, or the link has ended; False: neither, in so many seconds.
 
-        Raises:
-            TimeoutError: nothing came in time.
-            UndecodableDataError: as for ``read_nowait``.
+        Reads nothing, so that a signal's exception can do no harm.
         """
-        until = monotonic() + timeout_seconds
         with self._in_use:
-            while (message := self.read_nowait()) is None and not self._has_ended:
-                if not self._wait(select.POLLIN, self._socket.fileno(), until - monotonic()):
-                    raise TimeoutError
-            return message
+            return bool(self._inbox) or self._has_ended or self._poll(select.POLLIN, self._socket.fileno(), seconds)
 
-    def _wait(self, event: int, descriptor: int, seconds: float) -> bool:
+    def _poll(self, event: int, descriptor: int, seconds: float) -> bool:
         """Wait until something is ready, or the link is interrupted; False: neither."""
         waiting = select.poll()
         waiting.register(descriptor, event)
@@ -79,28 +78,54 @@ class BlockingLink(MessageSocket):
 
     # Writing.
 
-    def write(self, parts: Sequence[Part]) -> None:
+    def write(self, message: Outgoing) -> None:
         """Hand a message over; waits while the socket is full, and for a moment while the ring is.
 
-        Once the stream is over nothing is written any more: whoever reads next hears why.
+        Once the stream is over nothing is written any more: whoever reads next hears why.  After an interrupt, unless
+        the link ``is_cut``, the same message is to be written again: it goes on where it was.
 
         Raises:
             UndecodableDataError: the peer has returned space that it did not have.
         """
-        size = sum(map(len, parts))
-        with self._in_use, suppress(OSError):
-            pieces: Sequence[Part] = self._placed(parts, size) or self._placed_soon(parts, size)
-            pieces = pieces or self._inline(parts, size)
-            while (pieces := self._send_now(pieces)) and not self._is_interrupted:
-                self._wait(select.POLLOUT, self._socket.fileno(), float("inf"))
+        with self._in_use:
+            if not message.is_begun:
+                self._begin(message)
+            while self._rest and not self._is_interrupted:
+                self._send_rest()
+                if self._rest:
+                    self._poll(select.POLLOUT, self._socket.fileno(), float("inf"))
+
+    def _begin(self, message: Outgoing) -> None:
+        parts, size = message.pieces, sum(map(len, message.pieces))
+        self.is_cut = True
+        pieces: Sequence[Part] = self._placed(parts, size) or self._placed_soon(parts, size)
+        self._rest = pieces or self._inline(parts, size)
+        message.is_begun = True
+        self.is_cut = False
 
     def _placed_soon(self, parts: Sequence[Part], size: int) -> list[bytes]:
         if self._writer is not None and self._is_worth_waiting(size):
             until = monotonic() + SPACE_SECONDS
-            while not self._is_interrupted and self._wait(select.POLLIN, self._writer.counter, until - monotonic()):
+            while not self._is_interrupted and self._is_space_back(self._writer.counter, until - monotonic()):
                 if (note := self._placed(parts, size)) is not None:
                     return note
         return []
+
+    def _is_space_back(self, counter: int, seconds: float) -> bool:
+        # Nothing has been placed: an interrupt does no harm meanwhile.
+        self.is_cut = False
+        is_back = self._poll(select.POLLIN, counter, seconds)
+        self.is_cut = True
+        return is_back
+
+    def _send_rest(self) -> None:
+        self.is_cut = True
+        try:
+            self._rest = self._send_now(self._rest)
+        except OSError as error:
+            require_own(error)
+            self._rest = ()  # the peer is gone; the call knows why
+        self.is_cut = False
 
     # The end.
 

@@ -11,7 +11,7 @@ from permitflow.transports.shared_memory.notes import NoteReader, inline_header,
 from permitflow.transports.shared_memory.ring import Part, RingReader, RingWriter
 from permitflow.transports.shared_memory.space import ALIGNMENT_BYTES, Place
 
-__all__ = ["SPACE_SECONDS", "MessageSocket"]
+__all__ = ["SPACE_SECONDS", "MessageSocket", "require_own"]
 
 RING_FROM_BYTES = 16 << 10
 """Below that the kernel copies faster than a note, a view and the return of its space take."""
@@ -25,6 +25,12 @@ keeps what it has consumed never returns it: so nobody may wait for space for ev
 
 # The kernel takes no more pieces at once.
 _MOST_PIECES = 1024
+
+
+def require_own(error: OSError) -> None:
+    """Raise it again if it is not the kernel's, but that of a signal's handler: TimeoutError is one, too."""
+    if error.errno is None:
+        raise error
 
 
 class MessageSocket:
@@ -60,7 +66,8 @@ class MessageSocket:
             count = self._socket.recv_into(self._notes.room())
         except BlockingIOError:
             return False
-        except OSError:
+        except OSError as error:
+            require_own(error)
             # Whoever is behind the socket is gone; gRPC knows why.
             count = 0
         if count == 0:

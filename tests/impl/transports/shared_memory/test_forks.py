@@ -11,6 +11,7 @@ import contextlib, os
 import pyarrow as pa
 from permitflow.testing.memory_ends import memory_ends
 from permitflow.transports.shared_memory.blocking_link import BlockingLink
+from permitflow.transports.shared_memory.outgoing import Outgoing
 
 def open_files():
     files = set()
@@ -22,8 +23,12 @@ def open_files():
 with memory_ends() as ends:
     writer = BlockingLink(ends.writer_socket, ends.writer, most_bytes=1 << 20)
     reader = BlockingLink(ends.reader_socket, ends.reader, most_bytes=1 << 20)
-    writer.write([b"x" * 50_000])
-    held = [pa.py_buffer(reader.read(10.0))]
+    def read():
+        assert reader.wait(10.0)
+        return reader.read_nowait()
+
+    writer.write(Outgoing([b"x" * 50_000]))
+    held = [pa.py_buffer(read())]
     inherited = {os.readlink(f"/proc/self/fd/{end.fileno()}") for end in (ends.writer_socket, ends.reader_socket)}
     assert inherited < open_files()
     child = os.fork()
@@ -33,8 +38,8 @@ with memory_ends() as ends:
         os._exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert not ends.writer.collect(), "the child has returned what the parent holds"
-    writer.write([b"after the fork"])
-    assert reader.read(10.0) == b"after the fork"
+    writer.write(Outgoing([b"after the fork"]))
+    assert read() == b"after the fork"
     held.clear()
     assert ends.writer.collect()
     writer.close()
