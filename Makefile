@@ -44,8 +44,9 @@ matrix: setup  ## the oldest and the newest releases of what we need; writes doc
 proto: setup  ## regenerate the protobuf modules
 	@$(BIN)/python -m grpc_tools.protoc -I proto --python_out=impl --pyi_out=impl proto/permitflow/wire/v1/exchange.proto
 
-docs: setup  ## regenerate docs/cli.md, and the tables of docs/conformance-kit.md
+docs: setup  ## regenerate docs/cli.md, docs/api.md, and the tables of docs/conformance-kit.md
 	@$(BIN)/python tools/cli_reference.py
+	@$(BIN)/python tools/api_reference.py
 	@$(BIN)/python tools/conformance_table.py
 
 bench: setup  ## ours against others, targets and verdicts: some twelve minutes; into build/bench

@@ -138,10 +138,11 @@ def test_a_document_that_says_otherwise_is_noticed() -> None:
         assert_prints(Example("here:1", "permitflow check", "live up to chunks of 1,793\n"), "live up to 1,792\n")
 
 
-def test_the_reference_of_the_command_line_is_up_to_date(tmp_path: Path) -> None:
-    written = tmp_path / "cli.md"
-    subprocess.run([sys.executable, REPOSITORY / "tools/cli_reference.py", written], check=True, timeout=60)
-    assert written.read_text() == (REPOSITORY / "docs/cli.md").read_text(), "run `make docs`"
+@pytest.mark.parametrize("document", ["cli", "api"])
+def test_a_reference_is_up_to_date(document: str, tmp_path: Path) -> None:
+    written = tmp_path / "reference.md"
+    subprocess.run([sys.executable, REPOSITORY / f"tools/{document}_reference.py", written], check=True, timeout=60)
+    assert written.read_text() == (REPOSITORY / f"docs/{document}.md").read_text(), "run `make docs`"
 
 
 def test_the_readme_names_every_command() -> None:

@@ -1,0 +1,150 @@
+"""Write docs/api.md, or the file that is named: what is public, by the first line of its own docstring.
+
+A test compares docs/api.md with what this would write.
+"""
+
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from enum import Enum
+from pathlib import Path
+from types import ModuleType
+
+from pyspark.sql.datasource import DataSource
+
+from permitflow.errors import PermitflowError
+
+# "see `SendEnd` for what each method promises": said there, and not twice.
+_TOLD_ELSEWHERE = re.compile(r"\b[Ss]ee `\w+`")
+
+# What the ends of a remote stream can do beside that.
+ADDED = {
+    "RemoteReceiver": ("receive_joined", "take_joined"),
+    "RemoteSender": ("end", "first_row"),
+    "ExchangeListener": ("write",),
+}
+
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "api.md"
+
+# In the order in which one meets them; with the extra that each needs.
+MODULES = {
+    "permitflow": "",
+    "permitflow.transports.grpc_aio": "grpc",
+    "permitflow.transports.grpc_blocking": "grpc",
+    "permitflow.transports.remote_sender": "grpc",
+    "permitflow.transports.remote_receiver": "grpc",
+    "permitflow.transports.wakefulness": "grpc",
+    "permitflow.exchange.registry": "grpc",
+    "permitflow.exchange.server": "grpc",
+    "permitflow.exchange.stores.sqlite": "grpc",
+    "permitflow.protocol.replay": "",
+    "permitflow.protocol.frames": "",
+    "permitflow.protocol.control": "",
+    "permitflow.spark": "spark",
+    "permitflow.tracing": "",
+    "permitflow.audit": "audit",
+    "permitflow.checking": "proofs",
+    "permitflow.testing": "testing",
+    "permitflow_model.kernel.system": "",
+    "permitflow_model.kernel.explore": "",
+    "permitflow_model.kernel.replay": "",
+}
+
+# Of modules that are inner ones for the rest, what users need.
+ONLY = {
+    "permitflow.transports.wakefulness": ("poll_busily",),
+    "permitflow.protocol.replay": ("Retention",),
+    "permitflow.protocol.frames": ("Staging",),
+    "permitflow.protocol.control": ("ChannelPosition", "Published", "StagedPart"),
+}
+
+
+def reference() -> str:
+    """The whole document."""
+    parts = [
+        "# What can be imported",
+        "Written by `make docs` from the first lines of docstrings; `help(name)` tells the rest: units, defaults,\n"
+        "errors raised, what cancellation leaves behind. All errors stand at the end.",
+    ]
+    for name, extra in MODULES.items():
+        parts += _section(importlib.import_module(name), extra)
+    parts += _errors(importlib.import_module("permitflow.errors"))
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(module: ModuleType, extra: str) -> Iterator[str]:
+    yield f"## {module.__name__}"
+    needs = f" Needs `permitflow[{extra}]`." if extra and "eeds permitflow[" not in _first_line(module) else ""
+    yield _first_line(module) + needs
+    rows = [row for name in ONLY.get(module.__name__, module.__all__) for row in _rows(name, getattr(module, name))]
+    yield "\n".join(["| Name | |", "|---|---|", *rows])
+
+
+def _rows(name: str, value: object) -> Iterator[str]:
+    """A name, and the methods of a class that does something."""
+    if isinstance(value, type) and issubclass(value, PermitflowError):
+        return
+    yield _row(f"{name}{_signature(value)}", value)
+    if not isinstance(value, type) or is_dataclass(value) or issubclass(value, tuple | Enum | DataSource):
+        return
+    told = _TOLD_ELSEWHERE.search(_first_line(value))
+    for method, member in _methods(value):
+        if not told or method in ADDED.get(name, ()):
+            yield _row(f".{method}{_signature(member)}", member)
+
+
+def _methods(owner: type) -> Iterator[tuple[str, object]]:
+    """What this package defines for a class and its bases, each once, as it is written."""
+    seen: set[str] = set()
+    for base in owner.__mro__:
+        if not base.__module__.startswith("permitflow"):
+            continue
+        for name, member in vars(base).items():
+            is_told = isinstance(member, property) or inspect.isfunction(getattr(member, "__func__", member))
+            if is_told and name not in seen and not name.startswith(("_", "test_")):
+                seen.add(name)
+                yield name, getattr(member, "__func__", member)
+
+
+def _row(signature: str, value: object) -> str:
+    return f"| `{signature}` | {_first_line(value).replace('|', chr(92) + '|')} |"
+
+
+def _signature(value: object) -> str:
+    """The names of what is passed; types and defaults are in the help."""
+    if not inspect.isfunction(value):
+        return ""
+    words, is_keyword = [], False
+    for parameter in inspect.signature(value).parameters.values():
+        if parameter.name in ("self", "cls"):
+            continue
+        if parameter.kind is parameter.KEYWORD_ONLY and not is_keyword:
+            words.append("*")
+            is_keyword = True
+        words.append(parameter.name)
+    return f"({', '.join(words)})"
+
+
+def _first_line(value: object) -> str:
+    text = (inspect.getdoc(value) or "").partition("\n\n")[0]
+    return " ".join(text.split()).replace("``", "`")
+
+
+def _errors(module: ModuleType) -> Iterator[str]:
+    yield "## permitflow.errors"
+    yield _first_line(module)
+    errors = [getattr(module, name) for name in module.__all__]
+    rows = [
+        f"| `{error.__name__}` | `{error.__bases__[0].__name__}` | {_first_line(error)} |"
+        for error in errors
+        if isinstance(error, type)
+    ]
+    yield "\n".join(["| Error | is a | |", "|---|---|---|", *rows])
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCUMENT
+    target.write_text(reference(), encoding="utf-8")
