@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
+from permitflow.spark.options import READ_ONLY_OPTIONS, SHARED_OPTIONS, STREAM_READ_OPTIONS, WRITE_ONLY_OPTIONS
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$(?:\s*^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
@@ -151,6 +153,20 @@ def test_the_readme_names_every_command() -> None:
     names = re.findall(r"^## (permitflow \w+)$", reference, re.MULTILINE)
     assert len(names) >= 4
     assert [name for name in names if name not in readme] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "options"),
+    [
+        ("spark-batch.md", SHARED_OPTIONS + READ_ONLY_OPTIONS + WRITE_ONLY_OPTIONS),
+        ("spark-streaming.md", SHARED_OPTIONS + READ_ONLY_OPTIONS + STREAM_READ_OPTIONS[:1]),  # the other is a spelling
+    ],
+)
+def test_every_option_of_spark_jobs_is_described(page: str, options: tuple[str, ...]) -> None:
+    table = re.search(r"^\| Option \|.*?^$", (REPOSITORY / "docs" / page).read_text(), re.M | re.S)
+    assert table is not None
+    first_columns = "\n".join(row.split("|")[1] for row in table[0].splitlines())
+    assert set(re.findall(r"`(\w+)`", first_columns.lower())) == set(options)
 
 
 def test_what_the_readme_shows_of_the_demo_is_in_the_demos_own_words() -> None:
