@@ -112,16 +112,18 @@ def measured(folder: Path) -> Results:
 
 
 def former_results(folder: Path) -> Results | None:
-    """What a new run adds to; None if there is nothing of use."""
+    """What a new run adds to, without the parts that this version does not understand; None if nothing was measured."""
     if not (folder / RESULTS_FILE).exists():
         return None
     former = measured(folder)
-    try:
-        _ = tables_of(former)
-    except StaleResultsError as error:
-        progress.print(f"{error}; former results are not kept")
-        return None
-    return former
+    while True:
+        try:
+            _ = tables_of(former)
+        except StaleResultsError as error:
+            progress.print(f"{error}; its former results are not kept", markup=False)
+            former.forget(error.part)
+        else:
+            return former
 
 
 def tables_of(results: Results) -> dict[str, str]:

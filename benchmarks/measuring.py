@@ -1,6 +1,7 @@
 """The parts of a run, one after the other."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 
@@ -71,7 +72,9 @@ def measure(parts: Sequence[str], settings: Settings, console: Console) -> Resul
     results = Results(machine=describe_machine(), settings=asdict(settings))
     for part in (part for part in parts if part in ALONE):
         console.print(f"{part} …")
-        results.put(part, ALONE[part](settings))
+        began = time.monotonic()
+        records = ALONE[part](settings)
+        results.put(part, records, time.monotonic() - began)
     among = [part for part in parts if part in AMONG_WAYS]
     if among:
         asyncio.run(_compete(among, results, settings, console))
@@ -81,5 +84,7 @@ def measure(parts: Sequence[str], settings: Settings, console: Console) -> Resul
 async def _compete(parts: Sequence[str], results: Results, settings: Settings, console: Console) -> None:
     async with open_field(settings, console) as field:
         for part in parts:
-            results.put(part, await AMONG_WAYS[part](field))
+            began = time.monotonic()
+            records = await AMONG_WAYS[part](field)
+            results.put(part, records, time.monotonic() - began)
         results.failures = field.failures

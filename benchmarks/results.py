@@ -16,6 +16,11 @@ RESULTS_FILE = "results.json"
 class StaleResultsError(Exception):
     """Records that this version does not understand."""
 
+    def __init__(self, part: str, reason: str) -> None:
+        """Of a part."""
+        super().__init__(f"{part!r} was measured by another version: {reason}")
+        self.part = part
+
 
 R = TypeVar("R", bound=Record)
 
@@ -30,11 +35,17 @@ class Results:
     parts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
     """Of each part."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """That measuring each part took, its warming up and tuning included; parts that commands of their own measure have
+    none."""
 
-    def put(self, part: str, records: Sequence[Record]) -> None:
-        """Replace a part."""
+    def put(self, part: str, records: Sequence[Record], seconds: float | None = None) -> None:
+        """Replace a part, which took so many seconds to measure."""
         self.parts[part] = [record.facts() for record in records]
         self.rounds[part] = self.settings["rounds"]
+        self.seconds.pop(part, None)
+        if seconds is not None:
+            self.seconds[part] = seconds
 
     @classmethod
     def keep_in(cls, folder: Path, machine: dict[str, str], part: str, records: Sequence[Record], rounds: int) -> None:
@@ -51,6 +62,12 @@ class Results:
         """Take over the parts that were not measured this time."""
         self.parts = former.parts | self.parts
         self.rounds = former.rounds | self.rounds
+        self.seconds = former.seconds | self.seconds
+
+    def forget(self, part: str) -> None:
+        """Drop a part."""
+        for facts in (self.parts, self.rounds, self.seconds):
+            facts.pop(part, None)
 
     def get(self, part: str, kind: type[R]) -> list[R]:
         """A part; empty if it was not measured.
@@ -61,7 +78,7 @@ class Results:
         try:
             return [kind.read(facts) for facts in self.parts.get(part, [])]
         except TypeError as error:
-            raise StaleResultsError(f"{part!r} was measured by another version: {error}") from None
+            raise StaleResultsError(part, str(error)) from None
 
     def write(self, folder: Path) -> Path:
         """Into a folder, which is made if need be."""

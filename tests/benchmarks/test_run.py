@@ -69,3 +69,15 @@ def test_results_of_another_version_are_refused(repository: Path, tmp_path: Path
     done = command(repository, "show", "--folder", str(tmp_path))
     assert done.returncode == 2
     assert "measured by another version" in done.stderr
+
+
+def test_a_new_run_keeps_what_it_understands_of_former_ones(repository: Path, tmp_path: Path) -> None:
+    kept = {"what": "copying", "gigabytes_per_second": {"values": [7.0]}}
+    parts = {"limits": [kept], "spark": [{"speed": 1.0}], "permits": [{"speed": 1.0}]}
+    results = {"machine": {}, "settings": {"rounds": 1, "is_smoke": False, "seed": 1}, "parts": parts}
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    done = command(repository, "run", "--smoke", "--part", "local", "--folder", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("its former results are not kept") == 2
+    now = json.loads((tmp_path / "results.json").read_text())["parts"]
+    assert (set(now), now["limits"]) == ({"limits", "local"}, [kept])
