@@ -33,7 +33,10 @@ class Sample:
     """One job's figures."""
 
     chunks_per_second: float
-    """After warming up; infinite if all came at once.  It means nothing if the producer paused."""
+    """After warming up, by the consumer's clock; infinite if all came at once.  It means nothing if the producer
+    paused."""
+    whole_chunks_per_second: float
+    """Of all chunks, from when the producer began to send to when the consumer had read the last one."""
     cpu_seconds_per_gigabyte: float
     """Of both processes, for all chunks."""
     peak_memory_bytes: int
@@ -96,9 +99,13 @@ class Pair:
         producer, *_, consumer = self._processes
         self._jobs += 1
         facts = job.facts() | {"number": self._jobs}
-        await _tell(producer, facts)
-        await _hear(producer)
-        await _tell(consumer, facts)
+        for process in (producer, consumer):
+            await _tell(process, facts)
+        for process in (producer, consumer):
+            await _hear(process)
+        # The consumer dials while the producer begins to send.
+        for process in (producer, consumer):
+            await _tell(process, {})
         outcome = await _hear_first(consumer, producer)
         await _tell(producer, {})
         production = await _hear(producer)
@@ -106,6 +113,7 @@ class Pair:
         return Sample(
             # Few small chunks may come as one batch: then no time has passed between two reads.
             chunks_per_second=outcome["chunks"] / outcome["seconds"] if outcome["seconds"] else math.inf,
+            whole_chunks_per_second=job.chunks / (outcome["ended_at"] - production["began_at"]),
             cpu_seconds_per_gigabyte=(outcome["cpu_seconds"] + production["cpu_seconds"]) / gigabytes,
             peak_memory_bytes=outcome["peak_memory_bytes"] + production["peak_memory_bytes"],
             latencies_ns=tuple(outcome["latencies_ns"]),

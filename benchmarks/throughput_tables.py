@@ -64,7 +64,7 @@ def settings(results: Results) -> str:
 
 
 def permits(results: Results) -> str:
-    """Throughput with permits as a share of throughput without, by window; the last one is that of the promise."""
+    """Throughput with permits as a share of throughput without, by window, as it is judged and as it was defined."""
     found = results.get("permits", PermitCost)
     costs = {(cost.way, cost.payload, cost.batch_share, cost.row_permits): cost for cost in found}
     windows = sorted({cost.row_permits for cost in found})
@@ -75,10 +75,18 @@ def permits(results: Results) -> str:
         rows.append(
             [
                 f"{way}, {payload} rows, BATCH = ROW_COUNT / {share}",
-                *(NOT_MEASURED if cost is None else cost.throughput.told() for cost in by_window),
-                NOT_MEASURED if last is None else last.processor.told(),
+                *(_told(cost, lambda cost: cost.throughput.told()) for cost in by_window),
+                _told(last, lambda cost: cost.processor.told()),
+                *(_told(cost, lambda cost: cost.throughput_by_former_definition.told()) for cost in by_window),
+                _told(last, lambda cost: cost.what_a_bound_leaves.told()),
                 NOT_MEASURED if first is None else f"{first.enough_rows(windows[-1]):,}",
             ]
         )
-    heads = (f"ROW_COUNT {row_permits:,}" for row_permits in windows)
-    return table(["with ÷ without permits", *heads, "the last: processor time", "enough, by the rule of thumb"], rows)
+    numbers = [f"ROW_COUNT {row_permits:,}" for row_permits in windows]
+    heads = [*numbers, "the last: processor time", *(f"formerly: {number}" for number in numbers)]
+    beside = ["without permits: held back ÷ not", "enough, by the rule of thumb"]
+    return table(["with ÷ without permits", *heads, *beside], rows)
+
+
+def _told(cost: PermitCost | None, what: Callable[[PermitCost], str]) -> str:
+    return NOT_MEASURED if cost is None else what(cost)

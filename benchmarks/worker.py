@@ -3,8 +3,8 @@
     python -m benchmarks.worker producer MODULE NAME
     python -m benchmarks.worker consumer MODULE NAME ADDRESS
 
-It is told jobs on standard input, one JSON object a line, and answers on standard output in the same manner; when the
-input ends, so does the process.
+It is told jobs on standard input, one JSON object a line, and answers on standard output in the same manner: first that
+it is ready, and once both are and it is told to begin, what came of it.  When the input ends, so does the process.
 """
 
 import gc
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any, TextIO
 
+from benchmarks.clock import now, require_one_clock
 from benchmarks.jobs import Job, Tally
 from benchmarks.peers.registry import load_ways
 from benchmarks.peers.way import Way
@@ -26,6 +27,7 @@ Say = Callable[..., None]
 
 def main(role: str, module: str, name: str, address: str = "") -> None:
     """Play a role until there are no more jobs."""
+    require_one_clock()
     say = speaker()
     (way,) = (way for way in load_ways(module) if way.name == name)
     if role == "producer":
@@ -65,9 +67,11 @@ def produce(way: Way, say: Say) -> None:
             began = cpu_seconds()
             producer.prepare(job)
             say(ready=True)
+            sys.stdin.readline()
+            began_at = now()
             producer.produce(job)
             producer.linger(sys.stdin.readline)
-            say(cpu_seconds=cpu_seconds() - began, peak_memory_bytes=peak_memory_bytes())
+            say(began_at=began_at, cpu_seconds=cpu_seconds() - began, peak_memory_bytes=peak_memory_bytes())
     finally:
         producer.close()
 
@@ -78,6 +82,8 @@ def consume(way: Way, address: str, say: Say) -> None:
     say(ready=True)
     for job in jobs():
         tally = Tally(job)
+        say(ready=True)
+        sys.stdin.readline()
         began = cpu_seconds()
         consumer.consume(job, tally)
         spent = cpu_seconds() - began
