@@ -82,13 +82,19 @@ class RemoteSender(RemoteUpstream):
         Those that are unusual are left to ``send``.  Those that only lack permits make ``lacks_permits`` true, which is
         waiting as ``statistics`` counts it, until this is called again.
         """
-        sent = self._send_now(chunks)
+        run, rows = self._ordinary(chunks)
+        sent = self._send_first(run, rows)
         if sent:
             self._writing.now()
-        lacked, self.lacks_permits = self.lacks_permits, sent < len(chunks) and self._must_wait(chunks[sent])
-        if self.lacks_permits and not lacked:
+        if sent < len(rows):
+            # It has been looked at.  To look again, with cold caches, takes longer than to decode the permits.
+            must_wait = self._lacks(rows[sent])
+        else:
+            must_wait = sent < len(chunks) and self._must_wait(chunks[sent])
+        lacked, self.lacks_permits = self.lacks_permits, must_wait
+        if must_wait and not lacked:
             self._waiting.start()
-        elif lacked and not self.lacks_permits:
+        elif lacked and not must_wait:
             self._waiting.stop()
         return sent
 
@@ -104,12 +110,21 @@ class RemoteSender(RemoteUpstream):
         They are written once the caller says so.  Those that are unusual, or have to wait, are left to the general way;
         so is a stream that is not open.
         """
+        return self._send_first(*self._ordinary(chunks))
+
+    def _ordinary(self, chunks: Sequence[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], list[int]]:
+        """The first chunks and the rows of each, as far as they are worth a look, up to one that is unusual."""
         if not chunks or not self._is_open or self._chunks.parked:
-            return 0
+            return [], []
         here = chunks if len(chunks) == 1 else islice(chunks, self._most_at_once(chunks[0]))
-        run, rows = self._codec.accepted(here)
+        return self._codec.accepted(here)
+
+    def _send_first(self, run: list[pa.RecordBatch], rows: list[int]) -> int:
+        """Send ordinary chunks, as many of the first ones as may leave now and fill a message."""
+        if not run:
+            return 0
         ends = list(accumulate(rows))
-        if ends and ends[-1] > (at_once := min(self._rows_at_once, rows_in_train(rows[0], self._codec.row_bytes))):
+        if ends[-1] > (at_once := min(self._rows_at_once, rows_in_train(rows[0], self._codec.row_bytes))):
             most = bisect_left(ends, at_once) + 1
             run, rows = run[:most], rows[:most]
         sent = self._session.send_many(run, rows)
@@ -129,10 +144,13 @@ class RemoteSender(RemoteUpstream):
 
     def _must_wait(self, chunk: pa.RecordBatch) -> bool:
         """Is all well with an ordinary chunk, except that permits are missing?  That is what happens all the time."""
-        if not self._is_open or not isinstance(chunk, pa.RecordBatch):
+        if not isinstance(chunk, pa.RecordBatch) or not self._lacks(chunk.num_rows):
             return False
-        lacks_permits = self.parameters.max_chunk_cost >= chunk.num_rows > self._session.sender.permits.rows
-        return lacks_permits and bool(self._codec.accepted((chunk,))[0])
+        return bool(self._codec.accepted((chunk,))[0])
+
+    def _lacks(self, rows: int) -> bool:
+        """Must a chunk of so many rows wait for permits, and for nothing else?"""
+        return self._is_open and self.parameters.max_chunk_cost >= rows > self._session.sender.permits.rows
 
     async def _send_leftmost(self, chunks: deque[pa.RecordBatch]) -> None:
         chunk = chunks[0]
