@@ -5,6 +5,7 @@ message without the schema; the receiver slices it, which copies nothing.  Dicti
 message cannot carry them, so that chunks of such a schema are whole IPC streams.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, takewhile
 
@@ -76,6 +77,8 @@ class BatchCodec:
         self._codec, self._options = codec, write_options(codec)
         self._piece_writer = PieceWriter(schema, self._options)
         self._gathering = None if self._has_dictionaries or codec else Gathering(schema, self._piece_writer)
+        self.gathered_from_bytes = math.inf if self._gathering is None else self._gathering.least_bytes
+        """Chunks of so many bytes are gathered, if nothing in them is null."""
         self._decompression = Decompression(
             codec, row_bytes=self.row_bytes, columns=len(schema), most_bytes=MAX_CHUNK_BYTES
         )

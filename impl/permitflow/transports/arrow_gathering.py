@@ -5,6 +5,7 @@ batches' columns one after the other.  What stands around them depends on the nu
 joining, and remembered.
 """
 
+import math
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -31,8 +32,9 @@ class Gathering:
         """Batches of exactly this schema; ``pieces`` is of the same one."""
         self._widths = [_row_bytes(field.type) for field in schema]
         self._pieces = pieces
-        self._can = bool(self._widths) and min(self._widths) > 0
-        self._least_bytes = _LEAST_PIECE_BYTES * len(self._widths)
+        can = min(self._widths, default=0) > 0
+        self.least_bytes = _LEAST_PIECE_BYTES * len(self._widths) if can else math.inf
+        """Of each batch, or on an average: shorter ones are not gathered, because a copy costs less."""
         self._gaps: dict[int, _Gaps] = {}
 
     def message(self, batches: Sequence[pa.RecordBatch], size_bytes: float) -> list[Buffer] | None:
@@ -46,15 +48,24 @@ class Gathering:
             None if they cannot be gathered, or are so short that a copy costs less.
         """
         count = len(batches)
-        if not self._can or size_bytes < count * self._least_bytes or count * len(self._widths) > _MOST_PIECES:
+        if size_bytes < count * self.least_bytes or count * len(self._widths) > _MOST_PIECES:
             return None
-        found = []
-        rows = 0
+        found: list[Sequence[Buffer]] = []
+        rows, count, sizes = 0, -1, list[int]()
         for batch in batches:
-            if (values := self._values(batch)) is None:
-                return None
+            if batch.num_rows != count:
+                count = batch.num_rows
+                sizes = [count * width for width in self._widths]
+            rows += count
+            # All buffers at once: asked for one by one, columns cost more than everything else here.  First comes the
+            # batch's own, then two of each column: which values are null, and the values.
+            buffers = batch.to_struct_array().buffers()
+            values = buffers[2::2]
+            if any(buffers[1::2]) or not all(values) or list(map(len, values)) != sizes:
+                values = self._values_of_slices(batch, sizes)
+                if values is None:
+                    return None
             found.append(values)
-            rows += batch.num_rows
         gaps = self._gaps.get(rows) or self._learnt(batches, rows)
         message: list[Buffer] = [gaps[0]]
         for column, gap in zip(zip(*found, strict=True), gaps[1:], strict=True):
@@ -62,17 +73,6 @@ class Gathering:
             if gap:
                 message.append(gap)
         return message
-
-    def _values(self, batch: pa.RecordBatch) -> Sequence[Buffer] | None:
-        """What each column of a batch holds; None if one of them holds something that is null."""
-        sizes = [batch.num_rows * width for width in self._widths]
-        # All buffers at once: asked for one by one, columns cost more than everything else here.
-        _, *buffers = batch.to_struct_array().buffers()
-        validities, values = buffers[::2], buffers[1::2]
-        is_whole = all(validity is None for validity in validities)
-        if is_whole and [0 if value is None else len(value) for value in values] == sizes:
-            return [memoryview(value or b"") for value in values]
-        return self._values_of_slices(batch, sizes)
 
     def _values_of_slices(self, batch: pa.RecordBatch, sizes: Sequence[int]) -> Sequence[Buffer] | None:
         """The same for columns that are a part of their buffers, or know which values are null."""

@@ -120,19 +120,29 @@ class TrainWriter:
             start = stop
 
     def _encoded(self, run: Sequence[pa.RecordBatch], rows: tuple[int, ...]) -> Iterator[EncodedChunks]:
-        """Chunks as one batch; large ones that would have to be copied for that, as one for each."""
-        if len(run) > 1 and self._are_large(rows):
+        """Chunks as one batch, or as several where they would have to be copied for that."""
+        if len(run) > 1 and self._may_stay(rows):
             if (pieces := self._batches.gathered(run, sum(rows))) is not None:
                 yield EncodedChunks(rows, self._cost(rows), pieces)
                 return
-            for batch, count in zip(run, rows, strict=True):
-                yield from self._encoded([batch], (count,))
+            yield from self._copied(run, rows)
             return
         yield EncodedChunks(rows, self._cost(rows), self._batches.encode(run, sum(rows)))
 
-    def _are_large(self, rows: Sequence[int]) -> bool:
+    def _copied(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[EncodedChunks]:
+        """Chunks of which not all could stay where they are: large ones singly, others as rows of small batches."""
+        row_bytes = self._batches.row_bytes or _JOINED_BYTES
+        most_rows = 0 if max(rows) * row_bytes >= _SMALL_BYTES else int(_JOINED_BYTES / row_bytes)
+        start = 0
+        for stop in self._cuts_by_rows(rows, min(self._most_rows, most_rows)):
+            part = tuple(rows[start:stop])
+            yield EncodedChunks(part, self._cost(part), self._batches.encode(run[start:stop], sum(part)))
+            start = stop
+
+    def _may_stay(self, rows: Sequence[int]) -> bool:
+        """Are all of them so large that columns can be sent from where they lie, or are not worth a copy?"""
         row_bytes = self._batches.row_bytes
-        return row_bytes is not None and min(rows) * row_bytes >= _SMALL_BYTES
+        return row_bytes is not None and min(rows) * row_bytes >= min(_SMALL_BYTES, self._batches.gathered_from_bytes)
 
     def _cuts(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[int]:
         """Where one batch ends and the next one begins."""
@@ -140,10 +150,10 @@ class TrainWriter:
             return iter((1,))
         row_bytes = self._batches.row_bytes
         if run and row_bytes and self._batches.can_join:
+            if self._may_stay(rows):
+                return self._cuts_by_rows(rows, min(self._most_rows, int(TRAIN_BYTES / row_bytes)))
             if max(rows) * row_bytes < _SMALL_BYTES:
                 return self._cuts_by_rows(rows, min(self._most_rows, int(_JOINED_BYTES / row_bytes)))
-            if self._are_large(rows):
-                return self._cuts_by_rows(rows, min(self._most_rows, int(TRAIN_BYTES / row_bytes)))
         return self._cuts_by_size(run, rows)
 
     def _cuts_by_rows(self, rows: Sequence[int], most_rows: int) -> Iterator[int]:

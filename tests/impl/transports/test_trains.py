@@ -15,6 +15,7 @@ from permitflow.transports.trains import TrainWriter, rows_in_train
 LARGE_ROWS = 32_768
 """256 KiB of them."""
 WINDOW = ChannelParameters(row_permits=32 * LARGE_ROWS)
+COPIED_BYTES = 512 << 10
 
 
 def numbers(rows: int) -> pa.RecordBatch:
@@ -49,6 +50,18 @@ def test_a_batch_takes_no_more_than_a_train() -> None:
     chunk = numbers(LARGE_ROWS)
     sizes = [len(each.rows) for each in written([chunk] * 20)]
     assert max(sizes) * LARGE_ROWS * 8 <= TRAIN_BYTES < (max(sizes) + 2) * LARGE_ROWS * 8
+
+
+def test_chunks_that_can_be_gathered_fill_a_train_however_small_a_copy_would_be() -> None:
+    chunk = numbers(3_000)
+    (together,) = written([chunk] * 40)
+    (values,) = (buffer for buffer in chunk.column(0).buffers() if buffer is not None)
+    assert [pa.py_buffer(piece).address for piece in together.arrow].count(values.address) == 40
+
+
+def test_chunks_that_could_not_be_gathered_after_all_are_copied_into_small_batches() -> None:
+    encoded = written([numbers(3_000), with_a_null(3_000)] * 20)
+    assert all(1 < len(each.rows) * 3_000 * 8 <= COPIED_BYTES for each in encoded)
 
 
 def test_a_batch_has_at_most_half_the_window() -> None:

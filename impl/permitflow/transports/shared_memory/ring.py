@@ -30,6 +30,8 @@ class RingWriter:
     def __init__(self, region: Region, counter: int) -> None:
         """``counter``: the descriptor of the event counter, which now belongs to this object."""
         self._ring = region.ring
+        # Arrow's buffers say that they hold signed bytes, and are copied only into memory that says the same.
+        self._signed = region.ring.cast("b")
         self._space = WriterSpace(region.capacity_bytes)
         self.counter = counter
 
@@ -49,11 +51,13 @@ class RingWriter:
         if place is None:
             return None
         at = place.offset
-        ring = self._ring
+        ring, signed, arrow = self._ring, self._signed, pa.Buffer
         for part in parts:
             end = at + len(part)
-            # Arrow's buffers say that they hold signed bytes, which the ring's do not.
-            ring[at:end] = part if isinstance(part, bytes) else memoryview(part).cast("B")
+            if isinstance(part, arrow):
+                signed[at:end] = part
+            else:
+                ring[at:end] = part if isinstance(part, bytes) else part.cast("B")
             at = end
         return place
 
@@ -69,7 +73,7 @@ class RingWriter:
 
     def close(self) -> None:
         """Give memory and descriptor back: who keeps the stream keeps neither.  Closing twice is harmless."""
-        self._ring = memoryview(b"")
+        self._ring = self._signed = memoryview(b"")
         counter, self.counter = self.counter, -1
         if counter >= 0:
             os.close(counter)
