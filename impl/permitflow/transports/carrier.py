@@ -57,6 +57,11 @@ class PromptCarrier(Carrier, Protocol):
         """
         ...
 
+    @property
+    def has_more(self) -> bool:
+        """Has another message come, which is handed over next, or read?"""
+        ...
+
     def write_now(self, message: Sequence[Buffer]) -> Rest | None:
         """As ``write``, as far as that can be done without waiting; None if nothing is left to be done.
 

@@ -81,6 +81,13 @@ class HostCarrier:
             self._prompt_inner.hand_to(take)
         return self._link is not None or self._prompt_inner is not None
 
+    @property
+    def has_more(self) -> bool:
+        """After the decision: see ``PromptCarrier``."""
+        if self._link is not None:
+            return self._link.has_more
+        return self._prompt_inner is not None and self._prompt_inner.has_more
+
     def _read_ahead(self) -> "asyncio.Task[Received | None]":
         if self._ahead is None:
             self._ahead = asyncio.ensure_future(self._inner.read())

@@ -68,7 +68,8 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
                 self._note_agreement(frame)
             elif isinstance(frame, Failure):
                 self._hear(frame)
-        if self._batches is not None:
+        # All permits that have come together are here before any is used: else small trains would stay small for ever.
+        if self._batches is not None and not self._carrier.has_more:
             self._advance()
             self._tell_change()
 

@@ -108,6 +108,11 @@ class TcpStream:
         """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
         self._take_message = staying_awake(take)
 
+    @property
+    def has_more(self) -> bool:
+        """Has another message come, which is handed over next, or read?"""
+        return bool(self._inbox) and self._inbox[0][0] is Kind.MESSAGE
+
     def _hand_over(self, take: Take) -> None:
         """Hand over what has come to whoever reads; the task that awaits ``read`` need not wake up."""
         came = self._came

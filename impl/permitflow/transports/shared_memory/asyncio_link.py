@@ -57,6 +57,11 @@ class AsyncioLink(MessageSocket):
         """
         self._take_message = take
 
+    @property
+    def has_more(self) -> bool:
+        """Has another message come, which is handed over next, or read?"""
+        return bool(self._inbox)
+
     def _watch(self) -> None:
         if not self._is_watching and not self._has_ended:
             self._is_watching = True
