@@ -126,13 +126,9 @@ def _add_channels(plan: Plan, exchange: Exchange, store: SqliteStore | None) -> 
     if store is not None:
         # All of it, before the first channel is written down.
         store.require_fitting(plan.channels, parameters=plan.parameters, consumers=plan.consumers)
-    for channel in plan.channels:
-        if plan.retention is Retention.ONCE:
-            exchange.add_channel(channel)
-            continue
-        exchange.add_channel(
-            channel, retention=Retention.REPLAY, consumers=plan.consumers, staging_rows=plan.staging_rows
-        )
+    exchange.add_channels(
+        plan.channels, retention=plan.retention, consumers=plan.consumers, staging_rows=plan.staging_rows
+    )
 
 
 def _resolve_by_signals(stopped: "asyncio.Future[bool]") -> None:

@@ -128,24 +128,62 @@ class Exchange:
             SchemaMismatchError: the store has kept the channel with another schema.
             StoreError: the store has kept it otherwise, or cannot be read.
         """
-        if not name:
-            raise InvalidParametersError(name="channel", value=name, rule="must not be empty")
-        if name in self._channels:
-            raise InvalidParametersError(name="channel", value=name, rule="must be a name that is not in use")
+        (channel,) = self.add_channels(
+            [name], parameters, schema, retention=retention, consumers=consumers, staging_rows=staging_rows
+        )
+        return channel
+
+    def add_channels(
+        self,
+        names: Sequence[str],
+        parameters: ChannelParameters | None = None,
+        schema: pa.Schema | None = None,
+        *,
+        retention: Retention = Retention.ONCE,
+        consumers: Sequence[str] = (DEFAULT_CONSUMER,),
+        staging_rows: int | None = None,
+    ) -> Sequence[BridgeChannel | ReplayChannel]:
+        """Add channels that are alike, all or none; a store on disk is flushed once for all of them.
+
+        Args and errors are those of ``add_channel``.
+        """
+        self._require_free(names)
         chosen = parameters or self._parameters
-        if retention is Retention.ONCE:
-            if tuple(consumers) != (DEFAULT_CONSUMER,):
-                rule = "are named for channels with retention 'replay' only"
-                raise InvalidParametersError(name="consumers", value=tuple(consumers), rule=rule)
-            bridge = BridgeChannel(name, chosen, schema, self.record)
-            self._channels[name] = bridge
-            return bridge
-        kept = self._store.open_channel(name, parameters=chosen, consumers=consumers)
-        replay = ReplayChannel(name, chosen, schema, kept, consumers)
-        limit_rows = default_staging_rows(chosen.row_permits) if staging_rows is None else staging_rows
-        self.staging.add_channel(replay.log, limit_rows)
-        self._channels[name] = replay
-        return replay
+        if retention is Retention.REPLAY:
+            limit_rows = default_staging_rows(chosen.row_permits) if staging_rows is None else staging_rows
+            return self._keeping(names, chosen, schema, consumers, limit_rows)
+        if tuple(consumers) != (DEFAULT_CONSUMER,):
+            rule = "are named for channels with retention 'replay' only"
+            raise InvalidParametersError(name="consumers", value=tuple(consumers), rule=rule)
+        bridges = [BridgeChannel(name, chosen, schema, self.record) for name in names]
+        self._channels.update(zip(names, bridges, strict=True))
+        return bridges
+
+    def _require_free(self, names: Sequence[str]) -> None:
+        seen: set[str] = set()
+        for name in names:
+            if not name:
+                raise InvalidParametersError(name="channel", value=name, rule="must not be empty")
+            if name in self._channels or name in seen:
+                raise InvalidParametersError(name="channel", value=name, rule="must be a name that is not in use")
+            seen.add(name)
+
+    def _keeping(
+        self,
+        names: Sequence[str],
+        parameters: ChannelParameters,
+        schema: pa.Schema | None,
+        consumers: Sequence[str],
+        limit_rows: int,
+    ) -> list[ReplayChannel]:
+        places = self._store.open_channels(names, parameters=parameters, consumers=consumers)
+        channels = [
+            ReplayChannel(name, parameters, schema, place, consumers) for name, place in zip(names, places, strict=True)
+        ]
+        for channel in channels:
+            self.staging.add_channel(channel.log, limit_rows)
+            self._channels[channel.name] = channel
+        return channels
 
     def remove_channel(self, name: str) -> None:
         """Forget a channel, so that its name is free; producers and consumers that are connected get an error.

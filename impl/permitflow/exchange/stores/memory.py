@@ -145,6 +145,12 @@ class MemoryStore:
         place = self._channels[name] = MemoryChannelStore()
         return place
 
+    def open_channels(
+        self, names: Sequence[str], *, parameters: ChannelParameters, consumers: Sequence[str]
+    ) -> list[MemoryChannelStore]:
+        """Empty places."""
+        return [self.open_channel(name, parameters=parameters, consumers=consumers) for name in names]
+
     def published_batches(self) -> Mapping[str, int]:
         """The last published batch of each query; who has published last comes last."""
         return dict(self._published_batches)

@@ -92,14 +92,25 @@ class SqliteStore:
             StoreMismatchError: it was stored with other parameters, or for other consumers.
             StoreWriteError: it is new, and cannot be written down.
         """
-        stored = self._stored.get(name)
-        if stored is None:
-            stored = self._added(name, parameters, consumers)
-        else:
-            self._require_same(name, stored, parameters, consumers)
-            del self._stored[name]
-        place = self._channels[name] = SqliteChannelStore(self._database, stored)
+        (place,) = self.open_channels([name], parameters=parameters, consumers=consumers)
         return place
+
+    def open_channels(
+        self, names: Sequence[str], *, parameters: ChannelParameters, consumers: Sequence[str]
+    ) -> list[SqliteChannelStore]:
+        """The places of several channels, in this order; all that are new are written down in one transaction.
+
+        Raises:
+            StoreMismatchError: one was stored with other parameters, or for other consumers; nothing was opened.
+            StoreWriteError: one is new, and cannot be written down; nothing was opened.
+        """
+        for name in names:
+            if (stored := self._stored.get(name)) is not None:
+                self._require_same(name, stored, parameters, consumers)
+        self._stored |= self._added([name for name in names if name not in self._stored], parameters, consumers)
+        places = {name: SqliteChannelStore(self._database, self._stored.pop(name)) for name in names}
+        self._channels |= places
+        return list(places.values())
 
     def published_batches(self) -> Mapping[str, int]:
         """The last published batch of each query; who has published last comes last."""
@@ -140,19 +151,27 @@ class SqliteStore:
                 given=_words(given),
             )
 
-    def _added(self, name: str, parameters: ChannelParameters, consumers: Sequence[str]) -> StoredChannel:
-        kept = KeptChannel(log_id=uuid4().hex)
+    def _added(
+        self, names: Sequence[str], parameters: ChannelParameters, consumers: Sequence[str]
+    ) -> dict[str, StoredChannel]:
+        """Write new channels down: all or none, and one flush, which may take milliseconds, for all."""
+        if not names:
+            return {}
+        kept = [KeptChannel(log_id=uuid4().hex) for _ in names]
         numbers = (parameters.row_permits, parameters.permit_batch, parameters.max_chunk_cost)
-        facts = (name, kept.log_id, *numbers, parameters.barrier_permits, parameters.oversize.value)
+        rest = (*numbers, parameters.barrier_permits, parameters.oversize.value)
+        facts = [(name, channel.log_id, *rest) for name, channel in zip(names, kept, strict=True)]
+        ids = self._database.done(lambda connection: [_add(connection, each, consumers) for each in facts])
+        added = zip(names, ids, kept, strict=True)
+        return {name: StoredChannel(number, parameters, channel) for name, number, channel in added}
 
-        def add(connection: sqlite3.Connection) -> int:
-            number = connection.execute(_ADD_CHANNEL, facts).lastrowid
-            assert number is not None, "a table has row ids"
-            rows = [(number, consumer) for consumer in consumers]
-            connection.executemany("INSERT INTO consumers (channel, name, acknowledged_row) VALUES (?, ?, 0)", rows)
-            return number
 
-        return StoredChannel(self._database.done(add), parameters, kept)
+def _add(connection: sqlite3.Connection, facts: tuple[str | int, ...], consumers: Sequence[str]) -> int:
+    number = connection.execute(_ADD_CHANNEL, facts).lastrowid
+    assert number is not None, "a table has row ids"
+    rows = [(number, consumer) for consumer in consumers]
+    connection.executemany("INSERT INTO consumers (channel, name, acknowledged_row) VALUES (?, ?, 0)", rows)
+    return number
 
 
 def _words(value: object) -> str:

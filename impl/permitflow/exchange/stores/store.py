@@ -171,6 +171,16 @@ class Store(Protocol):
         """
         ...
 
+    def open_channels(
+        self, names: Sequence[str], *, parameters: ChannelParameters, consumers: Sequence[str]
+    ) -> Sequence[ChannelStore]:
+        """The places of several channels, as ``open_channel`` opens them: the new ones together, all or none.
+
+        Raises:
+            StoreError: there is something that does not fit; nothing was opened.
+        """
+        ...
+
     def published_batches(self) -> Mapping[str, int]:
         """The last published batch of each query; who has published last comes last."""
         ...

@@ -1,0 +1,96 @@
+"""Channels that are added together: written down at once, all or none."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from permitflow.errors import InvalidParametersError, StoreMismatchError, StoreWriteError
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.stores.sqlite import SqliteStore
+from permitflow.exchange.stores.store import Store
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.replay import Retention
+from permitflow.testing.stored_channels import CONSUMERS, PARAMETERS
+
+Open = Callable[[], SqliteStore]
+
+NAMES = [f"orders/{number}" for number in range(500)]
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from permitflow.exchange.stores import sqlite
+from permitflow.testing.stored_channels import CONSUMERS, PARAMETERS
+
+add, left = sqlite._add, int(sys.argv[2])
+
+def killed(*facts):
+    global left
+    left -= 1
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return add(*facts)
+
+sqlite._add = killed
+store = sqlite.SqliteStore(Path(sys.argv[1]))
+store.open_channels([f"orders/{number}" for number in range(500)], parameters=PARAMETERS, consumers=CONSUMERS)
+"""
+
+
+def added(store: Store) -> list[str]:
+    """The logs of all channels."""
+    return [place.load().log_id for place in store.open_channels(NAMES, parameters=PARAMETERS, consumers=CONSUMERS)]
+
+
+def test_channels_that_are_added_together_are_one_transaction(open_store: Open) -> None:
+    store = open_store()
+    logs = added(store)
+    assert store.commits == 1
+    assert len(set(logs)) == len(NAMES)
+    store = open_store()
+    assert added(store) == logs
+    assert store.commits == 0
+
+
+@pytest.mark.parametrize("killed_after", [0, 250, 499])
+def test_who_is_killed_while_channels_are_added_has_added_none(
+    open_store: Open, tmp_path: Path, killed_after: int
+) -> None:
+    child = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "store"), str(killed_after)], check=False)
+    assert child.returncode == -signal.SIGKILL
+    store = open_store()
+    store.require_fitting((), parameters=PARAMETERS, consumers=CONSUMERS)  # or it would say which are left over
+    added(store)
+
+
+def test_of_channels_that_cannot_be_added_together_none_is(open_store: Open) -> None:
+    store = open_store()
+    with pytest.raises(StoreWriteError):
+        store.open_channels(["a", "b", "a"], parameters=PARAMETERS, consumers=CONSUMERS)
+    store = open_store()
+    store.open_channels(["b"], parameters=ChannelParameters(row_permits=50), consumers=CONSUMERS)
+    store = open_store()
+    with pytest.raises(StoreMismatchError):
+        store.open_channels(["a", "b"], parameters=PARAMETERS, consumers=CONSUMERS)
+    store = open_store()
+    store.require_fitting(["b"], parameters=ChannelParameters(row_permits=50), consumers=CONSUMERS)
+
+
+def test_new_channels_join_those_that_are_stored(open_store: Open) -> None:
+    open_store().open_channels(NAMES[100:200], parameters=PARAMETERS, consumers=CONSUMERS)
+    store = open_store()
+    added(store)
+    assert store.commits == 1
+
+
+@pytest.mark.parametrize("names", [["a", "a"], ["a", ""], ["a", "taken"]])
+def test_an_exchange_adds_all_channels_or_none(store: Store, names: list[str]) -> None:
+    exchange = Exchange(store=store)
+    exchange.add_channel("taken")
+    with pytest.raises(InvalidParametersError):
+        exchange.add_channels(names, retention=Retention.REPLAY)
+    exchange.add_channels(["a", "b"], retention=Retention.REPLAY)
+    assert [each.name for each in exchange.statistics()] == ["taken", "a", "b"]
