@@ -6,6 +6,8 @@ a frame.  The frames carry chunks as bytes; ``permitflow.transports.trains`` mak
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import accumulate
+from typing import TypeAlias
 
 from google.protobuf.message import DecodeError
 
@@ -36,7 +38,9 @@ _MOST_FRAMES_BYTES = 32 << 20
 _FRAME_BYTES = 32
 # A stream's chunks are often of one size.  What was said of the last ones need not be encoded or decoded again.
 _FRONTS = 64
+_Said: TypeAlias = tuple[tuple[int, ...], int, int]  # rows, permits and bytes of a batch
 _FEW_CHUNKS = 512
+_FEW_CHUNKS_BYTES = 2_048
 # Permits that return say the same again and again.
 _SHORT_BYTES = 64
 
@@ -69,29 +73,21 @@ def encode_chunks(chunks: EncodedChunks) -> list[Buffer]:
 def _message(train: Sequence[WireFrame], body: Sequence[Buffer]) -> list[Buffer]:
     first = train[0]
     if len(train) == 1 and isinstance(first, EncodedChunks) and len(first.rows) <= _FEW_CHUNKS:
-        return [_front_of(first.rows, first.permits, sum(map(len, body))), *body]
+        return [_front_of(((first.rows, first.permits, sum(map(len, body))),)), *body]
     chunks = [frame for frame in train if isinstance(frame, EncodedChunks)]
     if len(chunks) == len(train) and sum(len(each.rows) for each in chunks) <= _FEW_CHUNKS:
         said = tuple((each.rows, each.permits, sum(map(len, each.arrow))) for each in chunks)
-        return laid_out(_frames_of(said), body)
+        return [_front_of(said), *body]
     return laid_out(_encoded(train), body)
 
 
 @lru_cache(maxsize=_FRONTS)
-def _frames_of(chunks: tuple[tuple[tuple[int, ...], int, int], ...]) -> bytes:
-    """What protobuf says of nothing but chunks: rows, permits and bytes of each batch."""
+def _front_of(chunks: tuple[_Said, ...]) -> bytes:
+    """What stands before the body in a message of nothing but chunks."""
     train = pb.FromUpstream()
     for rows, permits, size_bytes in chunks:
         write_chunks(train.frames.add().chunks, rows, permits, size_bytes)
-    return train.SerializeToString()
-
-
-@lru_cache(maxsize=_FRONTS)
-def _front_of(rows: tuple[int, ...], permits: int, size_bytes: int) -> bytes:
-    """What stands before the body in a message of nothing but these chunks."""
-    train = pb.FromUpstream()
-    write_chunks(train.frames.add().chunks, rows, permits, size_bytes)
-    return front_of(train.SerializeToString(), size_bytes)
+    return front_of(train.SerializeToString(), sum(size_bytes for _, _, size_bytes in chunks))
 
 
 def _encoded(train: Iterable[WireFrame]) -> bytes:
@@ -120,6 +116,12 @@ def decode_upstream(message: Received) -> list[WireFrame]:
     if (lone := _lone_chunks(bytes(view[:ALIGNMENT_BYTES]), len(view))) is not None:
         return [EncodedChunks(*lone, (view[ALIGNMENT_BYTES:],))]
     head, body = taken_apart(view)
+    if len(head) <= _FEW_CHUNKS_BYTES and _are_all_of(said := _chunks_said(bytes(head)), body):
+        ends = accumulate(size for _, _, size in said)
+        return [
+            EncodedChunks(rows, permits, (body[end - size : end],))
+            for (rows, permits, size), end in zip(said, ends, strict=True)
+        ]
     train = pb.FromUpstream()
     _parse(train, head)
     if train.body:  # encoded by somebody who does not know where it should be
@@ -150,6 +152,22 @@ def _lone_chunks(front: bytes, size: int) -> tuple[tuple[int, ...], int] | None:
         return None
     chunks = train.frames[0].chunks
     return (tuple(chunks.rows), chunks.permits) if chunks.rows and chunks.size_bytes == size - place[1] else None
+
+
+@lru_cache(maxsize=_FRONTS)
+def _chunks_said(head: bytes) -> tuple[_Said, ...]:
+    """What a message whose frames are encoded like this says of its chunks; nothing, if not all of them are chunks."""
+    train = pb.FromUpstream()
+    _parse(train, memoryview(head))
+    if train.body or any(frame.WhichOneof("frame") != "chunks" for frame in train.frames):
+        return ()
+    chunks = [frame.chunks for frame in train.frames]
+    return tuple((tuple(each.rows), each.permits, each.size_bytes) for each in chunks)
+
+
+def _are_all_of(chunks: Sequence[_Said], body: memoryview) -> bool:
+    """Is the body theirs, with some bytes for each batch, and has each batch chunks?  Else ``read_chunks`` says why."""
+    return all(rows and size > 0 for rows, _, size in chunks) and sum(size for _, _, size in chunks) == len(body) > 0
 
 
 def decode_downstream(message: Received) -> list[DownstreamFrame]:

@@ -151,11 +151,13 @@ def test_a_train_like_the_one_before_says_what_its_own_chunks_are() -> None:
         assert decode_upstream(message) == train
 
 
-def test_a_message_that_begins_like_the_one_before_and_is_shorter_is_refused() -> None:
-    (whole,) = messages_of([EncodedChunks((2, 1), 3, (b"abc",))])
-    decode_upstream(whole)
+@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize("length", [-1, -3, 1])
+def test_a_message_that_begins_like_the_one_before_and_has_another_length_is_refused(batches: int, length: int) -> None:
+    (whole,) = messages_of([EncodedChunks((2, 1), 3, (b"abc",))] * batches)
+    assert len(decode_upstream(whole)) == batches
     with pytest.raises(UndecodableDataError):
-        decode_upstream(whole[:-1])
+        decode_upstream(whole[:length] if length < 0 else whole + bytes(length))
 
 
 def test_frames_that_would_fill_the_memory_are_refused_undecoded() -> None:
