@@ -192,8 +192,9 @@ class DownstreamSession(Session[T]):
             return
         if self._returning == NO_PERMITS:
             self._returning = permits
-        else:
-            self._returning = Permits(*(a + b for a, b in zip(self._returning, permits, strict=True)))
+            return
+        rows, barriers, watermarks = self._returning
+        self._returning = Permits(rows + permits.rows, barriers + permits.barriers, watermarks + permits.watermarks)
 
     def fail(self, error: bytes) -> None:
         """Let Failure be the next frame: this end has accepted, and breaks the stream off."""
