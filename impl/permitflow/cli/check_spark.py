@@ -4,28 +4,59 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import typer
+
 from permitflow.checking import Check, Finding, Grid
-from permitflow.cli.outcomes import unusable
+from permitflow.cli.outcomes import ExitCode, complain, unusable
 from permitflow.demo.spark_session import local_session
-from permitflow.spark.sessions import FAILURES, session_at
+from permitflow.spark.sessions import (
+    FAILURES,
+    ended_by_interrupts,
+    session_at,
+    starting_quietly,
+    unlogged,
+    was_interrupted,
+)
 from permitflow.spark.sweeping import sweep
 
 __all__ = ["sweep_on"]
 
 _NAME = "permitflow check"
 _MOST_LETTERS = 200
+_LOG = "spark.log"
 
 
 def sweep_on(master: str, check: Check, grid: Grid, *, max_states: int) -> list[Finding]:
     """Check the cells of a grid there, or end the command and say why that is not possible."""
-    try:
-        with ExitStack() as stack:
+    with TemporaryDirectory(prefix="permitflow-check-") as name:
+        folder = Path(name)
+        try:
+            with unlogged():
+                return _swept(master, folder, check, grid, max_states)
+        except (Exception, KeyboardInterrupt) as error:
+            if was_interrupted(error):
+                complain("interrupted, and Spark was stopped")
+                raise typer.Exit(ExitCode.INTERRUPTED) from None
+            if not isinstance(error, FAILURES):
+                raise
+            unusable(f"--spark {master}: {_reason(error, folder / _LOG)}")
+
+
+def _swept(master: str, folder: Path, check: Check, grid: Grid, max_states: int) -> list[Finding]:
+    with ExitStack() as stack:
+        with starting_quietly(folder / _LOG):
             if master.startswith("local"):
-                folder = Path(stack.enter_context(TemporaryDirectory(prefix="permitflow-check-")))
                 spark = stack.enter_context(local_session(_NAME, master=master, work_dir=folder))
             else:
                 spark = stack.enter_context(session_at(master, _NAME))
+        with ended_by_interrupts():
             return sweep(spark, check, grid, max_states=max_states).findings
-    except FAILURES as error:
-        reason = str(error).strip().partition("\n")[0][:_MOST_LETTERS]
-        unusable(f"--spark {master}: {reason or type(error).__name__}")
+
+
+def _reason(error: BaseException, log: Path) -> str:
+    """The first line of what Spark says; where no JVM has started, the last of what it said itself."""
+    reason = str(error).strip().partition("\n")[0][:_MOST_LETTERS] or type(error).__name__
+    if "JAVA_GATEWAY_EXITED" not in reason:
+        return reason
+    said = [line for line in log.read_text(errors="replace").splitlines() if line.strip() and not line[0].isspace()]
+    return f"{reason} It said: {said[-1][:_MOST_LETTERS]}" if said else reason

@@ -1,17 +1,20 @@
 """A session at a master or at a remote address, for commands that were given one."""
 
+import logging
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from permitflow.spark.configure import configure
 
-__all__ = ["FAILURES", "session_at"]
+__all__ = ["FAILURES", "ended_by_interrupts", "session_at", "starting_quietly", "unlogged", "was_interrupted"]
 
 FAILURES = (PySparkException, RuntimeError, OSError)
 """What Spark raises where it cannot be started or reached, or cannot run a task."""
@@ -33,3 +36,68 @@ def session_at(master: str, name: str) -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def starting_quietly(log: Path) -> Iterator[None]:
+    """Let a JVM that starts in this block, and its workers, write to this file instead of standard error.
+
+    A command's own words would be lost among theirs: those of the start, and of workers that Ctrl-C has ended, too.
+    If the block is interrupted, what has been started is killed: nobody else knows of it yet.
+    """
+    before = _children()
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with log.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    except KeyboardInterrupt:
+        for child in _children() - before:
+            os.kill(child, signal.SIGKILL)
+        raise
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _children() -> set[int]:
+    """The processes that this one has started, where the system tells."""
+    listed = [file.read_text().split() for file in Path("/proc/self/task").glob("*/children")]
+    return {int(child) for children in listed for child in children}
+
+
+@contextmanager
+def ended_by_interrupts() -> Iterator[None]:
+    """Let Ctrl-C in this block end this process's JVM at once: an orderly stop waits for what it is doing."""
+    # Spark's own handler asks the JVM to cancel the job, over the connection that waits for it, and both complain.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        process = getattr(SparkContext._gateway, "proc", None)
+        if process is not None:
+            process.kill()
+            process.wait()
+        raise
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Log nothing in this block: py4j logs each exception that passes through it, which the caller tells anyway."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def was_interrupted(error: BaseException) -> bool:
+    """Was it Ctrl-C that has led to this error?  What it interrupts may well fail on its way out."""
+    seen: BaseException | None = error
+    while seen is not None and not isinstance(seen, KeyboardInterrupt):
+        seen = seen.__context__
+    return seen is not None
