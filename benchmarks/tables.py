@@ -113,8 +113,10 @@ def imbalance(results: Results) -> str:
 def spark(results: Results) -> str:
     """Jobs with the exchange and without."""
     jobs = results.get("spark", SparkJob)
-    rows = [[f"{each.job}, beside {each.peer}", each.seconds.told(), each.peer_seconds.told()] for each in jobs]
-    return table(["Spark", "seconds with the exchange", "without"], rows)
+    rows = [
+        [f"{each.job}, beside {each.peer}", each.seconds.told(), each.peer_seconds.told(), each.rounds] for each in jobs
+    ]
+    return table(["Spark", "seconds with the exchange", "without", "rounds"], rows)
 
 
 def profile(results: Results) -> str:

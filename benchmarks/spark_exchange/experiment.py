@@ -20,18 +20,22 @@ from benchmarks.series import Series
 from benchmarks.spark_exchange.jobs import QUERY, SINK, SOURCE, SparkJob
 from benchmarks.spark_exchange.peers import MemorySource, NullSink, payload_of
 from benchmarks.spark_exchange.sessions import SLOTS, session
+from benchmarks.spark_exchange.warming import FOR_LONG_JOBS, UNTIL_WARM, WarmUp
 from permitflow.demo.query12 import LATE_LINE_ITEMS, PRIORITIES_OF_LATE_ITEMS, WHOLE_QUERY
 from permitflow.demo.tpch import TABLES, cached_tables, default_cache_dir
 
 __all__ = ["measure_spark"]
 
 CHUNK_ROWS = 8_192
-ROWS = 16 << 20
+SOURCE_ROWS = 16 << 20
+# A sink takes three times as long for a row, and scatters less.
+SINK_ROWS = 8 << 20
 SMOKE_ROWS = 4 * CHUNK_ROWS
 SCALE = 1.0
 SMOKE_SCALE = 0.01
-# Workers are forked, modules loaded, code compiled.
-WARM_UP_ROUNDS = 2
+# The query takes less than a second, and single rounds scatter: the median of a few would be chance.
+QUERY_ROUNDS = 15
+NO_WARM_UP = WarmUp(least=0, most=0)
 
 
 class Partner:
@@ -101,7 +105,6 @@ class Stage:
 
 def measure_spark(rounds: int, seed: int, *, is_smoke: bool) -> list[SparkJob]:
     """All three, in rounds; what is first in a round is drawn."""
-    rows = SMOKE_ROWS if is_smoke else ROWS
     tables, _ = asyncio.run(cached_tables(SMOKE_SCALE if is_smoke else SCALE, default_cache_dir()))
     choose = random.Random(seed)
     with ExitStack() as stack:
@@ -109,7 +112,8 @@ def measure_spark(rounds: int, seed: int, *, is_smoke: bool) -> list[SparkJob]:
         exchange = stack.enter_context(partner("exchange"))
         spark = stack.enter_context(session(folder / "receiver", CHUNK_ROWS))
         stage = Stage(spark, exchange)
-        jobs = [_source(stage, rows), _sink(stage, rows)]
+        source_rows, sink_rows = (SMOKE_ROWS, SMOKE_ROWS) if is_smoke else (SOURCE_ROWS, SINK_ROWS)
+        jobs = [_source(stage, source_rows), _sink(stage, sink_rows)]
         sender = stack.enter_context(partner("sender", str(tables), str(folder / "sender")))
         assert sender.hears()["ready"]
         jobs.append(_query(stage, sender, tables))
@@ -123,20 +127,35 @@ class _Contest:
     peer: str
     run: Callable[[], None]
     run_peer: Callable[[], None]
+    warm_up: WarmUp = FOR_LONG_JOBS
+    least_rounds: int = 1
 
 
 def _in_turns(contest: _Contest, rounds: int, choose: random.Random, *, is_smoke: bool) -> SparkJob:
     runs = {"ours": contest.run, "peer": contest.run_peer}
     seconds: dict[str, list[float]] = {name: [] for name in runs}
-    warm_up = 0 if is_smoke else WARM_UP_ROUNDS
-    for number in range(warm_up + rounds):
+
+    def run_round() -> None:
         for name in choose.sample(sorted(runs), k=2):
             began = time.perf_counter()
             runs[name]()
-            if number >= warm_up:
-                seconds[name].append(time.perf_counter() - began)
-    ours, theirs = Series.of(seconds["ours"]), Series.of(seconds["peer"])
-    return SparkJob(contest.job, contest.rows, contest.peer, ours, theirs)
+            seconds[name].append(time.perf_counter() - began)
+
+    warm_up = NO_WARM_UP if is_smoke else contest.warm_up
+    while not warm_up.is_over(*seconds.values()):
+        run_round()
+    warm_up_rounds, is_warm = len(seconds["ours"]), warm_up.is_warm(*seconds.values())
+    for _ in range(rounds if is_smoke else max(rounds, contest.least_rounds)):
+        run_round()
+    return SparkJob(
+        job=contest.job,
+        rows=contest.rows,
+        peer=contest.peer,
+        warm_up_rounds=warm_up_rounds,
+        is_warm=is_warm,
+        seconds=Series.of(seconds["ours"][warm_up_rounds:]),
+        peer_seconds=Series.of(seconds["peer"][warm_up_rounds:]),
+    )
 
 
 def _source(stage: Stage, rows: int) -> _Contest:
@@ -198,4 +217,5 @@ def _query(stage: Stage, sender: Partner, tables: Path) -> _Contest:
     def run_peer() -> None:
         assert spark.sql(WHOLE_QUERY).collect() == answer
 
-    return _Contest(QUERY, 0, "the same query in one session, from files", run, run_peer)
+    what = "the same query in one session, from files"
+    return _Contest(QUERY, 0, what, run, run_peer, warm_up=UNTIL_WARM, least_rounds=QUERY_ROUNDS)
