@@ -24,7 +24,7 @@ from benchmarks.tables import TABLES
 DEFAULT_FOLDER = CHECKOUT / "build" / "bench"
 DOCUMENT = CHECKOUT / "docs" / "performance.md"
 # The others are in tables.md.
-MAIN_TABLES = ("throughput", "latency", "local", "imbalance", "verdicts")
+MAIN_TABLES = ("throughput", "latency", "local", "imbalance", "verdicts", "durations")
 
 application = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, rich_markup_mode=None

@@ -1,5 +1,9 @@
-"""How long a chunk of 64 rows is on its way, from the producer's hand to the consumer's: alone, and in bursts."""
+"""How long a chunk of 64 rows is on its way, from the producer's hand to the consumer's: alone, and in bursts.
 
+Promises are about chunks that are alone; the others are a part of their own.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -7,11 +11,12 @@ from benchmarks.field import Field
 from benchmarks.jobs import Job
 from benchmarks.pairs import Sample
 from benchmarks.payloads import PAYLOADS
+from benchmarks.peers.way import Way
 from benchmarks.records import Record
 from benchmarks.series import Series
 from benchmarks.throughput import Entry, in_rounds
 
-__all__ = ["LOADS", "Latency", "Load", "measure_latency"]
+__all__ = ["ALONE", "BURSTS", "LATENCY_PEERS", "Latency", "Load", "measure_bursts", "measure_latency"]
 
 PAYLOAD = PAYLOADS["64"]
 BATCH_SHARE = 8
@@ -25,10 +30,10 @@ class Load(NamedTuple):
     pause_seconds: float
 
 
-LOADS = (
-    Load("alone, every 2 ms", 1, 0.002),
-    Load("8 at once, every 2 ms", 8, 0.002),
-)
+ALONE = Load("alone, every 2 ms", 1, 0.002)
+BURSTS = Load("8 at once, every 2 ms", 8, 0.002)
+# With which ours are compared, by the part that ours play.
+LATENCY_PEERS = {"remote": "grpc.aio, permits by hand", "same host": "Flight DoExchange, permits by hand"}
 
 
 @dataclass(frozen=True)
@@ -52,13 +57,23 @@ class Latency(Record):
 
 
 async def measure_latency(field: Field) -> list[Latency]:
-    """All ways under all loads."""
-    found: list[Latency] = []
-    for load in LOADS:
-        entries = [Entry(way, _job(load, field.settings.latency_seconds)) for way in field.ways]
-        measured = await in_rounds(field, entries, f"latency of chunks {load.name}")
-        found += [Latency.of(entry, load, samples) for entry, samples in measured]
-    return found
+    """All ways, with chunks that are alone."""
+    return await _measured(field, ALONE, lambda entry: _is_judged(entry.way))
+
+
+async def measure_bursts(field: Field) -> list[Latency]:
+    """All ways, with several chunks at once."""
+    return await _measured(field, BURSTS, lambda _: True)
+
+
+async def _measured(field: Field, load: Load, is_judged: Callable[[Entry], bool]) -> list[Latency]:
+    entries = [Entry(way, _job(load, field.settings.latency_seconds)) for way in field.ways]
+    measured = await in_rounds(field, entries, f"latency of chunks {load.name}", is_judged=is_judged)
+    return [Latency.of(entry, load, samples) for entry, samples in measured]
+
+
+def _is_judged(way: Way) -> bool:
+    return way.target in LATENCY_PEERS or way.name in LATENCY_PEERS.values()
 
 
 def _job(load: Load, seconds: float) -> Job:

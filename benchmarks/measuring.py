@@ -11,7 +11,7 @@ from benchmarks.curves import measure_batches, measure_delays, measure_windows
 from benchmarks.field import Field, open_field
 from benchmarks.idle_channels import measure_idle_channels
 from benchmarks.imbalance.experiment import measure_imbalance
-from benchmarks.latency import measure_latency
+from benchmarks.latency import measure_bursts, measure_latency
 from benchmarks.limits import measure_limits
 from benchmarks.local import measure_local
 from benchmarks.machine import describe_machine
@@ -55,6 +55,7 @@ AMONG_WAYS: dict[str, Among] = {
     "permits": measure_permit_cost,
     "latency": measure_latency,
     "ends": measure_stream_ends,
+    "bursts": measure_bursts,
     "windows": measure_windows,
     "batches": measure_batches,
     "delays": measure_delays,
@@ -63,7 +64,7 @@ AMONG_WAYS: dict[str, Among] = {
 }
 PARTS = (*ALONE, *AMONG_WAYS)
 # How our own figures depend on numbers: minutes more, and nothing that others are compared with.
-CURVES = ("windows", "batches", "delays", "stalled", "stores", "channels", "profile")
+CURVES = ("bursts", "windows", "batches", "delays", "stalled", "stores", "channels", "profile")
 COMPARISON = tuple(part for part in PARTS if part not in CURVES)
 
 

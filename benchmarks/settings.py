@@ -12,7 +12,7 @@ class Settings:
     """Of one run."""
 
     rounds: int = 5
-    job_seconds: float = 0.2
+    job_seconds: float = 0.15
     """How long each job should take, roughly."""
     longest_job_seconds: float = 0.8
     """Where more is needed to fill the window twice."""

@@ -8,10 +8,11 @@ from benchmarks.audit_speed import AuditSpeed
 from benchmarks.checking_speed import PART as CHECKING
 from benchmarks.checking_speed import CheckingSpeed
 from benchmarks.imbalance.experiment import Imbalance
-from benchmarks.latency import LOADS, Latency
+from benchmarks.latency import ALONE, BURSTS, Latency, Load
 from benchmarks.limits import Limit
 from benchmarks.local import LocalRate
-from benchmarks.markdown_table import NOT_MEASURED, UNMEASURED, table
+from benchmarks.markdown_table import UNMEASURED, table
+from benchmarks.measuring import COMPARISON, CURVES
 from benchmarks.peers.registry import find_ways
 from benchmarks.profiling import Cost
 from benchmarks.recording_off import RecordingOff
@@ -45,22 +46,34 @@ def ways(_: Results) -> str:
     return "\n".join(["| Way | Group | How |", "|---|---|---|", *("| " + " | ".join(row) + " |" for row in rows)])
 
 
+def durations(results: Results) -> str:
+    """How long each part took to measure."""
+    rows: list[list[str]] = []
+    for command, parts in (("make bench", COMPARISON), ("make curves", CURVES)):
+        measured = [part for part in parts if part in results.seconds]
+        rows += [[f"{command}: {part}", f"{results.seconds[part]:.0f}"] for part in measured]
+        if measured:
+            rows.append([f"{command}, together", f"{sum(results.seconds[part] for part in measured):.0f}"])
+    return table(["part", "seconds to measure"], rows)
+
+
 def latency(results: Results) -> str:
-    """Median and 99th percentile under each load."""
-    found = {(each.way, each.load): each for each in results.get("latency", Latency)}
-    rows = []
-    for name in dict.fromkeys(way for way, _ in found):
-        row = [name]
-        for load in LOADS:
-            each = found.get((name, load.name))
-            row += (
-                [each.median_microseconds.told(), compact(each.percentile_99_microseconds.median)]
-                if each
-                else [NOT_MEASURED] * 2
-            )
-        rows.append(row)
-    heads = [f"{what}, {load.name}" for load in LOADS for what in ("p50", "p99")]
-    return table(["µs", *heads], rows)
+    """Median and 99th percentile of chunks that are alone."""
+    return _latency(results.get("latency", Latency), ALONE)
+
+
+def bursts(results: Results) -> str:
+    """The same of several chunks at once."""
+    return _latency(results.get("bursts", Latency), BURSTS)
+
+
+def _latency(found: list[Latency], load: Load) -> str:
+    rows = [
+        [each.way, each.median_microseconds.told(), compact(each.percentile_99_microseconds.median)]
+        for each in found
+        if each.load == load.name
+    ]
+    return table([f"µs, {load.name}", "p50", "p99"], rows)
 
 
 def local(results: Results) -> str:
@@ -168,6 +181,7 @@ def _verdict(verdict: Verdict) -> list[str]:
 
 TABLES: dict[str, Table] = {
     "machine": machine,
+    "durations": durations,
     "ways": ways,
     "throughput": throughput_tables.throughput,
     "reading": throughput_tables.reading,
@@ -176,6 +190,7 @@ TABLES: dict[str, Table] = {
     "settings": throughput_tables.settings,
     "permits": throughput_tables.permits,
     "latency": latency,
+    "bursts": bursts,
     "local": local,
     "recording": recording,
     "imbalance": imbalance,

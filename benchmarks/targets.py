@@ -8,7 +8,7 @@ from benchmarks.audit_speed import PART as AUDIT
 from benchmarks.idle_channels import IdleChannels
 from benchmarks.imbalance.experiment import Imbalance
 from benchmarks.imbalance.setups import BOUNDS, CONTROL, EQUAL_COSTS, PERMITS, WIDE_BOUNDS, WIDE_PERMITS
-from benchmarks.latency import LOADS, Latency
+from benchmarks.latency import ALONE, LATENCY_PEERS, Latency
 from benchmarks.local import QUEUE, LocalRate
 from benchmarks.peers.registry import find_ways
 from benchmarks.peers.way import Way
@@ -47,7 +47,7 @@ LEAST_IMBALANCE = {BOUNDS.name: 3.0, WIDE_BOUNDS.name: 3.0}
 MOST_IMBALANCE = {PERMITS.name: 1.05, WIDE_PERMITS.name: 1.05, CONTROL.name: 1.05}
 MOST_POINTS_APART = 5.0
 # Latency as a multiple of another way's.
-MOST_LATENCY = {"remote": ("grpc.aio, permits by hand", 1.2), "same host": ("Flight DoExchange, permits by hand", 0.4)}
+MOST_LATENCY = {"remote": 1.2, "same host": 0.4}
 # Rows per second as a multiple of the peer's; and the seconds of a query.
 LEAST_SPARK = {SOURCE: 0.8, SINK: 0.9}
 MOST_SPARK = {QUERY: 1.3}
@@ -118,8 +118,9 @@ def _permits(costs: list[PermitCost]) -> Iterator[Verdict]:
 
 
 def _latency(latencies: list[Latency]) -> Iterator[Verdict]:
-    medians = {latency.way: latency.median_microseconds for latency in latencies if latency.load == LOADS[0].name}
-    for target, (peer, most) in MOST_LATENCY.items():
+    medians = {latency.way: latency.median_microseconds for latency in latencies if latency.load == ALONE.name}
+    for target, most in MOST_LATENCY.items():
+        peer = LATENCY_PEERS[target]
         for way in ways_for(target):
             if way.name in medians and peer in medians:
                 what = f"latency of a lone chunk: {way.name} ÷ {peer}"

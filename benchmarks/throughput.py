@@ -1,6 +1,6 @@
 """Chunks per second of every way at every size, in shuffled rounds."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +15,9 @@ from benchmarks.records import Record
 from benchmarks.series import Series
 
 __all__ = ["Cell", "Entry", "in_rounds", "measure_throughput"]
+
+# Of those that no promise is about: they stand beside the others, and nobody is judged by them.
+ROUNDS_BESIDE = 3
 
 
 class Entry(NamedTuple):
@@ -80,7 +83,9 @@ async def measure_throughput(field: Field) -> list[Cell]:
             if job is not None:
                 competitors += await _competitors(field, way, job)
     # Where the best numbers are the defaults, they run but once.
-    found = dict(await in_rounds(field, dict.fromkeys(entry for entry, _ in competitors), "throughput"))
+    entries = dict.fromkeys(entry for entry, _ in competitors)
+    judged = {entry for entry, is_tuned in competitors if is_tuned and entry.way.target and entry.job.touch == "column"}
+    found = dict(await in_rounds(field, entries, "throughput", is_judged=judged.__contains__))
     return [Cell.of(entry, found[entry], is_tuned=is_tuned) for entry, is_tuned in competitors if entry in found]
 
 
@@ -97,18 +102,25 @@ async def _competitors(field: Field, way: Way, job: Job) -> list[Competitor]:
 
 
 async def in_rounds(
-    field: Field, entries: Iterable[Entry], what: str, *, in_order: bool = False
+    field: Field,
+    entries: Iterable[Entry],
+    what: str,
+    *,
+    in_order: bool = False,
+    is_judged: Callable[[Entry], bool] = lambda _: True,
 ) -> list[tuple[Entry, list[Sample]]]:
     """Every entry once in each round; a round goes through the sizes, and at each size through all ways.
 
     So those that are compared run right after each other, in an order that differs from round to round, unless they
-    must be ``in_order``.
+    must be ``in_order``.  Those that no promise is about run in the first three rounds only.
     """
     samples: dict[Entry, list[Sample]] = {entry: [] for entry in entries}
+    beside = {entry for entry in samples if not is_judged(entry)}
     broken: set[Entry] = set()
-    for _ in track(range(field.settings.rounds), what, console=field.console):
+    for number in track(range(field.settings.rounds), what, console=field.console):
+        left_out = broken if number < ROUNDS_BESIDE else broken | beside
         for payload in field.shuffled(PAYLOADS):
-            of_this_size = [entry for entry in samples if entry.job.payload == payload and entry not in broken]
+            of_this_size = [entry for entry in samples if entry.job.payload == payload and entry not in left_out]
             for entry in of_this_size if in_order else field.shuffled(of_this_size):
                 sample = await field.run(*entry)
                 if sample is None:

@@ -13,7 +13,7 @@ Until November 2026 nothing bounded what waited in the producer's process, and t
 application's sending was done before it started.  That is measured as well, and told, and not judged.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from benchmarks.field import Field
@@ -42,6 +42,8 @@ BATCH_SHARES = (16, 8, 4)
 # As many as with permits: a window of them in the exchange's channel, and one of its stream.
 MOST_WAITING_ROWS = 2 * ROW_COUNT
 _NUMBERS = [(window, share) for window in (DEFAULT, ROW_COUNT) for share in BATCH_SHARES]
+# Longer than others: here dialling and the end of the stream are within the time, with permits and without.
+JOB_SECONDS = 0.2
 # A window that holds much of a job does not bind.
 WINDOWS_IN_A_JOB = 8
 # A producer that is held back goes on while most of its rows still wait, so that the carrier always has some.
@@ -121,11 +123,13 @@ async def measure_permit_cost(field: Field) -> list[PermitCost]:
         for way in ours:
             job = await field.calibrated(way, PAYLOADS[name])
             if job is not None:
-                entries += [Entry(way, variant) for variant in _variants(job, is_smoke=field.settings.is_smoke)]
+                longer = replace(job, chunks=int(job.chunks * JOB_SECONDS / field.settings.job_seconds))
+                variants = _variants(job, _NUMBERS[:1]) if field.settings.is_smoke else _variants(longer, _NUMBERS)
+                entries += [Entry(way, variant) for variant in variants]
     return list(_compared(await in_rounds(field, entries, "with and without permits")))
 
 
-def _variants(job: Job, *, is_smoke: bool) -> Iterator[Job]:
+def _variants(job: Job, numbers: Sequence[tuple[int, int]]) -> Iterator[Job]:
     rows = job.shape.rows
     job = replace(
         job,
@@ -137,7 +141,7 @@ def _variants(job: Job, *, is_smoke: bool) -> Iterator[Job]:
     without = replace(job, row_permits=UNBOUNDED, permit_batch=UNBOUNDED // 2)
     yield replace(without, most_waiting_rows=MOST_WAITING_ROWS)
     yield without
-    for window, share in _NUMBERS[:1] if is_smoke else _NUMBERS:
+    for window, share in numbers:
         yield replace(job, row_permits=window, permit_batch=window // share)
 
 

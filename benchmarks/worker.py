@@ -49,6 +49,9 @@ def speaker() -> Say:
 
 def jobs() -> Iterator[Job]:
     """As they are told."""
+    # Else each collection would look at all that was loaded: 50,000 objects, and longer than many a job.
+    gc.collect()
+    gc.freeze()
     for line in sys.stdin:
         job = Job(**json.loads(line))
         # What earlier jobs have left must not be collected in this one's time.

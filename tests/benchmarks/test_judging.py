@@ -9,24 +9,29 @@ import pytest
 from benchmarks.checking_speed import CheckingSpeed
 from benchmarks.curves import DelayPoint, full_pipes
 from benchmarks.documents import MARKED, update_document
+from benchmarks.field import Field
 from benchmarks.idle_channels import IdleChannels
 from benchmarks.jobs import Job, Tally
-from benchmarks.pairs import Pair, PairFailedError
+from benchmarks.pairs import Pair, PairFailedError, Sample
 from benchmarks.payloads import PAYLOADS
-from benchmarks.peers.registry import load_ways
+from benchmarks.peers.registry import find_ways, load_ways
+from benchmarks.peers.way import Way
 from benchmarks.records import Record
 from benchmarks.results import Results
 from benchmarks.series import Series, compact
+from benchmarks.settings import Settings
 from benchmarks.stalled import Stalled
 from benchmarks.stream_ends import StreamEnds
 from benchmarks.sweep_speed import SweepSpeed
 from benchmarks.tables import TABLES
 from benchmarks.targets import judge
-from benchmarks.throughput import Cell
+from benchmarks.throughput import ROUNDS_BESIDE, Cell, Entry, in_rounds
 from benchmarks.with_and_without import DEFAULT, ROW_COUNT, PermitCost
+from rich.console import Console
 
 JOB = Job(payload="64", chunks=40, row_permits=32_768, permit_batch=4_096)
 PEER, OURS = "Flight DoExchange, permits by hand", "permitflow, gRPC"
+OUR_WAY = find_ways()[0][OURS][1]
 
 
 def taken(job: Job, chunks: list[pa.RecordBatch]) -> Tally:
@@ -224,6 +229,34 @@ def test_what_is_measured_by_a_command_of_its_own_joins_the_rest_and_replaces_wh
     assert set(kept.parts) == {"throughput", "checking"}
     assert kept.rounds["checking"] == 3
     assert TABLES["checking"](kept).endswith("| explorer | 180,000 states | 2.00 | 90,000 |")
+
+
+def test_how_long_each_part_took_is_added_up_by_command() -> None:
+    found = results()
+    for part, seconds in (("throughput", 100.4), ("windows", 50.0), ("latency", 20.0), ("checking", None)):
+        found.put(part, [], seconds)
+    assert TABLES["durations"](found).splitlines()[2:] == [
+        "| make bench: throughput | 100 |",
+        "| make bench: latency | 20 |",
+        "| make bench, together | 120 |",
+        "| make curves: windows | 50 |",
+        "| make curves, together | 50 |",
+    ]
+
+
+def test_those_that_no_promise_is_about_run_in_the_first_rounds_only() -> None:
+    judged, beside = Entry(OUR_WAY, JOB), Entry(OUR_WAY, replace(JOB, touch="columns"))
+    order: list[Entry] = []
+
+    class Recorded(Field):
+        async def run(self, way: Way, job: Job) -> Sample:
+            order.append(Entry(way, job))
+            return Sample(1.0, 1.0, 1.0, 1, (0, 0))
+
+    field = Recorded([], Settings(rounds=ROUNDS_BESIDE + 2), Console(quiet=True))
+    found = asyncio.run(in_rounds(field, [judged, beside], "", is_judged=lambda entry: entry is judged))
+    assert {entry: len(samples) for entry, samples in found} == {judged: ROUNDS_BESIDE + 2, beside: ROUNDS_BESIDE}
+    assert order[-2:] == [judged, judged]
 
 
 def test_results_survive_the_file(tmp_path: Path) -> None:
