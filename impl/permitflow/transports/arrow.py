@@ -17,6 +17,7 @@ from permitflow.transports.arrow_compression import Decompression, padded, write
 from permitflow.transports.arrow_gathering import Gathering
 from permitflow.transports.arrow_pieces import PieceWriter
 from permitflow.transports.carrier import Buffer
+from permitflow.transports.shared_memory.sized_parts import size_of
 
 __all__ = ["MAX_CHUNK_BYTES", "MAX_MESSAGE_BYTES", "BatchCodec", "owned", "read_schema", "require_equal_schemas"]
 
@@ -142,7 +143,7 @@ class BatchCodec:
         if rows is None:
             rows = sum(batch.num_rows for batch in batches)
         pieces = self.gathered(batches, rows) or self._joined(batches)
-        if (size_bytes := sum(map(len, pieces))) > MAX_CHUNK_BYTES:
+        if (size_bytes := size_of(pieces)) > MAX_CHUNK_BYTES:
             _require_size(rows, size_bytes)
         return pieces
 

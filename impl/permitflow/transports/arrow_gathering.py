@@ -12,12 +12,13 @@ import pyarrow as pa
 
 from permitflow.transports.arrow_pieces import PieceWriter
 from permitflow.transports.carrier import Buffer
+from permitflow.transports.shared_memory.sized_parts import SizedParts
 
 __all__ = ["Gathering"]
 
 # Of one column of one batch: below that a copy costs less than a piece of its own.
-_LEAST_PIECE_BYTES = 16 << 10
-_MOST_PIECES = 128
+_LEAST_PIECE_BYTES = 8 << 10
+_MOST_PIECES = 256
 # A stream's trains are of a few lengths.
 _MOST_REMEMBERED = 64
 
@@ -72,7 +73,7 @@ class Gathering:
             message += column
             if gap:
                 message.append(gap)
-        return message
+        return SizedParts(message, rows * sum(self._widths) + sum(map(len, gaps)))
 
     def _values_of_slices(self, batch: pa.RecordBatch, sizes: Sequence[int]) -> Sequence[Buffer] | None:
         """The same for columns that are a part of their buffers, or know which values are null."""

@@ -15,9 +15,18 @@ from permitflow.errors import PeerGoneError, PermitflowError, UndecodableDataErr
 from permitflow.transports.blocking_replies import JOIN_SECONDS, BlockingReplies
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.shared_memory.outgoing import Outgoing
+from permitflow.transports.shared_memory.sized_parts import size_of
 from permitflow.transports.status import error_of
 from permitflow.transports.tcp_client import host_and_port
-from permitflow.transports.tcp_framing import HEADER_BYTES, KIND_OF_METHOD, Kind, header, read_header
+from permitflow.transports.tcp_framing import (
+    HEADER_BYTES,
+    KIND_OF_METHOD,
+    PIECES_AT_ONCE,
+    Kind,
+    header,
+    read_header,
+    without,
+)
 
 __all__ = ["BlockingTcpCall", "send_all"]
 
@@ -110,15 +119,14 @@ class BlockingTcpCall(BlockingReplies):
                 try:
                     written = self._written.get(timeout=_PING_EVERY_SECONDS)
                 except queue.Empty:
-                    send_all(connection, header(Kind.PING))
+                    send_all(connection, [header(Kind.PING)])
                     continue
                 if written is None:
                     return
                 message, pieces = written
                 if not message.is_begun:
                     message.is_begun = True
-                    for piece in pieces:
-                        send_all(connection, piece)
+                    send_all(connection, pieces)
         except OSError:
             self._hang_up()  # whoever reads hears of it
 
@@ -128,7 +136,7 @@ class BlockingTcpCall(BlockingReplies):
     def write(self, message: Outgoing) -> None:
         """Have a message sent; does not wait.  What was written and is written again is sent once."""
         first, *others = message.pieces
-        size = sum(map(len, message.pieces))
+        size = size_of(message.pieces)
         self._written.put((message, [header(Kind.MESSAGE, size) + first, *others]))
 
     def _write_header(self, kind: Kind) -> None:
@@ -157,8 +165,7 @@ class BlockingTcpCall(BlockingReplies):
                 return
 
 
-def send_all(connection: socket.socket, piece: Buffer) -> None:
+def send_all(connection: socket.socket, pieces: Sequence[Buffer]) -> None:
     """As ``sendall``, whose time-out is for all of it: a large chunk may take long, as long as some of it is taken."""
-    rest = memoryview(piece).cast("B")
-    while rest:
-        rest = rest[connection.send(rest) :]
+    while pieces:
+        pieces = without(pieces, connection.sendmsg(pieces[:PIECES_AT_ONCE]))

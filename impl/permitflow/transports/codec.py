@@ -17,6 +17,7 @@ from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.frame_readers import DOWNSTREAM_READERS, UPSTREAM_READERS, read_chunks
 from permitflow.transports.frame_writers import DOWNSTREAM_WRITERS, UPSTREAM_WRITERS, write_chunks
 from permitflow.transports.payloads import EncodedChunks, WireFrame
+from permitflow.transports.shared_memory.sized_parts import SizedParts, size_of
 from permitflow.transports.train_layout import ALIGNMENT_BYTES, body_place, front_of, laid_out, taken_apart
 from permitflow.wire.v1 import exchange_pb2 as pb
 
@@ -51,34 +52,40 @@ def encode_upstream(frames: Iterable[WireFrame]) -> Iterator[list[Buffer]]:
     Raises:
         InvalidParametersError: a barrier or watermark carries something that the wire does not.
     """
-    train, body, size = list[WireFrame](), list[Buffer](), 0
+    train, body, size, body_bytes = list[WireFrame](), list[Buffer](), 0, 0
     for frame in frames:
         arrow = frame.arrow if isinstance(frame, EncodedChunks) else ()
-        arrow_bytes = sum(map(len, arrow))
+        arrow_bytes = size_of(arrow)
         if size and size + arrow_bytes > TRAIN_BYTES:
-            yield _message(train, body)
-            train, body, size = [], [], 0
+            yield _message(train, body, body_bytes)
+            train, body, size, body_bytes = [], [], 0, 0
         train.append(frame)
         body.extend(arrow)
+        body_bytes += arrow_bytes
         size += arrow_bytes + _FRAME_BYTES
     if size:
-        yield _message(train, body)
+        yield _message(train, body, body_bytes)
 
 
 def encode_chunks(chunks: EncodedChunks) -> list[Buffer]:
     """Encode chunks that travel alone: as ``encode_upstream`` does."""
-    return _message((chunks,), chunks.arrow)
+    return _message((chunks,), chunks.arrow, size_of(chunks.arrow))
 
 
-def _message(train: Sequence[WireFrame], body: Sequence[Buffer]) -> list[Buffer]:
+def _message(train: Sequence[WireFrame], body: Sequence[Buffer], body_bytes: int) -> list[Buffer]:
     first = train[0]
     if len(train) == 1 and isinstance(first, EncodedChunks) and len(first.rows) <= _FEW_CHUNKS:
-        return [_front_of(((first.rows, first.permits, sum(map(len, body))),)), *body]
+        return _with_front(((first.rows, first.permits, body_bytes),), body, body_bytes)
     chunks = [frame for frame in train if isinstance(frame, EncodedChunks)]
     if len(chunks) == len(train) and sum(len(each.rows) for each in chunks) <= _FEW_CHUNKS:
-        said = tuple((each.rows, each.permits, sum(map(len, each.arrow))) for each in chunks)
-        return [_front_of(said), *body]
+        said = tuple((each.rows, each.permits, size_of(each.arrow)) for each in chunks)
+        return _with_front(said, body, body_bytes)
     return laid_out(_encoded(train), body)
+
+
+def _with_front(chunks: tuple[_Said, ...], body: Sequence[Buffer], body_bytes: int) -> list[Buffer]:
+    front = _front_of(chunks)
+    return SizedParts((front, *body), len(front) + body_bytes)
 
 
 @lru_cache(maxsize=_FRONTS)

@@ -13,7 +13,17 @@ from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.connection import CONTROL, GET_STREAM, HEALTH_CHECK, PUT_STREAM
 
-__all__ = ["HEADER_BYTES", "KIND_OF_METHOD", "METHODS", "SCHEME", "Kind", "header", "read_header", "without"]
+__all__ = [
+    "HEADER_BYTES",
+    "KIND_OF_METHOD",
+    "METHODS",
+    "PIECES_AT_ONCE",
+    "SCHEME",
+    "Kind",
+    "header",
+    "read_header",
+    "without",
+]
 
 SCHEME = "tcp://"
 """Begins the address of an exchange that is dialled this way."""
@@ -21,6 +31,8 @@ SCHEME = "tcp://"
 _HEADER = Struct(">B3sI")
 _MARK = b"pfl"
 HEADER_BYTES = _HEADER.size
+PIECES_AT_ONCE = 256
+"""Of a message, in one call of the kernel; it takes up to 1,024."""
 
 
 class Kind(IntEnum):

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from permitflow.errors import PeerGoneError, PermitflowError, UndecodableDataError
 from permitflow.transports.carrier import Buffer, Received, Rest, Take
+from permitflow.transports.shared_memory.sized_parts import size_of
 from permitflow.transports.status import error_of, said
-from permitflow.transports.tcp_framing import HEADER_BYTES, METHODS, Kind, header, read_header, without
+from permitflow.transports.tcp_framing import HEADER_BYTES, METHODS, PIECES_AT_ONCE, Kind, header, read_header, without
 from permitflow.transports.vitality import Vitality
 from permitflow.transports.wakefulness import staying_awake
 
@@ -24,11 +25,8 @@ __all__ = ["TcpStream"]
 
 _SCRATCH_BYTES = 16 << 10  # headers and small messages; larger ones are received where they stay
 _READS_AT_ONCE = 8  # for one turn of the event loop
-# A peer may write faster than this end reads; the kernel keeps the rest, and then the peer waits.
-_MOST_AHEAD = 64
-_PIECES_AT_ONCE = 256
-# Time for the peer to read the last word and hang up: a connection that is closed before may lose it.
-_FAREWELL_SECONDS = 1.0
+_MOST_AHEAD = 64  # of a peer that writes faster than this end reads; the kernel keeps the rest, and then the peer waits
+_FAREWELL_SECONDS = 1.0  # to read the last word and hang up: a connection that is closed before may lose it
 
 
 class TcpStream:
@@ -205,7 +203,7 @@ class TcpStream:
 
     def write_now(self, message: Sequence[Buffer]) -> Rest | None:
         """As ``write``, as far as that can be done without waiting."""
-        pieces = self._send([header(Kind.MESSAGE, sum(map(len, message))) + message[0], *message[1:]])
+        pieces = self._send([header(Kind.MESSAGE, size_of(message)) + message[0], *message[1:]])
         return partial(self._write_rest, pieces) if pieces else None
 
     async def _write_rest(self, pieces: Sequence[Buffer]) -> None:
@@ -220,11 +218,8 @@ class TcpStream:
     async def finish(self, error: Exception | None) -> None:
         """Of an acceptor: all is over, well or with an error that the peer is told."""
         try:
-            if error is None:
-                await self._write([header(Kind.END)])
-            else:
-                told = said(error)
-                await self._write([header(Kind.STATUS, len(told)) + told])
+            told = b"" if error is None else said(error)
+            await self._write([header(Kind.STATUS, len(told)) + told if error is not None else header(Kind.END)])
             self._socket.shutdown(socket.SHUT_WR)
             async with asyncio.timeout(_FAREWELL_SECONDS):
                 while True:
@@ -244,7 +239,7 @@ class TcpStream:
             pieces, self._ping_rest = [self._ping_rest, *pieces] if self._ping_rest else pieces, b""
             try:
                 while pieces:
-                    pieces = without(pieces, self._socket.sendmsg(pieces[:_PIECES_AT_ONCE]))
+                    pieces = without(pieces, self._socket.sendmsg(pieces[:PIECES_AT_ONCE]))
             except BlockingIOError:
                 pass
             except OSError as error:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from permitflow.transports.arrow import BatchCodec
 
-MOST_PIECES = 128
+MOST_PIECES = 256
 KINDS = (pa.int64(), pa.int16(), pa.float32(), pa.timestamp("us"), pa.decimal128(30, 2), pa.int8())
 ROWS = 20_000
 

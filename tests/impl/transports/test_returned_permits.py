@@ -35,7 +35,8 @@ class Consumer:
     async def read(self) -> Received | None:
         if self._first:
             return self._first.popleft()
-        return await asyncio.get_running_loop().create_future()
+        for_ever: asyncio.Future[Received | None] = asyncio.get_running_loop().create_future()
+        return await for_ever
 
     def hand_to(self, take: Take) -> None:
         self._take = take

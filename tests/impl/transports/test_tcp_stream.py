@@ -3,7 +3,7 @@
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -11,6 +11,7 @@ import pytest
 
 from permitflow.errors import InvalidParametersError, PeerGoneError, UndecodableDataError, UnknownChannelError
 from permitflow.transports.blocking_tcp_call import send_all
+from permitflow.transports.carrier import Buffer
 from permitflow.transports.connection import GET_STREAM
 from permitflow.transports.tcp_client import host_and_port
 from permitflow.transports.tcp_framing import Kind, header
@@ -271,12 +272,13 @@ class Trickle:
     def __init__(self) -> None:
         self.taken = bytearray()
 
-    def send(self, data: memoryview) -> int:
-        self.taken += data[:1_000]
-        return min(len(data), 1_000)
+    def sendmsg(self, pieces: Sequence[Buffer]) -> int:
+        taken = b"".join(pieces)[:1_000]
+        self.taken += taken
+        return len(taken)
 
 
 def test_a_blocking_writer_has_a_time_out_for_each_part_of_a_chunk_not_for_all_of_it() -> None:
     trickle, chunk = Trickle(), random.Random(2).randbytes(54_321)
-    send_all(cast("socket.socket", trickle), memoryview(chunk))
+    send_all(cast("socket.socket", trickle), [chunk[:10], memoryview(chunk)[10:40_000], b"", chunk[40_000:]])
     assert trickle.taken == chunk

@@ -8,6 +8,7 @@ from functools import partial
 
 from permitflow.transports.shared_memory.message_socket import SPACE_SECONDS, MessageSocket
 from permitflow.transports.shared_memory.ring import Part, RingReader, RingWriter
+from permitflow.transports.shared_memory.sized_parts import size_of
 
 __all__ = ["AsyncioLink"]
 
@@ -119,7 +120,7 @@ class AsyncioLink(MessageSocket):
         Raises:
             OSError, UndecodableDataError: as for ``write``.
         """
-        size = sum(map(len, parts))
+        size = size_of(parts)
         placed: Sequence[Part] | None = self._placed(parts, size)
         if placed is None:
             if self._is_worth_waiting(size):

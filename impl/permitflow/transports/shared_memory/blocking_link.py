@@ -11,6 +11,7 @@ from time import monotonic
 from permitflow.transports.shared_memory.message_socket import SPACE_SECONDS, MessageSocket, require_own
 from permitflow.transports.shared_memory.outgoing import Outgoing
 from permitflow.transports.shared_memory.ring import Part, Ring
+from permitflow.transports.shared_memory.sized_parts import size_of
 
 __all__ = ["BlockingLink"]
 
@@ -96,7 +97,7 @@ class BlockingLink(MessageSocket):
                     self._poll(select.POLLOUT, self._socket.fileno(), float("inf"))
 
     def _begin(self, message: Outgoing) -> None:
-        parts, size = message.pieces, sum(map(len, message.pieces))
+        parts, size = message.pieces, size_of(message.pieces)
         self.is_cut = True
         pieces: Sequence[Part] = self._placed(parts, size) or self._placed_soon(parts, size)
         self._rest = pieces or self._inline(parts, size)
