@@ -3,7 +3,7 @@
 import asyncio
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice
 
 import pyarrow as pa
@@ -80,7 +80,8 @@ class RemoteSender(RemoteUpstream):
         """Send and write the first chunks, as many as may leave now and are worth a message; say how many.
 
         Those that are unusual are left to ``send``.  Those that only lack permits make ``lacks_permits`` true, which is
-        waiting as ``statistics`` counts it, until this is called again.
+        waiting as ``statistics`` counts it, until this is called again.  All are looked at: ``rows_at_once`` says how
+        many rows are worth that.
         """
         run, rows = self._ordinary(chunks)
         sent = self._send_first(run, rows)
@@ -110,14 +111,14 @@ class RemoteSender(RemoteUpstream):
         They are written once the caller says so.  Those that are unusual, or have to wait, are left to the general way;
         so is a stream that is not open.
         """
-        return self._send_first(*self._ordinary(chunks))
+        here = chunks if len(chunks) < 2 else islice(chunks, self._most_at_once(chunks[0]))
+        return self._send_first(*self._ordinary(here))
 
-    def _ordinary(self, chunks: Sequence[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], list[int]]:
-        """The first chunks and the rows of each, as far as they are worth a look, up to one that is unusual."""
-        if not chunks or not self._is_open or self._chunks.parked:
+    def _ordinary(self, chunks: Iterable[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], list[int]]:
+        """The chunks and the rows of each, up to one that is unusual; none while others wait, or on no open stream."""
+        if not self._is_open or self._chunks.parked:
             return [], []
-        here = chunks if len(chunks) == 1 else islice(chunks, self._most_at_once(chunks[0]))
-        return self._codec.accepted(here)
+        return self._codec.accepted(chunks)
 
     def _send_first(self, run: list[pa.RecordBatch], rows: list[int]) -> int:
         """Send ordinary chunks, as many of the first ones as may leave now and fill a message."""
