@@ -3,14 +3,60 @@
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Self
 
 from permitflow.demo.tpch import default_cache_dir
 from permitflow.errors import InvalidOptionError
 
-__all__ = ["STREAM", "DemoSettings", "JobSettings"]
+__all__ = ["STREAM", "DemoSettings", "JobSettings", "ProcessSettings", "require_usable"]
 
 STREAM = "q12"
 LARGEST_SCALE = 100.0
+
+
+def require_usable(*, scale: float, keep: Path | None) -> None:
+    """Refuse what cannot work, before anything is started.
+
+    Raises:
+        InvalidOptionError: the scale is out of its range, or there is something where files were to be kept.
+    """
+    if not 0 < scale <= LARGEST_SCALE:
+        reason = f"must be above 0 and at most {LARGEST_SCALE:g}"
+        raise InvalidOptionError(option="--scale", value=scale, reason=reason)
+    if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+        raise InvalidOptionError(option="--keep", value=str(keep), reason="must be a new or an empty folder")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessSettings:
+    """What every process that moves rows is told, on its command line."""
+
+    address: str
+    channels: int
+    chunk_rows: int
+    timeout_seconds: float
+    tables: str
+    """The folder of the TPC-H tables."""
+    work_dir: str
+    """Where it may write."""
+
+    def exchange_options(self, stream: str) -> dict[str, str]:
+        """Options of ``format("permitflow")``."""
+        return {
+            "address": self.address,
+            "stream": stream,
+            "channels": str(self.channels),
+            "timeout_seconds": str(self.timeout_seconds),
+        }
+
+    def to_json(self) -> str:
+        """As one command line argument."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Back from the command line."""
+        return cls(**json.loads(text))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +90,7 @@ class DemoSettings:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, before anything is started."""
-        if not 0 < self.scale <= LARGEST_SCALE:
-            raise InvalidOptionError(
-                option="--scale", value=self.scale, reason=f"must be above 0 and at most {LARGEST_SCALE:g}"
-            )
-        if self.keep is not None and self.keep.exists() and (not self.keep.is_dir() or any(self.keep.iterdir())):
-            raise InvalidOptionError(option="--keep", value=str(self.keep), reason="must be a new or an empty folder")
+        require_usable(scale=self.scale, keep=self.keep)
 
     def exchange_arguments(self, traces: Path) -> tuple[str, ...]:
         """The command line of the exchange, after ``permitflow``."""
@@ -73,35 +114,12 @@ class DemoSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobSettings:
+class JobSettings(ProcessSettings):
     """What a Spark job of the demo needs to know."""
 
-    address: str
-    channels: int
-    chunk_rows: int
-    timeout_seconds: float
-    tables: str
-    """The folder of the TPC-H tables."""
-    work_dir: str
-    """Where Spark may write."""
     trace_dir: str
     """Where the job's streams record what they do."""
 
-    def exchange_options(self) -> dict[str, str]:
+    def exchange_options(self, stream: str = STREAM) -> dict[str, str]:
         """Options of ``format("permitflow")``."""
-        return {
-            "address": self.address,
-            "stream": STREAM,
-            "channels": str(self.channels),
-            "timeout_seconds": str(self.timeout_seconds),
-            "trace_dir": self.trace_dir,
-        }
-
-    def to_json(self) -> str:
-        """As one command line argument."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> "JobSettings":
-        """Back from the command line."""
-        return cls(**json.loads(text))
+        return {**super().exchange_options(stream), "trace_dir": self.trace_dir}

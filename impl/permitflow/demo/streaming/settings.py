@@ -1,11 +1,10 @@
 """What the pipeline runs with, and what its processes are told."""
 
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from permitflow.channels.names import stream_channels
-from permitflow.demo.settings import LARGEST_SCALE
+from permitflow.demo.settings import ProcessSettings, require_usable
 from permitflow.demo.tpch import default_cache_dir
 from permitflow.errors import InvalidOptionError
 
@@ -51,14 +50,9 @@ class PipelineSettings:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, before anything is started."""
-        if not 0 < self.scale <= LARGEST_SCALE:
-            raise InvalidOptionError(
-                option="--scale", value=self.scale, reason=f"must be above 0 and at most {LARGEST_SCALE:g}"
-            )
+        require_usable(scale=self.scale, keep=self.keep)
         if not 0 <= self.kills <= MOST_KILLS:
             raise InvalidOptionError(option="--kills", value=self.kills, reason=f"must be from 0 to {MOST_KILLS}")
-        if self.keep is not None and self.keep.exists() and (not self.keep.is_dir() or any(self.keep.iterdir())):
-            raise InvalidOptionError(option="--keep", value=str(self.keep), reason="must be a new or an empty folder")
 
     @property
     def window_rows(self) -> int:
@@ -88,17 +82,8 @@ class PipelineSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartSettings:
+class PartSettings(ProcessSettings):
     """What a process of the pipeline needs to know; all of it stays the same when it starts again."""
-
-    address: str
-    channels: int
-    chunk_rows: int
-    timeout_seconds: float
-    tables: str
-    """The folder of the TPC-H tables."""
-    work_dir: str
-    """Where it may write."""
 
     @property
     def line_items(self) -> tuple[str, ...]:
@@ -133,21 +118,3 @@ class PartSettings:
     def table(self, name: str) -> str:
         """The file of a TPC-H table."""
         return f"{self.tables}/{name}.parquet"
-
-    def exchange_options(self, stream: str) -> dict[str, str]:
-        """Options of ``format("permitflow")``."""
-        return {
-            "address": self.address,
-            "stream": stream,
-            "channels": str(self.channels),
-            "timeout_seconds": str(self.timeout_seconds),
-        }
-
-    def to_json(self) -> str:
-        """As one command line argument."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> "PartSettings":
-        """Back from the command line."""
-        return cls(**json.loads(text))
