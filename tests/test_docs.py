@@ -22,6 +22,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$(?:\s*^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
+ANCHOR = re.compile(r"\]\(([^)#\s]*)#([^)\s]+)\)")
 # What the documents' programs dial; the tests have an exchange elsewhere.
 EXCHANGE = "127.0.0.1:50051"
 WIDTH = "120"
@@ -183,6 +184,20 @@ def test_what_the_readme_shows_of_the_demo_is_in_the_demos_own_words() -> None:
 def test_links_lead_to_files(document: Path) -> None:
     targets = [target for target in LINK.findall(document.read_text()) if "://" not in target]
     assert [target for target in targets if not (document.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_anchors_lead_to_headings(document: Path) -> None:
+    anchors = [(target, anchor) for target, anchor in ANCHOR.findall(document.read_text()) if "://" not in target]
+    lost = [(target, anchor) for target, anchor in anchors if anchor not in headings(document, target)]
+    assert lost == []
+
+
+def headings(document: Path, target: str) -> set[str]:
+    """The headings of the document that a link leads to, as GitHub spells them in addresses."""
+    text = (document.parent / target if target else document).read_text(encoding="utf-8")
+    found = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in found}
 
 
 def test_every_target_of_make_that_a_document_names_exists() -> None:

@@ -121,14 +121,20 @@ def _figures_table(run: SimulatedRun, figures: Figures) -> "Table":
         "latency, half of the chunks", duration_text(figures.latency_p50_seconds), "from offer to consumption"
     )
     table.add_row("latency, 99 % of the chunks", duration_text(figures.latency_p99_seconds), "")
-    per_message = f"one message for {1 / figures.grants_per_row:,.0f} rows" if figures.grants_per_row else "none"
-    table.add_row("messages with permits, per row", f"{figures.grants_per_row:.2g}", per_message)
+    table.add_row("messages with permits, per row", f"{figures.grants_per_row:.2g}", _rows_of_a_message(figures))
     table.add_row("most rows in the channel", f"{run.peak_rows:,}", f"of {setting.sender.row_permits:,}")
     for place, name in _PLACES.items():
         permits = getattr(figures.whereabouts, place)
         share = f"{permits / setting.sender.row_permits:.1%} of all, on average"
         table.add_row(f"row permits {name}", f"{permits:,.0f}", share)
     return table
+
+
+def _rows_of_a_message(figures: Figures) -> str:
+    if not figures.grants_per_row:
+        return "none"
+    rows = round(1 / figures.grants_per_row)
+    return "one message for each row" if rows == 1 else f"one message for {rows:,} rows"
 
 
 def limits_in_words(setting: Setting) -> str:
