@@ -49,7 +49,7 @@ docs: setup  ## regenerate docs/cli.md, docs/api.md, and the tables of docs/conf
 	@$(BIN)/python tools/api_reference.py
 	@$(BIN)/python tools/conformance_table.py
 
-bench: setup  ## ours against others, targets and verdicts: some six minutes; into build/bench
+bench: setup  ## ours against others, targets and verdicts: six to seven minutes; into build/bench
 	@$(BIN)/python -m benchmarks run
 
 imbalance: setup  ## the experiment from which permits came: bounds that differ starve one of two upstreams

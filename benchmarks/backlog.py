@@ -2,7 +2,8 @@
 
 Without permits nothing else tells it to wait: whatever it sends is kept in its own process until the carrier takes it.
 The chunks themselves say when that is, and nobody has to ask again and again: what was written, nobody in the process
-refers to any more.
+refers to any more.  A producer goes on as soon as there is room for a burst: to wait until a quarter or a half of its
+backlog is gone was slower, or made no difference.
 """
 
 import asyncio
