@@ -205,6 +205,8 @@ def test_a_port_in_use_is_unusable(process: Command) -> None:
     ("arguments", "complaint"),
     [
         ([], "Missing option '--stream'"),
+        (["--stream", "orders:99999999999"], "may have at most 100,000 channels"),
+        (["--stream", "orders", "--row-permits", "1" + "0" * 20], "must be at most 1,000,000,000,000,000, not 100"),
         (["--stream", "orders:0"], "must be NAME or NAME:N with at least one channel, as in orders:4, not 'orders:0'"),
         (["--stream", ":2"], "must be NAME or NAME:N"),
         (["--stream", "orders:two"], "not 'orders:two'"),

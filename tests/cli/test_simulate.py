@@ -126,6 +126,7 @@ def test_a_combination_that_cannot_be_is_said_and_the_others_are_run(command: Co
         ([ORDERS, "--csv", "x.csv"], "--csv needs something to vary"),
         ([ORDERS, "--sweep", "rtt=1ms", "--plot", "x.gif"], "--plot: the name must end in .html, .svg, .png, .pdf"),
         ([ORDERS, "--sweep", "rtt=1ms", "--plot", "no/x.svg"], "--plot: there is no folder no"),
+        ([ORDERS, "--sweep", "rtt=1ms", "--csv", "no/x.csv"], "--csv: there is no folder no"),
         (["no.toml"], "no.toml: cannot be read: No such file or directory"),
         ([ORDERS, "--sweep", "row_count=1..900:+1", "--sweep", "batch=1..90:+1"], "81,000 combinations are too many"),
     ],

@@ -11,7 +11,7 @@ from permitflow.checking.grid import NAMES
 from permitflow.cli.check_file import described
 from permitflow.cli.console import open_console, open_table
 from permitflow.cli.outcomes import print_json, requires_extra, stop, unusable
-from permitflow.cli.output import write_files
+from permitflow.cli.output import require_folder, write_files
 from permitflow.cli.progress import late_progress
 from permitflow.cli.sweep_drawing import require_drawable
 from permitflow.simulation.sweep import Axis
@@ -71,6 +71,7 @@ def _grid(path: Path, axes: Sequence[Axis]) -> Grid:
 
 def _require(grid: Grid, options: SweepOptions) -> None:
     """Notice now what would be missing at the end."""
+    require_folder("--csv", options.csv)
     if options.spark is not None and not options.spark.startswith(_MASTERS):
         unusable(f"--spark: must be a master or a remote session, as in {_EXAMPLES}, not {options.spark!r}")
     if options.check is Check.DECIDE or options.plot is not None:

@@ -32,6 +32,9 @@ __all__ = [
 
 T = TypeVar("T")
 
+# Of one stream.  Each takes kilobytes before anything flows: a slip of the finger must not take all memory.
+MOST_CHANNELS = 100_000
+
 
 @dataclass(frozen=True)
 class StreamName:
@@ -41,8 +44,8 @@ class StreamName:
     channels: int
 
 
-def whole_number(*, least: int) -> Callable[[str], int]:
-    """A parser of whole numbers from ``least`` on; 8,192 and 8_192 are understood."""
+def whole_number(*, least: int, most: int | None = None) -> Callable[[str], int]:
+    """A parser of whole numbers from ``least`` up to ``most``; 8,192 and 8_192 are understood."""
 
     def parse(text: str) -> int:
         try:
@@ -51,6 +54,8 @@ def whole_number(*, least: int) -> Callable[[str], int]:
             raise typer.BadParameter(f"must be a whole number of at least {least}, not {text!r}") from None
         if count < least:
             raise typer.BadParameter(f"must be at least {least}, not {count}")
+        if most is not None and count > most:
+            raise typer.BadParameter(f"must be at most {most:,}, not {count:,}")
         return count
 
     return parse
@@ -99,6 +104,8 @@ def stream_name(text: str | StreamName) -> StreamName:
         name, count = text, "1"
     if not name or not count.isdecimal() or int(count) < 1:
         raise typer.BadParameter(f"must be NAME or NAME:N with at least one channel, as in orders:4, not {text!r}")
+    if len(count) > len(str(MOST_CHANNELS)) or int(count) > MOST_CHANNELS:
+        raise typer.BadParameter(f"may have at most {MOST_CHANNELS:,} channels, not {count} as in {text!r}")
     return StreamName(name, int(count))
 
 

@@ -7,7 +7,13 @@ from tempfile import NamedTemporaryFile
 
 from permitflow.cli.outcomes import unusable
 
-__all__ = ["write_bytes", "write_files"]
+__all__ = ["require_folder", "write_bytes", "write_files"]
+
+
+def require_folder(option: str, path: Path | None) -> None:
+    """End the command early if this file could not be written, for want of a folder."""
+    if path is not None and not path.parent.is_dir():
+        unusable(f"{option}: there is no folder {path.parent}")
 
 
 def write_files(contents: Mapping[Path, str]) -> None:

@@ -32,7 +32,9 @@ __all__ = [
     "Trace",
 ]
 
-_ROWS = whole_number(least=1)
+# Far beyond any memory, and sums of some of them still fit into the integers of the wire and of the store.
+_MOST = 10**15
+_ROWS = whole_number(least=1, most=_MOST)
 
 Streams: TypeAlias = Annotated[
     list[StreamName],
@@ -53,7 +55,9 @@ Addresses: TypeAlias = Annotated[
 
 RowPermits: TypeAlias = Annotated[
     int | None,
-    typer.Option(parser=whole_number(least=2), metavar="ROWS", help="Rows in a channel at once. Default: 32768."),
+    typer.Option(
+        parser=whole_number(least=2, most=_MOST), metavar="ROWS", help="Rows in a channel at once. Default: 32768."
+    ),
 ]
 
 PermitBatch: TypeAlias = Annotated[
@@ -118,7 +122,7 @@ StagingRows: TypeAlias = Annotated[
 StagingTimeout: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        parser=whole_number(least=1),
+        parser=_ROWS,
         metavar="SECONDS",
         help="With replay: what is staged by a query of which nothing was heard for so long is forgotten. "
         f"Default: {DEFAULT_TIMEOUT_SECONDS:.0f}.",

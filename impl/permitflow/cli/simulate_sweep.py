@@ -8,7 +8,7 @@ from pathlib import Path
 
 from permitflow.cli.console import open_console, open_table
 from permitflow.cli.outcomes import print_json, stop, unusable
-from permitflow.cli.output import write_files
+from permitflow.cli.output import require_folder, write_files
 from permitflow.cli.progress import late_progress
 from permitflow.cli.simulate_once import in_words, run_as_json
 from permitflow.cli.sweep_drawing import draw, require_drawable
@@ -34,6 +34,7 @@ class Outputs:
 
 def simulate_sweep(description: Description, outputs: Outputs) -> None:
     """Run all combinations, report and end the command."""
+    require_folder("--csv", outputs.csv)
     require_drawable(outputs.plot)
     combinations = list(points(description.axes))
     if len(combinations) > _MOST_POINTS:

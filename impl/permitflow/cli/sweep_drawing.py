@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from permitflow.cli.outcomes import requires_extra, unusable
-from permitflow.cli.output import write_bytes
+from permitflow.cli.output import require_folder, write_bytes
 from permitflow.cli.simulate_once import in_words, limits_in_words
 from permitflow.cli.sweep_rows import HEADS, Row, shown_value
 from permitflow.parameters_file.read import Description
@@ -36,8 +36,7 @@ def require_drawable(path: Path | None) -> None:
         return
     if path.suffix.lower() not in SUFFIXES:
         unusable(f"--plot: the name must end in {', '.join(SUFFIXES)}, not {path.name!r}")
-    if not path.parent.is_dir():
-        unusable(f"--plot: there is no folder {path.parent}")
+    require_folder("--plot", path)
     with requires_extra("plots"):
         load_matplotlib()
 
