@@ -91,3 +91,38 @@ def test_an_unknown_command_is_unusable(command: Command) -> None:
 def test_the_module_is_the_command(process: Callable[..., tuple[int, str, str]]) -> None:
     code, stdout, _ = process("--version")
     assert (code, stdout) == (0, f"permitflow {version('permitflow')}\n")
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "said"),
+    [
+        (">/dev/full", 2, "Error: cannot write: No space left on device\n"),
+        (">&-", 0, ""),
+        ("2>&-", 0, ""),
+        ("| true", 0, ""),
+    ],
+)
+def test_an_output_that_is_full_or_closed_is_no_traceback(redirection: str, code: int, said: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" -m permitflow.cli simulate --help {redirection}'],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_ctrl_c_while_a_command_is_loaded_is_no_traceback(process: Command) -> None:
+    program = """
+import signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "permitflow.cli.application":
+            signal.raise_signal(signal.SIGINT)
+from permitflow.cli import main
+sys.meta_path.insert(0, Interrupting())
+main()
+"""
+    assert process(program=program) == (130, "", "")
