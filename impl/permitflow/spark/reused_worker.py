@@ -9,13 +9,20 @@ __all__ = ["leave_imports_alone"]
 _DAEMON = "pyspark.daemon"
 
 
+class _Known:
+    """What this worker has been asked to leave alone."""
+
+    modules = 0
+
+
 def leave_imports_alone() -> None:
-    """Take what is here now out of the search for garbage, in a worker of Spark's that has not done so yet.
+    """Take what is here now out of the search for garbage, in a worker of Spark's that has imported more since.
 
     To be called once a task has imported what it needs: some ten thousands of objects, which would be looked at after
-    each task, however short it was.  Anywhere else, and the second time, it does nothing.
+    each task, however short it was.  Anywhere else, and where nothing new was imported, it does nothing.
     """
-    if _runs_in_daemon() and not gc.get_freeze_count():
+    if _runs_in_daemon() and len(sys.modules) > _Known.modules:
+        _Known.modules = len(sys.modules)
         gc.freeze()
 
 

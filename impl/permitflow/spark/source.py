@@ -14,7 +14,7 @@ Python worker asks for the next one.  "Handed to Spark" is not "processed": what
 made small, and metered; see ``permitflow.spark.hand_over``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -68,6 +68,11 @@ class PermitflowDataSource(DataSource):
 
     Spark creates an instance in a planning process for each query; nothing here connects before it must.
     """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        """Keep them; Spark has a worker of its own that does no more than this."""
+        super().__init__(options)
+        leave_imports_alone()
 
     @classmethod
     def name(cls) -> str:
