@@ -98,7 +98,7 @@ class Job:
     def _stamped(self, burst: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
         if not self.is_stamped:
             return burst
-        return [self.shape.stamped(chunk, time.monotonic_ns()) for chunk in burst]
+        return self.shape.stamped(burst, time.monotonic_ns)
 
     def checksum(self) -> int:
         """What the consumer must come to, if every chunk arrives."""

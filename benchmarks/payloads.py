@@ -1,7 +1,7 @@
 """What is moved: chunks of several sizes, and the window that each of them gets."""
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import cycle, islice
@@ -72,9 +72,16 @@ class Payload:
         columns = (numbers, [2 * n for n in numbers], [n * n % 1_000_003 for n in numbers])
         return pa.record_batch([pa.array(column, pa.int64()) for column in columns], schema=self.schema)
 
-    def stamped(self, chunk: pa.RecordBatch, time_ns: int) -> pa.RecordBatch:
-        """The chunk with a time in place of its first serial."""
-        content = struct.pack("q", time_ns) + bytes(_INT64_BYTES * (self.rows - 1))
+    def stamped(self, burst: Sequence[pa.RecordBatch], clock_ns: Callable[[], int]) -> list[pa.RecordBatch]:
+        """The chunks with the time in place of their first serials; read last, so that stamping takes no part of it."""
+        contents = [bytearray(_INT64_BYTES * self.rows) for _ in burst]
+        stamped = [self._with_serials(chunk, content) for chunk, content in zip(burst, contents, strict=True)]
+        time_ns = clock_ns()
+        for content in contents:
+            struct.pack_into("q", content, 0, time_ns)
+        return stamped
+
+    def _with_serials(self, chunk: pa.RecordBatch, content: bytearray) -> pa.RecordBatch:
         serials = pa.Array.from_buffers(pa.int64(), self.rows, [None, pa.py_buffer(content)])
         return pa.RecordBatch.from_arrays([serials, *chunk.columns[1:]], schema=chunk.schema)
 

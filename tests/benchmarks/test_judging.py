@@ -58,7 +58,7 @@ def test_a_tally_notices_a_lost_chunk() -> None:
 def test_a_tally_notices_other_content() -> None:
     chunks = list(JOB.feed())
     with pytest.raises(AssertionError, match="not what was sent"):
-        taken(JOB, [*chunks[:-1], PAYLOADS["64"].stamped(chunks[-1], 1)]).outcome()
+        taken(JOB, [*chunks[:-1], *PAYLOADS["64"].stamped(chunks[-1:], lambda: 1)]).outcome()
 
 
 def test_a_stamped_chunk_is_timed() -> None:
