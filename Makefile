@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants matrix kills tutorial bench imbalance curves bench-docs bench-models bench-smoke soak audit-at-scale sweep-at-scale run-ahead trace-evidence clean
+.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants matrix kills tutorial bench bench-spark imbalance curves bench-docs bench-models bench-smoke soak audit-at-scale sweep-at-scale compression run-ahead trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -58,7 +58,7 @@ imbalance: setup  ## the experiment from which permits came: bounds that differ 
 curves: setup  ## how our own figures depend on ROW_COUNT, BATCH, distance and number of channels: ten minutes
 	@$(BIN)/python -m benchmarks run --curves --rounds 3
 
-bench-docs: setup  ## paste what make bench has measured into docs/performance.md
+bench-docs: setup  ## paste what make bench and the others have measured into docs
 	@$(BIN)/python -m benchmarks update-docs
 
 bench-models: setup  ## explorer beside TLC, recorded runs, proofs: minutes
@@ -71,7 +71,9 @@ bench-smoke: setup  ## do the benchmarks still run? seconds
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.sweep_at_scale --smoke
 
 soak: setup  ## ten million rows through gRPC, then memory under a consumer that is a hundred times slower
+	@$(BIN)/python -m benchmarks.compression --smoke
 	@$(BIN)/python benchmarks/soak_grpc.py --rows 10000000 --slow-seconds 60
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.run_ahead --smoke
 
 audit-at-scale: setup  ## audit 50 million recorded events on Spark: is all found that was injected, and how fast? (minutes)
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.audit_at_scale --folder build/bench
@@ -80,7 +82,10 @@ sweep-at-scale: setup  ## explore a grid of channels on Spark: how evenly is the
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.sweep_at_scale --folder build/bench
 
 run-ahead: setup  ## rows that Spark hides between a reader and a stalled consumer, with and without configure() (minutes)
-	@$(WITH_JAVA) $(BIN)/python -m benchmarks.run_ahead
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.run_ahead --folder build/bench
+
+compression: setup  ## what compressing chunks saves and costs, and below which network it pays (a minute or two)
+	@$(BIN)/python -m benchmarks.compression --folder build/bench
 
 trace-evidence: setup  ## two processes, then two Spark jobs: recorded, judged by model and TLC; sabotage is found (minutes)
 	@$(WITH_JAVA) $(BIN)/python benchmarks/record_two_processes.py --with-tlc

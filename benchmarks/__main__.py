@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
-from benchmarks.documents import update_document
+from benchmarks.documents import update_documents
 from benchmarks.markdown_table import UNMEASURED
 from benchmarks.measuring import COMPARISON, CURVES, PARTS, measure
 from benchmarks.pairs import CHECKOUT
@@ -22,7 +22,7 @@ from benchmarks.settings import FULL, SMOKE
 from benchmarks.tables import TABLES
 
 DEFAULT_FOLDER = CHECKOUT / "build" / "bench"
-DOCUMENT = CHECKOUT / "docs" / "performance.md"
+DOCUMENTS = CHECKOUT / "docs"
 # The others are in tables.md.
 MAIN_TABLES = ("throughput", "latency", "local", "imbalance", "verdicts", "durations")
 
@@ -83,7 +83,7 @@ def update_docs(folder: Folder = DEFAULT_FOLDER) -> None:
     if results.settings["is_smoke"]:
         raise typer.BadParameter(f"{folder} holds a smoke run, whose figures mean nothing: run make bench")
     understood(results, folder)
-    for changed in update_document(DOCUMENT, results):
+    for changed in update_documents(DOCUMENTS, results):
         output.print(f"wrote {changed.relative_to(CHECKOUT)}")
 
 

@@ -1,6 +1,6 @@
 """What compressing chunks saves and costs, and below which network it pays: TPC-H's line items over TCP.
 
-    python -m benchmarks.compression
+    python -m benchmarks.compression --folder build/bench
 
 A sender and a receiver in two processes.  What an end costs is processor time, with all of its threads; the rates are
 through a proxy that lets only so many bits a second pass.  It pays as long as the network would take longer for the
@@ -10,20 +10,23 @@ bytes that were not compressed than the busier end takes to work with those that
 import argparse
 import asyncio
 import json
-import statistics
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.compression_speed import PART, CompressionSpeed, rows
+from benchmarks.machine import describe_machine
 from benchmarks.pairs import CHECKOUT
+from benchmarks.results import Results
+from benchmarks.series import Series
 from permitflow.cli.console import open_console, open_table
 from permitflow.demo.tpch import cached_tables, default_cache_dir
 from permitflow.exchange.registry import Exchange
@@ -33,7 +36,7 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.grpc_aio import SameHost, get
 
-__all__ = ["Figures", "measure"]
+__all__ = ["measure"]
 
 CHANNEL = "lineitem/0"
 CHUNK_ROWS = 8_192
@@ -41,7 +44,6 @@ WINDOW = ChannelParameters(row_permits=8 * CHUNK_ROWS)
 CODECS = (Compression.NONE, Compression.LZ4, Compression.ZSTD)
 MEGABITS = (100.0, 1_000.0)
 SCALE, SMOKE_SCALE = 0.1, 0.01
-UNLIMITED = float("inf")
 
 
 @dataclass(frozen=True)
@@ -55,48 +57,31 @@ class Run:
     """Of processor time."""
 
 
-@dataclass(frozen=True)
-class Figures:
-    """One codec."""
-
-    codec: str
-    row_bytes: float
-    """On the wire."""
-    sender_seconds: float
-    """Processor time for a gigabyte of chunks, before compression."""
-    receiver_seconds: float
-    pays_below_gigabits: float | None
-    """None: it is what the others are compared with."""
-    rows_per_second: dict[str, float]
-    """By megabits per second of the network."""
-
-
-async def measure(batches: Sequence[pa.RecordBatch], megabits: Sequence[float], rounds: int) -> list[Figures]:
+async def measure(batches: Sequence[pa.RecordBatch], megabits: Sequence[float], rounds: int) -> list[CompressionSpeed]:
     """Each codec in turn, round by round."""
-    runs: dict[tuple[Compression, float], list[Run]] = {}
+    limits = (None, *megabits)
+    runs: dict[tuple[Compression, float | None], list[Run]] = {}
     for _ in range(rounds):
-        for limit in (UNLIMITED, *megabits):
+        for limit in limits:
             for codec in CODECS:
                 runs.setdefault((codec, limit), []).append(await run_once(batches, codec, limit))
-    return [
-        figures(batches, codec, {limit: runs[codec, limit] for limit in (UNLIMITED, *megabits)}) for codec in CODECS
-    ]
+    return [speed(batches, codec, limit, runs[codec, limit]) for codec in CODECS for limit in limits]
 
 
-def figures(batches: Sequence[pa.RecordBatch], codec: Compression, runs: dict[float, list[Run]]) -> Figures:
-    """Medians of all runs."""
-    rows, size = sum(batch.num_rows for batch in batches), encoded_bytes(batches, codec)
+def speed(
+    batches: Sequence[pa.RecordBatch], codec: Compression, megabits: float | None, runs: Sequence[Run]
+) -> CompressionSpeed:
+    """All runs of a codec through a network."""
+    rows = sum(batch.num_rows for batch in batches)
     gigabytes = encoded_bytes(batches, Compression.NONE) / 1e9
-    free = runs[UNLIMITED]
-    sender = statistics.median(run.sender_seconds for run in free) / gigabytes
-    receiver = statistics.median(run.receiver_seconds for run in free) / gigabytes
-    rates = {
-        f"{limit:g}": rows / statistics.median(run.seconds for run in several)
-        for limit, several in runs.items()
-        if limit != UNLIMITED
-    }
-    pays = None if codec is Compression.NONE else 8 / max(sender, receiver)
-    return Figures(codec.value, size / rows, sender, receiver, pays, rates)
+    return CompressionSpeed(
+        codec=codec.value,
+        megabits=megabits,
+        row_bytes=encoded_bytes(batches, codec) / rows,
+        rows_per_second=Series.of(rows / run.seconds for run in runs),
+        sender_seconds=Series.of(run.sender_seconds / gigabytes for run in runs),
+        receiver_seconds=Series.of(run.receiver_seconds / gigabytes for run in runs),
+    )
 
 
 def encoded_bytes(batches: Sequence[pa.RecordBatch], codec: Compression) -> int:
@@ -105,7 +90,7 @@ def encoded_bytes(batches: Sequence[pa.RecordBatch], codec: Compression) -> int:
     return sum(len(piece) for batch in batches for piece in encoding.encode([batch]))
 
 
-async def run_once(batches: Sequence[pa.RecordBatch], codec: Compression, megabits: float) -> Run:
+async def run_once(batches: Sequence[pa.RecordBatch], codec: Compression, megabits: float | None) -> Run:
     """Send all chunks to a receiver in another process."""
     exchange = Exchange(parameters=WINDOW, same_host=SameHost.NEVER, compression=codec)
     sender = exchange.add_channel(CHANNEL, schema=batches[0].schema).sender
@@ -125,9 +110,9 @@ async def run_once(batches: Sequence[pa.RecordBatch], codec: Compression, megabi
 
 
 @asynccontextmanager
-async def limited(address: str, megabits: float) -> AsyncIterator[str]:
+async def limited(address: str, megabits: float | None) -> AsyncIterator[str]:
     """A way to this address that lets so many megabits a second pass."""
-    if megabits == UNLIMITED:
+    if megabits is None:
         yield address
         return
     proxy = await spawn("benchmarks.delay_proxy", address.removeprefix("tcp://"), "0", str(megabits * 1e6))
@@ -175,33 +160,33 @@ def line_items(scale: float) -> list[pa.RecordBatch]:
 
 
 def main() -> None:
-    """Print a table, and write JSON if that is wanted."""
+    """Print a table, and keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--megabits", type=float, nargs="+", default=list(MEGABITS), help="of the networks to try")
     parser.add_argument("--smoke", action="store_true", help="few rows, once: does it still run?")
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--folder", type=Path, help="keep the figures among the results in this folder")
     parser.add_argument("--receive", metavar="ADDRESS", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.receive:
         asyncio.run(receive(options.receive))
         return
+    if options.smoke and options.folder:
+        parser.error("figures of a smoke run mean nothing: leave out --folder, or --smoke")
+    rounds = 1 if options.smoke else options.rounds
     batches = line_items(SMOKE_SCALE if options.smoke else SCALE)
-    found = asyncio.run(measure(batches, options.megabits, 1 if options.smoke else options.rounds))
+    found = asyncio.run(measure(batches, options.megabits, rounds))
     show(found)
-    if options.json:
-        options.json.write_text(json.dumps([asdict(one) for one in found], indent=2) + "\n", encoding="utf-8")
+    if options.folder:
+        Results.keep_in(options.folder, describe_machine(), PART, found, rounds=rounds)
 
 
-def show(found: Sequence[Figures]) -> None:
+def show(found: Sequence[CompressionSpeed]) -> None:
     """As a table."""
-    networks = [f"rows/s at {limit} Mbit/s" for limit in found[0].rows_per_second]
-    numbers = ("bytes a row", "sender s/GB", "receiver s/GB", "pays below", *networks)
-    table = open_table("codec", *numbers, right=numbers)
-    for one in found:
-        pays = "" if one.pays_below_gigabits is None else f"{one.pays_below_gigabits:.1f} Gbit/s"
-        costs = (f"{one.row_bytes:.0f}", f"{one.sender_seconds:.2f}", f"{one.receiver_seconds:.2f}", pays)
-        table.add_row(one.codec, *costs, *(f"{rate:,.0f}" for rate in one.rows_per_second.values()))
+    head, told = rows(found)
+    table = open_table(*head, right=head[1:])
+    for row in told:
+        table.add_row(*row)
     open_console().print(table)
 
 

@@ -7,6 +7,9 @@ from benchmarks.audit_speed import PART as AUDIT
 from benchmarks.audit_speed import AuditSpeed
 from benchmarks.checking_speed import PART as CHECKING
 from benchmarks.checking_speed import CheckingSpeed
+from benchmarks.compression_speed import PART as COMPRESSION
+from benchmarks.compression_speed import CompressionSpeed
+from benchmarks.compression_speed import rows as compression_rows
 from benchmarks.imbalance.experiment import Imbalance
 from benchmarks.latency import ALONE, BURSTS, Latency, Load
 from benchmarks.limits import Limit
@@ -17,6 +20,9 @@ from benchmarks.peers.registry import find_ways
 from benchmarks.profiling import Cost
 from benchmarks.recording_off import RecordingOff
 from benchmarks.results import Results
+from benchmarks.run_ahead.figures import HEAD as RUN_AHEAD_HEAD
+from benchmarks.run_ahead.figures import PART as RUN_AHEAD
+from benchmarks.run_ahead.figures import RunAhead
 from benchmarks.series import compact
 from benchmarks.spark_exchange.jobs import SparkJob
 from benchmarks.sweep_speed import PART as SWEEP
@@ -169,6 +175,16 @@ def checking(results: Results) -> str:
     return table(["What", "of", "CPU seconds", "each second"], rows)
 
 
+def compression(results: Results) -> str:
+    """Each codec, and each network; by ``benchmarks/compression.py``."""
+    return table(*compression_rows(results.get(COMPRESSION, CompressionSpeed)))
+
+
+def run_ahead(results: Results) -> str:
+    """What Spark hides; by ``benchmarks/run_ahead``."""
+    return table(RUN_AHEAD_HEAD, [each.row() for each in results.get(RUN_AHEAD, RunAhead)])
+
+
 def verdicts(results: Results) -> str:
     """Promises, and whether they are kept."""
     return table(["Promise", "found", "target", "verdict"], [_verdict(verdict) for verdict in judge(results)])
@@ -206,6 +222,8 @@ TABLES: dict[str, Table] = {
     "audit": audit,
     "sweep": sweep,
     "checking": checking,
+    "compression": compression,
+    "run_ahead": run_ahead,
     "profile": profile,
     "limits": limits,
     "verdicts": verdicts,

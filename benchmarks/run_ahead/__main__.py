@@ -1,6 +1,6 @@
 """How many rows does Spark hide between a reader and a stalled consumer: with its own settings, and with configure()?
 
-    python -m benchmarks.run_ahead
+    python -m benchmarks.run_ahead --folder build/bench
 
 A reader's permits return when Spark's Python worker asks for the next batch, so a row may be gone for the exchange
 that nobody has processed.  The consumer stalls: one inside the JVM, right behind the reader, and one that is a writer
@@ -14,11 +14,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
+from benchmarks.machine import describe_machine
+from benchmarks.results import Results
+from benchmarks.run_ahead.figures import HEAD, PART, RunAhead
+from benchmarks.series import Series
 from permitflow.cli.console import open_console, open_table
 
-ROW_BYTES = 24
 SETTINGS: dict[str, dict[str, str]] = {
     "Spark's own": {
         "spark.python.unix.domain.socket.enabled": "false",
@@ -26,44 +28,42 @@ SETTINGS: dict[str, dict[str, str]] = {
     },
     "configure()": {},
 }
-CONSUMERS = {"jvm": "in the JVM", "writer": "a writer"}
 # More than Spark hides.
 TOTAL_ROWS = 1_048_576
 FULL, SMOKE = [64, 256, 1024, 4096], [1024]
 
 
-def cases(settings: dict[str, str], chunk_rows: list[int]) -> list[dict[str, Any]]:
-    """All cases under one setting."""
-    told = json.dumps({"chunk_rows": chunk_rows, "total_rows": TOTAL_ROWS, "settings": settings})
+def cases(name: str, chunk_rows: list[int]) -> list[RunAhead]:
+    """All cases under one of ``SETTINGS``."""
+    told = json.dumps({"chunk_rows": chunk_rows, "total_rows": TOTAL_ROWS, "settings": SETTINGS[name]})
     command = [sys.executable, "-m", "benchmarks.run_ahead.job", told]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"the job has failed:\n{done.stderr[-3000:]}")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [read(name, line) for line in done.stdout.splitlines()]
+
+
+def read(name: str, line: str) -> RunAhead:
+    """What a job has printed of one case."""
+    facts = json.loads(line)
+    return RunAhead(**{**facts, "settings": name, "free_rows_per_second": Series.of(facts["free_rows_per_second"])})
 
 
 def main() -> None:
-    """Print a table, and write JSON if that is wanted."""
+    """Print a table, and keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="one size: does it still run?")
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--folder", type=Path, help="keep the figures among the results in this folder")
     arguments = parser.parse_args()
-    sizes = SMOKE if arguments.smoke else FULL
-    numbers = ("rows of a chunk", "hidden rows", "KiB", "metered at most", "rows/s without a stall")
-    table = open_table("settings", "stalled consumer", *numbers, right=numbers)
-    figures = []
-    for name, settings in SETTINGS.items():
-        for case in cases(settings, sizes):
-            figures.append({"settings": name, **case})
-            metered = "unknown" if case["metered"] is None else f"{case['metered']:,}"
-            hidden = case["hidden_rows"]
-            kibibytes = f"{hidden * ROW_BYTES / 1024:,.0f}"
-            speed = f"{case['free_rows_per_second']:,.0f}"
-            consumer, size = CONSUMERS[case["consumer"]], f"{case['chunk_rows']:,}"
-            table.add_row(name, consumer, size, f"{hidden:,}", kibibytes, metered, speed)
+    if arguments.smoke and arguments.folder:
+        parser.error("figures of a smoke run mean nothing: leave out --folder, or --smoke")
+    figures = [case for name in SETTINGS for case in cases(name, SMOKE if arguments.smoke else FULL)]
+    table = open_table(*HEAD, right=HEAD[1:])
+    for case in figures:
+        table.add_row(*case.row())
     open_console().print(table)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=2))
+    if arguments.folder:
+        Results.keep_in(arguments.folder, describe_machine(), PART, figures, rounds=1)
 
 
 if __name__ == "__main__":

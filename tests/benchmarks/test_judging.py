@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from benchmarks.checking_speed import CheckingSpeed
 from benchmarks.curves import DelayPoint, full_pipes
-from benchmarks.documents import MARKED, update_document
 from benchmarks.field import Field
 from benchmarks.idle_channels import IdleChannels
 from benchmarks.jobs import Job, Tally
@@ -233,14 +232,20 @@ def test_what_is_measured_by_a_command_of_its_own_joins_the_rest_and_replaces_wh
 
 def test_how_long_each_part_took_is_added_up_by_command() -> None:
     found = results()
-    for part, seconds in (("throughput", 100.4), ("windows", 50.0), ("latency", 20.0), ("checking", None)):
+    for part, seconds in (
+        ("throughput", 100.4),
+        ("windows", 50.0),
+        ("latency", 20.0),
+        ("spark", 30.0),
+        ("checking", None),
+    ):
         found.put(part, [], seconds)
     assert TABLES["durations"](found).splitlines()[2:] == [
         "| make bench: throughput | 100 |",
         "| make bench: latency | 20 |",
         "| make bench, together | 120 |",
+        "| make bench-spark: spark | 30 |",
         "| make curves: windows | 50 |",
-        "| make curves, together | 50 |",
     ]
 
 
@@ -263,23 +268,6 @@ def test_results_survive_the_file(tmp_path: Path) -> None:
     written = results(throughput=[cell(OURS, [1.0, 2.0])])
     written.write(tmp_path)
     assert Results.read(tmp_path).get("throughput", Cell) == written.get("throughput", Cell)
-
-
-def test_a_document_gets_tables_between_its_marks_and_keeps_the_rest(tmp_path: Path) -> None:
-    document = tmp_path / "page.md"
-    document.write_text("before\n<!-- measured: throughput -->\nold\n<!-- end -->\nafter\n")
-    measured = results(throughput=[cell(OURS, [10.0, 30.0, 20.0])])
-    for _ in range(2):
-        list(update_document(document, measured))
-        text = document.read_text()
-        assert text.startswith("before\n<!-- measured: throughput -->\n| chunks/s")
-        assert text.endswith("| permitflow, gRPC | 20 (10 to 30) |\n<!-- end -->\nafter\n")
-
-
-def test_the_document_asks_for_tables_that_exist(repository: Path) -> None:
-    asked = [found[1] for found in MARKED.finditer((repository / "docs/performance.md").read_text())]
-    assert set(asked) == set(TABLES)
-    assert len(asked) == len(set(asked))
 
 
 @pytest.mark.parametrize(
