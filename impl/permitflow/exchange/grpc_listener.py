@@ -12,7 +12,7 @@ from permitflow.exchange.health import HealthService
 from permitflow.exchange.methods import METHODS, Serve
 from permitflow.exchange.registry import Exchange
 from permitflow.transports.begun import Begun
-from permitflow.transports.carrier import Buffer, Rest, Take
+from permitflow.transports.carrier import Buffer, PromptCarrier, Rest, Take
 from permitflow.transports.connection import SERVER_OPTIONS, SERVICE
 from permitflow.transports.malloc import expect_large_blocks
 from permitflow.transports.status import status_of
@@ -27,8 +27,8 @@ _FAREWELL_SECONDS = 2.0
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
-class ServerCall:
-    """A call that is being served; see ``PromptCarrier``."""
+class ServerCall(PromptCarrier):
+    """A call that is being served."""
 
     def __init__(self, context: Context, who: str) -> None:
         """``who`` is at the other end, in words for an error."""
@@ -52,6 +52,11 @@ class ServerCall:
     def hand_to(self, take: Take) -> None:
         """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
         self._take = take
+
+    @property
+    def has_more(self) -> bool:
+        """Nobody can say: gRPC hands out one message for each time that it is asked."""
+        return False
 
     def write_now(self, message: Sequence[Buffer]) -> Rest | None:
         """As ``write``, as far as that can be done without waiting: gRPC has the message, the rest is to hear of it."""

@@ -9,7 +9,7 @@ import grpc
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
 from permitflow.transports.begun import Begun
-from permitflow.transports.carrier import Buffer, Rest, Take
+from permitflow.transports.carrier import Buffer, PromptCarrier, Rest, Take
 from permitflow.transports.connection import CLIENT_OPTIONS
 from permitflow.transports.malloc import expect_large_blocks
 from permitflow.transports.status import Metadata, error_from_status
@@ -31,8 +31,8 @@ class _Status(NamedTuple):
     metadata: Metadata
 
 
-class ClientCall:
-    """A call that is under way; see ``PromptCarrier``."""
+class ClientCall(PromptCarrier):
+    """A call that is under way."""
 
     def __init__(self, call: "grpc.aio.StreamStreamCall[bytes, bytes]", who: str) -> None:
         """``who`` is at the other end, in words for an error."""
@@ -66,6 +66,11 @@ class ClientCall:
     def hand_to(self, take: Take) -> None:
         """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
         self._take = take
+
+    @property
+    def has_more(self) -> bool:
+        """Nobody can say: gRPC hands out one message for each time that it is asked."""
+        return False
 
     def write_now(self, message: Sequence[Buffer]) -> Rest | None:
         """As ``write``, as far as that can be done without waiting: gRPC has the message, the rest is to hear of it."""

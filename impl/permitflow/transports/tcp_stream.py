@@ -14,7 +14,7 @@ from functools import partial
 import pyarrow as pa
 
 from permitflow.errors import PeerGoneError, PermitflowError, UndecodableDataError
-from permitflow.transports.carrier import Buffer, Received, Rest, Take
+from permitflow.transports.carrier import Buffer, PromptCarrier, Received, Rest, Take
 from permitflow.transports.shared_memory.sized_parts import size_of
 from permitflow.transports.status import error_of, said
 from permitflow.transports.tcp_framing import HEADER_BYTES, METHODS, PIECES_AT_ONCE, Kind, header, read_header, without
@@ -29,8 +29,8 @@ _MOST_AHEAD = 64  # of a peer that writes faster than this end reads; the kernel
 _FAREWELL_SECONDS = 1.0  # to read the last word and hang up: a connection that is closed before may lose it
 
 
-class TcpStream:
-    """See ``PromptCarrier``.  One task reads, one writes."""
+class TcpStream(PromptCarrier):
+    """One task reads, one writes."""
 
     def __init__(self, connection: socket.socket, *, who: str, is_acceptor: bool) -> None:
         """Take a connected socket over; ``who`` is at the other end, in words for an error."""
