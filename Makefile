@@ -49,8 +49,11 @@ docs: setup  ## regenerate docs/cli.md, docs/api.md, and the tables of docs/conf
 	@$(BIN)/python tools/api_reference.py
 	@$(BIN)/python tools/conformance_table.py
 
-bench: setup  ## ours against others, targets and verdicts: six to seven minutes; into build/bench
+bench: setup  ## ours against others, targets and verdicts: five minutes and a half; into build/bench
 	@$(BIN)/python -m benchmarks run
+
+bench-spark: setup  ## Spark jobs with the exchange and without: three minutes
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks run --part spark
 
 imbalance: setup  ## the experiment from which permits came: bounds that differ starve one of two upstreams
 	@$(BIN)/python -m benchmarks run --part imbalance
@@ -68,12 +71,12 @@ bench-smoke: setup  ## do the benchmarks still run? seconds
 	@$(BIN)/python -m benchmarks run --smoke --folder build/bench-smoke
 	@$(BIN)/python -m benchmarks.model_checking --smoke
 	@$(BIN)/python benchmarks/soak_grpc.py --rows 500000 --slow-seconds 5
+	@$(BIN)/python -m benchmarks.compression --smoke
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.sweep_at_scale --smoke
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.run_ahead --smoke
 
 soak: setup  ## ten million rows through gRPC, then memory under a consumer that is a hundred times slower
-	@$(BIN)/python -m benchmarks.compression --smoke
 	@$(BIN)/python benchmarks/soak_grpc.py --rows 10000000 --slow-seconds 60
-	@$(WITH_JAVA) $(BIN)/python -m benchmarks.run_ahead --smoke
 
 audit-at-scale: setup  ## audit 50 million recorded events on Spark: is all found that was injected, and how fast? (minutes)
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.audit_at_scale --folder build/bench
@@ -81,11 +84,11 @@ audit-at-scale: setup  ## audit 50 million recorded events on Spark: is all foun
 sweep-at-scale: setup  ## explore a grid of channels on Spark: how evenly is the work shared out? (minutes)
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.sweep_at_scale --folder build/bench
 
-run-ahead: setup  ## rows that Spark hides between a reader and a stalled consumer, with and without configure() (minutes)
-	@$(WITH_JAVA) $(BIN)/python -m benchmarks.run_ahead --folder build/bench
-
 compression: setup  ## what compressing chunks saves and costs, and below which network it pays (a minute or two)
 	@$(BIN)/python -m benchmarks.compression --folder build/bench
+
+run-ahead: setup  ## rows that Spark hides between a reader and a stalled consumer, with and without configure() (minutes)
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.run_ahead --folder build/bench
 
 trace-evidence: setup  ## two processes, then two Spark jobs: recorded, judged by model and TLC; sabotage is found (minutes)
 	@$(WITH_JAVA) $(BIN)/python benchmarks/record_two_processes.py --with-tlc

@@ -37,7 +37,7 @@ progress, output = Console(stderr=True), Console()
 @application.command()
 def run(
     part: Annotated[list[str] | None, typer.Option(help=f"Only this part, of {', '.join(PARTS)}; repeatable.")] = None,
-    curves: Annotated[bool, typer.Option(help=f"Only {', '.join(CURVES)}, which are left out otherwise.")] = False,
+    curves: Annotated[bool, typer.Option(help=f"Only {', '.join(CURVES)}.")] = False,
     ways: Annotated[list[str] | None, typer.Option(help="Only ways with this in their name; repeatable.")] = None,
     size: Annotated[list[str] | None, typer.Option(help=f"Only {' or '.join(PAYLOADS)} rows; repeatable.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each measurement.")] = FULL.rounds,
@@ -47,7 +47,8 @@ def run(
 ) -> None:
     """Measure; write results.json, tables and plots into the folder; print tables and verdicts.
 
-    Parts that are not measured keep their former results.  Exit code 1: something failed while it was measured; a
+    Without --part and --curves, ours is measured beside others: all parts but curves, and jobs of Spark.  Parts that
+    are not measured keep their former results.  Exit code 1: something failed while it was measured; a
     promise that is not kept is no failure.
     """
     if part and curves:
@@ -78,7 +79,7 @@ def show(folder: Folder = DEFAULT_FOLDER) -> None:
 
 @application.command(name="update-docs")
 def update_docs(folder: Folder = DEFAULT_FOLDER) -> None:
-    """Paste the results into docs/performance.md, and the plots into docs/pictures."""
+    """Paste the results into the pages of docs that have marks for them, and the plots into docs/pictures."""
     results = measured(folder)
     if results.settings["is_smoke"]:
         raise typer.BadParameter(f"{folder} holds a smoke run, whose figures mean nothing: run make bench")

@@ -26,7 +26,7 @@ from benchmarks.stream_ends import measure_stream_ends
 from benchmarks.throughput import measure_throughput
 from benchmarks.with_and_without import measure_permit_cost
 
-__all__ = ["COMPARISON", "CURVES", "PARTS", "measure"]
+__all__ = ["COMPARISON", "CURVES", "PARTS", "SPARK", "measure"]
 
 Alone = Callable[[Settings], Sequence[Record]]
 Among = Callable[[Field], Awaitable[Sequence[Record]]]
@@ -65,7 +65,9 @@ AMONG_WAYS: dict[str, Among] = {
 PARTS = (*ALONE, *AMONG_WAYS)
 # How our own figures depend on numbers: minutes more, and nothing that others are compared with.
 CURVES = ("bursts", "windows", "batches", "delays", "stalled", "stores", "channels", "profile")
-COMPARISON = tuple(part for part in PARTS if part not in CURVES)
+# Minutes more of another kind: jobs of Spark, most of whose time is the warming up of its Java processes.
+SPARK = ("spark",)
+COMPARISON = tuple(part for part in PARTS if part not in CURVES + SPARK)
 
 
 def measure(parts: Sequence[str], settings: Settings, console: Console) -> Results:

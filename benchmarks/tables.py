@@ -15,7 +15,7 @@ from benchmarks.latency import ALONE, BURSTS, Latency, Load
 from benchmarks.limits import Limit
 from benchmarks.local import LocalRate
 from benchmarks.markdown_table import UNMEASURED, table
-from benchmarks.measuring import COMPARISON, CURVES
+from benchmarks.measuring import COMPARISON, CURVES, SPARK
 from benchmarks.peers.registry import find_ways
 from benchmarks.profiling import Cost
 from benchmarks.recording_off import RecordingOff
@@ -55,10 +55,10 @@ def ways(_: Results) -> str:
 def durations(results: Results) -> str:
     """How long each part took to measure."""
     rows: list[list[str]] = []
-    for command, parts in (("make bench", COMPARISON), ("make curves", CURVES)):
+    for command, parts in (("make bench", COMPARISON), ("make bench-spark", SPARK), ("make curves", CURVES)):
         measured = [part for part in parts if part in results.seconds]
         rows += [[f"{command}: {part}", f"{results.seconds[part]:.0f}"] for part in measured]
-        if measured:
+        if len(measured) > 1:
             rows.append([f"{command}, together", f"{sum(results.seconds[part] for part in measured):.0f}"])
     return table(["part", "seconds to measure"], rows)
 
