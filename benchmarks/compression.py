@@ -24,10 +24,10 @@ import pyarrow.parquet as pq
 
 from benchmarks.compression_speed import PART, CompressionSpeed, rows
 from benchmarks.machine import describe_machine
+from benchmarks.markdown_table import table
 from benchmarks.pairs import CHECKOUT
 from benchmarks.results import Results
 from benchmarks.series import Series
-from permitflow.cli.console import open_console, open_table
 from permitflow.demo.tpch import cached_tables, default_cache_dir
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
@@ -176,18 +176,9 @@ def main() -> None:
     rounds = 1 if options.smoke else options.rounds
     batches = line_items(SMOKE_SCALE if options.smoke else SCALE)
     found = asyncio.run(measure(batches, options.megabits, rounds))
-    show(found)
+    print(table(*rows(found)))
     if options.folder:
         Results.keep_in(options.folder, describe_machine(), PART, found, rounds=rounds)
-
-
-def show(found: Sequence[CompressionSpeed]) -> None:
-    """As a table."""
-    head, told = rows(found)
-    table = open_table(*head, right=head[1:])
-    for row in told:
-        table.add_row(*row)
-    open_console().print(table)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ import sys
 from pathlib import Path
 
 from benchmarks.machine import describe_machine
+from benchmarks.markdown_table import table
 from benchmarks.results import Results
 from benchmarks.run_ahead.figures import HEAD, PART, RunAhead
 from benchmarks.series import Series
-from permitflow.cli.console import open_console, open_table
 
 SETTINGS: dict[str, dict[str, str]] = {
     "Spark's own": {
@@ -58,10 +58,7 @@ def main() -> None:
     if arguments.smoke and arguments.folder:
         parser.error("figures of a smoke run mean nothing: leave out --folder, or --smoke")
     figures = [case for name in SETTINGS for case in cases(name, SMOKE if arguments.smoke else FULL)]
-    table = open_table(*HEAD, right=HEAD[1:])
-    for case in figures:
-        table.add_row(*case.row())
-    open_console().print(table)
+    print(table(HEAD, [case.row() for case in figures]))
     if arguments.folder:
         Results.keep_in(arguments.folder, describe_machine(), PART, figures, rounds=1)
 

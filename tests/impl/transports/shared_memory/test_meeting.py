@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing, contextmanager
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import pytest
 
@@ -23,23 +23,36 @@ from permitflow.transports.shared_memory.handover import Received, connect, nonc
 from permitflow.transports.shared_memory.meeting import Offer, accepted
 from permitflow.transports.shared_memory.policy import SameHost
 from permitflow.transports.shared_memory.region import create_region
+from permitflow.transports.shared_memory.ring import Ring
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 GREETING = b"permitflow same host 1"
+L = TypeVar("L")
+
+
+class OfferWithThread(Offer):
+    """Served by a thread, which ends before the offer is settled, as a blocking call's does."""
+
+    def __init__(self, policy: SameHost, *, writes: bool) -> None:
+        super().__init__(policy, writes=writes, who="the exchange")
+        assert self.listener is not None
+        self.listener.socket.setblocking(True)
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def settle(self, answer: SameHostAnswer | None, make: Callable[[socket.socket, Ring], L]) -> L | None:
+        self.thread.join()
+        return super().settle(answer, make)
 
 
 @contextmanager
 def offered(policy: SameHost = SameHost.AUTO, *, writes: bool = True) -> Iterator[Offer]:
-    """An offer, and a thread that serves it."""
-    with closing(Offer(policy, writes=writes, who="the exchange")) as offer:
-        assert offer.listener is not None
-        offer.listener.socket.setblocking(True)
-        thread = threading.Thread(target=offer.serve)
-        thread.start()
+    """An offer that is served."""
+    with closing(OfferWithThread(policy, writes=writes)) as offer:
         yield offer
         # Wakes a thread to which nobody came.
         offer.listener.socket.shutdown(socket.SHUT_RDWR) if offer.listener is not None else None
-        thread.join()
+        offer.thread.join()
 
 
 def name_of(offer: Offer) -> str:
