@@ -175,7 +175,8 @@ class LocalReceiver(Generic[T]):
     @property
     def has_untaken(self) -> bool:
         """Is a message here that may be taken now?"""
-        return self._line.spare > 0
+        core = self._core
+        return len(core._costs) > core._taken + self._line.reserved
 
     def chunks_at_hand(self, most: int, most_rows: int) -> list[T]:
         """The oldest chunks, at most so many, up to the first message that is unusual; they stay where they are.
@@ -183,7 +184,8 @@ class LocalReceiver(Generic[T]):
         No more than would have ``most_rows`` if all were as long as the first one, and another.
         None while a message is held, or if the oldest one is unusual: no chunk, or one that does not cost its rows.
         """
-        return chunks_at_hand(self._core, min(most, self._line.spare), most_rows)
+        core = self._core
+        return chunks_at_hand(core, min(most, len(core._costs) - core._taken - self._line.reserved), most_rows)
 
     def pass_by(self, count: int) -> None:
         """Take so many of the oldest messages, which ``chunks_at_hand`` has shown, and consume them at once."""

@@ -139,11 +139,15 @@ class LocalSender(Generic[T]):
                 send_many_directly(core, self._peer, [chunks.popleft() for _ in sizes], sizes)
             return
         line.seat()
-        if sizes and self._channel.accepts:
+        if not sizes or not self._channel.accepts:
+            return
+        if core.largest_at_once and here == core._row_permits and not core._chunks:
+            send_many_directly(core, self._peer, [chunks.popleft() for _ in sizes], sizes)
+        else:
             count = offer_and_send_many(core, chunks, sizes)
             deliver_many(self._peer, [chunks.popleft() for _ in range(count)], sizes[:count])
-            if self._takers.futures:
-                self._takers.arrive()
+        if self._takers.futures:
+            self._takers.arrive()
 
     def _sizes_that_fit(self, chunks: deque[T], left: int, limit: int) -> list[int]:
         """Rows of the leftmost chunks for which so many permits are enough, none of them empty or above the limit."""

@@ -247,7 +247,8 @@ class ReceiveLine(Generic[T]):
         """A send has brought something, and has nothing else to do: ``wake``, unless somebody takes it at once."""
         if self.at_arrival is not None:
             self.at_arrival()
-        self.wake()
+        if self._inbox._costs:
+            self.wake()
 
     def wake(self) -> None:
         """Let as many tasks as there are spare messages take one each."""

@@ -86,6 +86,6 @@ class Feeding(Forwarding):
         while moved := target.send_at_once(source.chunks_at_hand(_AT_ONCE, target.rows_at_once)):
             self.taken += moved
             source.pass_by(moved)
-            if target.lacks_permits:
+            if target.lacks_permits or not source.has_untaken:
                 return False
         return source.has_untaken and not target.lacks_permits

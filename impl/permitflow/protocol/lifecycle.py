@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from enum import StrEnum
+from functools import cached_property
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from permitflow.errors import LocalProtocolError, PeerGoneError, UnexpectedFrameError
@@ -58,26 +59,28 @@ class Session(ABC, Generic[T]):
         self.compression = UNCOMPRESSED
         """Whether chunks may come compressed."""
 
-    @property
+    # What is known once stays as it is, and is asked for with every chunk: these answer without a call from then on.
+
+    @cached_property
     def request(self) -> Get | Put:
         """The dialer's first frame."""
         if self._request is None:
             raise LocalProtocolError(f"nobody has dialled yet: {self.state}")
         return self._request
 
-    @property
+    @cached_property
     def channel(self) -> str:
         """The channel's name."""
         return self.request.address.name
 
-    @property
+    @cached_property
     def agreement(self) -> Agreement:
         """What both ends agreed on."""
         if self._agreement is None:
             raise LocalProtocolError(f"there is no agreement yet: {self.state}")
         return self._agreement
 
-    @property
+    @cached_property
     def parameters(self) -> ChannelParameters:
         """The numbers by which both ends count."""
         if self._parameters is None:

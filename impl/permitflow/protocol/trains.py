@@ -47,7 +47,11 @@ def offer_and_send_many(sender: PermitSender[T], payloads: Iterable[T], rows: Se
     """
     if sender._chunks:
         return 0
-    left, count = _that_fit(rows, sender._row_permits, sender._clamp)
+    total, left, clamp = sum(rows), sender._row_permits, sender._clamp
+    if total <= left and min(rows, default=1) > 0 and (total <= clamp or max(rows) <= clamp):
+        left, count = left - total, len(rows)
+    else:
+        left, count = _first_that_fit(rows, left, clamp)
     if sender._record is not None:
         for payload, cost in zip(payloads, rows[:count], strict=False):
             sender.offer_chunk(payload, cost)
@@ -58,11 +62,8 @@ def offer_and_send_many(sender: PermitSender[T], payloads: Iterable[T], rows: Se
     return count
 
 
-def _that_fit(rows: Sequence[int], left: int, clamp: int) -> tuple[int, int]:
+def _first_that_fit(rows: Sequence[int], left: int, clamp: int) -> tuple[int, int]:
     """How many permits are left once the first chunks have left, and how many chunks those are."""
-    total = sum(rows)
-    if total <= left and min(rows, default=1) > 0 and (total <= clamp or max(rows) <= clamp):
-        return left - total, len(rows)
     count = 0
     for cost in rows:
         if cost > left or not 0 < cost <= clamp:

@@ -1,6 +1,7 @@
 """The upstream's session: the end of a stream that sends data and takes permits back."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TypeVar
 
 from permitflow.errors import LedgerError, LocalProtocolError
@@ -57,15 +58,21 @@ class UpstreamSession(Session[T]):
         self._posted_chunks: list[T] = []
         self._posted_rows: list[int] = []
         self._sent_barriers = 0
-        self._end: End | None = None
+        self.is_ending = self._closes_channel = False
+        """Was the stream told to end?"""
         self._peer_has_closed = False
 
-    @property
+    @cached_property
     def sender(self) -> PermitSender[T]:
         """The permits, and what waits for them; to offer something, ask the session."""
         if self._sender is None:
             raise LocalProtocolError(f"there is no agreement yet: {self.state}")
         return self._sender
+
+    @property
+    def row_permits(self) -> int:
+        """Row permits that are here, unspent: ``sender.permits.rows``, for those who ask before each train."""
+        return self.sender._row_permits
 
     def _answer(self, agreement: Agreement) -> None:
         self._outgoing.append(agreement)
@@ -97,29 +104,24 @@ class UpstreamSession(Session[T]):
 
     def _require_offers(self) -> None:
         self._require(_OPEN, "send")
-        if self._end is not None:
+        if self.is_ending:
             raise LocalProtocolError("cannot send: the stream was told to end")
 
     def end(self, *, closes_channel: bool = False) -> None:
         """Let End follow everything that waits now."""
         self._require_offers()
-        self._end = End(0, 0, 0, closes_channel)
+        self.is_ending, self._closes_channel = True, closes_channel
 
     def fail(self, error: bytes) -> None:
         """Let Failure be the next frame: this end has accepted, and breaks the stream off."""
         self._write_next(Failure(error))
         self.state = State.FAILED
 
-    @property
-    def is_ending(self) -> bool:
-        """Was the stream told to end?"""
-        return self._end is not None
-
     def abort(self, reason: str) -> None:
         """Let Abort be the next frame, whatever waits."""
         self._require(State.OPEN, "abort")
         self._write_next(Abort(reason))
-        self._end = None
+        self.is_ending = False
         self.state = State.ENDED
 
     def post(self, message: Message[T]) -> None:
@@ -132,7 +134,8 @@ class UpstreamSession(Session[T]):
 
         The others were not offered: their permits are not here, or they are empty, or too large, or others wait.
         """
-        self._require_offers()
+        if self.state is not _OPEN or self.is_ending:
+            self._require_offers()
         count = offer_and_send_many(self.sender, payloads, rows)
         self._posted_chunks.extend(payloads[:count])
         self._posted_rows.extend(rows[:count])
@@ -150,8 +153,8 @@ class UpstreamSession(Session[T]):
 
     def take_posted(self) -> list[UpstreamFrame[T]]:
         """Everything to write now, in order; End is the last once nothing waits any more."""
-        if self.state is _OPEN and self._end is not None and not self.sender.has_waiting:
-            self._write_next(self._totals(self._end.closes_channel))
+        if self.state is _OPEN and self.is_ending and not self.sender.has_waiting:
+            self._write_next(self._totals())
             self.state = State.ENDED
         if self._posted_rows:
             self._close_run()
@@ -165,8 +168,8 @@ class UpstreamSession(Session[T]):
                 self.post(message)
         return self.take_posted()
 
-    def _totals(self, closes_channel: bool) -> End:
-        return End(self.sender.sent_chunks, self.sender.sent_rows, self._sent_barriers, closes_channel)
+    def _totals(self) -> End:
+        return End(self.sender.sent_chunks, self.sender.sent_rows, self._sent_barriers, self._closes_channel)
 
     def peer_closed(self) -> None:
         """Note that the downstream closed its half: it has consumed everything, or it is gone.

@@ -6,8 +6,9 @@ message cannot carry them, so that chunks of such a schema are whole IPC streams
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, takewhile
+from operator import attrgetter
 
 import pyarrow as pa
 
@@ -33,6 +34,8 @@ _COPIED_BELOW_BYTES = 16 << 10
 # What is shorter gains little: much of it is metadata, which are never compressed, and even at 100 Mbit/s the work
 # takes as long as the bytes that it saves.
 _COMPRESSED_FROM_BYTES = 4 << 10
+_ROWS_OF: Callable[[pa.RecordBatch], int] = attrgetter("num_rows")
+_SCHEMA_OF: Callable[[pa.RecordBatch], pa.Schema] = attrgetter("schema")
 
 
 def read_schema(data: bytes) -> pa.Schema:
@@ -75,7 +78,12 @@ class BatchCodec:
         """May several batches be encoded as one?"""
         self.row_bytes = _row_bytes(schema)
         """About how many bytes a row takes, where all columns have a fixed width."""
+        self._is_ours: Callable[[pa.Schema], bool] = schema.equals
+        self._most_rows = int(MAX_CHUNK_BYTES / self.row_bytes) if self.row_bytes else -1
         self._codec, self._options = codec, write_options(codec)
+        # A batch of fewer rows is short, and Arrow writes it as it is to be sent.
+        is_plain = codec is None and not self._has_dictionaries
+        self._short_rows = math.ceil(_COPIED_BELOW_BYTES / self.row_bytes) if self.row_bytes and is_plain else 0
         self._piece_writer = PieceWriter(schema, self._options)
         self._gathering = None if self._has_dictionaries or codec else Gathering(schema, self._piece_writer)
         self.gathered_from_bytes = math.inf if self._gathering is None else self._gathering.least_bytes
@@ -95,19 +103,17 @@ class BatchCodec:
     def accepted(self, batches: Iterable[object]) -> tuple[list[pa.RecordBatch], list[int]]:
         """The first of these batches, up to one that ``accepts`` would not accept; and the rows of each."""
         found: list[pa.RecordBatch] = list(batches)
-        if {pa.RecordBatch}.issuperset(map(type, found)):
-            rows = [batch.num_rows for batch in found]
-            if self._are_all_accepted(found, rows):
+        if {pa.RecordBatch}.issuperset(map(type, found)) and all(map(self._is_ours, map(_SCHEMA_OF, found))):
+            rows = list(map(_ROWS_OF, found))
+            # The largest of them tells, where a row takes the same in each.
+            if max(rows, default=0) <= self._most_rows or self._are_all_small(found):
                 return found, rows
         found = list(takewhile(self.accepts, found))
         return found, [batch.num_rows for batch in found]
 
-    def _are_all_accepted(self, batches: Sequence[pa.RecordBatch], rows: Sequence[int]) -> bool:
-        if not all(map(self.schema.equals, [batch.schema for batch in batches])):
-            return False
+    def _are_all_small(self, batches: Sequence[pa.RecordBatch]) -> bool:
         if self.row_bytes:
-            # The largest of them tells, where a row takes the same in each.
-            return max(rows, default=0) * self.row_bytes <= MAX_CHUNK_BYTES
+            return False
         return all(size <= MAX_CHUNK_BYTES for size in map(pa.RecordBatch.get_total_buffer_size, batches))
 
     def require(self, batch: pa.RecordBatch) -> None:
@@ -141,7 +147,9 @@ class BatchCodec:
             ChunkTooLargeError: its dictionaries do not fit, which only shows now.
         """
         if rows is None:
-            rows = sum(batch.num_rows for batch in batches)
+            rows = sum(map(_ROWS_OF, batches))
+        if len(batches) == 1 and rows < self._short_rows:
+            return [memoryview(batches[0].serialize()).cast("B")]
         pieces = self.gathered(batches, rows) or self._joined(batches)
         if (size_bytes := size_of(pieces)) > MAX_CHUNK_BYTES:
             _require_size(rows, size_bytes)

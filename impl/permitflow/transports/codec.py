@@ -25,8 +25,8 @@ __all__ = [
     "TRAIN_BYTES",
     "decode_downstream",
     "decode_upstream",
-    "encode_chunks",
     "encode_downstream",
+    "encode_lone",
     "encode_upstream",
 ]
 
@@ -67,9 +67,11 @@ def encode_upstream(frames: Iterable[WireFrame]) -> Iterator[list[Buffer]]:
         yield _message(train, body, body_bytes)
 
 
-def encode_chunks(chunks: EncodedChunks) -> list[Buffer]:
-    """Encode chunks that travel alone: as ``encode_upstream`` does."""
-    return _message((chunks,), chunks.arrow, size_of(chunks.arrow))
+def encode_lone(rows: int, permits: int, arrow: Sequence[Buffer]) -> list[Buffer]:
+    """Encode one chunk that travels alone: as ``encode_upstream`` does; ``arrow`` is its batch, in pieces."""
+    size_bytes = size_of(arrow)
+    front = _front_of((((rows,), permits, size_bytes),))
+    return SizedParts((front, *arrow), len(front) + size_bytes)
 
 
 def _message(train: Sequence[WireFrame], body: Sequence[Buffer], body_bytes: int) -> list[Buffer]:

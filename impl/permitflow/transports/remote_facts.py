@@ -1,5 +1,6 @@
 """What both ends of a remote stream know of it once they have agreed."""
 
+from functools import cached_property
 from typing import Generic, TypeVar
 
 import pyarrow as pa
@@ -34,7 +35,9 @@ class RemoteFacts(Generic[S]):
         """The name of this stream, which both of its ends know."""
         return self._session.agreement.stream
 
-    @property
+    # These two are asked for with every chunk; once they are known they answer without a call.
+
+    @cached_property
     def parameters(self) -> ChannelParameters:
         """What both ends agreed on."""
         return self._session.parameters
@@ -54,7 +57,7 @@ class RemoteFacts(Generic[S]):
         """Does what is received lie in memory that the peer has, too?"""
         return self._carrier.meeting.path == SHARED_MEMORY
 
-    @property
+    @cached_property
     def _codec(self) -> BatchCodec:
         assert self._batches is not None, "the session has refused everything that comes before the agreement"
         return self._batches

@@ -87,16 +87,16 @@ class RemoteSender(RemoteUpstream):
         sent = self._send_first(run, rows)
         if sent:
             self._writing.now()
-        if sent < len(rows):
+        if sent == len(chunks):
+            must_wait = False
+        elif sent < len(rows):
             # It has been looked at.  To look again, with cold caches, takes longer than to decode the permits.
             must_wait = self._lacks(rows[sent])
         else:
-            must_wait = sent < len(chunks) and self._must_wait(chunks[sent])
-        lacked, self.lacks_permits = self.lacks_permits, must_wait
-        if must_wait and not lacked:
-            self._waiting.start()
-        elif lacked and not must_wait:
-            self._waiting.stop()
+            must_wait = self._must_wait(chunks[sent])
+        if must_wait is not self.lacks_permits:
+            self.lacks_permits = must_wait
+            self._waiting.start() if must_wait else self._waiting.stop()
         return sent
 
     async def _write_or_turn(self) -> None:
@@ -116,7 +116,7 @@ class RemoteSender(RemoteUpstream):
 
     def _ordinary(self, chunks: Iterable[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], list[int]]:
         """The chunks and the rows of each, up to one that is unusual; none while others wait, or on no open stream."""
-        if not self._is_open or self._chunks.parked:
+        if self._chunks.parked or not self._is_open:
             return [], []
         return self._codec.accepted(chunks)
 
@@ -124,13 +124,13 @@ class RemoteSender(RemoteUpstream):
         """Send ordinary chunks, as many of the first ones as may leave now and fill a message."""
         if not run:
             return 0
-        ends = list(accumulate(rows))
-        if ends[-1] > (at_once := min(self._rows_at_once, rows_in_train(rows[0], self._codec.row_bytes))):
-            most = bisect_left(ends, at_once) + 1
-            run, rows = run[:most], rows[:most]
+        if len(rows) > 1:
+            at_once = min(self._rows_at_once, rows_in_train(rows[0], self._codec.row_bytes))
+            if sum(rows) > at_once:
+                most = bisect_left(list(accumulate(rows)), at_once) + 1
+                run, rows = run[:most], rows[:most]
         sent = self._session.send_many(run, rows)
-        if sent:
-            self._posted_rows += ends[sent - 1]
+        self._posted_rows += sum(rows[:sent])
         return sent
 
     def _most_at_once(self, first: pa.RecordBatch) -> int:
@@ -141,7 +141,7 @@ class RemoteSender(RemoteUpstream):
     @property
     def rows_at_once(self) -> int:
         """How many rows may leave now and are written at once, about."""
-        return min(self._rows_at_once, self._session.sender.permits.rows)
+        return min(self._rows_at_once, self._session.row_permits)
 
     def _must_wait(self, chunk: pa.RecordBatch) -> bool:
         """Is all well with an ordinary chunk, except that permits are missing?  That is what happens all the time."""
@@ -151,7 +151,7 @@ class RemoteSender(RemoteUpstream):
 
     def _lacks(self, rows: int) -> bool:
         """Must a chunk of so many rows wait for permits, and for nothing else?"""
-        return self._is_open and self.parameters.max_chunk_cost >= rows > self._session.sender.permits.rows
+        return self._is_open and self.parameters.max_chunk_cost >= rows > self._session.row_permits
 
     async def _send_leftmost(self, chunks: deque[pa.RecordBatch]) -> None:
         chunk = chunks[0]

@@ -8,16 +8,18 @@ from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import ParkedSend, SendLine, Stopwatch
 from permitflow.errors import ChannelClosedError, PermitflowError
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.frames import Agreement, Failure
+from permitflow.protocol.frames import AddPermits, Agreement, Failure
 from permitflow.protocol.messages import Message
 from permitflow.protocol.session import State, UpstreamSession
 from permitflow.transports.carrier import Buffer, Carrier, Received
-from permitflow.transports.codec import decode_downstream, encode_chunks, encode_upstream
+from permitflow.transports.codec import decode_downstream, encode_upstream
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
 from permitflow.transports.trains import TrainWriter, encoded, rows_at_once, rows_in_message
 
 __all__ = ["RemoteUpstream"]
+
+_OPEN = State.OPEN  # reading an enumeration's attribute costs more than the question
 
 
 class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
@@ -64,6 +66,8 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
     def _take_in(self, message: Received) -> None:
         for frame in decode_downstream(message):
             self._session.receive(frame)
+            if isinstance(frame, AddPermits):
+                continue
             if isinstance(frame, Agreement):
                 self._note_agreement(frame)
             elif isinstance(frame, Failure):
@@ -71,17 +75,14 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
         # All permits that have come together are here before any is used: else small trains would stay small for ever.
         if self._batches is not None and not self._carrier.has_more:
             self._advance()
-            self._tell_change()
-
-    def _tell_change(self) -> None:
-        if self.on_change is not None:
-            self.on_change()
+            if self.on_change is not None:
+                self.on_change()
 
     def _trains(self) -> Iterable[Sequence[Buffer]]:
         frames = self._session.take_posted()
         self._posted_rows = 0
         if len(frames) == 1 and self._writer is not None and (lone := self._writer.lone(frames[0])) is not None:
-            return (encode_chunks(lone),)
+            return (lone,)
         return encode_upstream(encoded(frames, self._writer))
 
     def _has_written_all(self) -> bool:
@@ -123,7 +124,7 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
     @property
     def _is_open(self) -> bool:
         is_alive = self._failure is None and not self._is_closed
-        return is_alive and self._session.state is State.OPEN and not self._session.is_ending
+        return is_alive and self._session.state is _OPEN and not self._session.is_ending
 
     def _require_open(self, undelivered: object) -> None:
         if self._is_open:
@@ -151,7 +152,8 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
             self._session.sender.withdraw_all()
             self._chunks.refuse_all()
             self._barriers.refuse_all()
-        self._tell_change()
+        if self.on_change is not None:
+            self.on_change()
         self._wake_all()
 
     def statistics(self) -> ChannelStatistics:

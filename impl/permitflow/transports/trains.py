@@ -6,6 +6,7 @@ encoding and decoding each of them would.  Large ones are not copied more often 
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import TypeAlias, cast
 
@@ -15,7 +16,8 @@ from permitflow.protocol.frames import Chunks, Data, UpstreamFrame
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.codec import TRAIN_BYTES
+from permitflow.transports.carrier import Buffer
+from permitflow.transports.codec import TRAIN_BYTES, encode_lone
 from permitflow.transports.joined import FoldedChunks
 from permitflow.transports.payloads import EncodedChunks, WireFrame, checked_marker
 
@@ -43,6 +45,8 @@ _WINDOW_SHARE = 2
 # Permits that are due wait for more of them up to this share: the other end wakes up for each message with some.
 _OWED_SHARE = 4
 _NO_LIMIT = 1 << 62
+# A stream's chunks are of a few lengths.
+_CHUNK_SIZES = 64
 
 
 def rows_at_once(parameters: ChannelParameters) -> int:
@@ -55,6 +59,7 @@ def rows_in_message(row_bytes: float | None) -> int:
     return max(1, int(TRAIN_BYTES / row_bytes)) if row_bytes else _NO_LIMIT
 
 
+@lru_cache(maxsize=_CHUNK_SIZES)
 def rows_in_train(rows: int, row_bytes: float | None) -> int:
     """How many rows fill a message with whole batches of joined chunks, where all chunks have so many ``rows``.
 
@@ -103,15 +108,16 @@ class TrainWriter:
                 yield _marked(frame)
         yield from self._chunks(run, rows)
 
-    def lone(self, frame: UpstreamFrame[object]) -> EncodedChunks | None:
-        """The same of one ordinary chunk alone, which should be on its way as soon as can be; None if it is none.
+    def lone(self, frame: UpstreamFrame[object]) -> list[Buffer] | None:
+        """The message of one chunk alone, which should be on its way as soon as can be; None if the frame is none.
 
         Raises:
             ChunkTooLargeError: as for ``encoded``.
         """
-        if not isinstance(frame, Chunks) or len(frame.rows) != 1 or frame.permits != frame.rows[0]:
+        if not isinstance(frame, Chunks) or len(frame.rows) != 1:
             return None
-        return EncodedChunks(tuple(frame.rows), frame.permits, self._batches.encode(cast("_Batches", frame.payloads)))
+        (rows,) = frame.rows
+        return encode_lone(rows, frame.permits, self._batches.encode(frame.payloads, rows))
 
     def _chunks(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[EncodedChunks]:
         start = 0
