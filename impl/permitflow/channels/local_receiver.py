@@ -198,9 +198,7 @@ class LocalReceiver(Generic[T]):
         channel = self._channel
         if channel.is_receiver_closed or channel.sending is Sending.ABORTED:
             raise channel.ending()
-        permits = consume_many(self._core, messages)
-        if permits is not None:
-            self._peer.add_permits(permits)
+        consume_many(self._core, messages)
         channel.return_permits()
 
     def __aiter__(self) -> "LocalIteration[T]":

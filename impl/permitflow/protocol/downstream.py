@@ -1,5 +1,6 @@
 """The downstream's session: the end of a stream that consumes data and returns permits."""
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from permitflow.errors import (
@@ -24,7 +25,7 @@ from permitflow.protocol.frames import (
     Put,
 )
 from permitflow.protocol.lifecycle import FrameType, Session, State
-from permitflow.protocol.messages import NO_PERMITS, Kind, Message, Permits
+from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.recording import RecorderFactory
@@ -60,10 +61,10 @@ class DownstreamSession(Session[T]):
         state = State.AWAITING_PUT if get is None else State.AWAITING_AGREEMENT
         super().__init__(state, get, peer, record)
         self._outgoing: list[DownstreamFrame] = [] if get is None else [get]
-        self._returning = NO_PERMITS
         self._receiver: PermitReceiver[T] | None = None
         self._came_chunks = self._came_rows = self._came_barriers = 0
-        self._end: End | Abort | None = None
+        self.end: End | Abort | None = None
+        """How the upstream ended the stream, once it has."""
 
     @property
     def receiver(self) -> PermitReceiver[T]:
@@ -71,11 +72,6 @@ class DownstreamSession(Session[T]):
         if self._receiver is None:
             raise LocalProtocolError(f"there is no agreement yet: {self.state}")
         return self._receiver
-
-    @property
-    def end(self) -> End | Abort | None:
-        """How the upstream ended the stream, once it has."""
-        return self._end
 
     def _answer(self, agreement: Agreement) -> None:
         self._outgoing.append(agreement)
@@ -87,14 +83,14 @@ class DownstreamSession(Session[T]):
     def _take_in(self, frame: Frame[T]) -> None:
         match frame:
             case Chunks():
-                self._deliver_chunks(frame)
+                self._deliver_chunks(frame.payloads, frame.rows, frame.permits)
             case Data():
                 self._deliver(frame.message)
             case End():
                 self._compare(frame)
-                self._end = frame
+                self.end = frame
             case Abort():
-                self._end = frame
+                self.end = frame
             case _:
                 super()._take_in(frame)
 
@@ -105,18 +101,30 @@ class DownstreamSession(Session[T]):
         self._came_barriers += message.kind is Kind.BARRIER
         self._came_rows += message.rows
 
-    def _deliver_chunks(self, chunks: Chunks[T]) -> None:
-        rows, total, receiver = chunks.rows, sum(chunks.rows), self.receiver
+    def receive_chunks(self, payloads: Sequence[T], rows: Sequence[int], permits: int) -> None:
+        """Take chunks of the peer: as ``receive`` takes their frame, for one who has not made it; raises likewise."""
+        if self.state is not _OPEN:
+            self.receive(Chunks(payloads, rows, permits))
+            return
+        try:
+            self._deliver_chunks(payloads, rows, permits)
+        except Exception:
+            self.state = State.FAILED
+            raise
+
+    def _deliver_chunks(self, payloads: Sequence[T], rows: Sequence[int], permits: int) -> None:
+        receiver, total = self._receiver, sum(rows)
+        assert receiver is not None, "chunks are refused before the agreement"
         most = receiver.parameters.max_chunk_cost
-        if rows and chunks.permits == total and min(rows) > 0 and (total <= most or max(rows) <= most):
-            deliver_counted(receiver, chunks.payloads, rows, total)
+        if rows and permits == total and min(rows) > 0 and (total <= most or max(rows) <= most):
+            deliver_counted(receiver, payloads, rows, total)
             self._came_chunks += len(rows)
             self._came_rows += total
             return
         costs = [self.parameters.cost_of(count) for count in rows]
         # Of several chunks that lie together, the last one is taken for the liar.
-        costs[-1:] = [chunks.permits - sum(costs[:-1])] if rows else []
-        for payload, count, cost in zip(chunks.payloads, rows, costs, strict=True):
+        costs[-1:] = [permits - sum(costs[:-1])] if rows else []
+        for payload, count, cost in zip(payloads, rows, costs, strict=True):
             self._deliver(Message(Kind.CHUNK, payload, count, cost))
 
     def _require_price(self, message: Message[T]) -> None:
@@ -149,14 +157,14 @@ class DownstreamSession(Session[T]):
 
     def require_takeable(self) -> None:
         """Refuse whoever wants to take a message where there is none to take; raises as ``take``."""
-        if isinstance(self._end, Abort):
-            raise ChannelAbortedError(channel=self.channel, reason=self._end.reason)
+        if isinstance(self.end, Abort):
+            raise ChannelAbortedError(channel=self.channel, reason=self.end.reason)
         if not self.receiver.has_untaken:
-            raise EndOfStream if self._end is not None else WouldBlock("no message is here")
+            raise EndOfStream if self.end is not None else WouldBlock("no message is here")
 
     def consume(self, messages: int = 1) -> None:
         """Note that the application has consumed the oldest messages it took; see ``PermitReceiver.consume``."""
-        self._give_back(consume_many(self.receiver, messages))
+        consume_many(self.receiver, messages)
 
     def receive_message(self) -> Message[T] | None:
         """Take the next message and consume it at once; None if nothing is here.
@@ -164,37 +172,21 @@ class DownstreamSession(Session[T]):
         Raises:
             LocalProtocolError: the application holds a message that it took.
         """
-        message = self.receiver.try_receive()
-        self.collect()
-        return message
-
-    def collect(self) -> None:
-        """Note what is due of messages that were received from ``receiver`` itself."""
-        if self.receiver.is_due:
-            self._give_back(self.receiver.take_due())
+        return self.receiver.try_receive()
 
     @property
     def owes(self) -> bool:
         """Are there permits to write?"""
-        return self._returning != NO_PERMITS
+        return self._receiver is not None and self._receiver.is_due
 
     @property
     def owed_rows(self) -> int:
         """Row permits to write; what is written at once is one AddPermits."""
-        return self._returning.rows
+        return self.receiver.due_rows
 
     def flush(self) -> None:
         """Return the residue if the consumer is idle; otherwise do nothing."""
-        self._give_back(self.receiver.flush())
-
-    def _give_back(self, permits: Permits | None) -> None:
-        if permits is None:
-            return
-        if self._returning == NO_PERMITS:
-            self._returning = permits
-            return
-        rows, barriers, watermarks = self._returning
-        self._returning = Permits(rows + permits.rows, barriers + permits.barriers, watermarks + permits.watermarks)
+        self.receiver.release_residue()
 
     def fail(self, error: bytes) -> None:
         """Let Failure be the next frame: this end has accepted, and breaks the stream off."""
@@ -203,20 +195,22 @@ class DownstreamSession(Session[T]):
 
     def take_frames(self) -> list[DownstreamFrame]:
         """Everything to write now: what was returned since the last time is one AddPermits."""
-        if self.state is _ENDED and self.receiver.is_empty:
-            self.flush()
         frames, self._outgoing = self._outgoing, []
-        if self.owes and (self.state is _OPEN or self.state is _ENDED):
-            frames.append(AddPermits(self._returning))
-            self._returning = NO_PERMITS
+        receiver, state = self._receiver, self.state
+        if receiver is None or not (state is _OPEN or state is _ENDED):
+            return frames
+        if state is _ENDED and receiver.is_empty:
+            receiver.release_residue()
+        if receiver.is_due:
+            frames.append(AddPermits(receiver.take_due()))
         return frames
 
     @property
     def is_finished(self) -> bool:
         """Has the stream ended, was everything consumed, are all permits written?  Then close this half."""
-        if isinstance(self._end, Abort):
+        if isinstance(self.end, Abort):
             return True
-        if self._end is None or self.owes or self._outgoing:
+        if self.end is None or self.owes or self._outgoing:
             return False
         return self.receiver.is_empty and self.receiver.unreturned == 0
 

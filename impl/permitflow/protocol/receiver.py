@@ -174,7 +174,7 @@ class PermitReceiver(ReceiverBooks[T]):
         """The permits that are to be given back now, if any; they are the sender's from here on."""
         due = Permits(self._due_rows, self._due_barriers, self._due_watermarks)
         self._due_rows = self._due_barriers = self._due_watermarks = 0
-        self.has_returns = self.is_idle
+        self.has_returns = not self._costs and self._unreturned > 0
         self._row_permits += due.rows
         self._returned_rows += due.rows
         self._barrier_permits += due.barriers
@@ -186,13 +186,20 @@ class PermitReceiver(ReceiverBooks[T]):
 
         Spec: Flush.
         """
-        if not self.is_idle:
-            return None
+        return self.take_due() if self.release_residue() else None
+
+    def release_residue(self) -> bool:
+        """Let the residue be due if the consumer is idle, and say so; otherwise do nothing.  ``take_due`` has it.
+
+        Spec: Flush.
+        """
+        if self._costs or not self._unreturned:
+            return False
         residue, self._unreturned = self._unreturned, 0
         self._due_rows += residue
         if self._record is not None:
             self._record("Flush", 0, Permits(rows=residue), self._counters())
-        return self.take_due()
+        return True
 
     def _counters(self) -> Counters:
         return len(self._costs), self.inbox_rows, self._unreturned

@@ -50,7 +50,10 @@ class ReceiverBooks(Generic[T]):
         self.parameters = parameters
         self._consumed_chunks = self._dropped_chunks = 0
         self.has_returns = False
-        """May permits go back now: because they are due, or a residue because all that came was consumed?"""
+        """May permits go back now: because they are due, or a residue because all that came was consumed?
+
+        Whoever has seen to it that they do may say so here.
+        """
         self._total_rows = parameters.row_permits
         self._batch = parameters.permit_batch
         self._row_permits, self._barrier_permits = parameters.row_permits, parameters.barrier_permits
@@ -138,6 +141,11 @@ class ReceiverBooks(Generic[T]):
     def is_due(self) -> bool:
         """Are there permits to give back now?  ``take_due`` has them."""
         return bool(self._due_rows or self._due_barriers or self._due_watermarks)
+
+    @property
+    def due_rows(self) -> int:
+        """Row permits to give back now."""
+        return self._due_rows
 
     @property
     def is_idle(self) -> bool:

@@ -10,7 +10,7 @@ from itertools import accumulate, islice
 from typing import TypeVar
 
 from permitflow.errors import LocalProtocolError, OverspendError
-from permitflow.protocol.messages import Message, Permits, PlainChunk, message_of, plain_chunk
+from permitflow.protocol.messages import Message, PlainChunk, message_of, plain_chunk
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.sender import PermitSender
 
@@ -21,6 +21,7 @@ __all__ = [
     "deliver_many",
     "hold",
     "offer_and_send_many",
+    "pass_by",
     "receive_many",
     "take_many",
 ]
@@ -143,10 +144,10 @@ def chunks_at_hand(receiver: PermitReceiver[T], most: int, most_rows: int) -> li
     return list(islice(receiver._payloads, count))  # type: ignore[arg-type]  # a cost above 0 says that it is a T
 
 
-def consume_many(receiver: PermitReceiver[T], count: int) -> Permits | None:
+def consume_many(receiver: PermitReceiver[T], count: int) -> None:
     """Note that the application has consumed so many of the oldest messages it took.
 
-    Returns the permits to give back now, if any, of all of them together.
+    Permits that are to be given back now are left in ``take_due``.
 
     Raises:
         LocalProtocolError: the application holds fewer; nothing was changed.
@@ -159,7 +160,26 @@ def consume_many(receiver: PermitReceiver[T], count: int) -> Permits | None:
             raise LocalProtocolError("nothing was taken that could have been consumed")
         raise LocalProtocolError(f"{held} messages were taken, not the {count} that are said to be consumed")
     receiver._taken = held - count
+    if held == 1:
+        receiver.try_receive()
+        return
     receiver._note_arrivals()
+    _consume_oldest(receiver, count)
+
+
+def pass_by(receiver: PermitReceiver[T], count: int) -> None:
+    """Consume so many of the oldest messages: ``receive_many`` for one who knows what they are.
+
+    So many are here, and none of them was taken.  Permits that are to be given back now are left in ``take_due``.
+
+    Spec: Consume.
+    """
+    if not receiver._is_quiet:
+        receiver._note_arrivals()
+    _consume_oldest(receiver, count)
+
+
+def _consume_oldest(receiver: PermitReceiver[T], count: int) -> None:
     consumed: list[object] = []  # freeing payloads may run anybody's code: once all is done
     if count >= len(receiver._costs) > _FEW and receiver._is_quiet:
         payloads, costs = _consume_all_plain(receiver)
@@ -172,7 +192,6 @@ def consume_many(receiver: PermitReceiver[T], count: int) -> Permits | None:
         if count > 0 and receiver._costs:
             consumed.append(receiver._consume(receiver._payloads.popleft(), receiver._costs.popleft()))
             count -= 1
-    return receiver.take_due() if receiver.is_due else None
 
 
 def receive_many(receiver: PermitReceiver[T], most: int) -> list[Message[T]]:

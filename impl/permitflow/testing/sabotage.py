@@ -3,13 +3,13 @@
 They take the place of the real ones in the whole process, for good or, with ``sabotaged``, for a while.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 
 from permitflow.protocol import trains
 from permitflow.protocol.downstream import DownstreamSession
-from permitflow.protocol.frames import AddPermits, Chunks, DownstreamFrame
+from permitflow.protocol.frames import AddPermits, DownstreamFrame
 from permitflow.protocol.messages import Kind, Message, Permits
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.recording import End
@@ -37,8 +37,7 @@ def lose() -> None:
 
 def return_on_receipt() -> None:
     """Permits are returned when a chunk arrives, not when the application has consumed it."""
-    session = DownstreamSession[object]
-    deliver_message, deliver, consume = session._deliver, PermitReceiver.deliver, PermitReceiver._consume
+    deliver, consume = PermitReceiver.deliver, PermitReceiver._consume
 
     def deliver_and_return(self: PermitReceiver[object], message: Message[object]) -> None:
         deliver(self, message)
@@ -51,18 +50,15 @@ def return_on_receipt() -> None:
         self._unreturned, self._due_rows = before
         return message
 
-    def give_back_at_once(self: DownstreamSession[object], message: Message[object]) -> None:
-        deliver_message(self, message)
-        self._give_back(self.receiver.take_due())
-
-    def give_back_each_at_once(self: DownstreamSession[object], chunks: Chunks[object]) -> None:
-        for payload, rows in zip(chunks.payloads, chunks.rows, strict=True):
-            self._deliver(Message(Kind.CHUNK, payload, rows, self.parameters.cost_of(rows)))
+    def deliver_each(
+        self: DownstreamSession[object], payloads: Sequence[object], rows: Sequence[int], _permits: int
+    ) -> None:
+        for payload, of_chunk in zip(payloads, rows, strict=True):
+            self._deliver(Message(Kind.CHUNK, payload, of_chunk, self.parameters.cost_of(of_chunk)))
 
     setattr(PermitReceiver, "deliver", deliver_and_return)  # noqa: B010 - a method of a class is not assigned to lightly
     setattr(PermitReceiver, "_consume", only_consume)  # noqa: B010
-    setattr(DownstreamSession, "_deliver", give_back_at_once)  # noqa: B010
-    setattr(DownstreamSession, "_deliver_chunks", give_back_each_at_once)  # noqa: B010
+    setattr(DownstreamSession, "_deliver_chunks", deliver_each)  # noqa: B010
     # No short ways: they do not pass by what is sabotaged.
     setattr(PermitReceiver, "_note_arrivals", lambda self: False)  # noqa: B010
     setattr(trains, "_consume_plain", lambda receiver, most: ([], []))  # noqa: B010

@@ -188,17 +188,17 @@ class BatchCodec:
             UndecodableDataError: it is no batch of this schema, or has other rows than the peer stated.
         """
         try:
-            batch = self._from_stream(pa.py_buffer(data)) if self._has_dictionaries else self._from_message(data, rows)
+            if self._has_dictionaries:
+                batch = self._from_stream(pa.py_buffer(data))
+            else:
+                self._decompression.require_message(data, rows)
+                batch = pa.ipc.read_record_batch(data, self.schema)
             batch.validate(full=True)
         except (pa.ArrowException, OSError, ValueError, EOFError, StopIteration) as error:
             raise _undecodable(rows, str(error) or type(error).__name__) from error
         if batch.num_rows != sum(rows) or min(rows, default=-1) < 0:
             raise _undecodable(rows, f"it holds {batch.num_rows} rows")
         return batch
-
-    def _from_message(self, data: Buffer, rows: Sequence[int]) -> pa.RecordBatch:
-        self._decompression.require_message(data, rows)
-        return pa.ipc.read_record_batch(data, self.schema)
 
     def _as_stream(self, batch: pa.RecordBatch) -> Buffer:
         sink = pa.BufferOutputStream()

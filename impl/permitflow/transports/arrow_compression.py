@@ -17,7 +17,15 @@ from struct import Struct
 import pyarrow as pa
 
 from permitflow.protocol.compression import UNCOMPRESSED, Codec, CompressionAnswer
-from permitflow.transports.arrow_metadata import LZ4_FRAME, ZSTD, Compressed, compressed, is_compressed, metadata_place
+from permitflow.transports.arrow_metadata import (
+    LZ4_FRAME,
+    SHORT_BYTES,
+    ZSTD,
+    Compressed,
+    compressed,
+    is_compressed,
+    metadata_place,
+)
 from permitflow.transports.carrier import Buffer
 
 __all__ = ["MOST_EXPANSION", "Decompression", "available_codecs", "log_answer", "padded", "write_options"]
@@ -82,6 +90,9 @@ class Decompression:
         self._row_bytes = row_bytes
         self._slack_bytes = _PADDING_BYTES * _BUFFERS_PER_COLUMN * columns
         self._most_bytes = most_bytes
+        # How the last message began that was not compressed, where none may be: with metadata that are those of all
+        # chunks of one size.
+        self._plain = b""
 
     def require_message(self, message: Buffer, rows: Sequence[int]) -> None:
         """Refuse what must not be decompressed.
@@ -93,9 +104,11 @@ class Decompression:
         Raises:
             ValueError: with the reason.
         """
+        plain = self._plain
+        if plain and bytes(message[: len(plain)]) == plain:
+            return
         if self._codec is None:
-            if is_compressed(message):
-                raise ValueError(_NOBODY_AGREED)
+            self._require_plain(message)
             return
         start, end = metadata_place(message)
         view = memoryview(message)
@@ -107,6 +120,12 @@ class Decompression:
         if self._row_bytes is not None:
             paid = int(min(sum(rows) * self._row_bytes, self._most_bytes)) + self._slack_bytes
             _require_within(size, paid, f"its {sum(rows)} rows take")
+
+    def _require_plain(self, message: Buffer) -> None:
+        if is_compressed(message):
+            raise ValueError(_NOBODY_AGREED)
+        start, end = metadata_place(message)
+        self._plain = bytes(message[:end]) if end - start <= SHORT_BYTES else b""
 
     def require_stream(self, stream: pa.Buffer) -> None:
         """The same of a stream with dictionaries.

@@ -11,7 +11,16 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
-__all__ = ["LZ4_FRAME", "UNREADABLE", "ZSTD", "Compressed", "compressed", "is_compressed", "metadata_place"]
+__all__ = [
+    "LZ4_FRAME",
+    "SHORT_BYTES",
+    "UNREADABLE",
+    "ZSTD",
+    "Compressed",
+    "compressed",
+    "is_compressed",
+    "metadata_place",
+]
 
 LZ4_FRAME, ZSTD = 0, 1
 """Numbers of the codecs in BodyCompression."""
@@ -20,7 +29,8 @@ _OFFSET, _BACK, _SLOT, _BYTE, _SHORT = Struct("<I"), Struct("<i"), Struct("<H"),
 _BEGINNING = Struct("<II")
 _BUFFER = Struct("<qq")
 _CONTINUATION = 0xFFFFFFFF
-_SHORT_BYTES = 2048
+SHORT_BYTES = 2048
+"""What was said in so many bytes is worth remembering."""
 
 # Numbers of the fields in their tables, of the kinds of messages, and of versions.
 _MESSAGE_VERSION, _MESSAGE_KIND, _MESSAGE_HEADER, _MESSAGE_CUSTOM = 0, 1, 2, 4
@@ -73,7 +83,7 @@ def is_compressed(message: bytes | memoryview, *, is_encapsulated: bool = True) 
         start, end = metadata_place(message)
     except ValueError:
         return False
-    if end - start > _SHORT_BYTES:
+    if end - start > SHORT_BYTES:
         return _says_compressed(memoryview(message)[start:])
     return _says_compressed_briefly(bytes(message[start:end]))
 

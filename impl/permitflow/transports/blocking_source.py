@@ -7,27 +7,30 @@ import pyarrow as pa
 
 from permitflow.channels.counts import require_count
 from permitflow.channels.statistics import ChannelStatistics
-from permitflow.errors import ChannelAbortedError, EndOfStream, PermitflowError, WouldBlock
+from permitflow.errors import ChannelAbortedError, EndOfStream, PermitflowError
 from permitflow.protocol.frames import Agreement, Get
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession
+from permitflow.protocol.trains import consume_many, hold
+from permitflow.transports.arrivals import Arrivals
 from permitflow.transports.blocking_stream import BlockingStream
-from permitflow.transports.carrier import Received
-from permitflow.transports.codec import decode_upstream, encode_downstream
+from permitflow.transports.codec import encode_downstream
 from permitflow.transports.connection import GET_STREAM
 from permitflow.transports.diagnosis import SLOTS, why_no_rows
-from permitflow.transports.joined import JoinedChunks, oldest_joined, perhaps_folded, unfold
-from permitflow.transports.payloads import Marker
+from permitflow.transports.joined import JoinedChunks, is_lone, oldest_joined
+from permitflow.transports.payloads import Marker, WireFrame
 from permitflow.transports.shared_memory.meeting import Offer
-from permitflow.transports.trains import owed_rows_at_once, with_batches
+from permitflow.transports.trains import owed_rows_at_once
 
 __all__ = ["BlockingSource"]
 
 T = TypeVar("T")
 
+_SILENT = f"its producer is silent or has not started; {SLOTS}"
 
-class BlockingSource(BlockingStream):
+
+class BlockingSource(Arrivals, BlockingStream):
     """The downstream end of a channel; iterating over it yields the chunks.
 
     The permits of a message return when the next one is asked for, or at the end; while other messages are here, those
@@ -47,8 +50,6 @@ class BlockingSource(BlockingStream):
             get, peer=f"the exchange at {address} (channel {get.address.name!r})", record=record
         )
         self._held = 0
-        # Of the messages that are here, so many of the newest may lie joined in one batch.
-        self._newest_folded = 0
         self._rows_at_once = 0
         super().__init__(address, GET_STREAM, self._session, timeout_seconds, offer)
 
@@ -90,17 +91,20 @@ class BlockingSource(BlockingStream):
         """
         if max_rows is not None:
             require_count(max_rows, name="max_rows")
-        return self._received(lambda: self._take_joined(max_rows))
+        return self._received(self._take_joined, max_rows)
 
-    def _received(self, take: Callable[[], T]) -> T:
-        self._require_open()
+    def _received(self, take: Callable[[int | None], T], max_rows: int | None = None) -> T:
+        if self._is_halfway or self._over_at is not None:
+            self._require_open()
         self._is_halfway = True
         try:
             if self._held:
-                self._session.consume(self._held)
+                consume_many(self._core, self._held)
                 self._held = 0
             self._absorb()
-            taken = self._until_here(take)
+            if not self._here or self._session.end is not None:
+                self._until_here()
+            taken = take(max_rows)
         except PermitflowError:
             self._is_halfway = self._call.is_cut
             raise
@@ -108,40 +112,47 @@ class BlockingSource(BlockingStream):
         self._is_halfway = False
         return taken
 
-    def _until_here(self, take: Callable[[], T]) -> T:
-        while True:
-            try:
-                return take()
-            except WouldBlock:
-                self._session.flush()
-                self._write()
-                self._await_reply(f"its producer is silent or has not started; {SLOTS}", why_no_rows)
-            except EndOfStream:
-                self._finish()
-                raise
-            except ChannelAbortedError:
-                self.close()
-                raise
+    def _until_here(self) -> None:
+        """Return permits and wait until a message may be taken, or raise why none may be."""
+        session = self._session
+        while not self._here and session.end is None:
+            self._core.release_residue()
+            self._write()
+            self._await_reply(_SILENT, why_no_rows)
+        if session.end is None:
+            return
+        try:
+            session.require_takeable()
+        except EndOfStream:
+            self._finish()
+            raise
+        except ChannelAbortedError:
+            self.close()
+            raise
 
-    def _take(self) -> Message[pa.RecordBatch | Marker]:
-        self._session.require_takeable()
+    def _take(self, _max_rows: int | None = None) -> Message[pa.RecordBatch | Marker]:
         if self._newest_folded:
-            unfold(self._session.receiver, self._newest_folded)
-            self._newest_folded = 0
-        self._return_permits(behind=1)
-        message = self._session.receiver.take()
+            self._unfold()
+        if self._core.has_returns or self._unwritten:
+            self._return_permits(behind=1)
+        message = self._core.take()
         self._held = 1
         return message
 
     def _take_joined(self, max_rows: int | None) -> JoinedChunks | Message[Marker]:
-        self._session.require_takeable()
-        oldest = oldest_joined(self._session.receiver, self._codec, max_rows)
+        if is_lone(self._here):
+            self._newest_folded = 0
+            message = self._take()
+            return JoinedChunks(message.payload, (message.rows,))
+        oldest = oldest_joined(self._core, self._codec, max_rows)
         if oldest is None:
             return self._take()
         joined = oldest.joined
-        self._return_permits(behind=len(joined))
-        oldest.hold(self._session.receiver)
-        self._held = len(joined)
+        if self._core.has_returns or self._unwritten:
+            self._return_permits(behind=len(joined.rows))
+        oldest.note_handed_over()
+        hold(self._core, len(joined.rows))
+        self._held = len(joined.rows)
         return joined
 
     def _return_permits(self, behind: int) -> None:
@@ -150,8 +161,7 @@ class BlockingSource(BlockingStream):
         Before anything is taken, so that an interrupt finds it where it was.  Who would have to wait has returned
         everything before: docs/decisions/0024-callbacks-before-tasks.md.
         """
-        session = self._session
-        if session.receiver.untaken <= behind or session.owed_rows >= self._rows_at_once or self._unwritten:
+        if len(self._here) <= behind or self._core.due_rows >= self._rows_at_once or self._unwritten:
             self._write()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -211,10 +221,9 @@ class BlockingSource(BlockingStream):
         if frames or self._unwritten:
             self._write_out(encode_downstream(frames))
 
-    def _take_in(self, message: Received) -> None:
-        for frame in decode_upstream(message):
-            self._newest_folded = perhaps_folded(self._newest_folded, frame)
-            self._session.receive(with_batches(frame, self._batches))
-            if isinstance(frame, Agreement):
-                self._note_agreement(frame)
-                self._rows_at_once = owed_rows_at_once(self.parameters)
+    def _note(self, frame: WireFrame) -> None:
+        if isinstance(frame, Agreement):
+            self._note_agreement(frame)
+            self._core = self._session.receiver
+            self._here, _ = self._core.queues
+            self._rows_at_once = owed_rows_at_once(self.parameters)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 import pyarrow as pa
 
@@ -212,17 +212,17 @@ class BlockingStream:
                 self._take_close(reply)
             else:
                 self._take_in(reply)
-                self._heed_failure()
+                if self._peer_session.failure is not None:
+                    self._heed_failure(self._peer_session.failure)
         except PermitflowError:
             self.close()
             raise
 
-    def _heed_failure(self) -> None:
+    def _heed_failure(self, failure: bytes) -> NoReturn:
         """The peer has broken the stream off: say at once that it was heard, so that it need not wait."""
-        failure, who = self._peer_session.failure, self._peer_session.peer
-        if failure is not None:
-            self._call.half_close()
-            raise heard(failure, who=who) or PeerGoneError(who=who, reason="it broke the stream off")
+        who = self._peer_session.peer
+        self._call.half_close()
+        raise heard(failure, who=who) or PeerGoneError(who=who, reason="it broke the stream off")
 
     def _take_close(self, closed: Closed) -> None:
         self._is_peer_closed = True

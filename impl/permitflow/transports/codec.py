@@ -12,7 +12,8 @@ from typing import TypeAlias
 from google.protobuf.message import DecodeError
 
 from permitflow.errors import UndecodableDataError
-from permitflow.protocol.frames import DownstreamFrame
+from permitflow.protocol.frames import AddPermits, DownstreamFrame
+from permitflow.protocol.messages import Permits
 from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.frame_readers import DOWNSTREAM_READERS, UPSTREAM_READERS, read_chunks
 from permitflow.transports.frame_writers import DOWNSTREAM_WRITERS, UPSTREAM_WRITERS, write_chunks
@@ -28,6 +29,7 @@ __all__ = [
     "encode_downstream",
     "encode_lone",
     "encode_upstream",
+    "lone_chunks",
 ]
 
 # Longer trains gain nothing; a few of them should fit into a ring, into the buffers on the way, and into the
@@ -106,13 +108,25 @@ def _encoded(train: Iterable[WireFrame]) -> bytes:
     return message.SerializeToString()
 
 
-def encode_downstream(frames: Iterable[DownstreamFrame]) -> Iterator[list[Buffer]]:
+def encode_downstream(frames: Sequence[DownstreamFrame]) -> list[list[Buffer]]:
     """Encode what a downstream writes: one message, or none if there are no frames."""
+    if not frames:
+        return []
+    if len(frames) == 1 and isinstance(frames[0], AddPermits):
+        return [[_said_of_permits(frames[0].permits)]]
+    return [[_encoded_downstream(frames)]]
+
+
+@lru_cache(maxsize=_FRONTS)
+def _said_of_permits(permits: Permits) -> bytes:
+    return _encoded_downstream((AddPermits(permits),))
+
+
+def _encoded_downstream(frames: Iterable[DownstreamFrame]) -> bytes:
     train = pb.FromDownstream()
     for frame in frames:
         DOWNSTREAM_WRITERS[type(frame)](train.frames.add(), frame)
-    if train.frames:
-        yield [train.SerializeToString()]
+    return train.SerializeToString()
 
 
 def decode_upstream(message: Received) -> list[WireFrame]:
@@ -121,10 +135,10 @@ def decode_upstream(message: Received) -> list[WireFrame]:
     Raises:
         UndecodableDataError: these bytes are no frames of this version of the protocol.
     """
-    view = memoryview(message)
-    if (lone := _lone_chunks(bytes(view[:ALIGNMENT_BYTES]), len(view))) is not None:
-        return [EncodedChunks(*lone, (view[ALIGNMENT_BYTES:],))]
-    head, body = taken_apart(view)
+    if (lone := lone_chunks(message)) is not None:
+        rows, permits, arrow = lone
+        return [EncodedChunks(rows, permits, (arrow,))]
+    head, body = taken_apart(message)
     if len(head) <= _FEW_CHUNKS_BYTES and _are_all_of(said := _chunks_said(bytes(head)), body):
         ends = accumulate(size for _, _, size in said)
         return [
@@ -149,8 +163,18 @@ def decode_upstream(message: Received) -> list[WireFrame]:
     return frames
 
 
+def lone_chunks(message: Received) -> tuple[tuple[int, ...], int, memoryview] | None:
+    """Rows, permits and bytes of the chunks, if a message is nothing but the chunks of one batch, and they are few.
+
+    That is what most messages are.  What ``decode_upstream`` makes of it is the same.
+    """
+    view = memoryview(message)
+    said = _said_of_lone(bytes(view[:ALIGNMENT_BYTES]), len(view))
+    return None if said is None else (*said, view[ALIGNMENT_BYTES:])
+
+
 @lru_cache(maxsize=_FRONTS)
-def _lone_chunks(front: bytes, size: int) -> tuple[tuple[int, ...], int] | None:
+def _said_of_lone(front: bytes, size: int) -> tuple[tuple[int, ...], int] | None:
     """Rows and permits, if a message that begins like this has nothing but chunks, whose bytes follow at once."""
     place = body_place(front, size)
     if place is None or place[1] != ALIGNMENT_BYTES:

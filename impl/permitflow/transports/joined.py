@@ -15,12 +15,10 @@ import pyarrow as pa
 
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.receiver import PermitReceiver
-from permitflow.protocol.trains import hold
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.garbage import collecting_later
-from permitflow.transports.payloads import EncodedChunks, WireFrame
 
-__all__ = ["FoldedChunks", "JoinedChunks", "hold_joined", "oldest_joined", "perhaps_folded", "unfold"]
+__all__ = ["FoldedChunks", "JoinedChunks", "is_lone", "oldest_joined", "unfold"]
 
 # Of neighbours that came one by one: smaller batches cost their reader more than a copy of them costs here.
 _COPIED_BELOW_BYTES = 16 << 10
@@ -28,9 +26,12 @@ _COPIED_BELOW_BYTES = 16 << 10
 _COPIED_BYTES = 512 << 10
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class JoinedChunks:
-    """Chunks that follow each other, as the rows of one batch; iterating over it yields each of them as a slice."""
+    """Chunks that follow each other, as the rows of one batch; iterating over it yields each of them as a slice.
+
+    Nothing changes it; frozen, it would take three times as long to make, for every read.
+    """
 
     batch: pa.RecordBatch
     """The rows of all of them, in order."""
@@ -92,18 +93,6 @@ class FoldedChunks:
         """What ``joined`` has shown is the reader's."""
         self._next += len(joined)
         self._next_row += joined.num_rows
-
-
-def perhaps_folded(newest: int, frame: WireFrame) -> int:
-    """How many of the newest messages come after the first one that may lie folded, now that this frame comes as well.
-
-    Args:
-        newest: how many they were before; 0: none lies folded.
-        frame: with one message for each of its chunks; of others it does no harm to count one too many.
-    """
-    if isinstance(frame, EncodedChunks):
-        return newest + len(frame.rows) if newest or len(frame.rows) > 1 else 0
-    return newest and newest + 1
 
 
 def unfold(receiver: PermitReceiver[object], newest: int) -> None:
@@ -176,11 +165,15 @@ class OldestChunks(NamedTuple):
     joined: JoinedChunks
     parts: Sequence[_Part]
 
-    def hold(self, receiver: PermitReceiver[object]) -> None:
-        """Take them; their permits stay."""
+    def note_handed_over(self) -> None:
+        """They are the reader's, who tells the receiver so as well."""
         for part in self.parts:
             part.folded.note_handed_over(part.joined)
-        hold(receiver, len(self.joined))
+
+
+def is_lone(entries: Sequence[object]) -> bool:
+    """Is nothing in an inbox but one chunk, which costs its rows and came as a batch of its own?"""
+    return len(entries) == 1 and type(entries[0]) is pa.RecordBatch
 
 
 def oldest_joined(receiver: PermitReceiver[object], codec: BatchCodec, max_rows: int | None) -> OldestChunks | None:
@@ -200,15 +193,6 @@ def oldest_joined(receiver: PermitReceiver[object], codec: BatchCodec, max_rows:
     if codec.can_join and len(first.joined) < receiver.untaken:
         parts += _small_parts(payloads, position, codec, max_rows, first)
     return OldestChunks(_copied(parts), parts)
-
-
-def hold_joined(receiver: PermitReceiver[object], codec: BatchCodec, max_rows: int | None) -> JoinedChunks | None:
-    """Take the oldest chunks that were not taken, as ``oldest_joined`` sees them; their permits stay."""
-    oldest = oldest_joined(receiver, codec, max_rows)
-    if oldest is None:
-        return None
-    oldest.hold(receiver)
-    return oldest.joined
 
 
 def _small_parts(

@@ -18,17 +18,19 @@ from permitflow.errors import (
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.frames import Abort, Agreement, End, Failure
 from permitflow.protocol.session import DownstreamSession
-from permitflow.transports.carrier import Buffer, Carrier, Received
-from permitflow.transports.codec import decode_upstream, encode_downstream
-from permitflow.transports.joined import perhaps_folded, unfold
+from permitflow.transports.arrivals import Arrivals
+from permitflow.transports.carrier import Buffer, Carrier
+from permitflow.transports.codec import encode_downstream
+from permitflow.transports.payloads import WireFrame
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
-from permitflow.transports.trains import owed_rows_at_once, with_batches
+from permitflow.transports.trains import owed_rows_at_once
+from permitflow.transports.turn import Turn
 
 __all__ = ["RemoteDownstream"]
 
 
-class RemoteDownstream(RemoteEnd[DownstreamSession[object]]):
+class RemoteDownstream(Arrivals, RemoteEnd[DownstreamSession[object]]):
     """Carries what comes, and lets those take it who wait; ``RemoteReceiver`` is what applications see."""
 
     END = "receiver"
@@ -45,44 +47,49 @@ class RemoteDownstream(RemoteEnd[DownstreamSession[object]]):
     ) -> None:
         """Use ``get``, or the exchange."""
         super().__init__(session, carrier, schema=schema, offer=offer, compression=compression)
-        # Held while a task waits for a message: those behind it wait in the order in which they came.
-        self._turn = asyncio.Lock()
+        self._turn = Turn()
         self._held = 0
+        # Must nothing be taken though it is here?
+        self._is_cut_off = False
+        # Are permits due that must not wait, but for the writer to be done with what it writes?
+        self._is_pressed = False
         self._owed_rows_at_once = 0
-        # Of the messages that are here, so many of the newest may lie joined in one batch.
-        self._newest_folded = 0
 
     def _opened(self) -> None:
         self._core = self._session.receiver
+        self._here, _ = self._core.queues
         self._owed_rows_at_once = owed_rows_at_once(self.parameters)
 
     # Frames.
 
-    def _take_in(self, message: Received) -> None:
-        for frame in decode_upstream(message):
-            self._newest_folded = perhaps_folded(self._newest_folded, frame)
-            self._session.receive(with_batches(frame, self._batches))
-            if isinstance(frame, Agreement):
+    def _note(self, frame: WireFrame) -> None:
+        match frame:
+            case Agreement():
                 self._note_agreement(frame)
-            elif isinstance(frame, Failure):
+            case Failure():
                 self._hear(frame)
-        if self._session.end is not None:
-            self._stop_clock()
+            case Abort():
+                self._is_cut_off = True
+                self._stop_clock()
+            case End():
+                self._stop_clock()
 
     def _trains(self) -> Iterable[Sequence[Buffer]]:
         # Whether the consumer is idle shows when the writer has its turn: not after each chunk of a train.
         if self._batches is not None:
-            self._session.flush()
+            self._core.release_residue()
+        self._is_pressed = False
         return encode_downstream(self._session.take_frames())
 
     def _has_written_all(self) -> bool:
-        return self._session.is_finished
+        return self._session.end is not None and self._session.is_finished
 
     # Who may take a message.
 
-    def _require_none_held(self) -> None:
-        if self._held:
-            raise LocalProtocolError(f"{self._held} messages were taken and not consumed: consume them first")
+    @property
+    def _is_at_hand(self) -> bool:
+        """May a message be taken at once, with nobody before this caller and no permits that the writer waits for?"""
+        return len(self._here) > self._held and not (self._turn.is_taken or self._is_cut_off or self._is_pressed)
 
     async def _until_some(self, max_messages: int | None) -> int:
         """Wait for the first message that may be taken; how many may be, each by itself, then."""
@@ -92,67 +99,68 @@ class RemoteDownstream(RemoteEnd[DownstreamSession[object]]):
             await self._until_takeable()
         if self._newest_folded:
             self._unfold()
-        here = self._core.untaken
+        here = len(self._here) - self._held
         return here if max_messages is None else min(here, max_messages)
-
-    def _unfold(self) -> None:
-        unfold(self._core, self._newest_folded)
-        self._newest_folded = 0
-
-    def _after_consuming(self) -> None:
-        if self._session.owes and not self._can_owe:
-            self._writing.now()
-        elif self._session.owes or self._core.is_empty:
-            self._writing.soon()
-
-    @property
-    def _can_owe(self) -> bool:
-        """May permits wait for more of them?  Only until the loop's next turn: before it, this task may come again."""
-        return self._core.has_untaken and 0 < self._session.owed_rows < self._owed_rows_at_once
-
-    @property
-    def _is_at_hand(self) -> bool:
-        """May a message be taken at once, with nobody before this caller and no permits that the writer waits for?"""
-        is_free = not self._is_cut_off and not self._turn.locked()
-        return is_free and self._core.has_untaken and (not self._session.owes or self._can_owe)
 
     async def _until_takeable(self) -> None:
         # A consumer that never waits would keep the writer from returning permits until the inbox is empty.
-        if self._session.owes and self._core.has_untaken:
+        if self._is_pressed and len(self._here) > self._held:
             await asyncio.sleep(0)
-        await self._turn.acquire()
+        turn, session = self._turn, self._session
+        if turn.is_taken:
+            await turn.until_mine()
+        turn.is_taken = True
         try:
-            while not self._core.has_untaken or self._is_cut_off:
-                if (ending := self._ending()) is not None:
+            while len(self._here) <= self._held or self._is_cut_off:
+                may_be_over = self._is_cut_off or session.end is not None or self._failure is not None
+                if may_be_over and (ending := self._ending()) is not None:
                     raise ending
                 await self._changes.next()
         finally:
-            self._turn.release()
+            if turn.behind:
+                turn.pass_on()
+            else:
+                turn.is_taken = False
         # The caller takes the message before anybody else runs.
 
     def _require_takeable(self) -> None:
-        if self._core.has_untaken and not self._is_cut_off and not self._turn.locked():
+        if len(self._here) > self._held and not self._is_cut_off and not self._turn.is_taken:
             return
         if (ending := self._ending()) is not None:
             raise ending
         raise WouldBlock("no message is here, or those that are belong to tasks that have waited for them")
 
-    @property
-    def _is_cut_off(self) -> bool:
-        """Must nothing be taken though it is here?"""
-        return self._is_closed or isinstance(self._session.end, Abort)
-
     def _ending(self) -> PermitflowError | None:
         """Why no message will ever be here to take; None while one is here or may come."""
         if self._is_closed:
             return ChannelClosedError(end=self.END)
-        if isinstance(self._session.end, Abort):
-            return ChannelAbortedError(channel=self.name, reason=self._session.end.reason)
-        if self._core.has_untaken:
+        end = self._session.end
+        if isinstance(end, Abort):
+            return ChannelAbortedError(channel=self.name, reason=end.reason)
+        if len(self._here) > self._held:
             return None
-        if self._session.end is not None:
+        if end is not None:
             return EndOfStream()
         return self._failure_again()
+
+    # What becomes of what was taken.
+
+    def _none_held(self) -> LocalProtocolError:
+        return LocalProtocolError(f"{self._held} messages were taken and not consumed: consume them first")
+
+    def _after_consuming(self) -> None:
+        """Permits may go back: those that are due may wait for more of them, up to the loop's next turn.
+
+        Before it, this task may come again, as long as something is here.
+        """
+        core = self._core
+        core.has_returns = False
+        is_due = core.is_due
+        if is_due and not (len(self._here) > self._held and 0 < core.due_rows < self._owed_rows_at_once):
+            self._is_pressed = True
+            self._writing.now()
+        elif is_due or not self._here:
+            self._writing.soon()
 
     # The end.
 
@@ -174,6 +182,7 @@ class RemoteDownstream(RemoteEnd[DownstreamSession[object]]):
 
     def close(self) -> None:
         """Release this end: what was not consumed is dropped, and the sender learns that its receiver is gone."""
+        self._is_cut_off = True
         super().close()
         if self._batches is not None:
             self._core.drop()

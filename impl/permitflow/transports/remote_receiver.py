@@ -7,9 +7,9 @@ import pyarrow as pa
 from permitflow.channels.counts import require_count
 from permitflow.errors import EndOfStream
 from permitflow.protocol.messages import Message
-from permitflow.protocol.trains import receive_many, take_many
+from permitflow.protocol.trains import hold, pass_by, receive_many, take_many
 from permitflow.transports.garbage import collecting_later
-from permitflow.transports.joined import JoinedChunks, hold_joined
+from permitflow.transports.joined import JoinedChunks, is_lone, oldest_joined
 from permitflow.transports.remote_downstream import RemoteDownstream
 
 __all__ = ["RemoteReceiver"]
@@ -25,26 +25,30 @@ class RemoteReceiver(RemoteDownstream):
 
     def receive_nowait(self) -> Message[pa.RecordBatch]:
         """Receive the oldest message; its permits return."""
-        self._require_none_held()
+        if self._held:
+            raise self._none_held()
         self._require_takeable()
         return self._receive_now()
 
     async def receive(self) -> Message[pa.RecordBatch]:
         """Receive the oldest message; wait until there is one."""
-        self._require_none_held()
+        if self._held:
+            raise self._none_held()
         if not self._is_at_hand:
             await self._until_takeable()
         return self._receive_now()
 
     async def receive_many(self, max_messages: int | None = None) -> list[Message[pa.RecordBatch]]:
         """Receive what is here, at least one message and at most ``max_messages``."""
-        self._require_none_held()
+        if self._held:
+            raise self._none_held()
         most = await self._until_some(max_messages)
         if most == 1:
             return [self._receive_now()]
         with collecting_later(most):
             messages = receive_many(self._core, most)
-        self._after_receiving()
+        if self._core.has_returns:
+            self._after_consuming()
         return messages
 
     async def receive_joined(self, max_rows: int | None = None) -> JoinedChunks | Message[pa.RecordBatch]:
@@ -64,20 +68,31 @@ class RemoteReceiver(RemoteDownstream):
 
         Spec: Consume.
         """
-        self._require_none_held()
-        joined = await self._hold_joined(max_rows)
-        if joined is None:
-            return self._receive_now()
-        self._session.consume(len(joined))
-        self._after_consuming()
-        return joined
-
-    async def _hold_joined(self, max_rows: int | None) -> JoinedChunks | None:
         if max_rows is not None:
             require_count(max_rows, name="max_rows")
+        if self._held:
+            raise self._none_held()
         if not self._is_at_hand:
             await self._until_takeable()
-        return hold_joined(self._core, self._codec, max_rows)
+        if is_lone(self._here):
+            self._newest_folded = 0
+            message = self._receive_now()
+            return JoinedChunks(message.payload, (message.rows,))
+        joined = self._oldest_joined(max_rows)
+        if joined is None:
+            return self._receive_now()
+        pass_by(self._core, len(joined.rows))
+        if self._core.has_returns:
+            self._after_consuming()
+        return joined
+
+    def _oldest_joined(self, max_rows: int | None) -> JoinedChunks | None:
+        """The oldest chunks that were not taken, for a caller who takes them now."""
+        oldest = oldest_joined(self._core, self._codec, max_rows)
+        if oldest is None:
+            return None
+        oldest.note_handed_over()
+        return oldest.joined
 
     def _receive_now(self) -> Message[pa.RecordBatch]:
         if self._newest_folded:
@@ -85,12 +100,8 @@ class RemoteReceiver(RemoteDownstream):
         message = self._core.try_receive()
         assert message is not None, "the caller has seen that a message is here"
         if self._core.has_returns:
-            self._after_receiving()
+            self._after_consuming()
         return message
-
-    def _after_receiving(self) -> None:
-        self._session.collect()
-        self._after_consuming()
 
     def take_nowait(self) -> Message[pa.RecordBatch]:
         """Hand the oldest message over that was not taken yet; it keeps its permits until ``consume``."""
@@ -105,7 +116,7 @@ class RemoteReceiver(RemoteDownstream):
     def _take_now(self) -> Message[pa.RecordBatch]:
         if self._newest_folded:
             self._unfold()
-        message = self._session.take()
+        message = self._core.take()
         self._held += 1
         return message
 
@@ -122,10 +133,15 @@ class RemoteReceiver(RemoteDownstream):
             InvalidParametersError: ``max_rows`` is not a whole number of at least 1.
             EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError: as for ``receive_nowait``.
         """
-        joined = await self._hold_joined(max_rows)
+        if max_rows is not None:
+            require_count(max_rows, name="max_rows")
+        if not self._is_at_hand:
+            await self._until_takeable()
+        joined = self._oldest_joined(max_rows)
         if joined is None:
             return self._take_now()
-        self._held += len(joined)
+        hold(self._core, len(joined.rows))
+        self._held += len(joined.rows)
         return joined
 
     def consume(self, messages: int = 1) -> None:
@@ -137,7 +153,8 @@ class RemoteReceiver(RemoteDownstream):
             raise ending
         self._session.consume(messages)
         self._held -= messages
-        self._after_consuming()
+        if self._core.has_returns:
+            self._after_consuming()
 
     def __aiter__(self) -> Self:
         """Receive until the end of the stream."""

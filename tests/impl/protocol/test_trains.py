@@ -7,11 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.errors import LocalProtocolError, OverspendError
-from permitflow.protocol.messages import Message, Permits
+from permitflow.protocol.messages import Kind, Message, Permits
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.sender import PermitSender
-from permitflow.protocol.trains import consume_many, deliver_many, offer_and_send_many, receive_many, take_many
+from permitflow.protocol.trains import (
+    consume_many,
+    deliver_many,
+    offer_and_send_many,
+    pass_by,
+    receive_many,
+    take_many,
+)
 
 
 class Event(NamedTuple):
@@ -98,7 +105,8 @@ class PairOfTrains(Pair):
         return take_many(self.receiver, most)
 
     def consume(self, count: int) -> Permits:
-        return total(consume_many(self.receiver, min(count, len(self.receiver.inbox) - self.receiver.untaken)))
+        consume_many(self.receiver, min(count, len(self.receiver.inbox) - self.receiver.untaken))
+        return self.receiver.take_due()
 
     def receive(self, most: int) -> list[Message[int]]:
         messages = receive_many(self.receiver, most)
@@ -162,14 +170,31 @@ def test_batches_of_a_whole_inbox_are_those_of_its_chunks(rows: list[int], is_ta
 
         if is_taken:
             take_many(receiver, len(train))
-            due = consume_many(receiver, len(train)) or Permits()
+            consume_many(receiver, len(train))
         else:
             assert [message.rows for message in receive_many(receiver, len(train))] == train
-            due = receiver.take_due()
 
+        due = receiver.take_due()
         assert (due.rows, receiver.unreturned) == (returned, unreturned)
         assert receiver.is_empty
         returned = 0
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_what_is_passed_by_is_received_unseen(is_recorded: bool) -> None:
+    parameters = ChannelParameters(row_permits=64, permit_batch=5, barrier_permits=2)
+    seen, passed = (Pair(parameters, is_recorded=is_recorded) for _ in range(2))
+    for pair in (seen, passed):
+        for rows in (1, 0, 3, 12, 2, *[1] * 10, 4):
+            pair.receiver.deliver(Message(Kind.CHUNK, rows, rows, max(1, rows)))
+        pair.receiver.deliver(Message(Kind.BARRIER, 0, 0, 1))
+    for count in (1, 2, 3, len(seen.receiver.inbox) - 6):
+        receive_many(seen.receiver, count)
+        pass_by(passed.receiver, count)
+        assert passed.books() == seen.books()
+        assert passed.receiver.take_due() == seen.receiver.take_due()
+    assert seen.receiver.is_empty
+    assert passed.events == seen.events
 
 
 def test_chunks_of_a_train_leave_while_their_permits_last() -> None:
@@ -214,4 +239,5 @@ def test_no_more_is_consumed_than_was_taken() -> None:
     with pytest.raises(LocalProtocolError):
         consume_many(receiver, 3)
     assert receiver.inbox_rows == 3
-    assert consume_many(receiver, 2) == Permits(rows=2)
+    consume_many(receiver, 2)
+    assert receiver.take_due() == Permits(rows=2)

@@ -16,13 +16,15 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.session import DownstreamSession
+from permitflow.protocol.trains import hold, pass_by
 from permitflow.testing.sessions import ADDRESS
 from permitflow.tracing import MemoryTrace
 from permitflow.transports import joined as joined_chunks
+from permitflow.transports.arrivals import Arrivals
 from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.joined import FoldedChunks, hold_joined, perhaps_folded, unfold
+from permitflow.transports.codec import encode_upstream
+from permitflow.transports.joined import FoldedChunks, JoinedChunks, oldest_joined
 from permitflow.transports.payloads import EncodedChunks, WireFrame
-from permitflow.transports.trains import with_batches
 
 PARAMETERS = ChannelParameters(
     row_permits=40, permit_batch=5, max_chunk_cost=4, barrier_permits=40, oversize=Oversize.WHOLE
@@ -43,26 +45,25 @@ class Seen(NamedTuple):
     content: object
 
 
-class Reader:
+class Reader(Arrivals):
     """The receiving end of a stream; what comes is handed to it as a train."""
 
     def __init__(self, column: str, *, is_recorded: bool, parameters: ChannelParameters = PARAMETERS) -> None:
         trace = MemoryTrace()
         self.events = trace.events
         self.parameters = parameters
-        self.session: DownstreamSession[object] = DownstreamSession(record=trace.recorder if is_recorded else None)
-        self.session.receive(Put(1, ADDRESS))
-        self.session.accept(parameters, schema=b"schema", stream="stream")
-        self.session.take_frames()
+        self._session: DownstreamSession[object] = DownstreamSession(record=trace.recorder if is_recorded else None)
+        self._session.receive(Put(1, ADDRESS))
+        self._session.accept(parameters, schema=b"schema", stream="stream")
+        self._session.take_frames()
         self.column = COLUMNS[column]
-        self.codec = BatchCodec(pa.schema([("n", self.column(0, 1).type)]))
+        self.codec = self._batches = BatchCodec(pa.schema([("n", self.column(0, 1).type)]))
         self.seen: list[Seen] = []
         self.sent_rows = 0
-        self.newest_folded = 0
 
     @property
     def core(self) -> PermitReceiver[object]:
-        return self.session.receiver
+        return self._session.receiver
 
     def deliver(self, rows: Sequence[int]) -> None:
         for train in [rows] if self.codec.can_join else [[count] for count in rows]:
@@ -72,8 +73,11 @@ class Reader:
             self.take_in(encoded)
 
     def take_in(self, frame: WireFrame) -> None:
-        self.newest_folded = perhaps_folded(self.newest_folded, frame)
-        self.session.receive(with_batches(frame, self.codec))
+        for message in encode_upstream([frame]):
+            self._take_in(b"".join(message))
+
+    def _note(self, frame: WireFrame) -> None:
+        assert isinstance(frame, Data)
 
     def batch(self, rows: int) -> pa.RecordBatch:
         first, self.sent_rows = self.sent_rows, self.sent_rows + rows
@@ -89,25 +93,43 @@ class Reader:
 
     def receive(self, messages: int) -> None:
         self.take(messages)
-        self.session.consume(messages)
+        self._session.consume(messages)
 
     def take(self, messages: int) -> None:
-        unfold(self.core, self.newest_folded)
-        self.newest_folded = 0
+        self._unfold()
         for _ in range(messages):
-            self.note(self.session.take())
+            self.note(self._session.take())
 
     def receive_joined(self, max_rows: int | None) -> int:
-        count = self.take_joined(max_rows)
-        self.session.consume(count)
-        return count
+        joined = self.oldest_joined(max_rows)
+        if joined is None:
+            self.receive(1)
+            return 1
+        pass_by(self.core, len(joined))
+        return self.note_joined(joined, max_rows)
 
     def take_joined(self, max_rows: int | None) -> int:
-        self.session.require_takeable()
-        joined = hold_joined(self.core, self.codec, max_rows)
+        joined = self.oldest_joined(max_rows)
         if joined is None:
             self.take(1)
             return 1
+        hold(self.core, len(joined))
+        return self.note_joined(joined, max_rows)
+
+    def oldest_joined(self, max_rows: int | None = None) -> JoinedChunks | None:
+        self._session.require_takeable()
+        oldest = oldest_joined(self.core, self.codec, max_rows)
+        if oldest is None:
+            return None
+        oldest.note_handed_over()
+        return oldest.joined
+
+    def hold_joined(self, max_rows: int | None = None) -> JoinedChunks | None:
+        joined = self.oldest_joined(max_rows)
+        hold(self.core, 0 if joined is None else len(joined))
+        return joined
+
+    def note_joined(self, joined: JoinedChunks, max_rows: int | None) -> int:
         assert len(joined) == 1 or max_rows is None or joined.num_rows <= max_rows
         assert joined.num_rows == sum(joined.rows)
         for chunk, rows in zip(joined, joined.rows, strict=True):
@@ -115,7 +137,7 @@ class Reader:
         return len(joined)
 
     def books(self) -> tuple[object, ...]:
-        core, frames = self.core, self.session.take_frames()
+        core, frames = self.core, self._session.take_frames()
         return (
             frames,
             core.granted,
@@ -172,8 +194,8 @@ def moved(joined: Reader, singly: Reader, name: str, arguments: Sequence[object]
             singly.mark()
         case "consume", int(count):
             count = min(held, count)
-            joined.session.consume(count)
-            singly.session.consume(count)
+            joined._session.consume(count)
+            singly._session.consume(count)
             return held - count
         case "take_joined", (int() | None) as most if joined.core.has_untaken:
             count = joined.take_joined(most)
@@ -191,7 +213,7 @@ def test_a_train_is_one_batch_and_its_chunks_are_where_they_were() -> None:
     reader = Reader("fixed width", is_recorded=False)
     reader.deliver([2, 0, 3, 1])
 
-    joined = hold_joined(reader.core, reader.codec, None)
+    joined = reader.hold_joined()
 
     assert joined is not None
     assert joined.rows == (2, 0, 3, 1)
@@ -205,7 +227,7 @@ def test_what_came_as_one_batch_is_handed_over_as_it_came() -> None:
     folded = reader.core.queues[0][0]
     assert isinstance(folded, FoldedChunks)
 
-    joined = hold_joined(reader.core, reader.codec, None)
+    joined = reader.hold_joined()
 
     assert joined is not None
     assert joined.batch is folded.joined(3).batch
@@ -216,7 +238,7 @@ def test_small_batches_that_are_here_become_one_and_large_ones_stay_where_they_a
     for rows in (1, 2, 3, LARGE_ROWS, 4, 5):
         reader.deliver([rows])
 
-    found = [hold_joined(reader.core, reader.codec, None) for _ in range(3)]
+    found = [reader.hold_joined() for _ in range(3)]
 
     assert [joined and joined.rows for joined in found] == [(1, 2, 3), (LARGE_ROWS,), (4, 5)]
     assert [n for joined in found if joined for n in joined.batch.column(0).to_pylist()] == [*range(15 + LARGE_ROWS)]
@@ -274,7 +296,7 @@ def test_however_small_the_parts_of_a_batch_its_rows_are_added_up_once(monkeypat
     reader = Reader("fixed width", is_recorded=False)
     reader.deliver([2, 1] * 10)
 
-    found = [hold_joined(reader.core, reader.codec, 3) for _ in range(10)]
+    found = [reader.hold_joined(3) for _ in range(10)]
 
     assert [part and part.rows for part in found] == [(2, 1)] * 10
     assert added_up["all"] == 1

@@ -1,0 +1,45 @@
+"""Whose turn it is to wait: one task at a time, the others in the order in which they came."""
+
+import asyncio
+from collections import deque
+
+__all__ = ["Turn"]
+
+
+class Turn:
+    """As a lock of asyncio that is passed on from task to task, and costs no call where nobody else is there.
+
+    Whoever finds that it is not taken says that it is; whoever finds it taken awaits ``until_mine``.  In the end, if
+    somebody is behind, it is to be passed on.
+    """
+
+    __slots__ = ("behind", "is_taken")
+
+    def __init__(self) -> None:
+        """It is nobody's."""
+        self.is_taken = False
+        """Is it somebody's?  Also while he whose turn it has become has not run yet."""
+        self.behind: deque[asyncio.Future[None]] = deque()
+        """Those who wait for it."""
+
+    async def until_mine(self) -> None:
+        """Wait behind those who have come before.  Cancelled, the turn is the next one's."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.behind.append(future)
+        try:
+            await future
+        except asyncio.CancelledError:
+            if not future.cancelled():
+                self.pass_on()
+            elif future in self.behind:
+                self.behind.remove(future)
+            raise
+
+    def pass_on(self) -> None:
+        """Let it be the next one's; for the one whose turn it is."""
+        while self.behind:
+            future = self.behind.popleft()
+            if not future.done():
+                future.set_result(None)
+                return
+        self.is_taken = False
