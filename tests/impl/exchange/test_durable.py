@@ -10,6 +10,7 @@ import pytest
 
 from permitflow.errors import StoreWriteError
 from permitflow.exchange.registry import Exchange
+from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.parameters import ChannelParameters
@@ -85,3 +86,19 @@ def test_the_next_exchange_on_a_store_has_the_same_log(complete: Complete, liste
     assert first[:3] == (0, 10_000, 20_000)
     assert second[:3] == (20_000, 25_000, 50_000)
     assert first[3] == second[3] != ""
+
+
+def test_an_order_that_is_repeated_late_takes_nothing_back(complete: Complete, tmp_path: Path) -> None:
+    async def acknowledge(*given: int) -> int:
+        with SqliteStore(tmp_path) as store:
+            exchange = Exchange(store=store)
+            channel = exchange.add_channel(CHANNEL, retention=Retention.REPLAY)
+            assert isinstance(channel, ReplayChannel)
+            if not channel.position().next_row:
+                await channel.append(chunk(0))
+            for row in given:
+                await channel.acknowledge(row)
+            return channel.position().acknowledged_row
+
+    assert complete(acknowledge(30, 20)) == 30
+    assert complete(acknowledge()) == 30, "nor on disk"

@@ -25,6 +25,7 @@ from permitflow.testing.kept_rows import keeping, numbers, settle
 from permitflow.testing.row_streams import SCHEMA, SMALL, rows
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+LONGEST_SECONDS = 20.0
 
 
 def test_a_range_can_be_read_again_and_again_and_is_cut_to_the_row(complete: Complete) -> None:
@@ -184,6 +185,19 @@ def test_a_removed_channel_lets_nobody_wait(complete: Complete) -> None:
             assert isinstance(error, ChannelAbortedError)
             assert error.reason == "it was removed from the exchange"
         assert exchange.add_channel("c", retention=Retention.REPLAY).position().next_row == 0
+
+    complete(test())
+
+
+def test_who_asks_for_a_schema_that_nobody_will_state_hears_why(complete: Complete) -> None:
+    async def test() -> None:
+        channel = Exchange().add_channel("c", retention=Retention.REPLAY)
+        waiting = asyncio.create_task(channel.log.known_schema())
+        await settle()
+        await channel.end()
+        for asking in (waiting, channel.log.known_schema()):
+            with pytest.raises(ChannelClosedError):
+                await asyncio.wait_for(asking, LONGEST_SECONDS)
 
     complete(test())
 

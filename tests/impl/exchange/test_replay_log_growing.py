@@ -8,10 +8,12 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import (
+    ChannelClosedError,
     SchemaMismatchError,
     StoreWriteError,
 )
 from permitflow.exchange.stores.memory import MemoryChannelStore, MemoryStore
+from permitflow.protocol.control import ChannelState
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.kept_rows import keeping, numbers, settle
 from permitflow.testing.row_streams import rows
@@ -107,6 +109,10 @@ class SlowStore(MemoryChannelStore):
             raise self.error
         await super().append(first_row, batches, producer, producer_rows)
 
+    async def finish(self, state: ChannelState, reason: str) -> None:
+        await self.is_open.wait()
+        await super().finish(state, reason)
+
 
 class SlowStores(MemoryStore):
     def __init__(self) -> None:
@@ -115,6 +121,26 @@ class SlowStores(MemoryStore):
 
     def open_channel(self, name: str, *, parameters: ChannelParameters, consumers: Sequence[str]) -> SlowStore:
         return self.channel
+
+
+def test_nothing_follows_an_end_that_was_being_written_when_it_came(complete: Complete) -> None:
+    async def test() -> None:
+        stores = SlowStores()
+        channel = keeping(store=stores)
+        stores.channel.is_open.set()
+        await channel.append(rows(0, 3))
+        stores.channel.is_open.clear()
+        ending = asyncio.create_task(channel.end())
+        await settle()
+        late = asyncio.create_task(channel.append(rows(3, 6)))
+        await settle()
+        stores.channel.is_open.set()
+        await ending
+        with pytest.raises(ChannelClosedError):
+            await late
+        assert await numbers(channel.read()) == [0, 1, 2]
+
+    complete(test())
 
 
 def test_what_is_being_written_is_counted_though_its_producer_is_cancelled(complete: Complete) -> None:

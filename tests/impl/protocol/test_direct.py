@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.errors import LocalProtocolError
-from permitflow.protocol.direct import open_ends, return_directly, send_directly
+from permitflow.protocol.direct import open_ends, receive_all_directly, return_directly, send_directly
 from permitflow.protocol.messages import Message, Permits
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.receiver import PermitReceiver
@@ -154,3 +154,14 @@ def test_what_was_dropped_does_not_count_as_consumed() -> None:
 def heard(pair: Pair) -> list[tuple[str, int, Permits]]:
     """What was recorded, but for offers that were withdrawn: the short way does not make them."""
     return [event for event in pair.events if event[0] not in {"OfferChunk", "WithdrawChunk"}]
+
+
+def test_the_most_that_was_out_is_known_although_all_of_it_was_received_at_once() -> None:
+    sender: PermitSender[str]
+    receiver: PermitReceiver[str]
+    sender, receiver = open_ends(ChannelParameters(row_permits=8, permit_batch=2))
+    for rows in (3, 2):
+        assert send_directly(sender, receiver, "x", rows)
+    assert len(receive_all_directly(sender, receiver)) == 2
+    assert sender.permits.rows == 8
+    assert sender.least_row_permits == 3
