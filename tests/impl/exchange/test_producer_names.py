@@ -1,23 +1,47 @@
-"""Who may write under a producer's name: one at a time."""
+"""Who may write under a producer's name: one at a time, although the older one's process may hear nothing any more."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
-from permitflow.errors import PermitflowError
+from permitflow.errors import PermitflowError, ProducerReplacedError
 from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.replay_producing import ReplayProducer
+from permitflow.protocol.control import ChannelState
+from permitflow.protocol.frames import Abort, Address, Put
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.kept_rows import keeping, settle
+from permitflow.testing.row_streams import SCHEMA, rows
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.same_host import SameHost
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+LONGEST_SECONDS = 20.0
+PUT = Put(1, Address("c"), producer="p")
 
 
 class Deaf:
-    """The end of a producer that still writes its last rows, whatever it is told."""
+    """The exchange's end of a producer that has sent one chunk, and hears nothing any more."""
+
+    shares_memory = False
+
+    ended_with = None
+
+    async def meet(self, same_host: SameHost) -> None:
+        """It is on another host."""
+
+    def accept(
+        self, parameters: ChannelParameters, *, schema: pa.Schema, stream: str, first_row: int | None = None
+    ) -> None:
+        """It does not look at the agreement."""
+
+    async def take_many(self, most: int) -> list[Message[pa.RecordBatch]]:
+        """Its chunk."""
+        return [Message(Kind.CHUNK, rows(100, 102), 2, 2)]
 
     def break_off(self, error: PermitflowError) -> None:
         """Nobody hears it."""
@@ -45,5 +69,25 @@ def test_who_gives_up_waiting_for_a_name_takes_it_from_nobody(complete: Complete
         await gave_up(channel.claim("p", second))
         channel.disclaim("p", second)
         await gave_up(channel.claim("p", dialled(channel, "third")))  # it waits for the first one, too
+
+    complete(test())
+
+
+def test_who_is_replaced_keeps_nothing_and_breaks_nothing_though_its_process_goes_on(complete: Complete) -> None:
+    async def test() -> None:
+        channel = keeping()
+        await channel.append(rows(0, 8))
+        older = dialled(channel, "older")
+        serving = asyncio.create_task(older.serve(PUT, SCHEMA))
+        await settle()
+        assert channel.log.waiting.running == 1
+        async with asyncio.timeout(LONGEST_SECONDS):
+            assert await channel.claim("p", dialled(channel, "newer")) == 0
+        with pytest.raises(ProducerReplacedError):
+            await serving
+        await older.give_up(Abort("no more paper"))
+        await channel.acknowledge(8)
+        assert channel.position().next_row == 8
+        assert channel.log.state is ChannelState.OPEN
 
     complete(test())

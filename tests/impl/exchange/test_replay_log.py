@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,10 +19,13 @@ from permitflow.errors import (
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.statistics import BridgeState
 from permitflow.protocol.control import ChannelState
+from permitflow.protocol.frames import Address, Get
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.testing.kept_rows import keeping, numbers, settle
 from permitflow.testing.row_streams import SCHEMA, SMALL, rows
+from permitflow.transports.remote_sender import RemoteSender
+from permitflow.transports.same_host import SameHost
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 LONGEST_SECONDS = 20.0
@@ -231,5 +234,26 @@ def test_statistics_tell_what_is_kept_and_for_whom(complete: Complete) -> None:
         assert told.replay.peak_kept_rows == 7
         assert told.replay.acknowledged == {"etl": 5, "audit": 2}
         assert (told.numbers.sent_rows, told.numbers.consumed_rows, told.numbers.row_permits_here) == (7, 2, 3)
+
+    complete(test())
+
+
+class LateConsumer:
+    """The exchange's end of a consumer: while it and the exchange find out whether they share memory, time goes by."""
+
+    def __init__(self, meanwhile: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._meanwhile = meanwhile
+
+    async def meet(self, same_host: SameHost) -> None:
+        await self._meanwhile()
+
+
+def test_nobody_is_promised_rows_that_were_forgotten_while_he_was_met(complete: Complete) -> None:
+    async def test() -> None:
+        channel = keeping()
+        await channel.append(rows(0, 8))
+        end = cast("RemoteSender", LateConsumer(lambda: channel.acknowledge(4)))
+        with pytest.raises(RowsForgottenError):
+            await channel.consuming(end, "c", SameHost.NEVER).serve(Get(1, Address("c"), from_row=0))
 
     complete(test())

@@ -1,25 +1,28 @@
 """What is staged and in the way of others, or of nobody any more, is forgotten in time, without anybody asking."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from permitflow.errors import ChannelAbortedError, StagedPartError
+from permitflow.errors import ChannelAbortedError, StagedPartError, StoreWriteError
 from permitflow.exchange.replay_log import ReplayLog
 from permitflow.exchange.staging import StagingAreas
-from permitflow.exchange.stores.memory import MemoryStore
+from permitflow.exchange.staging_place import StagingPlace
+from permitflow.exchange.stores.memory import MemoryChannelStore, MemoryStore
 from permitflow.protocol.control import ChannelState, StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.staging import Part
+from permitflow.testing.kept_rows import settle
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 WINDOW = ChannelParameters(row_permits=8)
 TIMEOUT_SECONDS = 60.0
+LONGEST_SECONDS = 20.0
 
 
 class Clock:
@@ -37,9 +40,53 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock()
 
 
-def areas_of(clock: Clock) -> StagingAreas:
+class SlowPlace(MemoryChannelStore):
+    """Stages when it is told to, and knows what is there; the first take-overs find the disk full."""
+
+    def __init__(self, is_open: asyncio.Event, full: int) -> None:
+        super().__init__()
+        self.stagings: set[Staging] = set()
+        self._is_open = is_open
+        self._full = full
+
+    async def stage(self, staging: Staging, batches: Sequence[pa.RecordBatch]) -> None:
+        await self._is_open.wait()
+        self.stagings.add(staging)
+        await super().stage(staging, batches)
+
+    async def forget(self, stagings: Sequence[Staging]) -> None:
+        self.stagings -= set(stagings)
+        await super().forget(stagings)
+
+    async def take_over(self, first_row: int, chunks: int) -> None:
+        self._full -= 1
+        if self._full >= 0:
+            raise StoreWriteError(path="/dev/full", reason="database or disk is full")
+        await super().take_over(first_row, chunks)
+
+
+class SlowStore(MemoryStore):
+    """Has slow places, and publishes when it is told to."""
+
+    def __init__(self, full: int = 0) -> None:
+        super().__init__()
+        self.is_open = asyncio.Event()
+        self.place = SlowPlace(self.is_open, full)
+
+    def open_channel(self, name: str, *, parameters: ChannelParameters, consumers: Sequence[str]) -> SlowPlace:
+        self._channels[name] = self.place
+        return self.place
+
+    async def publish(
+        self, query: str, batch: int, parts: Sequence[tuple[str, Staging]], forgotten: Collection[str] = ()
+    ) -> None:
+        await self.is_open.wait()
+        await super().publish(query, batch, parts, forgotten)
+
+
+def areas_of(clock: Clock, store: MemoryStore | None = None) -> StagingAreas:
     """With room for 16 rows of the channel ``a``."""
-    store = MemoryStore()
+    store = store or MemoryStore()
     areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
     add_channel(areas, store, "a")
     return areas
@@ -140,6 +187,91 @@ def test_what_happens_at_one_channel_wakes_nobody_who_waits_at_another(
         areas.break_off(full)
         assert await waiting == 1
         assert looks.count(part) == 2, "and when there was room"
+        areas.stop()
+
+    complete(story())
+
+
+def test_who_waits_for_room_in_a_channel_that_is_removed_is_told(complete: Complete, clock: Clock) -> None:
+    async def story() -> None:
+        store = MemoryStore()
+        areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
+        log = add_channel(areas, store, "a")
+        full, part = (areas.open("a", Staging(query, 0, 0, "x")) for query in ("p", "q"))
+        assert await areas.stage(full, [rows(8), rows(8)]) == 2
+        waiting = asyncio.create_task(areas.stage(part, [rows(1)]))
+        await settle()
+        log.remove("nobody needs it")
+        areas.remove_channel("a")
+        with pytest.raises(ChannelAbortedError, match="nobody needs it"):
+            await asyncio.wait_for(waiting, LONGEST_SECONDS)
+        areas.stop()
+
+    complete(story())
+
+
+def test_an_attempt_that_is_forgotten_while_it_is_written_leaves_nothing_in_the_store(
+    complete: Complete, clock: Clock
+) -> None:
+    async def story() -> None:
+        store = SlowStore()
+        areas = areas_of(clock, store)
+        part = areas.open("a", Staging("q", 0, 0, "x"))
+        staging = asyncio.create_task(areas.stage(part, [rows(6)]))
+        await settle()
+        areas.break_off(part)
+        await settle()
+        store.is_open.set()
+        await staging
+        assert store.place.stagings == set()
+        assert areas.statistics("a").staged_rows == 0
+        areas.stop()
+
+    complete(story())
+
+
+def test_a_batch_that_is_being_published_is_not_forgotten_however_long_the_disk_takes(
+    complete: Complete, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        store, tidied = SlowStore(), asyncio.Event()
+        monkeypatch.setattr(StagingPlace, "dismiss", lambda _: tidied.set())  # called each time
+        areas = areas_of(clock, store)
+        store.is_open.set()
+        part = areas.open("a", Staging("q", 0, 0, "x"))
+        assert await areas.stage(part, [rows(6)]) == 1
+        areas.end(part)
+        store.is_open.clear()
+        publishing = asyncio.create_task(areas.publish("q", 0, [StagedPart("a", 0, "x", 6)]))
+        await settle()
+        clock.seconds += TIMEOUT_SECONDS + 1
+        tidied.clear()
+        await tidied.wait()
+        store.is_open.set()
+        assert not await publishing, "it was not published before"
+        assert areas.books.was_published("q", 0)
+        areas.stop()
+
+    complete(story())
+
+
+def test_published_rows_that_found_the_disk_full_enter_their_channel_once_there_is_room(
+    complete: Complete, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("permitflow.exchange.staging._RETRY_SECONDS", 0.001)
+
+    async def story() -> None:
+        store = SlowStore(full=3)
+        store.is_open.set()
+        areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
+        log = add_channel(areas, store, "a")
+        part = areas.open("a", Staging("q", 0, 0, "x"))
+        assert await areas.stage(part, [rows(6)]) == 1
+        areas.end(part)
+        await areas.publish("q", 0, [StagedPart("a", 0, "x", 6)])
+        async with asyncio.timeout(LONGEST_SECONDS):
+            while log.books.next_row < 6:
+                await log.changed()
         areas.stop()
 
     complete(story())
