@@ -11,11 +11,13 @@ from permitflow.errors import EndOfStream
 from permitflow.protocol.direct import receive_all_directly, return_directly
 from permitflow.protocol.messages import Message, PlainChunk
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.trains import chunks_at_hand, consume_many, receive_many, take_many
+from permitflow.protocol.trains import chunks_at_hand, consume_many, pass_by, receive_many, take_many
 
 __all__ = ["LocalReceiver"]
 
 T = TypeVar("T")
+
+_ABORTED = Sending.ABORTED  # reading an enumeration's attribute costs more than the question
 
 
 class LocalReceiver(Generic[T]):
@@ -189,14 +191,19 @@ class LocalReceiver(Generic[T]):
 
     def pass_by(self, count: int) -> None:
         """Take so many of the oldest messages, which ``chunks_at_hand`` has shown, and consume them at once."""
-        self._core._taken += count
-        self.consume(count)
+        channel = self._channel
+        if channel.is_receiver_closed or channel.sending is _ABORTED:
+            raise channel.ending()
+        pass_by(self._core, count)
+        return_directly(self._peer, self._core)
+        if channel.is_stalled:
+            channel.advance()
 
     def consume(self, messages: int = 1) -> None:
         """Say that the application is done with the oldest messages it took: their permits return."""
         require_count(messages, name="messages")
         channel = self._channel
-        if channel.is_receiver_closed or channel.sending is Sending.ABORTED:
+        if channel.is_receiver_closed or channel.sending is _ABORTED:
             raise channel.ending()
         consume_many(self._core, messages)
         channel.return_permits()

@@ -217,8 +217,7 @@ class LocalSender(Generic[T]):
     def send_barrier_nowait(self, payload: object = None) -> None:
         """Send a barrier now."""
         self._require_open(payload)
-        waiting = len(self._channel.barriers.parked)
-        if waiting:
+        if waiting := len(self._channel.barriers.parked):
             raise WouldBlock(f"{waiting} barriers wait before this one")
         if self._core.permits.barriers < 1:
             raise WouldBlock(f"all {self.parameters.barrier_permits} barrier permits are out")

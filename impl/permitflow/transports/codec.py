@@ -26,8 +26,8 @@ __all__ = [
     "TRAIN_BYTES",
     "decode_downstream",
     "decode_upstream",
+    "encode_batch",
     "encode_downstream",
-    "encode_lone",
     "encode_upstream",
     "lone_chunks",
 ]
@@ -69,36 +69,32 @@ def encode_upstream(frames: Iterable[WireFrame]) -> Iterator[list[Buffer]]:
         yield _message(train, body, body_bytes)
 
 
-def encode_lone(rows: int, permits: int, arrow: Sequence[Buffer]) -> list[Buffer]:
-    """Encode one chunk that travels alone: as ``encode_upstream`` does; ``arrow`` is its batch, in pieces."""
+def encode_batch(rows: tuple[int, ...], permits: int, arrow: Sequence[Buffer]) -> list[Buffer]:
+    """Encode chunks that travel alone, as the rows of one batch: as ``encode_upstream`` encodes ``EncodedChunks``."""
     size_bytes = size_of(arrow)
-    front = _front_of((((rows,), permits, size_bytes),))
+    said = ((rows, permits, size_bytes),)
+    front = _front_of(said) if len(rows) <= _FEW_CHUNKS else _made_front(said)
     return SizedParts((front, *arrow), len(front) + size_bytes)
 
 
 def _message(train: Sequence[WireFrame], body: Sequence[Buffer], body_bytes: int) -> list[Buffer]:
-    first = train[0]
-    if len(train) == 1 and isinstance(first, EncodedChunks) and len(first.rows) <= _FEW_CHUNKS:
-        return _with_front(((first.rows, first.permits, body_bytes),), body, body_bytes)
     chunks = [frame for frame in train if isinstance(frame, EncodedChunks)]
     if len(chunks) == len(train) and sum(len(each.rows) for each in chunks) <= _FEW_CHUNKS:
         said = tuple((each.rows, each.permits, size_of(each.arrow)) for each in chunks)
-        return _with_front(said, body, body_bytes)
+        front = _front_of(said)
+        return SizedParts((front, *body), len(front) + body_bytes)
     return laid_out(_encoded(train), body)
 
 
-def _with_front(chunks: tuple[_Said, ...], body: Sequence[Buffer], body_bytes: int) -> list[Buffer]:
-    front = _front_of(chunks)
-    return SizedParts((front, *body), len(front) + body_bytes)
-
-
-@lru_cache(maxsize=_FRONTS)
-def _front_of(chunks: tuple[_Said, ...]) -> bytes:
+def _made_front(chunks: tuple[_Said, ...]) -> bytes:
     """What stands before the body in a message of nothing but chunks."""
     train = pb.FromUpstream()
     for rows, permits, size_bytes in chunks:
         write_chunks(train.frames.add().chunks, rows, permits, size_bytes)
     return front_of(train.SerializeToString(), sum(size_bytes for _, _, size_bytes in chunks))
+
+
+_front_of = lru_cache(maxsize=_FRONTS)(_made_front)
 
 
 def _encoded(train: Iterable[WireFrame]) -> bytes:

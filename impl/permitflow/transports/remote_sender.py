@@ -145,13 +145,13 @@ class RemoteSender(RemoteUpstream):
 
     def _must_wait(self, chunk: pa.RecordBatch) -> bool:
         """Is all well with an ordinary chunk, except that permits are missing?  That is what happens all the time."""
-        if not isinstance(chunk, pa.RecordBatch) or not self._lacks(chunk.num_rows):
+        if not self._is_open or not isinstance(chunk, pa.RecordBatch) or not self._lacks(chunk.num_rows):
             return False
         return bool(self._codec.accepted((chunk,))[0])
 
     def _lacks(self, rows: int) -> bool:
-        """Must a chunk of so many rows wait for permits, and for nothing else?"""
-        return self._is_open and self.parameters.max_chunk_cost >= rows > self._session.row_permits
+        """Must an ordinary chunk of so many rows wait for permits, on an open stream?"""
+        return self.parameters.max_chunk_cost >= rows > self._session.row_permits
 
     async def _send_leftmost(self, chunks: deque[pa.RecordBatch]) -> None:
         chunk = chunks[0]

@@ -8,7 +8,7 @@ from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import ParkedSend, SendLine, Stopwatch
 from permitflow.errors import ChannelClosedError, PermitflowError
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.frames import AddPermits, Agreement, Failure
+from permitflow.protocol.frames import AddPermits, Agreement, Chunks, Failure
 from permitflow.protocol.messages import Message
 from permitflow.protocol.session import State, UpstreamSession
 from permitflow.transports.carrier import Buffer, Carrier, Received
@@ -81,8 +81,8 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
     def _trains(self) -> Iterable[Sequence[Buffer]]:
         frames = self._session.take_posted()
         self._posted_rows = 0
-        if len(frames) == 1 and self._writer is not None and (lone := self._writer.lone(frames[0])) is not None:
-            return (lone,)
+        if len(frames) == 1 and self._writer is not None and isinstance(frames[0], Chunks):
+            return self._writer.messages(frames[0])
         return encode_upstream(encoded(frames, self._writer))
 
     def _has_written_all(self) -> bool:

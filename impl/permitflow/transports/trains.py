@@ -4,6 +4,7 @@ Small chunks that follow each other travel as the rows of one batch: joining and
 encoding and decoding each of them would.  Large ones are not copied more often than needed.
 """
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -17,7 +18,7 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
-from permitflow.transports.codec import TRAIN_BYTES, encode_lone
+from permitflow.transports.codec import TRAIN_BYTES, encode_batch, encode_upstream
 from permitflow.transports.joined import FoldedChunks
 from permitflow.transports.payloads import EncodedChunks, WireFrame, checked_marker
 
@@ -85,6 +86,14 @@ class TrainWriter:
         self._batches = batches
         self._parameters = parameters
         self._most_rows = max(1, parameters.row_permits // _WINDOW_SHARE)
+        # Where a row takes the same in each chunk, numbers of rows tell how chunks are to travel.
+        self._row_bytes = row_bytes = batches.row_bytes if batches.can_join else None
+        if row_bytes:
+            self._small_rows = math.ceil(_SMALL_BYTES / row_bytes)
+            # Chunks of so many are so large that columns can be sent from where they lie, or are not worth a copy.
+            self._staying_rows = math.ceil(min(_SMALL_BYTES, batches.gathered_from_bytes) / row_bytes)
+            self._rows_in_train = min(self._most_rows, int(TRAIN_BYTES / row_bytes))
+            self._rows_in_copy = min(self._most_rows, int(_JOINED_BYTES / row_bytes))
 
     def encoded(self, frames: Iterable[UpstreamFrame[object]]) -> Iterator[WireFrame]:
         """The frames with their chunks in bytes, lazily: what was encoded may leave before the rest is.
@@ -108,16 +117,26 @@ class TrainWriter:
                 yield _marked(frame)
         yield from self._chunks(run, rows)
 
-    def lone(self, frame: UpstreamFrame[object]) -> list[Buffer] | None:
-        """The message of one chunk alone, which should be on its way as soon as can be; None if the frame is none.
+    def messages(self, chunks: Chunks[object]) -> Iterable[list[Buffer]]:
+        """Chunks that travel alone, in messages: what ``encoded`` and ``encode_upstream`` make of them.
+
+        Nearly always they become the rows of one batch, and that in fewer steps.
 
         Raises:
             ChunkTooLargeError: as for ``encoded``.
         """
-        if not isinstance(frame, Chunks) or len(frame.rows) != 1:
-            return None
-        (rows,) = frame.rows
-        return encode_lone(rows, frame.permits, self._batches.encode(frame.payloads, rows))
+        run, rows = chunks.payloads, tuple(chunks.rows)
+        total, arrow = sum(rows), None
+        if len(rows) == 1:
+            arrow = self._batches.encode(run, total)
+        elif self._row_bytes and min(rows) >= self._staying_rows:
+            if total <= self._rows_in_train and (arrow := self._batches.gathered(run, total)) is None:
+                return encode_upstream(self._copied(run, rows))
+        elif self._row_bytes and max(rows) < self._small_rows and len(rows) <= _JOINED_CHUNKS:
+            arrow = self._batches.encode(run, total) if total <= self._rows_in_copy else None
+        if arrow is None:
+            return encode_upstream(self._chunks(run, rows))
+        return (encode_batch(rows, chunks.permits, arrow),)
 
     def _chunks(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[EncodedChunks]:
         start = 0
@@ -146,20 +165,17 @@ class TrainWriter:
             start = stop
 
     def _may_stay(self, rows: Sequence[int]) -> bool:
-        """Are all of them so large that columns can be sent from where they lie, or are not worth a copy?"""
-        row_bytes = self._batches.row_bytes
-        return row_bytes is not None and min(rows) * row_bytes >= min(_SMALL_BYTES, self._batches.gathered_from_bytes)
+        return bool(self._row_bytes) and min(rows) >= self._staying_rows
 
     def _cuts(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[int]:
         """Where one batch ends and the next one begins."""
         if len(run) == 1:
             return iter((1,))
-        row_bytes = self._batches.row_bytes
-        if run and row_bytes and self._batches.can_join:
+        if run and self._row_bytes:
             if self._may_stay(rows):
-                return self._cuts_by_rows(rows, min(self._most_rows, int(TRAIN_BYTES / row_bytes)))
-            if max(rows) * row_bytes < _SMALL_BYTES:
-                return self._cuts_by_rows(rows, min(self._most_rows, int(_JOINED_BYTES / row_bytes)))
+                return self._cuts_by_rows(rows, self._rows_in_train)
+            if max(rows) < self._small_rows:
+                return self._cuts_by_rows(rows, self._rows_in_copy)
         return self._cuts_by_size(run, rows)
 
     def _cuts_by_rows(self, rows: Sequence[int], most_rows: int) -> Iterator[int]:
