@@ -14,6 +14,7 @@ from permitflow.exchange.registry import Exchange
 from permitflow.transports.begun import Begun
 from permitflow.transports.carrier import Buffer, PromptCarrier, Rest, Take
 from permitflow.transports.connection import SERVER_OPTIONS, SERVICE
+from permitflow.transports.handing_over import HandingOver
 from permitflow.transports.malloc import expect_large_blocks
 from permitflow.transports.status import status_of
 
@@ -34,24 +35,19 @@ class ServerCall(PromptCarrier):
         """``who`` is at the other end, in words for an error."""
         self._context = context
         self._who = who
-        self._take: Take | None = None
+        self._messages = HandingOver(context.read)
 
     async def read(self) -> bytes | None:
         """The next message; None once the client has closed its half."""
-        while (message := await self._next()) is not None and self._take is not None:
-            self._take(message)
-        return message
-
-    async def _next(self) -> bytes | None:
         try:
-            message = await self._context.read()
+            message = await self._messages.read()
         except grpc.aio.BaseError as error:
             raise PeerGoneError(who=self._who, reason=str(error)) from error
         return message if isinstance(message, bytes) else None
 
     def hand_to(self, take: Take) -> None:
         """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
-        self._take = take
+        self._messages.hand_to(take)
 
     @property
     def has_more(self) -> bool:

@@ -1,11 +1,57 @@
 """A change for which several tasks may wait."""
 
 import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from typing import Self, final
 
-__all__ = ["Changes"]
+__all__ = ["Change", "Changes"]
 
 # So many who wait may have been cancelled; nobody counts them before.
 _MANY = 16
+
+
+@final
+class Change(asyncio.Future[None]):
+    """What one task awaits, which may go on within the callback that brings the change.
+
+    A task that awaits an ordinary future goes on in the loop's next turn: for one that waits for a message, that is a
+    tenth of the message's way.
+    """
+
+    __slots__ = ("_context", "_go_on")
+
+    def __init__(self, *, loop: asyncio.AbstractEventLoop) -> None:
+        """Nobody awaits it yet."""
+        super().__init__(loop=loop)
+        self._go_on: Callable[[Change], object] | None = None
+        self._context: Context | None = None
+
+    def add_done_callback(self, fn: Callable[[Self], object], /, *, context: Context | None = None) -> None:
+        """Of the task that awaits it: how it goes on."""
+        self._go_on, self._context = fn, context
+
+    def set_result(self, result: None, /) -> None:
+        """Let the task go on in its turn."""
+        super().set_result(result)
+        self._go_on_in_turn()
+
+    def cancel(self, msg: object = None) -> bool:
+        """As any future: the task goes on in its turn."""
+        is_cancelled = super().cancel(msg)
+        if is_cancelled:
+            self._go_on_in_turn()
+        return is_cancelled
+
+    def _go_on_in_turn(self) -> None:
+        if self._go_on is not None:
+            self.get_loop().call_soon(self._go_on, self, context=self._context)
+
+    def go_on_now(self) -> None:
+        """Let the task go on within this call; only where no task is running, and the last thing to be done there."""
+        super().set_result(None)
+        if self._go_on is not None and self._context is not None:
+            self._context.run(self._go_on, self)
 
 
 class Changes:
@@ -14,20 +60,32 @@ class Changes:
     def __init__(self) -> None:
         """Of the running event loop."""
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: list[Change] = []
 
-    def next(self) -> "asyncio.Future[None]":
+    def next(self) -> Change:
         """What to await until something has changed; for one task."""
         if len(self._waiting) >= _MANY:
-            self._waiting = [future for future in self._waiting if not future.done()]
-        future: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.append(future)
-        return future
+            self._waiting = [change for change in self._waiting if not change.done()]
+        change = Change(loop=self._loop)
+        self._waiting.append(change)
+        return change
 
     def tell(self) -> None:
-        """Something has changed."""
+        """Something has changed; whoever waits goes on in its turn."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
-            for future in waiting:
-                if not future.done():
-                    future.set_result(None)
+            for change in waiting:
+                if not change.done():
+                    change.set_result(None)
+
+    def tell_at_once(self) -> None:
+        """The same, and in a callback of the loop whoever waits goes on within this call, one after the other."""
+        if not self._waiting:
+            return
+        if asyncio.current_task(self._loop) is not None:
+            self.tell()
+            return
+        waiting, self._waiting = self._waiting, []
+        for change in waiting:
+            if not change.done():
+                change.go_on_now()

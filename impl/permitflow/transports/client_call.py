@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Coroutine, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import grpc
@@ -11,6 +12,7 @@ from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, 
 from permitflow.transports.begun import Begun
 from permitflow.transports.carrier import Buffer, PromptCarrier, Rest, Take
 from permitflow.transports.connection import CLIENT_OPTIONS
+from permitflow.transports.handing_over import HandingOver
 from permitflow.transports.malloc import expect_large_blocks
 from permitflow.transports.status import Metadata, error_from_status
 
@@ -37,24 +39,18 @@ class ClientCall(PromptCarrier):
     def __init__(self, call: "grpc.aio.StreamStreamCall[bytes, bytes]", who: str) -> None:
         """``who`` is at the other end, in words for an error."""
         self._call = call
-        self._messages = aiter(call)
+        # Unlike call.read(), an iterator goes on after a crossing write: what has arrived is handed out, and the peer's
+        # status comes, for which it would else wait.
+        self._messages = HandingOver(partial(anext, aiter(call)))
         self._who = who
         self._status: _Status | None = None
         self._status_came = asyncio.Event()
-        self._take: Take | None = None
         call.add_done_callback(lambda _: self._note_status())
 
     async def read(self) -> bytes | None:
         """The next message; None once the peer has closed the call in good order."""
-        while (message := await self._next()) is not None and self._take is not None:
-            self._take(message)
-        return message
-
-    async def _next(self) -> bytes | None:
         try:
-            # Unlike call.read(), this goes on after a crossing write: what has arrived is handed out, and the peer's
-            # status comes, for which it would else wait.
-            return await anext(self._messages)
+            message = await self._messages.read()
         except StopAsyncIteration:
             return None
         except (grpc.RpcError, asyncio.InvalidStateError) as error:
@@ -62,10 +58,11 @@ class ClientCall(PromptCarrier):
         except asyncio.CancelledError as error:
             self._refuse_foreign_cancellation(error)
             raise
+        return message if isinstance(message, bytes) else None
 
     def hand_to(self, take: Take) -> None:
         """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
-        self._take = take
+        self._messages.hand_to(take)
 
     @property
     def has_more(self) -> bool:

@@ -187,12 +187,15 @@ class RemoteEnd(RemoteFacts[S], ABC):
             if not self.break_off(error):
                 raise
         # Data and permits have nothing for the writer that has not woken it already.
-        self._wake_all(writer=self._session.state is not before or before is not State.OPEN)
-
-    def _wake_all(self, *, writer: bool = True) -> None:
-        """Something has changed: let the writer look, and everybody else who waits for a change."""
-        if writer:
+        if self._session.state is not before or before is not State.OPEN:
             self._writing.soon()
+        # Whoever waits is told once for all messages that have come together.
+        if not self._carrier.has_more:
+            self._changes.tell_at_once()
+
+    def _wake_all(self) -> None:
+        """Something has changed: let the writer look, and everybody else who waits for a change."""
+        self._writing.soon()
         self._changes.tell()
 
     @abstractmethod

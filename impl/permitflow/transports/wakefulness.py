@@ -110,8 +110,9 @@ def staying_awake(take: Take) -> Take:
     note_message = _of_running_loop().note_message
 
     def take_awake(message: Received) -> None:
-        take(message)
+        # Before: whoever waits for the message may be at work with it for as long as it likes.
         note_message()
+        take(message)
 
     return take_awake
 

@@ -1,0 +1,171 @@
+"""Messages that a library gives as results of coroutines are handed over in callbacks: in order, and none twice."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from permitflow.transports.handing_over import HandingOver
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+LATER = 1.0  # seconds of the test's own clock: no haste
+
+
+class Library:
+    """Gives what the test says, when the test says so; and notes what it is asked, and what is taken."""
+
+    def __init__(self, *, seconds_between: float = LATER) -> None:
+        self.noted: list[str] = []
+        self._seconds_between = seconds_between
+        self._now = 0.0
+        self._asked: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self.at_once: list[object] = []
+        self.messages = HandingOver(self.ask, clock=self.clock)
+
+    def clock(self) -> float:
+        self._now += self._seconds_between
+        return self._now
+
+    async def ask(self) -> object:
+        self.noted.append("asked")
+        if self.at_once:
+            return self.at_once.pop(0)
+        self._asked = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.sleep(0)
+            return await self._asked
+        except asyncio.CancelledError:
+            self.noted.append("given up")
+            raise
+
+    def take(self, message: object) -> None:
+        assert isinstance(message, bytes)
+        self.noted.append(message.decode())
+
+    async def give(self, *messages: object) -> None:
+        for message in messages:
+            assert not self._asked.done()
+            if isinstance(message, Exception):
+                self._asked.set_exception(message)
+            else:
+                self._asked.set_result(message)
+            await turns()
+
+    async def reading(self, take: Callable[[Any], None] | None = None) -> "asyncio.Task[object]":
+        self.messages.hand_to(take or self.take)
+        task = asyncio.create_task(self.messages.read())
+        await turns()
+        return task
+
+
+async def turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_a_message_alone_is_taken_before_the_next_one_is_asked_for(complete: Complete) -> None:
+    async def test() -> tuple[list[str], object]:
+        library = Library()
+        reading = await library.reading()
+        await library.give(b"one", b"two", None)
+        return library.noted, await reading
+
+    assert complete(test()) == (["asked", "one", "asked", "two", "asked"], None)
+
+
+def test_in_haste_the_next_one_is_asked_for_before(complete: Complete) -> None:
+    async def test() -> tuple[list[str], object]:
+        library = Library(seconds_between=1e-6)
+        reading = await library.reading()
+        await library.give(b"one", b"two", b"three", "the end")
+        return library.noted, await reading
+
+    noted = ["asked", "one", "asked", "asked", "two", "asked", "three"]
+    assert complete(test()) == (noted, "the end")
+
+
+@pytest.mark.parametrize("seconds_between", [1e-6, LATER], ids=["in haste", "alone"])
+def test_what_is_here_already_comes_in_its_order(complete: Complete, seconds_between: float) -> None:
+    async def test() -> list[str]:
+        library = Library(seconds_between=seconds_between)
+        library.at_once = [b"one", b"two", b"three", b"four", None]
+        await (await library.reading())
+        return [note for note in library.noted if note != "asked"]
+
+    assert complete(test()) == ["one", "two", "three", "four"]
+
+
+def test_without_a_taker_messages_are_returned_and_later_ones_are_handed_over(complete: Complete) -> None:
+    async def test() -> tuple[object, list[str], object]:
+        library = Library()
+        first = asyncio.create_task(library.messages.read())
+        await turns()
+        await library.give(b"one")
+        second = asyncio.create_task(library.messages.read())
+        await turns()
+        # While it is being waited for.
+        library.messages.hand_to(library.take)
+        await library.give(b"two", b"three", None)
+        return await first, library.noted, await second
+
+    assert complete(test()) == (b"one", ["asked", "asked", "two", "asked", "three", "asked"], None)
+
+
+def test_an_error_of_the_library_is_raised_where_messages_are_read(complete: Complete) -> None:
+    async def test() -> None:
+        library = Library()
+        reading = await library.reading()
+        await library.give(b"one", ValueError("broken"))
+        with pytest.raises(ValueError, match="broken"):
+            await reading
+
+    complete(test())
+
+
+@pytest.mark.parametrize(("seconds_between", "given_up"), [(1e-6, ["given up"]), (LATER, [])])
+def test_an_error_of_the_taker_is_raised_and_nothing_is_asked_for_any_more(
+    complete: Complete, seconds_between: float, given_up: list[str]
+) -> None:
+    async def test() -> list[str]:
+        library = Library(seconds_between=seconds_between)
+
+        def take(message: object) -> None:
+            library.take(message)
+            if message == b"two":
+                raise ValueError("refused")
+
+        reading = await library.reading(take)
+        await library.give(b"one", b"two")
+        with pytest.raises(ValueError, match="refused"):
+            await reading
+        return library.noted[library.noted.index("two") + 1 :]
+
+    assert complete(test()) == given_up
+
+
+def test_cancelled_it_cancels_what_was_asked_for(complete: Complete) -> None:
+    async def test() -> list[str]:
+        library = Library()
+        reading = await library.reading()
+        await library.give(b"one")
+        reading.cancel()
+        await asyncio.wait([reading])
+        await turns()
+        assert reading.cancelled()
+        return library.noted
+
+    assert complete(test()) == ["asked", "one", "asked", "given up"]
+
+
+def test_a_library_that_is_cancelled_by_others_is_heard(complete: Complete) -> None:
+    async def test() -> None:
+        library = Library()
+        reading = await library.reading()
+        await library.give(b"one")
+        library._asked.cancel()
+        await asyncio.wait([reading])
+        assert reading.cancelled()
+        assert not reading.cancelling()
+
+    complete(test())
