@@ -1,15 +1,12 @@
 """Many theorems at once, obligation by obligation, in several processes."""
 
 import os
-import signal
-import threading
 from collections.abc import Collection, Generator, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing
 from functools import cache
 from itertools import islice
-from multiprocessing import get_context, parent_process
 
+from permitflow_model.side_by_side import in_processes
 from permitflow_proofs.catalogue import catalogue
 from permitflow_proofs.kernel.theorem import Examined, Solvers, Theorem, Verdict, examine, prove
 
@@ -44,17 +41,11 @@ def prove_catalogue(
 
 
 def _in_parallel(theorems: list[Theorem], solvers: Solvers, processes: int) -> Iterator[Verdict]:
-    # New processes, not copies of this one: threads and solvers do not survive copying.
-    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin_work)
     tasks = [(theorem.id, index, solvers) for theorem in theorems for index in range(len(theorem.obligations))]
-    try:
-        with _interrupts_held_back():
-            results = pool.map(_examine, *zip(*tasks, strict=True))
+    with closing(in_processes(_examine, *zip(*tasks, strict=True), processes=processes)) as results:
         for theorem in theorems:
             examined = tuple(islice(results, len(theorem.obligations)))
             yield Verdict(theorem=theorem, examined=examined, solvers=solvers)
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 @cache
@@ -64,29 +55,3 @@ def _theorems() -> dict[str, Theorem]:
 
 def _examine(name: str, index: int, solvers: Solvers) -> Examined:
     return examine(_theorems()[name].obligations[index], solvers)
-
-
-def _begin_work() -> None:
-    """Ctrl-C is for the parent, which then ends this process; one whose parent was killed would wait for ever."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-@contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Processes that are started meanwhile never see Ctrl-C, this one sees it at the end."""
-    if not hasattr(signal, "pthread_sigmask"):  # on Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,10 +1,9 @@
 """Audits trace files on this machine."""
 
-import multiprocessing
 import os
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 
 import numpy as np
@@ -14,6 +13,7 @@ from permitflow.audit.part import Part, look_at
 from permitflow.audit.report import Audit
 from permitflow.audit.units import Plan, Unit, plan, read_units
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow_model.side_by_side import in_processes
 
 __all__ = ["audit_files", "examine", "examine_share"]
 
@@ -37,7 +37,8 @@ def audit_files(
         TraceMismatchError: recordings of a channel do not belong together.
     """
     whole = plan(paths)
-    return merge(whole, _with_progress(_parts(whole, processes), len(whole.units), on_progress))
+    with closing(_parts(whole, processes)) as parts:
+        return merge(whole, _with_progress(parts, len(whole.units), on_progress))
 
 
 def examine(units: Iterable[Unit], parameters: Mapping[str, ChannelParameters]) -> list[Part]:
@@ -57,16 +58,15 @@ def examine_share(number: int, shares: Sequence[list[Unit]], parameters: Mapping
     return pickle.dumps(examine(shares[number], parameters))
 
 
-def _parts(whole: Plan, processes: int) -> Iterator[tuple[Unit, Part]]:
+def _parts(whole: Plan, processes: int) -> Generator[tuple[Unit, Part], None, None]:
     look = partial(examine, parameters=whole.parameters)
     shares = whole.shares(processes * _SHARES_PER_PROCESS)
     if processes == 1 or len(shares) < 2:
         for share in shares:
             yield from zip(share, look(share), strict=True)
         return
-    # Not forked: the caller may have threads, and Arrow has its own.
-    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for share, parts in zip(shares, pool.map(look, shares), strict=True):
+    with closing(in_processes(look, shares, processes=processes)) as looked_at:
+        for share, parts in zip(shares, looked_at, strict=True):
             yield from zip(share, parts, strict=True)
 
 

@@ -4,6 +4,8 @@ import errno
 import os
 import sys
 
+from permitflow.cli.interrupts import Interrupts
+
 __all__ = ["main"]
 
 # When an address cannot be had, gRPC would add its own words to ours; it looks here when it is imported.
@@ -16,11 +18,20 @@ _UNUSABLE, _INTERRUPTED = 2, 130  # as in ``permitflow.cli.outcomes``, which is 
 def main() -> None:
     """Run the command line with the arguments of this process."""
     _open_what_was_closed()
+    interrupts = Interrupts()
+    interrupts.watch()
+    try:
+        _tell_what_is_full()
+    except BaseException:
+        # Whatever became of it on its way, as where a library has made an error of its own of it.
+        if interrupts.have_come:
+            sys.exit(_INTERRUPTED)
+        raise
+
+
+def _tell_what_is_full() -> None:
     try:
         _run()
-    except KeyboardInterrupt:
-        # Commands end by themselves; it came while one was being loaded.
-        sys.exit(_INTERRUPTED)
     except OSError as error:
         if error.errno not in _FULL and error.errno != errno.EPIPE:
             raise

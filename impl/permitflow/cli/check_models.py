@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -36,14 +37,12 @@ def check_models(engine: Engine | None, names: Sequence[str], *, as_json: bool) 
 
     models = _selected(names)
     engine, remark = _available(engine)
-    # Only TLC gains: each of its runs is a process of its own.
-    parallel = 1 if engine is Engine.EXPLORER else min(4, os.cpu_count() or 1)
+    parallel = min(4, os.cpu_count() or 1)
     outcomes: list[ModelResult] = []
-    with open_progress() as progress:
+    results = run_manifest(engine=engine.value, names=models, parallel=parallel, spec_directory=find_spec_directory())
+    with open_progress() as progress, closing(results):
         task = progress.add_task("", total=len(models))
-        for outcome in run_manifest(
-            engine=engine.value, names=models, parallel=parallel, spec_directory=find_spec_directory()
-        ):
+        for outcome in results:
             progress.update(task, description=outcome.model.name)
             outcomes.append(outcome)
             progress.advance(task)

@@ -1,8 +1,9 @@
 """Check the models of the manifest: by TLC, by the explorer as far as that goes, or by both against each other."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,8 @@ from permitflow_model.kernel.explore import StateLimitReached, Violation
 from permitflow_model.manifest import ManifestError, Model, find_spec_directory, read_manifest
 from permitflow_model.tlc.install import find_jar, find_java
 from permitflow_model.tlc.output import TlcError, TlcResult
-from permitflow_model.tlc.run import run_tlc
+from permitflow_model.tlc.processes import TlcProcesses
+from permitflow_model.tlc.run import TlcOutput, output_of_tlc
 from permitflow_model.verdict import Verdict
 
 __all__ = ["Engine", "Finding", "ModelResult", "check_model", "run_manifest", "run_model"]
@@ -75,14 +77,16 @@ def run_manifest(
     parallel: int = 1,
     spec_directory: Path | None = None,
     timeout_seconds: float = 120,
-) -> Iterator[ModelResult]:
+) -> Generator[ModelResult, None, None]:
     """Check models and yield one result each, in the manifest's order, as soon as it is there.
+
+    Whoever stops before the last result must close the iterator: that ends what is still running.
 
     Args:
         engine: ``explorer`` needs no Java, but leaves temporal properties and some modules unchecked; ``tlc`` checks
             everything; ``both`` also compares the state graphs of the models with ``graph = true``.
         names: only these models.
-        parallel: how many models at a time; more than one pays for TLC only.
+        parallel: how many runs of TLC at a time; the explorer takes one model after the other.
         spec_directory: where manifest and modules are; found by itself by default.
         timeout_seconds: the most that one run of TLC may take.
 
@@ -95,8 +99,10 @@ def run_manifest(
     if engine != "explorer":
         find_java()
         find_jar()
-    check = partial(check_model, engine=engine, spec_directory=directory, timeout_seconds=timeout_seconds)
-    return _in_parallel(check, models, parallel)
+    run = partial(_output_of, engine=engine, spec_directory=directory, timeout_seconds=timeout_seconds)
+    if engine == "explorer":
+        return (_checked(model, engine, None) for model in models)
+    return _beside_tlc(run, models, engine, parallel)
 
 
 def check_model(model: Model, *, engine: Engine, spec_directory: Path, timeout_seconds: float = 120) -> ModelResult:
@@ -105,22 +111,15 @@ def check_model(model: Model, *, engine: Engine, spec_directory: Path, timeout_s
     Raises:
         TlcNotFoundError: Java or TLC is missing, and the engine needs it.
     """
-    with_graph = engine == "both" and model.graph
-    checks: list[_Checked] = []
-    if engine != "tlc" and is_explorable(model):
-        checks.append(_by_explorer(model, with_graph=with_graph))
-    if engine != "explorer":
-        run = partial(run_model, spec_directory=spec_directory, timeout_seconds=timeout_seconds)
-        checks.append(_by_tlc(model, run, with_graph=with_graph))
-    problems = [problem for check in checks for problem in check.problems(model)]
-    graphs = [check.graph for check in checks if check.graph is not None]
-    difference = first_difference(*graphs) if len(graphs) == 2 else None
-    return ModelResult(
-        model=model,
-        findings=tuple(check.finding for check in checks),
-        graphs_equal=difference is None if len(graphs) == 2 else None,
-        problems=(*problems, difference) if difference is not None else tuple(problems),
+    run = partial(
+        _output_of,
+        model,
+        TlcProcesses(),
+        engine=engine,
+        spec_directory=spec_directory,
+        timeout_seconds=timeout_seconds,
     )
+    return _checked(model, engine, None if engine == "explorer" else run)
 
 
 def run_model(
@@ -132,14 +131,15 @@ def run_model(
         TlcNotFoundError: Java or TLC is missing.
         TlcError: TLC came to no verdict.
     """
-    return run_tlc(
+    output = output_of_tlc(
         model.module,
         model.config(),
         spec_directory=spec_directory,
-        properties=model.properties,
         dump_graph=dump_graph,
         timeout_seconds=timeout_seconds,
+        processes=TlcProcesses(),
     )
+    return output.read(model.properties)
 
 
 @dataclass(frozen=True)
@@ -161,6 +161,41 @@ class _Checked:
                 yield f"{self.finding.engine}: {what} is {found}, the manifest says {recorded}"
 
 
+def _output_of(
+    model: Model, processes: TlcProcesses, *, engine: Engine, spec_directory: Path, timeout_seconds: float
+) -> TlcOutput:
+    return output_of_tlc(
+        model.module,
+        model.config(),
+        spec_directory=spec_directory,
+        dump_graph=_needs_graph(model, engine),
+        timeout_seconds=timeout_seconds,
+        processes=processes,
+    )
+
+
+def _needs_graph(model: Model, engine: Engine) -> bool:
+    return engine == "both" and model.graph
+
+
+def _checked(model: Model, engine: Engine, output_of: Callable[[], TlcOutput] | None) -> ModelResult:
+    """Explore if that is wanted, then see what TLC says, and hold both against the record."""
+    checks: list[_Checked] = []
+    if engine != "tlc" and is_explorable(model):
+        checks.append(_by_explorer(model, with_graph=_needs_graph(model, engine)))
+    if output_of is not None:
+        checks.append(_by_tlc(model, output_of))
+    problems = [problem for check in checks for problem in check.problems(model)]
+    graphs = [check.graph for check in checks if check.graph is not None]
+    difference = first_difference(*graphs) if len(graphs) == 2 else None
+    return ModelResult(
+        model=model,
+        findings=tuple(check.finding for check in checks),
+        graphs_equal=difference is None if len(graphs) == 2 else None,
+        problems=(*problems, difference) if difference is not None else tuple(problems),
+    )
+
+
 def _by_explorer(model: Model, *, with_graph: bool) -> _Checked:
     start = time.monotonic()
     try:
@@ -178,10 +213,10 @@ def _by_explorer(model: Model, *, with_graph: bool) -> _Checked:
     return _Checked(finding, graph_of_model(found.graph) if with_graph else None)
 
 
-def _by_tlc(model: Model, run: Callable[..., TlcResult], *, with_graph: bool) -> _Checked:
+def _by_tlc(model: Model, output_of: Callable[[], TlcOutput]) -> _Checked:
     start = time.monotonic()
     try:
-        found = run(model, dump_graph=with_graph)
+        found = output_of().read(model.properties)
     except TlcError as error:
         return _failed("tlc", error, time.monotonic() - start)
     finding = Finding(
@@ -201,12 +236,19 @@ def _choose(models: Mapping[str, Model], names: Collection[str] | None) -> list[
     return [model for model in models.values() if names is None or model.name in names]
 
 
-def _in_parallel(
-    check: Callable[[Model], ModelResult], models: Iterable[Model], parallel: int
-) -> Iterator[ModelResult]:
-    pool = ThreadPoolExecutor(parallel, thread_name_prefix="check")
+def _beside_tlc(
+    run: Callable[[Model, TlcProcesses], TlcOutput], models: Sequence[Model], engine: Engine, parallel: int
+) -> Generator[ModelResult, None, None]:
+    """Let threads wait for TLC, and do everything else here, where Ctrl-C can break it off."""
+    processes = TlcProcesses()
+    pool = ThreadPoolExecutor(parallel, thread_name_prefix="tlc")
+    coming: deque[Future[TlcOutput]] = deque()
     try:
-        yield from pool.map(check, models)
+        for position, model in enumerate(models):
+            # Not all at once: what TLC has written is kept until it is read.
+            for later in models[position + len(coming) : position + 2 * parallel]:
+                coming.append(pool.submit(run, later, processes))
+            yield _checked(model, engine, coming.popleft().result)
     finally:
-        # Whoever stops reading early does not wait for models that have not begun.
+        processes.end()
         pool.shutdown(cancel_futures=True)

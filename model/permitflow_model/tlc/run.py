@@ -1,23 +1,44 @@
 """Run TLC, each time in a folder of its own."""
 
-import os
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import copy
 
 from permitflow_model.tlc.dump import read_dump
 from permitflow_model.tlc.install import find_jar, find_java
-from permitflow_model.tlc.output import TlcError, TlcResult, read_output
+from permitflow_model.tlc.output import TlcResult, read_output
+from permitflow_model.tlc.processes import TlcProcesses
 
-__all__ = ["run_tlc"]
+__all__ = ["TlcOutput", "output_of_tlc", "run_tlc"]
 
 # Nearly all of our runs are over within a second or two, most of it the start of Java.  The stack is for recursive
 # operators over thousands of messages, as recorded runs have them.
 _JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss64m")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TlcOutput:
+    """What a run of TLC has written, not yet read."""
+
+    text: str
+    """Its standard output."""
+
+    dump: str | None
+    """All states and steps, if they were wanted."""
+
+    seconds: float
+
+    def read(self, properties: Sequence[str]) -> TlcResult:
+        """What it says about a configuration with these temporal properties.
+
+        Raises:
+            TlcError: TLC came to no verdict.
+        """
+        result = replace(read_output(self.text, properties=properties), seconds=self.seconds)
+        return result if self.dump is None else replace(result, graph=read_dump(self.dump))
 
 
 def run_tlc(
@@ -47,6 +68,34 @@ def run_tlc(
         TlcNotFoundError: Java or the jar is missing.
         TlcError: TLC came to no verdict.
     """
+    output = output_of_tlc(
+        module,
+        config,
+        spec_directory=spec_directory,
+        dump_graph=dump_graph,
+        workers=workers,
+        timeout_seconds=timeout_seconds,
+        processes=TlcProcesses(),
+    )
+    return output.read(properties)
+
+
+def output_of_tlc(
+    module: str,
+    config: str,
+    *,
+    spec_directory: Path,
+    dump_graph: bool,
+    workers: int = 1,
+    timeout_seconds: float,
+    processes: TlcProcesses,
+) -> TlcOutput:
+    """Run TLC as ``run_tlc`` does, in one of these processes, and read nothing yet.
+
+    Raises:
+        TlcNotFoundError: Java or the jar is missing.
+        TlcError: it took too long, or the processes were ended.
+    """
     java, jar = find_java(), find_jar()
     with tempfile.TemporaryDirectory(prefix="permitflow-tlc-") as name:
         folder = Path(name)
@@ -62,29 +111,11 @@ def run_tlc(
         if dump_graph:
             command += ["-dump", "dot,actionlabels", "graph.dot"]
         start = time.monotonic()
-        output = _run([*command, f"{module}.tla"], folder, timeout_seconds)
+        text = processes.run([*command, f"{module}.tla"], folder, timeout_seconds)
         seconds = time.monotonic() - start
-        result = replace(read_output(output, properties=properties), seconds=seconds)
-        if not dump_graph:
-            return result
-        return replace(result, graph=read_dump((folder / "graph.dot").read_text(encoding="utf-8")))
+        return TlcOutput(text=text, dump=_dumped(folder / "graph.dot") if dump_graph else None, seconds=seconds)
 
 
-def _run(command: list[str], folder: Path, timeout_seconds: float) -> str:
-    try:
-        run = subprocess.run(
-            command,
-            cwd=folder,
-            # A copy: without it a thread that changes the environment meanwhile can make the start fail.
-            env=dict(os.environ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            timeout=timeout_seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise TlcError(f"TLC did not finish within {timeout_seconds:g} s; choose smaller constants") from None
-    return run.stdout
+def _dumped(path: Path) -> str:
+    """Nothing where TLC has come to no verdict, as its words say."""
+    return path.read_text(encoding="utf-8") if path.exists() else ""

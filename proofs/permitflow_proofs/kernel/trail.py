@@ -76,6 +76,8 @@ class Trail:
 
         self._solver = z3.SimpleSolver()
         self._solver.set("rlimit", _SOLVER_STEPS)
+        # Or else Z3 takes Ctrl-C for itself, says that it cannot say, and Python never hears of it.
+        self._solver.set("ctrl_c", False)
         self._steps: list[_Step] = []
         self._at = 0
         self._max_forks = max_forks

@@ -1,0 +1,72 @@
+"""Work done side by side in other processes, which end with this one, and at once when it is interrupted."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context, parent_process
+from typing import TypeVar
+
+__all__ = ["in_processes"]
+
+T = TypeVar("T")
+
+
+def in_processes(work: Callable[..., T], *arguments: Iterable[object], processes: int) -> Generator[T, None, None]:
+    """As ``map``: results in the order of the arguments, each as soon as it and all before it are there.
+
+    Ctrl-C is for the caller.  Whoever stops before the last result must close the generator: that ends what is still
+    being done, without waiting for it.
+
+    Raises:
+        concurrent.futures.process.BrokenProcessPool: a process was killed, perhaps for want of memory.
+    """
+    # New processes, not copies of this one: threads and solvers do not survive copying.
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin_work)
+    try:
+        with _interrupts_held_back():
+            results = pool.map(work, *arguments)
+        yield from results
+    except BaseException:
+        _break_off(pool)
+        raise
+    pool.shutdown()
+
+
+def _break_off(pool: ProcessPoolExecutor) -> None:
+    # Python 3.14 has kill_workers(); before, nothing public names them.
+    workers = list((pool._processes or {}).values())
+    # First, so that the pool's own thread gives up what was cancelled before it finds its workers dead.
+    pool.shutdown(wait=False, cancel_futures=True)
+    for worker in workers:
+        worker.kill()
+    for worker in workers:
+        worker.join()
+
+
+def _begin_work() -> None:
+    """Ctrl-C is for the parent, which then ends this process; one whose parent was killed would wait for ever."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Processes that are started meanwhile never see Ctrl-C, this one sees it at the end."""
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

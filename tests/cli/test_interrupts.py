@@ -1,0 +1,64 @@
+"""Ctrl-C ends a command wherever it meets it: exit code 130, and no traceback."""
+
+from collections.abc import Callable
+
+import pytest
+
+Command = Callable[..., tuple[int, str, str]]
+
+# What a command does is replaced; what is around it is not.
+PROGRAM = """
+import ctypes, signal, sys
+from permitflow.cli import application, main
+
+class Interrupting:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+    @classmethod
+    def from_param(cls, value):
+        signal.raise_signal(signal.SIGINT)
+
+def step():
+    pass
+
+def app(prog_name):
+    try:
+        {}
+        step()
+        step()
+        print("it went on")
+    finally:
+        print("it cleaned up")
+
+application.app = app
+main()
+"""
+IN_A_FINALIZER = "Interrupting()"
+IN_A_FINALIZER_OF_MANY = "[Interrupting() for _ in range(3)].clear()"
+BETWEEN_C_AND_PYTHON = "ctypes.pythonapi.PyErr_Clear.argtypes = [Interrupting]; ctypes.pythonapi.PyErr_Clear(1)"
+IN_A_LIBRARY_THAT_HIDES_IT = """
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise RuntimeError("an error of its own") from None
+"""
+
+
+@pytest.mark.parametrize(
+    "doing", [IN_A_FINALIZER, IN_A_FINALIZER_OF_MANY, BETWEEN_C_AND_PYTHON, IN_A_LIBRARY_THAT_HIDES_IT]
+)
+def test_ctrl_c_is_not_lost_on_its_way(process: Command, doing: str) -> None:
+    assert process(program=PROGRAM.format(doing)) == (130, "it cleaned up\n", "")
+
+
+def test_what_else_a_finalizer_raises_is_told_as_ever(process: Command) -> None:
+    program = PROGRAM.replace("signal.raise_signal(signal.SIGINT)", "1 / 0")
+    code, _, stderr = process(program=program.format(IN_A_FINALIZER))
+    assert code == 0
+    assert "Exception ignored in: <function Interrupting.__del__" in stderr
+
+
+def test_a_command_in_the_background_goes_on_to_ignore_it(process: Command) -> None:
+    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    program = ignoring + PROGRAM.format("signal.raise_signal(signal.SIGINT)")
+    assert process(program=program) == (0, "it went on\nit cleaned up\n", "")
