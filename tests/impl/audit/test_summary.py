@@ -142,6 +142,11 @@ def test_events_are_looked_at_wherever_they_lie(seed: int) -> None:
     assert by_channel(table) == by_channel(together) == by_channel(in_turns)
 
 
+def test_a_slice_of_a_table_is_looked_at_as_if_it_were_a_table_of_its_own() -> None:
+    events, start = shuffled_together(5), 101
+    assert by_channel(table_of(events).slice(start)) == by_channel(table_of(events[start:]))
+
+
 @pytest.mark.parametrize(
     ("ends", "channels", "borders", "order"),
     [

@@ -238,6 +238,8 @@ def test_a_channel_that_is_closed_ends_behind_all_that_was_published(complete: C
             assert numbers == [*range(16)]
             assert here.exchange.replay_channel("a").position().state is ChannelState.ENDED
             assert await here.publish(late), "it was, and the channel was open then"
+            again = await here.stage([*range(16)], attempt="again")
+            assert await here.publish(again), "a driver that runs the last batch again need not know that it was"
 
     complete(story())
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.shared_memory.sized_parts import size_of
 
 MOST_PIECES = 256
 KINDS = (pa.int64(), pa.int16(), pa.float32(), pa.timestamp("us"), pa.decimal128(30, 2), pa.int8())
@@ -27,7 +28,9 @@ def columns(kinds: tuple[pa.DataType, ...] = KINDS) -> pa.RecordBatch:
 def test_slices_of_odd_lengths_arrive_as_one_batch(places: list[tuple[int, int]]) -> None:
     batches = [columns().slice(start, rows) for start, rows in places]
     codec = BatchCodec(batches[0].schema)
-    message = b"".join(codec.encode(batches))
+    pieces = codec.encode(batches)
+    message = b"".join(pieces)
+    assert size_of(pieces) == len(message), "nobody on its way adds it up again"
     arrived = codec.decode(message, [sum(batch.num_rows for batch in batches)])
     assert arrived.equals(pa.concat_batches(batches))
     assert b"".join(codec.encode(batches)) == message
