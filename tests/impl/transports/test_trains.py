@@ -1,6 +1,6 @@
 """Which chunks of a train become the rows of one batch."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pytest
@@ -8,6 +8,7 @@ import pytest
 from permitflow.protocol.frames import Chunks
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.carrier import Buffer
 from permitflow.transports.codec import TRAIN_BYTES, encode_upstream
 from permitflow.transports.payloads import EncodedChunks
 from permitflow.transports.trains import TrainWriter, rows_in_train
@@ -27,16 +28,22 @@ def with_a_null(rows: int) -> pa.RecordBatch:
 
 
 def written(chunks: Sequence[pa.RecordBatch], parameters: ChannelParameters = WINDOW) -> list[EncodedChunks]:
-    """What becomes of a train; that each batch holds its chunks is seen to."""
+    """What becomes of a train; that each batch holds its chunks, and that there is a short way, is seen to."""
     codec = BatchCodec(chunks[0].schema)
     rows = [chunk.num_rows for chunk in chunks]
-    frames = [*TrainWriter(codec, parameters).encoded([Chunks[object](list(chunks), rows, sum(rows))])]
+    writer, train = TrainWriter(codec, parameters), Chunks[object](list(chunks), rows, sum(rows))
+    frames = [*writer.encoded([train])]
+    assert in_bytes(writer.messages(train)) == in_bytes(encode_upstream(frames))
     encoded = [frame for frame in frames if isinstance(frame, EncodedChunks)]
     arrived = [codec.decode(b"".join(each.arrow), each.rows) for each in encoded]
     assert pa.Table.from_batches(arrived).equals(pa.Table.from_batches(chunks))
     assert [count for each in encoded for count in each.rows] == rows
     assert all(each.permits == sum(each.rows) for each in encoded)
     return encoded
+
+
+def in_bytes(messages: Iterable[Sequence[Buffer]]) -> list[bytes]:
+    return [b"".join(message) for message in messages]
 
 
 def test_large_chunks_are_rows_of_one_batch_and_stay_where_they_are() -> None:
@@ -73,10 +80,31 @@ def test_a_batch_has_at_most_half_the_window() -> None:
 def test_large_chunks_that_would_have_to_be_copied_are_batches_of_their_own(other: pa.RecordBatch) -> None:
     large = numbers(LARGE_ROWS)
     assert [len(each.rows) for each in written([large, other, large])] == [1, 1, 1]
+    assert [len(each.rows) for each in written([large, other])] == [1, 1]
 
 
 def test_small_chunks_are_copied_into_one_batch() -> None:
     assert [len(each.rows) for each in written([numbers(100), with_a_null(100), numbers(50)])] == [3]
+
+
+@pytest.mark.parametrize("rows", [1, 100, 2_013, 2_017, LARGE_ROWS], ids=str)
+def test_a_chunk_alone_is_a_batch_whatever_its_size(rows: int) -> None:
+    assert [each.rows for each in written([numbers(rows)])] == [(rows,)]
+
+
+def test_more_chunks_than_are_remembered_are_one_batch() -> None:
+    assert [len(each.rows) for each in written([numbers(1)] * 1_000)] == [1_000]
+
+
+@pytest.mark.parametrize("texts", [["a"], ["a" * 100_000]], ids=["short", "long"])
+def test_chunks_of_texts_are_joined_by_their_size(texts: list[str]) -> None:
+    chunk = pa.record_batch({"t": pa.array(texts)})
+    assert [len(each.rows) for each in written([chunk] * 6)] == ([6] if len(texts[0]) < COPIED_BYTES // 6 else [5, 1])
+
+
+def test_chunks_with_dictionaries_travel_singly() -> None:
+    chunk = pa.record_batch({"d": pa.array(["x", "y", "x"]).dictionary_encode()})
+    assert [len(each.rows) for each in written([chunk] * 3)] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("rows", [1_000, 3_000, 10_000])
