@@ -174,6 +174,9 @@ def pass_by(receiver: PermitReceiver[T], count: int) -> None:
 
     Spec: Consume.
     """
+    if count == 1:
+        receiver.try_receive()
+        return
     if not receiver._is_quiet:
         receiver._note_arrivals()
     _consume_oldest(receiver, count)
@@ -247,7 +250,7 @@ def _consume_plain(receiver: PermitReceiver[T], most: int) -> tuple[list[T | Mes
         receiver._unreturned = unreturned
         receiver._due_rows += due
         receiver._consumed_chunks += len(costs)
-        receiver.has_returns = not here or receiver.is_due
+        receiver.has_returns = not here or receiver._due_rows > 0 or receiver.is_due
     return payloads, costs
 
 

@@ -18,7 +18,7 @@ from permitflow.transports.blocking_stream import BlockingStream
 from permitflow.transports.codec import encode_downstream
 from permitflow.transports.connection import GET_STREAM
 from permitflow.transports.diagnosis import SLOTS, why_no_rows
-from permitflow.transports.joined import JoinedChunks, is_lone, oldest_joined
+from permitflow.transports.joined import JoinedChunks, oldest_joined, whole_batch
 from permitflow.transports.payloads import Marker, WireFrame
 from permitflow.transports.shared_memory.meeting import Offer
 from permitflow.transports.trains import owed_rows_at_once
@@ -140,17 +140,16 @@ class BlockingSource(Arrivals, BlockingStream):
         return message
 
     def _take_joined(self, max_rows: int | None) -> JoinedChunks | Message[Marker]:
-        if is_lone(self._here):
-            self._newest_folded = 0
-            message = self._take()
-            return JoinedChunks(message.payload, (message.rows,))
-        oldest = oldest_joined(self._core, self._codec, max_rows)
-        if oldest is None:
+        joined = whole_batch(self._here, self._codec, max_rows)
+        oldest = oldest_joined(self._core, self._codec, max_rows) if joined is None else None
+        if oldest is not None:
+            joined = oldest.joined
+        if joined is None:
             return self._take()
-        joined = oldest.joined
         if self._core.has_returns or self._unwritten:
             self._return_permits(behind=len(joined.rows))
-        oldest.note_handed_over()
+        if oldest is not None:
+            oldest.note_handed_over()
         hold(self._core, len(joined.rows))
         self._held = len(joined.rows)
         return joined

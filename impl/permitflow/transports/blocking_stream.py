@@ -7,6 +7,7 @@ Elsewhere it is halfway through a change; an end that was left like that refuses
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from time import monotonic
 from types import TracebackType
 from typing import NoReturn, Self
@@ -95,7 +96,7 @@ class BlockingStream:
         """The schema of all batches."""
         return self._codec.schema
 
-    @property
+    @cached_property  # from then on it answers without a call
     def _codec(self) -> BatchCodec:
         assert self._batches is not None, "nobody has this end before there is an agreement"
         return self._batches
@@ -191,12 +192,14 @@ class BlockingStream:
             PeerTimeoutError: none came in time.
             PermitflowError: the peer's typed error, or the peer is gone; this end is closed then.
         """
-        until = monotonic() + self._timeout_seconds
-        while (reply := self._call.receive_nowait()) is None:
+        call, until = self._call, monotonic() + self._timeout_seconds
+        reply: Received | Closed | None = None
+        while reply is None:
             self._is_halfway = False
-            if not self._call.wait(until - monotonic()):
+            if not call.wait(until - monotonic()):
                 raise self._timed_out(cause, explain)
             self._is_halfway = True
+            reply = call.receive_nowait()
         self._take_reply(reply)
 
     def _timed_out(self, cause: str, explain: Explain | None) -> PeerTimeoutError:

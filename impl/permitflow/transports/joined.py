@@ -18,7 +18,7 @@ from permitflow.protocol.receiver import PermitReceiver
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.garbage import collecting_later
 
-__all__ = ["FoldedChunks", "JoinedChunks", "is_lone", "oldest_joined", "unfold"]
+__all__ = ["FoldedChunks", "JoinedChunks", "oldest_joined", "unfold", "whole_batch"]
 
 # Of neighbours that came one by one: smaller batches cost their reader more than a copy of them costs here.
 _COPIED_BELOW_BYTES = 16 << 10
@@ -56,38 +56,38 @@ class JoinedChunks:
 class FoldedChunks:
     """Stands in an inbox for each chunk of a batch; knows how many of them were handed over as ``JoinedChunks``."""
 
-    __slots__ = ("_batch", "_ends", "_next", "_next_row", "_rows")
+    __slots__ = ("_ends", "_next", "_next_row", "batch", "rows")
 
     def __init__(self, batch: pa.RecordBatch, rows: Sequence[int]) -> None:
         """The rows of its chunks are those of the batch."""
-        self._batch = batch
-        self._rows = tuple(rows)
+        self.batch = batch
+        self.rows = tuple(rows)
         self._ends: Sequence[int] = ()
         self._next = self._next_row = 0
 
     def __len__(self) -> int:
         """How many chunks were not handed over."""
-        return len(self._rows) - self._next
+        return len(self.rows) - self._next
 
     def fitting(self, count: int, max_rows: int) -> int:
         """How many of the first so many of these have at most ``max_rows`` together."""
-        if count == len(self) and self._batch.num_rows - self._next_row <= max_rows:
+        if count == len(self) and self.batch.num_rows - self._next_row <= max_rows:
             return count
         # Once for all parts of a batch, however many there are.
-        self._ends = self._ends or tuple(accumulate(self._rows))
+        self._ends = self._ends or tuple(accumulate(self.rows))
         return bisect_right(self._ends, self._next_row + max_rows, self._next, self._next + count) - self._next
 
     def cut(self, count: int) -> Iterator[pa.RecordBatch]:
         """The first so many of these, each as a slice."""
-        rows = self._rows[self._next : self._next + count]
-        return map(self._batch.slice, accumulate(rows, initial=self._next_row), rows)
+        rows = self.rows[self._next : self._next + count]
+        return map(self.batch.slice, accumulate(rows, initial=self._next_row), rows)
 
     def joined(self, count: int) -> JoinedChunks:
         """The first so many of these; that changes nothing here."""
-        if count == len(self._rows):
-            return JoinedChunks(self._batch, self._rows)
-        rows = self._rows[self._next : self._next + count]
-        return JoinedChunks(self._batch.slice(self._next_row, sum(rows)), rows)
+        if count == len(self.rows):
+            return JoinedChunks(self.batch, self.rows)
+        rows = self.rows[self._next : self._next + count]
+        return JoinedChunks(self.batch.slice(self._next_row, sum(rows)), rows)
 
     def note_handed_over(self, joined: JoinedChunks) -> None:
         """What ``joined`` has shown is the reader's."""
@@ -171,9 +171,29 @@ class OldestChunks(NamedTuple):
             part.folded.note_handed_over(part.joined)
 
 
-def is_lone(entries: Sequence[object]) -> bool:
-    """Is nothing in an inbox but one chunk, which costs its rows and came as a batch of its own?"""
-    return len(entries) == 1 and type(entries[0]) is pa.RecordBatch
+def whole_batch(entries: Sequence[object], codec: BatchCodec, max_rows: int | None) -> JoinedChunks | None:
+    """The oldest chunks, if one look shows that they are all of a batch; else ``oldest_joined`` has to look closer.
+
+    Args:
+        entries: of an inbox of which nothing was taken; there is at least one.
+        codec: of the stream; where it can join, a small batch with something behind it has to be looked at closer.
+        max_rows: of all these chunks together; the first one alone may have more.
+    """
+    oldest = entries[0]
+    rows: tuple[int, ...]
+    if isinstance(oldest, pa.RecordBatch):
+        batch, rows = oldest, (oldest.num_rows,)
+    elif isinstance(oldest, FoldedChunks):
+        batch, rows = oldest.batch, oldest.rows
+        if len(entries) < len(rows) or entries[len(rows) - 1] is not oldest:
+            return None
+        if max_rows is not None and batch.num_rows > max_rows:
+            return None
+    else:
+        return None
+    if len(entries) > len(rows) and codec.can_join and codec.size_of(batch) < _COPIED_BELOW_BYTES:
+        return None
+    return JoinedChunks(batch, rows)
 
 
 def oldest_joined(receiver: PermitReceiver[object], codec: BatchCodec, max_rows: int | None) -> OldestChunks | None:

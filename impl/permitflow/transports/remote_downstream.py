@@ -155,11 +155,14 @@ class RemoteDownstream(Arrivals, RemoteEnd[DownstreamSession[object]]):
         """
         core = self._core
         core.has_returns = False
-        is_due = core.is_due
-        if is_due and not (len(self._here) > self._held and 0 < core.due_rows < self._owed_rows_at_once):
-            self._is_pressed = True
-            self._writing.now()
-        elif is_due or not self._here:
+        due_rows = core.due_rows
+        if due_rows or core.is_due:
+            if 0 < due_rows < self._owed_rows_at_once and len(self._here) > self._held:
+                self._writing.soon()
+            else:
+                self._is_pressed = True
+                self._writing.now()
+        elif not self._here:
             self._writing.soon()
 
     # The end.

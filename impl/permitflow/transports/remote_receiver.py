@@ -9,7 +9,7 @@ from permitflow.errors import EndOfStream
 from permitflow.protocol.messages import Message
 from permitflow.protocol.trains import hold, pass_by, receive_many, take_many
 from permitflow.transports.garbage import collecting_later
-from permitflow.transports.joined import JoinedChunks, is_lone, oldest_joined
+from permitflow.transports.joined import JoinedChunks, oldest_joined, whole_batch
 from permitflow.transports.remote_downstream import RemoteDownstream
 
 __all__ = ["RemoteReceiver"]
@@ -74,12 +74,8 @@ class RemoteReceiver(RemoteDownstream):
             raise self._none_held()
         if not self._is_at_hand:
             await self._until_takeable()
-        if is_lone(self._here):
-            self._newest_folded = 0
-            message = self._receive_now()
-            return JoinedChunks(message.payload, (message.rows,))
-        joined = self._oldest_joined(max_rows)
-        if joined is None:
+        joined = whole_batch(self._here, self._codec, max_rows)
+        if joined is None and (joined := self._oldest_joined(max_rows)) is None:
             return self._receive_now()
         pass_by(self._core, len(joined.rows))
         if self._core.has_returns:
@@ -166,7 +162,11 @@ class RemoteReceiver(RemoteDownstream):
         Raises:
             StopAsyncIteration: the stream has ended.
         """
-        try:
-            return await self.receive()
-        except EndOfStream:
-            raise StopAsyncIteration from None
+        if self._held:
+            raise self._none_held()
+        if not self._is_at_hand:
+            try:
+                await self._until_takeable()
+            except EndOfStream:
+                raise StopAsyncIteration from None
+        return self._receive_now()  # as ``receive``, without its call

@@ -7,6 +7,7 @@ import pytest
 from permitflow.errors import (
     MispricedError,
     OverspendError,
+    PermitflowError,
     PermitOverrunError,
     WouldBlock,
 )
@@ -191,3 +192,26 @@ def test_chunks_that_leave_together_travel_together_in_their_place() -> None:
         End(4, 5, 1),
     ]
     assert session.take_posted() == []
+
+
+@pytest.mark.parametrize("state", [State.AWAITING_PUT, State.DECIDING, State.OPEN, State.ENDED, State.FAILED])
+@pytest.mark.parametrize(
+    ("rows", "permits"), [([3], 3), ([1, 2], 3), ([], 0), ([3], 2), ([1, 2], 2), ([0, 2], 3), ([-1], 1), ([9], 9)]
+)
+def test_chunks_without_a_frame_are_taken_and_refused_as_their_frame_is(
+    state: State, rows: list[int], permits: int
+) -> None:
+    payloads = [str(position) for position in range(len(rows))]
+    seen: list[object] = []
+    for is_framed in (True, False):
+        session, refusal = downstream(state), None
+        try:
+            if is_framed:
+                session.receive(Chunks(payloads, rows, permits))
+            else:
+                session.receive_chunks(payloads, rows, permits)
+        except PermitflowError as error:
+            refusal = error
+        books = (session.receiver.inbox, session.receiver.granted) if state in (State.OPEN, State.ENDED) else ()
+        seen.append((session.state, books, type(refusal), str(refusal)))
+    assert seen[0] == seen[1]

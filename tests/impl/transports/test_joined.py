@@ -23,7 +23,7 @@ from permitflow.transports import joined as joined_chunks
 from permitflow.transports.arrivals import Arrivals
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.codec import encode_upstream
-from permitflow.transports.joined import FoldedChunks, JoinedChunks, oldest_joined
+from permitflow.transports.joined import FoldedChunks, JoinedChunks, oldest_joined, whole_batch
 from permitflow.transports.payloads import EncodedChunks, WireFrame
 
 PARAMETERS = ChannelParameters(
@@ -118,7 +118,12 @@ class Reader(Arrivals):
 
     def oldest_joined(self, max_rows: int | None = None) -> JoinedChunks | None:
         self._session.require_takeable()
-        oldest = oldest_joined(self.core, self.codec, max_rows)
+        oldest, entries = oldest_joined(self.core, self.codec, max_rows), self.core.queues[0]
+        whole = None if self.core.untaken < len(entries) else whole_batch(entries, self.codec, max_rows)
+        if whole is not None:
+            assert oldest is not None
+            assert (whole.rows, whole.batch) == (oldest.joined.rows, oldest.joined.batch)
+            return whole
         if oldest is None:
             return None
         oldest.note_handed_over()
