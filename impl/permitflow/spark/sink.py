@@ -18,7 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from permitflow.errors import ChannelError, PermitflowError, TaskRetryError
+from permitflow.errors import ChannelError, PeerGoneError, PermitflowError, TaskRetryError
 from permitflow.spark.sending import Sending
 from permitflow.spark.write_options import WriteOptions
 
@@ -99,11 +99,10 @@ class ExchangeWriter(DataSourceArrowWriter):
         try:
             with self._sending.open_for_a_word(channel, timeout_seconds=timeout_seconds) as sink:
                 sink.abort("the Spark job that was writing into it has failed")
-        except ChannelError:
-            # The failed task has aborted it already, or it had come to its end.
-            return None
         except PermitflowError as error:
-            return error
+            # The failed task may have aborted it already, or it had come to its end: nobody waits there.
+            is_over = isinstance(error, ChannelError) and not isinstance(error, PeerGoneError)
+            return None if is_over else error
         return None
 
 

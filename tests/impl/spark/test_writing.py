@@ -4,16 +4,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import LongType, StructType
 
-from permitflow.errors import TaskRetryError, UnknownChannelError
+from permitflow.errors import PeerGoneError, TaskRetryError, UnknownChannelError
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.schema import arrow_schema
+from permitflow.spark.sending import Sending
 from permitflow.testing.far_ends import channels_of, consume, consumers, produce
 from permitflow.tracing import read_trace
 
@@ -226,6 +227,23 @@ def test_no_channel_is_ended_before_all_have_been_reached(options: Options) -> N
     with pytest.raises(UnknownChannelError, match="nowhere"):
         writer.abort([None])
     assert str(consume(options, first)).startswith("ChannelAbortedError")
+
+
+def test_an_abort_tries_all_channels_and_then_says_what_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that it does not get to at once."""
+    dialled: list[str] = []
+
+    def refuse(_: Sending, channel: str, *, timeout_seconds: float) -> NoReturn:
+        dialled.append(channel)
+        raise PeerGoneError(who="the exchange", reason=f"no way to {channel}")
+
+    monkeypatch.setattr(Sending, "open_for_a_word", refuse)
+    channels = [f"orders/{number}" for number in range(100)]
+    named = {"address": "127.0.0.1:1", "channels": ",".join(channels)}
+    writer = PermitflowDataSource(named).writer(StructType().add("id", LongType()), overwrite=False)
+    with pytest.raises(PeerGoneError, match="no way to orders/0"):
+        writer.abort([None])
+    assert sorted(dialled) == sorted(channels)
 
 
 def test_a_failure_in_the_jvm_fails_the_readers(driver: Driver, options: Options) -> None:
