@@ -56,7 +56,9 @@ def process() -> Callable[..., Answer]:
             text=True,
             timeout=60,
             check=False,
-            env={**os.environ, **(environment or {})},
+            # Not a user's setting, but what importing the library has set here.
+            env={name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"}
+            | dict(environment or {}),
         )
         return done.returncode, done.stdout, done.stderr
 

@@ -25,9 +25,18 @@ _SMALL_BYTES = 4 << 10
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
     """The same rows; in one batch if they came in many small ones."""
-    if len(batches) == 1 or batches[0].nbytes > _SMALL_BYTES:
+    if len(batches) == 1 or _size_bytes(batches[0]) > _SMALL_BYTES:
         return batches
     return [pa.concat_batches(batches)] if BatchCodec(batches[0].schema).can_join else batches
+
+
+def _size_bytes(batch: pa.RecordBatch) -> int:
+    try:
+        size_bytes: int = batch.nbytes
+    except pa.ArrowTypeError:
+        # Older releases cannot tell what part of its buffers a batch with string views uses.
+        size_bytes = batch.get_total_buffer_size()
+    return size_bytes
 
 
 class MemoryChannelStore:

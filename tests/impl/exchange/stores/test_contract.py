@@ -31,6 +31,22 @@ def attempt(batch: int, partition: int = 0, name: str = "a", query: str = "q") -
     return Staging(query, batch, partition, name)
 
 
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view(), pa.list_view(pa.int64())], ids=str)
+def test_rows_of_views_are_kept_whatever_arrow_can_tell_of_their_size(
+    run: asyncio.Runner, store: Store, kind: pa.DataType
+) -> None:
+    value: object = [7] if pa.types.is_list_view(kind) else "a text that is too long to be kept within a view"
+    batch = pa.record_batch([pa.array([value], kind)], ["content"])
+
+    async def read() -> list[pa.RecordBatch]:
+        place = await opened(store, batch.schema)
+        await place.append(0, [batch, batch])
+        return await place.read(0, 2)
+
+    kept = pa.Table.from_batches(run.run(read()))
+    assert kept["content"].combine_chunks().to_pylist() == 2 * batch["content"].to_pylist()
+
+
 def test_a_new_channel_is_empty_and_open(store: Store) -> None:
     kept = store.open_channel("orders/0", parameters=PARAMETERS, consumers=CONSUMERS).load()
     assert (kept.next_row, kept.acknowledged, kept.producers, kept.schema) == (0, None, {}, None)
