@@ -18,6 +18,7 @@ from permitflow.transports.control_orders import (
     publish,
     statistics,
 )
+from permitflow.transports.strangers import SILENT
 
 __all__ = ["AioControl"]
 
@@ -125,7 +126,7 @@ class AioControl:
         except PeerTimeoutError:
             raise
         except TimeoutError:
-            reason = f"no reply within {self._timeout_seconds:g} s"
+            reason = f"no reply within {self._timeout_seconds:g} s; {SILENT}"
             raise PeerTimeoutError(who=self._who, reason=reason) from None
         if reply is None:
             raise PeerGoneError(who=self._who, reason="it closed the stream without a reply")

@@ -21,12 +21,11 @@ from permitflow.transports.control_orders import (
     statistics,
 )
 from permitflow.transports.shared_memory.outgoing import Outgoing
+from permitflow.transports.strangers import SILENT
 
 __all__ = ["BlockingControl"]
 
 T = TypeVar("T")
-
-_SILENT = "is it overloaded, or does another program listen there?"
 
 
 class BlockingControl:
@@ -129,7 +128,7 @@ class BlockingControl:
         reply = receive_within(self._call, self._timeout_seconds)
         if reply is None:
             reason = f"no reply within {self._timeout_seconds:.3g} s"
-            raise PeerTimeoutError(who=self._who, reason=f"{reason}; {_SILENT}")
+            raise PeerTimeoutError(who=self._who, reason=f"{reason}; {SILENT}")
         if isinstance(reply, Closed):
             raise reply.error or PeerGoneError(who=self._who, reason="it closed the stream without a reply")
         return reply

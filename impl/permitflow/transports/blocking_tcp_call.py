@@ -17,6 +17,7 @@ from permitflow.transports.carrier import Buffer
 from permitflow.transports.shared_memory.outgoing import Outgoing
 from permitflow.transports.shared_memory.sized_parts import size_of
 from permitflow.transports.status import error_of
+from permitflow.transports.strangers import NOTHING_SAID
 from permitflow.transports.tcp_client import host_and_port
 from permitflow.transports.tcp_framing import (
     HEADER_BYTES,
@@ -57,6 +58,7 @@ class BlockingTcpCall(BlockingReplies):
         self._written: queue.SimpleQueue[tuple[Outgoing, Sequence[Buffer]] | None] = queue.SimpleQueue()
         self._write_header(KIND_OF_METHOD[method])
         self._socket: socket.socket | None = None
+        self._has_heard = False
         self._reader = threading.Thread(target=self._run, name=f"permitflow reads from {address}", daemon=True)
         self._reader.start()
 
@@ -69,7 +71,7 @@ class BlockingTcpCall(BlockingReplies):
         except PermitflowError as raised:
             error = raised
         except OSError as raised:
-            error = self._gone(str(raised))
+            error = self._gone(self._why(raised))
         self._note_end(error)
         if error is not None:
             self._hang_up()
@@ -90,7 +92,8 @@ class BlockingTcpCall(BlockingReplies):
     def _read_all(self, connection: socket.socket) -> PermitflowError | None:
         """Until the peer closes its half in good order, or says why not."""
         while True:
-            kind, size = read_header(self._bytes(connection, HEADER_BYTES))
+            kind, size = read_header(self._bytes(connection, HEADER_BYTES), self._who)
+            self._has_heard = True
             payload = self._bytes(connection, size)
             if kind is Kind.MESSAGE:
                 self._note(payload.toreadonly())
@@ -130,8 +133,16 @@ class BlockingTcpCall(BlockingReplies):
         except OSError:
             self._hang_up()  # whoever reads hears of it
 
+    def _why(self, error: OSError) -> str:
+        if self._socket is None:
+            return f"{error}; is an exchange running there (permitflow serve)?"
+        if isinstance(error, TimeoutError):
+            return f"it has given no sign of life for {_PATIENCE_SECONDS:g} s"
+        return str(error)
+
     def _gone(self, reason: str) -> PeerGoneError:
-        return PeerGoneError(who=self._who, reason=reason)
+        is_stranger = self._socket is not None and not self._has_heard
+        return PeerGoneError(who=self._who, reason=f"{reason}; {NOTHING_SAID}" if is_stranger else reason)
 
     def write(self, message: Outgoing) -> None:
         """Have a message sent; does not wait.  What was written and is written again is sent once."""

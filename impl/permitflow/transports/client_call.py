@@ -11,16 +11,18 @@ import grpc
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
 from permitflow.transports.begun import Begun
 from permitflow.transports.carrier import Buffer, PromptCarrier, Rest, Take
-from permitflow.transports.connection import CLIENT_OPTIONS
+from permitflow.transports.connection import CLIENT_OPTIONS, HEALTH_CHECK
 from permitflow.transports.handing_over import HandingOver
 from permitflow.transports.malloc import expect_large_blocks
 from permitflow.transports.status import Metadata, error_from_status
+from permitflow.transports.strangers import SILENT, behind_grpc
 
 __all__ = ["ClientCall", "calling"]
 
 # What grpc.aio says when a write crosses the end of the call.  It replaces the peer's status, or is replaced by it.
 _CROSSED = "Internal error from Core"
 _STATUS_SECONDS = 1.0
+_REASON_SECONDS = 1.0
 
 T = TypeVar("T")
 
@@ -154,10 +156,22 @@ async def calling(address: str, method: str, who: str, timeout_seconds: float) -
             async with asyncio.timeout(timeout_seconds):
                 await channel.channel_ready()
         except TimeoutError:
-            reason = f"no connection within {timeout_seconds:g} s; is an exchange running there (permitflow serve)?"
+            reason = f"no connection within {timeout_seconds:g} s; {await _why_not(channel)}"
             raise PeerTimeoutError(who=who, reason=reason) from None
         call = ClientCall(channel.stream_stream(method)(), who)
         try:
             yield call
         finally:
             await call.settle()
+
+
+async def _why_not(channel: grpc.aio.Channel) -> str:
+    """Why there is no connection: gRPC says so to whoever does not wait for one."""
+    ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(HEALTH_CHECK)
+    try:
+        await ask(b"", timeout=_REASON_SECONDS)
+    except grpc.aio.AioRpcError as error:
+        details = error.details() or ""
+        if words := behind_grpc(details):
+            return f"{details}{words}"
+    return SILENT

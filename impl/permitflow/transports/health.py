@@ -10,6 +10,7 @@ from permitflow.transports.blocking_tcp_call import BlockingTcpCall
 from permitflow.transports.connection import CLIENT_OPTIONS, HEALTH_CHECK, SERVICE
 from permitflow.transports.shared_memory.outgoing import Outgoing
 from permitflow.transports.status import error_from_status
+from permitflow.transports.strangers import SILENT
 from permitflow.transports.tcp_framing import SCHEME
 
 __all__ = ["LIVENESS", "READINESS", "is_serving", "read_question", "write_answer"]
@@ -52,11 +53,13 @@ def _ask_over_grpc(address: str, who: str, question: bytes, timeout_seconds: flo
         try:
             return check(question, timeout=timeout_seconds)
         except grpc.RpcError as error:
-            raise _typed(error, who) from None
+            raise _typed(error, who, timeout_seconds) from None
 
 
-def _typed(error: grpc.RpcError, who: str) -> PermitflowError:
+def _typed(error: grpc.RpcError, who: str, timeout_seconds: float) -> PermitflowError:
     assert isinstance(error, grpc.Call)  # what a call raises is the call
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return _silent(who, timeout_seconds)
     return error_from_status(error.code(), error.details(), error.trailing_metadata() or (), who=who)
 
 
@@ -68,10 +71,14 @@ def _ask_over_tcp(address: str, who: str, question: bytes, timeout_seconds: floa
     finally:
         call.close()
     if answer is None:
-        raise PeerTimeoutError(who=who, reason=f"no answer within {timeout_seconds:g} s")
+        raise _silent(who, timeout_seconds)
     if isinstance(answer, Closed):
         raise answer.error or PeerGoneError(who=who, reason="it closed the stream without an answer")
     return bytes(answer)
+
+
+def _silent(who: str, timeout_seconds: float) -> PeerTimeoutError:
+    return PeerTimeoutError(who=who, reason=f"no answer within {timeout_seconds:g} s; {SILENT}")
 
 
 def read_question(question: bytes) -> str:

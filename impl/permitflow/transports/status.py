@@ -7,6 +7,7 @@ import grpc
 
 from permitflow import errors
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
+from permitflow.transports.strangers import behind_grpc
 
 __all__ = ["ERROR_KEY", "Metadata", "again", "error_from_status", "error_of", "heard", "said", "status_of", "told"]
 
@@ -98,7 +99,7 @@ def error_from_status(
     for key, value in metadata:
         if key == ERROR_KEY and isinstance(value, bytes) and (error := heard(value, who=who)) is not None:
             return error
-    reason = f"{details or 'no details'} (gRPC status {code.name if code else 'unknown'})"
+    reason = f"{details or 'no details'} (gRPC status {code.name if code else 'unknown'}){behind_grpc(details or '')}"
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         return PeerGoneError(who=who, reason=reason)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:

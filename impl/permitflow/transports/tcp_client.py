@@ -44,7 +44,7 @@ async def calling(address: str, method: str, who: str, timeout_seconds: float) -
         async with asyncio.timeout(timeout_seconds):
             connection = await _connected(host, port)
     except TimeoutError:
-        reason = f"no connection within {timeout_seconds:g} s; is an exchange running there (permitflow serve)?"
+        reason = f"no connection within {timeout_seconds:g} s; is it an exchange that listens there (permitflow serve)?"
         raise PeerTimeoutError(who=who, reason=reason) from None
     stream = TcpStream(connection, who=who, is_acceptor=False)
     try:

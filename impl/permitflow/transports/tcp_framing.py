@@ -12,6 +12,7 @@ from permitflow.errors import UndecodableDataError
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.connection import CONTROL, GET_STREAM, HEALTH_CHECK, PUT_STREAM
+from permitflow.transports.strangers import whose
 
 __all__ = [
     "HEADER_BYTES",
@@ -66,15 +67,18 @@ def header(kind: Kind, size_bytes: int = 0) -> bytes:
     return _HEADER.pack(kind, _MARK, size_bytes)
 
 
-def read_header(data: memoryview) -> tuple[Kind, int]:
-    """What follows, and how many bytes.
+def read_header(data: memoryview, who: str) -> tuple[Kind, int]:
+    """What follows, and how many bytes, of what ``who`` has sent.
 
     Raises:
         UndecodableDataError: this is no message of ours, or it is too long.
     """
     kind, mark, size = _HEADER.unpack_from(data)
     if mark != _MARK or kind > Kind.HEALTH:
-        raise UndecodableDataError(what=f"a header {bytes(data[:HEADER_BYTES])!r}", reason="it is none of permitflow's")
+        first = bytes(data[:HEADER_BYTES])
+        raise UndecodableDataError(
+            what=f"what {who} says, {first!r},", reason=f"it is none of permitflow's, {whose(first)}"
+        )
     if size > (MAX_MESSAGE_BYTES if kind in (Kind.MESSAGE, Kind.STATUS) else 0):
         raise UndecodableDataError(what=f"a message of {size} bytes", reason=f"{MAX_MESSAGE_BYTES} are the most")
     return _KINDS[kind], size

@@ -1,7 +1,7 @@
 """One stream over a TCP connection of its own, for asyncio; what it needs of gRPC is a way to end with a status.
 
-It costs a fraction of gRPC's work for each message: what is received lies where Arrow reads it, what is sent is not
-copied before the kernel takes it.  Permits bound what is on the way; the socket's buffers bound its bytes.
+What is received lies where Arrow reads it, what is sent is not copied before the kernel takes it.  Permits bound what
+is on the way; the socket's buffers bound its bytes.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from permitflow.errors import PeerGoneError, PermitflowError, UndecodableDataErr
 from permitflow.transports.carrier import Buffer, PromptCarrier, Received, Rest, Take
 from permitflow.transports.shared_memory.sized_parts import size_of
 from permitflow.transports.status import error_of, said
+from permitflow.transports.strangers import NOTHING_SAID
 from permitflow.transports.tcp_framing import HEADER_BYTES, METHODS, PIECES_AT_ONCE, Kind, header, read_header, without
 from permitflow.transports.vitality import Vitality
 from permitflow.transports.wakefulness import staying_awake
@@ -64,8 +65,7 @@ class TcpStream(PromptCarrier):
             UndecodableDataError: it says something else.
             PeerGoneError: it is gone.
         """
-        kind, _ = await self._next()
-        if kind not in METHODS:
+        if (kind := (await self._next())[0]) not in METHODS:
             raise UndecodableDataError(what="the beginning of a stream", reason=f"{kind.name} calls no method")
         return METHODS[kind]
 
@@ -169,7 +169,7 @@ class TcpStream(PromptCarrier):
     def _parse(self) -> None:
         start, end = 0, self._scratch_filled
         while end - start >= HEADER_BYTES and self._body is None:
-            kind, size = read_header(self._scratch[start:])
+            kind, size = read_header(self._scratch[start:], self._who)
             start += HEADER_BYTES
             here = self._scratch[start : min(end, start + size)]
             start += len(here)
@@ -224,8 +224,8 @@ class TcpStream(PromptCarrier):
             async with asyncio.timeout(_FAREWELL_SECONDS):
                 while True:
                     await self._next()
-        except (PermitflowError, OSError, TimeoutError):
-            pass
+        except (PermitflowError, OSError):
+            return
 
     async def _write(self, pieces: Sequence[Buffer]) -> None:
         while pieces := self._send(pieces):
@@ -255,7 +255,7 @@ class TcpStream(PromptCarrier):
                     ping = header(Kind.PING)
                     self._ping_rest = ping[self._socket.send(ping) :]
             except OSError:
-                return  # whoever reads or writes hears of it
+                pass  # whoever reads or writes hears of it
             finally:
                 self._sending.release()
 
@@ -279,18 +279,18 @@ class TcpStream(PromptCarrier):
         self._fail(self._gone(f"it has given no sign of life for {silent_seconds:.0f} s"))
 
     def _gone(self, reason: str) -> PeerGoneError:
-        return PeerGoneError(who=self._who, reason=reason)
+        is_known = self._is_acceptor or self._vitality.has_heard
+        return PeerGoneError(who=self._who, reason=reason if is_known else f"{reason}; {NOTHING_SAID}")
 
     def _fail(self, error: PermitflowError) -> None:
-        if self._failure is None:
-            self._failure = error
+        self._failure = self._failure or error
         self._unwatch()
         self._stop_waiting_to_write()
         _wake(self._came)
 
     def close(self) -> None:
         """Hang up.  Closing twice is harmless."""
-        self._fail(self._gone("this end was closed"))
+        self._fail(PeerGoneError(who=self._who, reason="this end was closed"))
         self._vitality.stop()
         self._socket.close()
 
