@@ -22,10 +22,10 @@ def main() -> None:
     interrupts.watch()
     try:
         _tell_what_is_full()
-    except BaseException:
+    except BaseException as error:
         # Whatever became of it on its way, as where a library has made an error of its own of it.
         if interrupts.have_come:
-            sys.exit(_INTERRUPTED)
+            interrupts.end_with(error, _INTERRUPTED)
         raise
 
 
