@@ -116,6 +116,19 @@ def test_a_chunk_that_no_message_can_carry_is_refused(monkeypatch: pytest.Monkey
     codec.require(batch.slice(0, 1_000))
 
 
+@pytest.mark.parametrize(
+    "values", [list(range(2_000)), [str(number) for number in range(2_000)]], ids=["fixed", "text"]
+)
+def test_chunks_are_accepted_up_to_one_that_no_message_can_carry(
+    monkeypatch: pytest.MonkeyPatch, values: list[object]
+) -> None:
+    monkeypatch.setattr(arrow, "MAX_CHUNK_BYTES", 10_000)
+    small, large = pa.record_batch({"a": values[:10]}), pa.record_batch({"a": values})
+    codec = BatchCodec(small.schema)
+    assert codec.accepted([small, small]) == ([small, small], [10, 10])
+    assert codec.accepted([small, large, small]) == ([small], [10])
+
+
 def test_dictionaries_count_for_the_size_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow, "MAX_CHUNK_BYTES", 10_000)
     batch = pa.record_batch({"d": pa.array([str(n) * 10 for n in range(500)]).dictionary_encode()}).slice(0, 1)

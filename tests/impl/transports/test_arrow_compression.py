@@ -88,6 +88,19 @@ def test_only_the_codec_that_was_agreed_is_decompressed(kind: str, sent: Codec, 
 
 
 @codecs
+def test_what_is_compressed_is_refused_behind_messages_that_are_not_and_begin_alike(codec: Codec) -> None:
+    plain, small = encoded(NUMBERS, None), encoded(NUMBERS, codec)
+    ends = [metadata_place(message)[1] for message in (plain, small)]
+    # Readers do not heed zeros behind the metadata.
+    alike = small[:8] + plain[8 : ends[0]] + bytes(ends[1] - ends[0]) + plain[ends[0] :]
+    reader = BatchCodec(NUMBERS.schema)
+    for before in (plain, alike):
+        assert reader.decode(before, [ROWS]).equals(NUMBERS)
+        with pytest.raises(UndecodableDataError, match="which nobody has agreed to"):
+            reader.decode(small, [ROWS])
+
+
+@codecs
 def test_what_is_compressed_as_of_old_is_not_decompressed(codec: Codec) -> None:
     """Arrow's reader heeds what version 0.17 wrote among the custom metadata, where no lengths are looked for."""
     sink = pa.BufferOutputStream()
