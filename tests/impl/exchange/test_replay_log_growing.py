@@ -19,6 +19,7 @@ from permitflow.testing.kept_rows import keeping, numbers, settle
 from permitflow.testing.row_streams import rows
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+LONGEST_SECONDS = 20.0
 
 
 def test_no_more_rows_are_kept_than_there_are_permits(complete: Complete) -> None:
@@ -89,6 +90,19 @@ def test_a_cancelled_producer_has_kept_a_chunk_or_has_not(complete: Complete) ->
         assert channel.position().next_row == 8, "it will not come any more"
         await channel.append(rows(8, 10), "p")
         assert await numbers(channel.read(to_row=10)) == [8, 9]
+
+    complete(test())
+
+
+def test_who_has_read_everything_is_told_of_the_next_rows(complete: Complete) -> None:
+    async def test() -> None:
+        channel = keeping()
+        await channel.append(rows(0, 3))
+        reading = asyncio.create_task(numbers(channel.read(to_row=5)))
+        await settle()
+        assert not reading.done()
+        await channel.append(rows(3, 5))
+        assert await asyncio.wait_for(reading, LONGEST_SECONDS) == [0, 1, 2, 3, 4]
 
     complete(test())
 
