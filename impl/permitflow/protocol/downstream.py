@@ -1,6 +1,7 @@
 """The downstream's session: the end of a stream that consumes data and returns permits."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TypeVar
 
 from permitflow.errors import (
@@ -66,7 +67,7 @@ class DownstreamSession(Session[T]):
         self.end: End | Abort | None = None
         """How the upstream ended the stream, once it has."""
 
-    @property
+    @cached_property  # from the agreement on it answers without a call
     def receiver(self) -> PermitReceiver[T]:
         """What has arrived, and which permits are owed; to take or consume something, ask the session."""
         if self._receiver is None:
@@ -82,8 +83,6 @@ class DownstreamSession(Session[T]):
 
     def _take_in(self, frame: Frame[T]) -> None:
         match frame:
-            case Chunks():
-                self._deliver_chunks(frame.payloads, frame.rows, frame.permits)
             case Data():
                 self._deliver(frame.message)
             case End():
@@ -101,26 +100,31 @@ class DownstreamSession(Session[T]):
         self._came_barriers += message.kind is Kind.BARRIER
         self._came_rows += message.rows
 
+    def receive(self, frame: Frame[T]) -> None:
+        """Take a frame of the peer; see ``Session``."""
+        if isinstance(frame, Chunks) and self.state is _OPEN:
+            self.receive_chunks(frame.payloads, frame.rows, frame.permits)
+        else:
+            super().receive(frame)
+
     def receive_chunks(self, payloads: Sequence[T], rows: Sequence[int], permits: int) -> None:
         """Take chunks of the peer: as ``receive`` takes their frame, for one who has not made it; raises likewise."""
         if self.state is not _OPEN:
-            self.receive(Chunks(payloads, rows, permits))
-            return
+            super().receive(Chunks(payloads, rows, permits))  # refuses it
+        receiver, total = self.receiver, sum(rows)
+        most = receiver.parameters.max_chunk_cost
         try:
-            self._deliver_chunks(payloads, rows, permits)
+            if rows and permits == total and min(rows) > 0 and (total <= most or max(rows) <= most):
+                deliver_counted(receiver, payloads, rows, total)
+                self._came_chunks += len(rows)
+                self._came_rows += total
+            else:
+                self._deliver_each(payloads, rows, permits)
         except Exception:
             self.state = State.FAILED
             raise
 
-    def _deliver_chunks(self, payloads: Sequence[T], rows: Sequence[int], permits: int) -> None:
-        receiver, total = self._receiver, sum(rows)
-        assert receiver is not None, "chunks are refused before the agreement"
-        most = receiver.parameters.max_chunk_cost
-        if rows and permits == total and min(rows) > 0 and (total <= most or max(rows) <= most):
-            deliver_counted(receiver, payloads, rows, total)
-            self._came_chunks += len(rows)
-            self._came_rows += total
-            return
+    def _deliver_each(self, payloads: Sequence[T], rows: Sequence[int], permits: int) -> None:
         costs = [self.parameters.cost_of(count) for count in rows]
         # Of several chunks that lie together, the last one is taken for the liar.
         costs[-1:] = [permits - sum(costs[:-1])] if rows else []

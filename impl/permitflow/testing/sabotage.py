@@ -58,7 +58,7 @@ def return_on_receipt() -> None:
 
     setattr(PermitReceiver, "deliver", deliver_and_return)  # noqa: B010 - a method of a class is not assigned to lightly
     setattr(PermitReceiver, "_consume", only_consume)  # noqa: B010
-    setattr(DownstreamSession, "_deliver_chunks", deliver_each)  # noqa: B010
+    setattr(DownstreamSession, "receive_chunks", deliver_each)  # noqa: B010
     # No short ways: they do not pass by what is sabotaged.
     setattr(PermitReceiver, "_note_arrivals", lambda self: False)  # noqa: B010
     setattr(trains, "_consume_plain", lambda receiver, most: ([], []))  # noqa: B010

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer, Received
-from permitflow.transports.codec import decode_upstream, lone_chunks
+from permitflow.transports.codec import LONE_BODY_AT, decode_upstream, lone_chunks
 from permitflow.transports.joined import FoldedChunks, unfold
 from permitflow.transports.payloads import EncodedChunks, WireFrame
 from permitflow.transports.trains import with_batches
@@ -24,10 +24,13 @@ class Arrivals(ABC):
 
     def _take_in(self, message: Received) -> None:
         """Take a message of the peer in."""
-        if self._batches is not None and (chunks := lone_chunks(message)) is not None:
-            self._take_chunks(self._batches, *chunks)
+        view, batches = memoryview(message), self._batches
+        said = lone_chunks(bytes(view[:LONE_BODY_AT]), len(view))
+        if said is None or batches is None:
+            self._take_frames(view)
         else:
-            self._take_frames(message)
+            rows, permits = said
+            self._take_chunks(batches, rows, permits, view[LONE_BODY_AT:])
 
     def _take_chunks(self, batches: BatchCodec, rows: Sequence[int], permits: int, arrow: Buffer) -> None:
         batch, count = batches.decode(arrow, rows), len(rows)

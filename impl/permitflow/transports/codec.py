@@ -23,6 +23,7 @@ from permitflow.transports.train_layout import ALIGNMENT_BYTES, body_place, fron
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = [
+    "LONE_BODY_AT",
     "TRAIN_BYTES",
     "decode_downstream",
     "decode_upstream",
@@ -46,6 +47,8 @@ _FEW_CHUNKS = 512
 _FEW_CHUNKS_BYTES = 2_048
 # Permits that return say the same again and again.
 _SHORT_BYTES = 64
+LONE_BODY_AT = ALIGNMENT_BYTES
+"""Where the body begins in a message of few chunks."""
 
 
 def encode_upstream(frames: Iterable[WireFrame]) -> Iterator[list[Buffer]]:
@@ -131,10 +134,11 @@ def decode_upstream(message: Received) -> list[WireFrame]:
     Raises:
         UndecodableDataError: these bytes are no frames of this version of the protocol.
     """
-    if (lone := lone_chunks(message)) is not None:
-        rows, permits, arrow = lone
-        return [EncodedChunks(rows, permits, (arrow,))]
-    head, body = taken_apart(message)
+    view = memoryview(message)
+    if (lone := lone_chunks(bytes(view[:LONE_BODY_AT]), len(view))) is not None:
+        rows, permits = lone
+        return [EncodedChunks(rows, permits, (view[LONE_BODY_AT:],))]
+    head, body = taken_apart(view)
     if len(head) <= _FEW_CHUNKS_BYTES and _are_all_of(said := _chunks_said(bytes(head)), body):
         ends = accumulate(size for _, _, size in said)
         return [
@@ -159,19 +163,14 @@ def decode_upstream(message: Received) -> list[WireFrame]:
     return frames
 
 
-def lone_chunks(message: Received) -> tuple[tuple[int, ...], int, memoryview] | None:
-    """Rows, permits and bytes of the chunks, if a message is nothing but the chunks of one batch, and they are few.
-
-    That is what most messages are.  What ``decode_upstream`` makes of it is the same.
-    """
-    view = memoryview(message)
-    said = _said_of_lone(bytes(view[:ALIGNMENT_BYTES]), len(view))
-    return None if said is None else (*said, view[ALIGNMENT_BYTES:])
-
-
 @lru_cache(maxsize=_FRONTS)
-def _said_of_lone(front: bytes, size: int) -> tuple[tuple[int, ...], int] | None:
-    """Rows and permits, if a message that begins like this has nothing but chunks, whose bytes follow at once."""
+def lone_chunks(front: bytes, size: int) -> tuple[tuple[int, ...], int] | None:
+    """Rows and permits of the chunks, if a message is nothing but a few chunks as one batch; most messages are.
+
+    Args:
+        front: its first ``LONE_BODY_AT`` bytes; behind them follow the chunks' bytes, if it is.
+        size: of all of it, in bytes.
+    """
     place = body_place(front, size)
     if place is None or place[1] != ALIGNMENT_BYTES:
         return None
