@@ -18,7 +18,8 @@ from permitflow.exchange.stores.store import Store
 from permitflow.protocol.compression import Compression, checked
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
+from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention, require_consumers
+from permitflow.protocol.staged_parts import require_room
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.transports.arrow_compression import available_codecs
 from permitflow.transports.same_host import SameHost
@@ -176,7 +177,10 @@ class Exchange:
         consumers: Sequence[str],
         limit_rows: int,
     ) -> list[ReplayChannel]:
-        places = self._store.open_channels(names, parameters=parameters, consumers=consumers)
+        # Before the store is asked: what it has written down would be in the way of the next try.
+        require_consumers(consumers)
+        require_room(limit_rows)
+        places = self._store.open_channels(names, parameters=parameters, consumers=consumers, schema=schema)
         channels = [
             ReplayChannel(name, parameters, schema, place, consumers) for name, place in zip(names, places, strict=True)
         ]

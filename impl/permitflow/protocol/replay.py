@@ -17,7 +17,7 @@ from permitflow.errors import (
     WouldBlock,
 )
 
-__all__ = ["DEFAULT_CONSUMER", "ReplayBooks", "Retention"]
+__all__ = ["DEFAULT_CONSUMER", "ReplayBooks", "Retention", "require_consumers"]
 
 DEFAULT_CONSUMER = "default"
 """Whose reading it is where nobody says whose."""
@@ -59,7 +59,7 @@ class ReplayBooks:
         Raises:
             InvalidParametersError: there is no consumer, or one is named twice or not at all.
         """
-        _require_names(consumers)
+        require_consumers(consumers)
         self.row_permits = row_permits
         self.channel = channel
         self.next_row = next_row
@@ -178,7 +178,12 @@ def _require_range(start: int, end: int | None) -> None:
         raise InvalidParametersError(name="to_row", value=end, rule=f"must be at least from_row = {start}")
 
 
-def _require_names(consumers: Sequence[str]) -> None:
+def require_consumers(consumers: Sequence[str]) -> None:
+    """Refuse consumers for whom no rows can be kept.
+
+    Raises:
+        InvalidParametersError: there is none, or one is named twice or not at all.
+    """
     if isinstance(consumers, str) or not consumers:
         rule = "must be one name at least; who reads without a name is the consumer 'default'"
         raise InvalidParametersError(name="consumers", value=consumers, rule=rule)

@@ -18,6 +18,7 @@ __all__ = [
     "StagingArea",
     "require_batch",
     "require_key",
+    "require_room",
 ]
 
 # Of two attempts at the same, one is mostly killed at once: the other should not push it out before.
@@ -251,3 +252,13 @@ def require_batch(query: str, batch: int) -> None:
         raise InvalidParametersError(name="query", value=query, rule="must not be empty")
     if batch < 0:
         raise InvalidParametersError(name="batch", value=batch, rule="must be at least 0")
+
+
+def require_room(limit_rows: int) -> None:
+    """Refuse an area without room.
+
+    Raises:
+        InvalidParametersError: there is no room for a row.
+    """
+    if limit_rows < 1:
+        raise InvalidParametersError(name="staging_rows", value=limit_rows, rule="must be at least 1")

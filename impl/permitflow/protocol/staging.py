@@ -13,7 +13,7 @@ forgotten (``tidy``).
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from permitflow.errors import InvalidParametersError, StagingFullError
+from permitflow.errors import StagingFullError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.published_batches import MOST_QUERIES, PublishedBatches
@@ -25,6 +25,7 @@ from permitflow.protocol.staged_parts import (
     StagingArea,
     require_batch,
     require_key,
+    require_room,
 )
 
 __all__ = ["DEFAULT_TIMEOUT_SECONDS", "SILENT_SHARE", "Part", "PartState", "Publication", "StagingArea", "StagingBooks"]
@@ -64,8 +65,7 @@ class StagingBooks:
         Raises:
             InvalidParametersError: there is no room for a row.
         """
-        if limit_rows < 1:
-            raise InvalidParametersError(name="staging_rows", value=limit_rows, rule="must be at least 1")
+        require_room(limit_rows)
         area = self._areas[channel] = StagingArea(limit_rows)
         return area
 

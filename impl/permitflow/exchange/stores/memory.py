@@ -155,7 +155,12 @@ class MemoryStore:
         return place
 
     def open_channels(
-        self, names: Sequence[str], *, parameters: ChannelParameters, consumers: Sequence[str]
+        self,
+        names: Sequence[str],
+        *,
+        parameters: ChannelParameters,
+        consumers: Sequence[str],
+        schema: pa.Schema | None = None,
     ) -> list[MemoryChannelStore]:
         """Empty places."""
         return [self.open_channel(name, parameters=parameters, consumers=consumers) for name in names]

@@ -10,6 +10,8 @@ from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
+import pyarrow as pa
+
 from permitflow.errors import StoreLeftoverError, StoreMismatchError, StoreUnusableError
 from permitflow.exchange.stores.sqlite_channel import SqliteChannelStore
 from permitflow.exchange.stores.sqlite_database import Database
@@ -19,6 +21,7 @@ from permitflow.exchange.stores.sqlite_staging import load_published, publish_pa
 from permitflow.exchange.stores.store import KeptChannel
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.transports.arrow import require_equal_schemas
 
 __all__ = ["SqliteStore"]
 
@@ -96,17 +99,25 @@ class SqliteStore:
         return place
 
     def open_channels(
-        self, names: Sequence[str], *, parameters: ChannelParameters, consumers: Sequence[str]
+        self,
+        names: Sequence[str],
+        *,
+        parameters: ChannelParameters,
+        consumers: Sequence[str],
+        schema: pa.Schema | None = None,
     ) -> list[SqliteChannelStore]:
         """The places of several channels, in this order; all that are new are written down in one transaction.
 
         Raises:
+            SchemaMismatchError: one was stored with another schema than this; nothing was opened.
             StoreMismatchError: one was stored with other parameters, or for other consumers; nothing was opened.
             StoreWriteError: one is new, and cannot be written down; nothing was opened.
         """
         for name in names:
             if (stored := self._stored.get(name)) is not None:
                 self._require_same(name, stored, parameters, consumers)
+                if schema is not None and stored.kept.schema is not None:
+                    require_equal_schemas(ours=stored.kept.schema, theirs=schema)
         self._stored |= self._added([name for name in names if name not in self._stored], parameters, consumers)
         places = {name: SqliteChannelStore(self._database, self._stored.pop(name)) for name in names}
         self._channels |= places

@@ -172,11 +172,19 @@ class Store(Protocol):
         ...
 
     def open_channels(
-        self, names: Sequence[str], *, parameters: ChannelParameters, consumers: Sequence[str]
+        self,
+        names: Sequence[str],
+        *,
+        parameters: ChannelParameters,
+        consumers: Sequence[str],
+        schema: pa.Schema | None = None,
     ) -> Sequence[ChannelStore]:
         """The places of several channels, as ``open_channel`` opens them: the new ones together, all or none.
 
+        ``schema``: what all of them must have; None: whatever they have.
+
         Raises:
+            SchemaMismatchError: one was kept with another schema; nothing was opened.
             StoreError: there is something that does not fit; nothing was opened.
         """
         ...

@@ -1,15 +1,19 @@
 """Channels that are added together: written down at once, all or none."""
 
+import asyncio
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from permitflow.errors import InvalidParametersError, StoreMismatchError, StoreWriteError
+from permitflow.errors import InvalidParametersError, PermitflowError, StoreMismatchError, StoreWriteError
 from permitflow.exchange.registry import Exchange
+from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import Store
 from permitflow.protocol.parameters import ChannelParameters
@@ -94,3 +98,39 @@ def test_an_exchange_adds_all_channels_or_none(store: Store, names: list[str]) -
         exchange.add_channels(names, retention=Retention.REPLAY)
     exchange.add_channels(["a", "b"], retention=Retention.REPLAY)
     assert [each.name for each in exchange.statistics()] == ["taken", "a", "b"]
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "no consumer": {"consumers": ()},
+    "a consumer twice": {"consumers": ("a", "a")},
+    "no room for staged rows": {"staging_rows": 0},
+    "another schema than one of them has": {"schema": pa.schema([("other", pa.int32())])},
+}
+
+
+@pytest.mark.parametrize("wrong", list(REFUSED))
+def test_who_was_refused_can_try_again(
+    run: asyncio.Runner, open_store: Open, rows: Callable[[int, int], pa.RecordBatch], wrong: str
+) -> None:
+    async def keep() -> None:
+        await Exchange(store=open_store()).add_channel("old", retention=Retention.REPLAY).append(rows(0, 3))
+
+    async def try_twice() -> None:
+        exchange = Exchange(store=open_store())
+        with pytest.raises(PermitflowError):
+            exchange.add_channels(["new", "old"], retention=Retention.REPLAY, **REFUSED[wrong])
+        new, old = exchange.add_channels(["new", "old"], retention=Retention.REPLAY)
+        assert isinstance(new, ReplayChannel)
+        assert isinstance(old, ReplayChannel)
+        assert (new.log.books.next_row, old.log.books.next_row) == (0, 3)
+
+    run.run(keep())
+    run.run(try_twice())
+
+
+def test_what_was_refused_has_left_nothing_in_the_store(open_store: Open) -> None:
+    for facts in REFUSED.values():
+        if "schema" not in facts:
+            with pytest.raises(PermitflowError):
+                Exchange(store=open_store()).add_channels(["new"], retention=Retention.REPLAY, **facts)
+    open_store().require_fitting((), parameters=PARAMETERS, consumers=CONSUMERS)  # or it would say what is left over
