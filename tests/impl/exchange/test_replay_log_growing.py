@@ -98,11 +98,23 @@ def test_who_has_read_everything_is_told_of_the_next_rows(complete: Complete) ->
     async def test() -> None:
         channel = keeping()
         await channel.append(rows(0, 3))
-        reading = asyncio.create_task(numbers(channel.read(to_row=5)))
+        seen: list[int] = []
+        all_came = asyncio.Event()
+
+        async def follow() -> None:
+            async for batch in channel.read():
+                seen.extend(batch.column(0).to_pylist())
+                if len(seen) == 5:
+                    all_came.set()
+
+        following = asyncio.create_task(follow())
         await settle()
-        assert not reading.done()
+        assert seen == [0, 1, 2]
         await channel.append(rows(3, 5))
-        assert await asyncio.wait_for(reading, LONGEST_SECONDS) == [0, 1, 2, 3, 4]
+        await asyncio.wait_for(all_came.wait(), LONGEST_SECONDS)
+        await channel.end()
+        await following
+        assert seen == [0, 1, 2, 3, 4]
 
     complete(test())
 
