@@ -140,7 +140,7 @@ class TcpStream(PromptCarrier):
             pass
         except PermitflowError as error:
             self._fail(error)
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             self._fail(self._gone(str(error)))
         if len(self._inbox) >= _MOST_AHEAD:
             self._unwatch()
@@ -156,13 +156,15 @@ class TcpStream(PromptCarrier):
             count = self._socket.recv_into(space)
             if not count:
                 raise self._gone("its connection was closed before the end")
-            self._vitality.note_sign()
+            self._vitality.has_sign = True
             if body is None:
                 self._scratch_filled += count
                 self._parse()
             else:
                 self._body_filled += count
-                self._finish_body(body)
+                if self._body_filled == len(body):
+                    self._body = None
+                    self._inbox.append((self._kind, body.toreadonly()))
             if count < len(space):
                 return
 
@@ -174,21 +176,14 @@ class TcpStream(PromptCarrier):
             here = self._scratch[start : min(end, start + size)]
             start += len(here)
             if len(here) == size:
-                self._take(kind, bytes(here))
+                if kind is not Kind.PING:
+                    self._inbox.append((kind, bytes(here)))
                 continue
             self._kind, self._body, self._body_filled = kind, memoryview(pa.allocate_buffer(size)).cast("B"), len(here)
             self._body[: len(here)] = here
         self._scratch_filled = end - start
-        self._scratch[: end - start] = bytes(self._scratch[start:end])
-
-    def _finish_body(self, body: memoryview) -> None:
-        if self._body_filled == len(body):
-            self._body = None
-            self._take(self._kind, body.toreadonly())
-
-    def _take(self, kind: Kind, payload: Received) -> None:
-        if kind is not Kind.PING:
-            self._inbox.append((kind, payload))
+        if end > start:
+            self._scratch[: end - start] = bytes(self._scratch[start:end])
 
     # Writing.
 
@@ -203,8 +198,9 @@ class TcpStream(PromptCarrier):
 
     def write_now(self, message: Sequence[Buffer]) -> Rest | None:
         """As ``write``, as far as that can be done without waiting."""
-        pieces = self._send([header(Kind.MESSAGE, size_of(message)) + message[0], *message[1:]])
-        return partial(self._write_rest, pieces) if pieces else None
+        front = header(Kind.MESSAGE, size := size_of(message)) + message[0]
+        rest = self._send([front, *message[1:]], HEADER_BYTES + size)
+        return partial(self._write_rest, rest) if rest else None
 
     async def _write_rest(self, pieces: Sequence[Buffer]) -> None:
         await self._until_writable()
@@ -231,15 +227,17 @@ class TcpStream(PromptCarrier):
         while pieces := self._send(pieces):
             await self._until_writable()
 
-    def _send(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
-        """Write as much of a message as the socket takes now; what is left."""
+    def _send(self, pieces: Sequence[Buffer], size: int = -1) -> Sequence[Buffer]:
+        """Write as much of a message as the socket takes now; what is left.  Quicker if its ``size`` is known."""
         with self._sending:
             if self._failure is not None:
                 raise self._failure
-            pieces, self._ping_rest = [self._ping_rest, *pieces] if self._ping_rest else pieces, b""
+            if self._ping_rest:
+                pieces, self._ping_rest, size = [self._ping_rest, *pieces], b"", -1
             try:
                 while pieces:
-                    pieces = without(pieces, self._socket.sendmsg(pieces[:PIECES_AT_ONCE]))
+                    sent = self._socket.sendmsg(pieces[:PIECES_AT_ONCE])
+                    pieces = () if sent == size else without(pieces, sent)
             except BlockingIOError:
                 pass
             except OSError as error:

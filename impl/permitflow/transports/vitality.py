@@ -34,27 +34,23 @@ class Vitality:
         self._ping = ping
         self._give_up = give_up
         self._last_sign = self._last_look = loop.time()
-        self._has_come = self._had_come = False
+        self.has_sign = self._had_come = False
         self._timer: asyncio.TimerHandle | None = loop.call_later(_PING_EVERY_SECONDS, self._look)
         _Pinger.of_this_process().add(ping)
-
-    def note_sign(self) -> None:
-        """The peer has given one."""
-        self._has_come = True
 
     @property
     def has_heard(self) -> bool:
         """Has the peer ever given one?"""
-        return self._has_come or self._had_come
+        return self.has_sign or self._had_come
 
     def _look(self) -> None:
         now = self._loop.time()
         # If this loop was busy, nothing was read: the peer is not to blame.
         was_busy = now - self._last_look > 2 * _PING_EVERY_SECONDS
         self._last_look = now
-        if self._has_come or was_busy:
+        if self.has_sign or was_busy:
             self._last_sign = now
-            self._had_come, self._has_come = self.has_heard, False
+            self._had_come, self.has_sign = self.has_heard, False
         if now - self._last_sign > _PATIENCE_SECONDS:
             self._timer = None
             self._give_up(now - self._last_sign)

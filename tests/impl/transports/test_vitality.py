@@ -69,7 +69,7 @@ def test_a_silent_peer_is_given_up_once(watched: Watched) -> None:
 
 def test_a_peer_that_gives_signs_is_kept_however_long_it_takes(watched: Watched) -> None:
     for _ in range(500):
-        watched.vitality.note_sign()
+        watched.vitality.has_sign = True
         watched.clock.pass_seconds(vitality._PATIENCE_SECONDS / 2)
     assert watched.silences == []
 

@@ -121,11 +121,9 @@ class AsyncioLink(MessageSocket):
             OSError, UndecodableDataError: as for ``write``.
         """
         size = size_of(parts)
-        placed: Sequence[Part] | None = self._placed(parts, size)
+        placed = self._to_write(parts, size)
         if placed is None:
-            if self._is_worth_waiting(size):
-                return partial(self._write_soon, parts, size)
-            placed = self._inline(parts, size)
+            return partial(self._write_soon, parts, size)
         pieces = self._send_now(placed)
         return partial(self._write_rest, pieces) if pieces else None
 

@@ -90,6 +90,14 @@ class MessageSocket:
 
     # Writing.
 
+    def _to_write(self, parts: Sequence[Part], size: int) -> Sequence[Part] | None:
+        """What to write for a message: all of it, or a note of it; None if it is worth waiting for room in the ring."""
+        if self._writer is None or size < RING_FROM_BYTES:
+            return [inline_header(size), *parts]
+        if (note := self._placed(parts, size)) is not None:
+            return note
+        return None if self._is_worth_waiting(size) else self._inline(parts, size)
+
     def _placed(self, parts: Sequence[Part], size: int) -> list[bytes] | None:
         """Put a message into the ring; what to write for it, or None if it is not to go there or there is no room."""
         if self._writer is None or size < RING_FROM_BYTES:

@@ -74,13 +74,17 @@ class NoteReader:
                 messages.append(Place(offset, size, space))
                 at += _HEADER.size
                 continue
-            self._require(mark, size)
+            if mark != _INLINE or size > self._most_bytes:
+                raise self._refusal(mark, size)
             end = at + _HEADER.size + size
             if end > self._filled:
                 break
             messages.append(bytes(view[at + _HEADER.size : end]))
             at = end
-        self._keep(view, at)
+        if at == self._filled:
+            self._filled = 0
+        else:
+            self._keep(view, at)
         return messages
 
     def _take_partial(self, partial: _Partial, count: int) -> list[bytes | memoryview | Place]:
@@ -106,7 +110,6 @@ class NoteReader:
             view[:left] = bytes(view[at : self._filled])
             self._filled = left
 
-    def _require(self, mark: bytes, size: int) -> None:
-        if mark != _INLINE or size > self._most_bytes:
-            reason = f"it begins with {mark!r} and has {size} bytes, of at most {self._most_bytes}"
-            raise UndecodableDataError(what="a message over the Unix socket", reason=reason)
+    def _refusal(self, mark: bytes, size: int) -> UndecodableDataError:
+        reason = f"it begins with {mark!r} and has {size} bytes, of at most {self._most_bytes}"
+        return UndecodableDataError(what="a message over the Unix socket", reason=reason)
