@@ -77,7 +77,8 @@ def encode_batch(rows: tuple[int, ...], permits: int, arrow: Sequence[Buffer]) -
     size_bytes = size_of(arrow)
     said = ((rows, permits, size_bytes),)
     front = _front_of(said) if len(rows) <= _FEW_CHUNKS else _made_front(said)
-    return SizedParts((front, *arrow), len(front) + size_bytes)
+    message = (front, *arrow)
+    return SizedParts(message, len(front) + size_bytes) if isinstance(arrow, SizedParts) else [*message]
 
 
 def _message(train: Sequence[WireFrame], body: Sequence[Buffer], body_bytes: int) -> list[Buffer]:

@@ -83,8 +83,7 @@ class RemoteSender(RemoteUpstream):
         waiting as ``statistics`` counts it, until this is called again.  All are looked at: ``rows_at_once`` says how
         many rows are worth that.
         """
-        run, rows = self._ordinary(chunks)
-        sent = self._send_first(run, rows)
+        sent, rows = self._send_first(chunks)
         if sent:
             self._writing.now()
         if sent == len(chunks):
@@ -112,26 +111,27 @@ class RemoteSender(RemoteUpstream):
         so is a stream that is not open.
         """
         here = chunks if len(chunks) < 2 else islice(chunks, self._most_at_once(chunks[0]))
-        return self._send_first(*self._ordinary(here))
+        return self._send_first(here)[0]
 
-    def _ordinary(self, chunks: Iterable[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], list[int]]:
-        """The chunks and the rows of each, up to one that is unusual; none while others wait, or on no open stream."""
+    def _send_first(self, chunks: Iterable[pa.RecordBatch]) -> tuple[int, list[int]]:
+        """Send chunks, as many of the first ones as may leave now and fill a message.
+
+        Returns:
+            How many; and the rows of the chunks, up to one that is unusual: none while others wait, or on no open
+            stream.
+        """
         if self._chunks.parked or not self._is_open:
-            return [], []
-        return self._codec.accepted(chunks)
-
-    def _send_first(self, run: list[pa.RecordBatch], rows: list[int]) -> int:
-        """Send ordinary chunks, as many of the first ones as may leave now and fill a message."""
-        if not run:
-            return 0
-        if len(rows) > 1:
+            return 0, []
+        run, rows = self._codec.accepted(chunks)
+        most = len(rows)
+        if most > 1:
             at_once = min(self._rows_at_once, rows_in_train(rows[0], self._codec.row_bytes))
             if sum(rows) > at_once:
                 most = bisect_left(list(accumulate(rows)), at_once) + 1
-                run, rows = run[:most], rows[:most]
-        sent = self._session.send_many(run, rows)
+                run = run[:most]
+        sent = self._session.send_many(run, rows[:most]) if run else 0
         self._posted_rows += sum(rows[:sent])
-        return sent
+        return sent, rows
 
     def _most_at_once(self, first: pa.RecordBatch) -> int:
         """How many chunks are worth a look: as many as may leave if all are as long as the first one, and another."""
