@@ -1,8 +1,10 @@
 """Lets an exchange be dialled over TCP: the same handshake, frames and errors as over gRPC, for less work."""
 
 import asyncio
+import errno
 import logging
 import socket
+from math import inf
 
 from permitflow.errors import PermitflowError, TransportError
 from permitflow.exchange.health import serve_check
@@ -20,6 +22,9 @@ _log = logging.getLogger(__name__)
 # Time for those who are told that the exchange stops to hear it.
 _FAREWELL_SECONDS = 2.0
 _BACKLOG = 128
+# Who is out of descriptors looks again when a stream has ended, and now and then: others may have some to spare.
+_RETRY_SECONDS = 1.0
+_BETWEEN_COMPLAINTS_SECONDS = 60.0
 
 
 class TcpListener:
@@ -38,6 +43,7 @@ class TcpListener:
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._streams: set[asyncio.Task[None]] = set()
+        self._has_complained_at = -inf
 
     @property
     def address(self) -> str:
@@ -88,13 +94,35 @@ class TcpListener:
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            connection, name = await loop.sock_accept(listener)
+            try:
+                connection, name = await loop.sock_accept(listener)
+            except OSError as error:
+                await self._wait_for_room(error)
+                continue
             stream = asyncio.create_task(self._serve(connection, f"tcp:{name[0]}:{name[1]}"))
             self._streams.add(stream)
             stream.add_done_callback(self._streams.discard)
 
+    async def _wait_for_room(self, error: OSError) -> None:
+        """Who has dialled waits in the kernel meanwhile."""
+        if error.errno == errno.ECONNABORTED:  # he has gone
+            return
+        now = asyncio.get_running_loop().time()
+        if now - self._has_complained_at > _BETWEEN_COMPLAINTS_SECONDS:
+            self._has_complained_at = now
+            _log.error("nobody can connect to %s now: %s; `ulimit -n` says how many can", self.address, error.strerror)
+        waiting = asyncio.create_task(asyncio.sleep(_RETRY_SECONDS))
+        try:
+            await asyncio.wait({waiting, *self._streams}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+
     async def _serve(self, connection: socket.socket, peer: str) -> None:
-        stream = TcpStream(connection, who=f"the client at {peer}", is_acceptor=True)
+        try:
+            stream = TcpStream(connection, who=f"the client at {peer}", is_acceptor=True)
+        except OSError:  # he has gone already
+            connection.close()
+            return
         try:
             method = await stream.method()
             serve = serve_check if method == HEALTH_CHECK else METHODS[method]

@@ -70,7 +70,7 @@ class BlockingTcpCall(BlockingReplies):
             error = self._read_all(connection)
         except PermitflowError as raised:
             error = raised
-        except OSError as raised:
+        except (OSError, MemoryError) as raised:
             error = self._gone(self._why(raised))
         self._note_end(error)
         if error is not None:
@@ -133,7 +133,7 @@ class BlockingTcpCall(BlockingReplies):
         except OSError:
             self._hang_up()  # whoever reads hears of it
 
-    def _why(self, error: OSError) -> str:
+    def _why(self, error: OSError | MemoryError) -> str:
         if self._socket is None:
             return f"{error}; is an exchange running there (permitflow serve)?"
         if isinstance(error, TimeoutError):

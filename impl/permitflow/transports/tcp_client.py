@@ -40,11 +40,13 @@ async def calling(address: str, method: str, who: str, timeout_seconds: float) -
         PeerTimeoutError: nobody answers there.
     """
     host, port = host_and_port(address)
+    failures: list[OSError] = []
     try:
         async with asyncio.timeout(timeout_seconds):
-            connection = await _connected(host, port)
+            connection = await _connected(host, port, failures)
     except TimeoutError:
-        reason = f"no connection within {timeout_seconds:g} s; is it an exchange that listens there (permitflow serve)?"
+        why = f" ({failures[-1]})" if failures else ""
+        reason = f"no connection within {timeout_seconds:g} s{why}; is an exchange running there (permitflow serve)?"
         raise PeerTimeoutError(who=who, reason=reason) from None
     stream = TcpStream(connection, who=who, is_acceptor=False)
     try:
@@ -54,7 +56,8 @@ async def calling(address: str, method: str, who: str, timeout_seconds: float) -
         stream.close()
 
 
-async def _connected(host: str, port: int) -> socket.socket:
+async def _connected(host: str, port: int, failures: list[OSError]) -> socket.socket:
+    """Tries again and again; notes why it could not, so far."""
     loop = asyncio.get_running_loop()
     while True:
         try:
@@ -67,6 +70,7 @@ async def _connected(host: str, port: int) -> socket.socket:
                     connection.close()
                     raise
                 return connection
-        except OSError:
+        except OSError as error:
             # As gRPC does: the exchange may be about to start.
+            failures[:] = [error]
             await asyncio.sleep(_RETRY_SECONDS)
