@@ -25,13 +25,16 @@ from permitflow.protocol.frames import (
 from permitflow.protocol.messages import Kind, Message, Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.codec import (
+    LONE_BODY_AT,
     TRAIN_BYTES,
     decode_downstream,
     decode_upstream,
     encode_downstream,
     encode_upstream,
+    lone_chunks,
 )
 from permitflow.transports.payloads import EncodedChunks
+from permitflow.transports.train_layout import front_of
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 counts = st.integers(-(2**63), 2**63 - 1)
@@ -158,6 +161,16 @@ def test_a_message_that_begins_like_the_one_before_and_has_another_length_is_ref
     assert len(decode_upstream(whole)) == batches
     with pytest.raises(UndecodableDataError):
         decode_upstream(whole[:length] if length < 0 else whole + bytes(length))
+
+
+@pytest.mark.parametrize("stated_bytes", [0, 8, 63, 65])
+def test_a_lone_batch_that_is_not_all_of_its_body_is_refused(stated_bytes: int) -> None:
+    train, body = pb.FromUpstream(), bytes(64)
+    train.frames.add().chunks.MergeFrom(pb.Chunks(rows=[3], permits=3, size_bytes=stated_bytes))
+    message = front_of(train.SerializeToString(), len(body)) + body
+    assert lone_chunks(message[:LONE_BODY_AT], len(message)) is None
+    with pytest.raises(UndecodableDataError):
+        decode_upstream(message)
 
 
 def test_frames_that_would_fill_the_memory_are_refused_undecoded() -> None:

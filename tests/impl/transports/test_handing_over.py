@@ -23,6 +23,11 @@ class Library:
         self.at_once: list[object] = []
         self.messages = HandingOver(self.ask, clock=self.clock)
 
+    @property
+    def awaited(self) -> "asyncio.Future[object]":
+        """What was asked for last waits for this."""
+        return self._asked
+
     def clock(self) -> float:
         self._now += self._seconds_between
         return self._now
@@ -153,6 +158,7 @@ def test_cancelled_it_cancels_what_was_asked_for(complete: Complete) -> None:
         await asyncio.wait([reading])
         await turns()
         assert reading.cancelled()
+        assert library.awaited.cancelled()
         return library.noted
 
     assert complete(test()) == ["asked", "one", "asked", "given up"]
