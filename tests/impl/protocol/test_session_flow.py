@@ -38,6 +38,17 @@ def test_permits_come_back_in_one_frame_for_all_that_was_consumed() -> None:
     assert session.take_frames() == []
 
 
+def test_batches_that_were_consumed_one_by_one_come_back_in_one_frame() -> None:
+    session = open_downstream()
+    for _ in range(2):
+        session.receive_chunks(["a batch"], [SMALL.permit_batch], SMALL.permit_batch)
+    for _ in range(2):
+        session.take()
+        session.consume()
+    assert session.owed_rows == 2 * SMALL.permit_batch
+    assert session.take_frames() == [AddPermits(Permits(rows=2 * SMALL.permit_batch))]
+
+
 def test_a_residue_waits_for_a_batch_or_for_an_idle_consumer() -> None:
     session = open_downstream()
     session.receive(CHUNK)
