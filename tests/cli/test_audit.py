@@ -5,6 +5,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.behaviours import random_behaviour
 from permitflow.testing.trace_faults import FAULTS
@@ -76,3 +80,27 @@ def test_a_recording_of_nothing_is_unusable(command: Command, tmp_path: Path) ->
 
     assert code == 2
     assert "holds no channel" in error
+
+
+def test_a_damaged_file_is_unusable_and_no_traceback(command: Command, tmp_path: Path) -> None:
+    path = Path(write(tmp_path / "run.parquet", run()))
+    whole = path.read_bytes()
+    assert b"Flush" in whole
+    path.write_bytes(whole.replace(b"Flush", b"Flus\xdd"))
+    code, _, error = command("audit", str(path), "--processes", "1")
+    assert code == 2
+    assert "action must be text; it is damaged" in error
+
+
+@pytest.mark.parametrize("arguments", [("audit",), ("trace", "validate")])
+def test_a_file_that_arrow_cannot_read_is_unusable(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    def refuse(_: object) -> None:  # as it does where a damaged footer speaks of integers of 128 bits
+        raise pa.ArrowNotImplementedError("Integers with more than 64 bits not implemented")
+
+    path = write(tmp_path / "run.parquet", run())
+    monkeypatch.setattr(pq, "ParquetFile", refuse)
+    code, _, error = command(*arguments, path)
+    assert code == 2
+    assert "Integers with more than 64 bits" in error

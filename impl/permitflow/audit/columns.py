@@ -179,7 +179,12 @@ class _Columns:
     def _coded(self, name: str) -> tuple[list[str], npt.NDArray[np.int32]]:
         """The names in a column, and for each place which of them."""
         column = coded(self._table, name)
-        return column.dictionary.to_pylist(), column.indices.to_numpy(zero_copy_only=False)
+        try:
+            names = column.dictionary.to_pylist()
+        except UnicodeDecodeError as error:
+            reason = f"{name} must be text; it is damaged: {error}"
+            raise TraceUnreadableError(path=self._source, line=0, reason=reason) from error
+        return names, column.indices.to_numpy(zero_copy_only=False)
 
     def _known(self, column: str, names: Sequence[str], known: Sequence[str]) -> Actions:
         """For each of the names in a column, which of the known ones it is."""

@@ -131,7 +131,7 @@ def _footer(file: Path) -> tuple[list[Header], list[int]]:
             return read_headers(parquet), sizes
     except OSError as error:
         raise TraceUnreadableError(path=str(file), line=0, reason=error.strerror or str(error)) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, NotImplementedError) as error:
         raise TraceUnreadableError(path=str(file), line=0, reason=str(error)) from error
 
 

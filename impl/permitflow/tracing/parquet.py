@@ -146,7 +146,7 @@ def read_parquet(path: Path) -> tuple[list[Header], list[Event]]:
         with pq.ParquetFile(path) as file:
             headers = read_headers(file)
             table = in_order(file.read(columns=SCHEMA.names))
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         reason = str(error).partition(". Either")[0]
         raise ValueError(f"is no whole Parquet file (was its writer killed before it closed it?): {reason}") from error
     return headers, [event for batch in table.to_batches(ROW_GROUP_EVENTS) for event in _events(batch)]
