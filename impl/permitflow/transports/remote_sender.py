@@ -15,7 +15,6 @@ from permitflow.protocol.parameters import Oversize
 from permitflow.protocol.session import State
 from permitflow.transports.payloads import checked_marker
 from permitflow.transports.remote_upstream import RemoteUpstream
-from permitflow.transports.trains import rows_in_train
 
 __all__ = ["RemoteSender"]
 
@@ -125,7 +124,7 @@ class RemoteSender(RemoteUpstream):
         run, rows = self._codec.accepted(chunks)
         most = len(rows)
         if most > 1:
-            at_once = min(self._rows_at_once, rows_in_train(rows[0], self._codec.row_bytes))
+            at_once = min(self._rows_at_once, self._rows_in_train(rows[0]))
             if sum(rows) > at_once:
                 most = bisect_left(list(accumulate(rows)), at_once) + 1
                 run = run[:most]

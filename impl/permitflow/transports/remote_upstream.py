@@ -43,6 +43,7 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
         self._posted_rows = 0
         self._writer: TrainWriter | None = None
         self._rows_at_once = 0
+        self._rows_in_train: Callable[[int], int]
         self.lacks_permits = False
         """Has ``send_at_once`` left chunks for want of permits?"""
         self.on_change: Callable[[], None] | None = None
@@ -53,6 +54,7 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
     def _opened(self) -> None:
         sender = self._session.sender
         self._writer = TrainWriter(self._codec, self.parameters)
+        self._rows_in_train = self._writer.rows_at_once
         self._rows_at_once = min(rows_at_once(self.parameters), rows_in_message(self._codec.row_bytes))
         self._chunks = SendLine(
             sendable=sender.sendable_chunks, send=sender.send_chunk, withdraw=sender.withdraw, deliver=self._post

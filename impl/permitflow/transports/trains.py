@@ -25,6 +25,7 @@ from permitflow.transports.payloads import EncodedChunks, WireFrame, checked_mar
 __all__ = [
     "TrainWriter",
     "encoded",
+    "even_rows",
     "owed_rows_at_once",
     "rows_at_once",
     "rows_in_message",
@@ -73,6 +74,20 @@ def rows_in_train(rows: int, row_bytes: float | None) -> int:
     return max(1, int(TRAIN_BYTES / (in_batch * row_bytes))) * in_batch
 
 
+@lru_cache(maxsize=_CHUNK_SIZES)
+def even_rows(rows: int, most_rows: int, row_permits: int) -> int:
+    """How many rows fill a message, where that has at most ``most_rows`` and all chunks have so many ``rows``.
+
+    A window of full messages and a bit takes as many as one of even ones.  The bit would stay one, because as many
+    rows leave as come back.
+    """
+    in_window, most = row_permits // rows, most_rows // rows
+    if most < 2:
+        return _NO_LIMIT
+    messages = -(-in_window // most)
+    return -(-in_window // messages) * rows
+
+
 def owed_rows_at_once(parameters: ChannelParameters) -> int:
     """Below so many rows, permits that are due may wait for more of them, as long as a message is here to be read."""
     return parameters.row_permits // _OWED_SHARE
@@ -94,6 +109,14 @@ class TrainWriter:
             self._staying_rows = math.ceil(min(_SMALL_BYTES, batches.gathered_from_bytes) / row_bytes)
             self._rows_in_train = min(self._most_rows, int(TRAIN_BYTES / row_bytes))
             self._rows_in_copy = min(self._most_rows, int(_JOINED_BYTES / row_bytes))
+
+    def rows_at_once(self, rows: int) -> int:
+        """How many rows are worth a message of their own, where all chunks have so many ``rows``."""
+        if not self._row_bytes or rows < self._staying_rows:
+            return rows_in_train(rows, self._row_bytes)
+        if self._rows_in_train == self._most_rows:
+            return _NO_LIMIT
+        return even_rows(rows, self._rows_in_train, self._parameters.row_permits)
 
     def encoded(self, frames: Iterable[UpstreamFrame[object]]) -> Iterator[WireFrame]:
         """The frames with their chunks in bytes, lazily: what was encoded may leave before the rest is.

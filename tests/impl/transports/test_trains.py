@@ -11,7 +11,7 @@ from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.codec import TRAIN_BYTES, encode_upstream
 from permitflow.transports.payloads import EncodedChunks
-from permitflow.transports.trains import TrainWriter, rows_in_train
+from permitflow.transports.trains import TrainWriter, even_rows, rows_in_train
 
 LARGE_ROWS = 32_768
 """256 KiB of them."""
@@ -119,5 +119,20 @@ def test_what_is_sent_at_once_fills_one_message_with_full_batches(rows: int) -> 
     assert (count + len(encoded[0].rows)) * rows * row_bytes > TRAIN_BYTES
 
 
+@pytest.mark.parametrize("in_window", [64, 172, 173, 256, 257, 1_000])
+def test_a_window_of_chunks_that_are_gathered_leaves_in_few_and_even_messages(in_window: int) -> None:
+    chunk, parameters = numbers(3_000), ChannelParameters(row_permits=in_window * 3_000 + 100)
+    codec = BatchCodec(chunk.schema)
+    at_once = TrainWriter(codec, parameters).rows_at_once(3_000) // 3_000
+    most = TRAIN_BYTES // codec.size_of(chunk)
+    if in_window <= 2 * most:
+        assert at_once > in_window  # half the window bounds them, and is no full message
+        return
+    messages = -(-in_window // most)
+    assert len(written([chunk] * at_once, parameters)) == 1
+    assert 0 <= messages * at_once - in_window < messages
+
+
 def test_chunks_that_fill_a_batch_alone_or_differ_in_width_are_sent_as_permits_allow() -> None:
     assert rows_in_train(LARGE_ROWS * 4, 8.0) == rows_in_train(10, None) > WINDOW.row_permits
+    assert even_rows(LARGE_ROWS, 2 * LARGE_ROWS - 1, WINDOW.row_permits) > WINDOW.row_permits
