@@ -45,7 +45,7 @@ def open_file(folder: Path) -> sqlite3.Connection:
         _prepare(connection, path)
         if not has_all:
             _create_tables(connection)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's own words may quote what is damaged
         connection.close()
         raise StoreUnusableError(path=str(path), reason=_words(error)) from error
     except BaseException:
@@ -108,7 +108,8 @@ def _create_tables(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def _words(error: sqlite3.Error) -> str:
-    if getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+def _words(error: sqlite3.Error | UnicodeDecodeError) -> str:
+    codes = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+    if isinstance(error, UnicodeDecodeError) or error.sqlite_errorcode in codes:
         return f"it is damaged, or no database at all ({error}); {ADVICE}"
     return str(error)

@@ -25,6 +25,15 @@ def damage_header(path: Path) -> None:
     path.write_bytes(b"this is no database" + path.read_bytes()[19:])
 
 
+def damage_a_name(path: Path) -> None:
+    """SQLite quotes it, and Python cannot read that."""
+    content = path.read_bytes()
+    for old, new in ((b"tablechannels", b"table\xffhannels"), (b"CREATE TABLE channels", b"CREATE TABLX channels")):
+        assert old in content
+        content = content.replace(old, new)
+    path.write_bytes(content)
+
+
 def damage_tables(path: Path) -> None:
     with path.open("r+b") as file:
         file.seek(3 * (16 << 10))
@@ -64,7 +73,8 @@ def flip_a_bit(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [damage_header, damage_tables, cut_off, lose_rows, lose_a_batch, change_a_batch, flip_a_bit]
+    "damage",
+    [damage_header, damage_a_name, damage_tables, cut_off, lose_rows, lose_a_batch, change_a_batch, flip_a_bit],
 )
 def test_a_damaged_store_is_refused_and_left_as_it_is(
     run: asyncio.Runner, open_store: Open, rows: Rows, tmp_path: Path, damage: Callable[[Path], None]
