@@ -51,6 +51,12 @@ def test_ctrl_c_is_not_lost_on_its_way(process: Command, doing: str) -> None:
     assert process(program=PROGRAM.format(doing)) == (130, "it cleaned up\n", "")
 
 
+@pytest.mark.parametrize(("number", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+def test_who_is_told_to_end_cleans_up(process: Command, number: str, code: int) -> None:
+    program = PROGRAM.format(f"signal.raise_signal(signal.{number})")
+    assert process(program=program) == (code, "it cleaned up\n", "")
+
+
 def test_what_else_a_finalizer_raises_is_told_as_ever(process: Command) -> None:
     program = PROGRAM.replace("signal.raise_signal(signal.SIGINT)", "1 / 0")
     code, _, stderr = process(program=program.format(IN_A_FINALIZER))

@@ -12,7 +12,7 @@ __all__ = ["main"]
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-_UNUSABLE, _INTERRUPTED = 2, 130  # as in ``permitflow.cli.outcomes``, which is not loaded yet
+_UNUSABLE = 2  # as in ``permitflow.cli.outcomes``, which is not loaded yet
 
 
 def main() -> None:
@@ -24,8 +24,8 @@ def main() -> None:
         _tell_what_is_full()
     except BaseException as error:
         # Whatever became of it on its way, as where a library has made an error of its own of it.
-        if interrupts.have_come:
-            interrupts.end_with(error, _INTERRUPTED)
+        if interrupts.number:
+            interrupts.end_with(error)
         raise
 
 

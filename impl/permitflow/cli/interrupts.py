@@ -1,4 +1,7 @@
-"""Ctrl-C ends a command, also where what it raises is lost on its way: in a finalizer, or between C and Python."""
+"""Ctrl-C ends a command, also where what it raises is lost on its way: in a finalizer, or between C and Python.
+
+SIGTERM and a terminal that hangs up do the same: who just dies leaves the processes and folders that work for him.
+"""
 
 import atexit
 import os
@@ -10,50 +13,59 @@ from typing import NoReturn
 __all__ = ["Interrupts"]
 
 
+_DEFAULTS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+if hasattr(signal, "SIGHUP"):  # not on Windows
+    _DEFAULTS[signal.SIGHUP] = signal.SIG_DFL
+
+
 class Interrupts:
-    """Raises ``KeyboardInterrupt`` on Ctrl-C, as Python does, and knows that it has come."""
+    """Raises ``KeyboardInterrupt`` on these signals, as Python does on Ctrl-C, and knows that one has come."""
 
     def __init__(self) -> None:
         """None has come, and nobody looks."""
-        self.have_come = False
+        self.number = 0
+        """Of the signal; 0: none."""
         self._led_to: BaseException | None = None
-        self._exit_code = 0
 
     def watch(self) -> None:
-        """Look from now on; a process that was started to ignore Ctrl-C, as in the background, goes on to do so."""
-        if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-            return
-        signal.signal(signal.SIGINT, self._interrupt)
+        """Look from now on; a process that was started to ignore one, as Ctrl-C in the background, goes on to do so."""
+        for number, default in _DEFAULTS.items():
+            if signal.getsignal(number) is default:
+                signal.signal(number, self._interrupt)
         sys.unraisablehook = self._note
         atexit.register(self._leave)
 
-    def end_with(self, error: BaseException, exit_code: int) -> NoReturn:
+    @property
+    def exit_code(self) -> int:
+        """As a shell has it: 130 for Ctrl-C."""
+        return 128 + self.number
+
+    def end_with(self, error: BaseException) -> NoReturn:
         """End the process, which this error of an interrupted command has left."""
         # With it, all that the command has computed is kept: to take millions of states apart takes seconds on a busy
         # machine, and nobody needs that.
         self._led_to = error
-        self._exit_code = exit_code
-        sys.exit(exit_code)
+        sys.exit(self.exit_code)
 
     def _leave(self) -> None:
         """The last of what is done at exit, as it was asked for first; what would follow is memory alone."""
         if self._led_to is not None:
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(self._exit_code)
+            os._exit(self.exit_code)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> NoReturn:
-        self.have_come = True
+        self.number = number
         raise KeyboardInterrupt
 
     def _note(self, lost: "sys.UnraisableHookArgs") -> None:
         """What could not be raised, because nobody called: a finalizer, as each of Z3's terms has one."""
-        if not self.have_come:
+        if not self.number:
             sys.__unraisablehook__(lost)
         elif issubclass(lost.exc_type, KeyboardInterrupt):
             # In the next function that begins or ends; here it would be lost again.
             sys.setprofile(_again)
-        # Else it is what Ctrl-C has left half done, and nobody's concern.
+        # Else it is what the signal has left half done, and nobody's concern.
 
 
 def _again(frame: FrameType, event: str, argument: object) -> None:
