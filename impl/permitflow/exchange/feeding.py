@@ -50,7 +50,7 @@ class Feeding(Forwarding):
             await self._until_moved()
 
     async def _until_moved(self) -> None:
-        self._has_moved = asyncio.get_running_loop().create_future()
+        self._has_moved = self._loop.create_future()
         self._stream_end.on_change = self._go_on
         try:
             await self._has_moved

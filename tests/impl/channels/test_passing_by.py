@@ -1,0 +1,104 @@
+"""Chunks that are shown before they are consumed: what an exchange moves into a stream without having taken it."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
+from permitflow.channels.statistics import ChannelStatistics
+from permitflow.errors import ChannelAbortedError, ChannelClosedError
+from permitflow.protocol.parameters import Oversize
+from permitflow.protocol.recording import RecorderFactory
+from permitflow.tracing.memory import MemoryTrace
+
+Complete = Callable[[Coroutine[Any, Any, None]], None]
+PARAMETERS = ChannelParameters(row_permits=16, permit_batch=4, max_chunk_cost=8, oversize=Oversize.WHOLE)
+
+
+def opened(record: RecorderFactory | None = None) -> tuple[LocalSender[str], LocalReceiver[str]]:
+    return open_channel(PARAMETERS, record=record)
+
+
+def sent(sender: LocalSender[str], kinds: str) -> None:
+    for kind in kinds:
+        if kind == "b":
+            sender.send_barrier_nowait("barrier")
+        else:
+            sender.send_nowait(kind, {"0": 0, "9": 9}.get(kind, int(kind)))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "shown"),
+    [("", ""), ("2", "2"), ("0", ""), ("9", ""), ("b", ""), ("22", "22"), ("12b1", "12"), ("1902", "1"), ("b2", "")],
+)
+def test_the_oldest_chunks_that_cost_their_rows_are_shown(kinds: str, shown: str) -> None:
+    sender, receiver = opened()
+    sent(sender, kinds)
+    assert receiver.chunks_at_hand(9, 99) == list(shown)
+    assert receiver.chunks_at_hand(0, 99) == []
+    assert receiver.has_untaken == bool(kinds)
+
+
+@pytest.mark.parametrize("kinds", ["2", "22"])
+def test_nothing_is_shown_while_a_message_is_held(kinds: str) -> None:
+    sender, receiver = opened()
+    sent(sender, kinds)
+    receiver.take_nowait()
+    assert receiver.chunks_at_hand(9, 99) == []
+
+
+def test_no_more_are_shown_than_have_so_many_rows_and_another() -> None:
+    sender, receiver = opened()
+    sent(sender, "22222")
+    assert receiver.chunks_at_hand(9, 5) == ["2", "2", "2"]
+    assert receiver.chunks_at_hand(2, 99) == ["2", "2"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_what_is_passed_by_is_consumed_as_if_it_had_been_taken(is_recorded: bool, count: int) -> None:
+    def books(move: Callable[[LocalReceiver[str]], None]) -> tuple[ChannelStatistics, list[object]]:
+        trace = MemoryTrace()
+        sender, receiver = opened(trace.recorder if is_recorded else None)
+        sent(sender, "3213")
+        sent(sender, "1b")
+        move(receiver)
+        actions: list[object] = [
+            (event.end, event.action, event.rows, event.permits, event.counters) for event in trace.events
+        ]
+        return replace(receiver.statistics(), open_seconds=0.0), actions
+
+    def take(receiver: LocalReceiver[str]) -> None:
+        for _ in range(count):
+            receiver.take_nowait()
+        receiver.consume(count)
+
+    assert books(lambda receiver: receiver.pass_by(count)) == books(take)
+
+
+def test_permits_of_what_is_passed_by_let_those_go_that_wait(complete: Complete) -> None:
+    async def test() -> None:
+        sender, receiver = opened()
+        sent(sender, "88")
+        waiting = asyncio.ensure_future(sender.send("x", 8))
+        await asyncio.sleep(0)
+        receiver.pass_by(1)
+        await waiting
+        assert receiver.chunks_at_hand(9, 99) == ["8", "x"]
+
+    complete(test())
+
+
+def test_nothing_is_passed_by_where_the_channel_is_over() -> None:
+    sender, receiver = opened()
+    sent(sender, "2")
+    sender.abort("a test")
+    with pytest.raises(ChannelAbortedError):
+        receiver.pass_by(1)
+    sender, receiver = opened()
+    receiver.close()
+    with pytest.raises(ChannelClosedError):
+        receiver.pass_by(1)
