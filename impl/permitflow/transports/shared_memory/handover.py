@@ -69,6 +69,8 @@ class Listener:
     def accept(self) -> socket.socket | None:
         """Hand the descriptors to whoever has connected; None if nobody of this user has.
 
+        Without a descriptor to spare, whoever has connected is hung up on, so that he need not wait for the memory.
+
         Raises:
             OSError: this end was closed.
         """
@@ -76,8 +78,15 @@ class Listener:
             peer, _ = self.socket.accept()
         except BlockingIOError:
             return None
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or self._memory < 0:
+                raise
+            # Or else he would be there for ever, and whoever watches the socket would be told again and again.
+            os.close(self._memory)
+            self._memory = -1
+            return self.accept()
         try:
-            if is_same_user(peer):
+            if self._memory >= 0 and is_same_user(peer):
                 peer.setblocking(False)
                 socket.send_fds(peer, [_GREETING], [self._memory, self._counter])
                 return _prepared(peer)

@@ -2,6 +2,7 @@
 
 import array
 import asyncio
+import errno
 import gc
 import os
 import resource
@@ -266,6 +267,30 @@ def test_a_second_visitor_gets_nothing() -> None:
         offer.serve()
         with pytest.raises(BlockingIOError):
             second.recv(1)
+
+
+def test_who_has_no_descriptor_left_hangs_up_on_his_visitor(
+    complete: Complete, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept, failures = socket.socket.accept, [errno.EMFILE]
+
+    def failing(listener: socket.socket) -> tuple[socket.socket, object]:
+        if failures:
+            raise OSError(failures.pop(), "it fails")
+        return accept(listener)
+
+    before = open_descriptors()
+    with (
+        closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer,
+        closing(connect(name_of(offer))) as visitor,
+    ):
+        monkeypatch.setattr(socket.socket, "accept", failing)
+        offer.serve()
+        visitor.setblocking(True)
+        assert visitor.recv(100) == b""
+        assert offer.settle(SameHostAnswer(b"", "nothing was handed over"), lambda *ends: ends) is None
+    assert not failures
+    assert open_descriptors() == before
 
 
 def test_a_cancelled_acceptance_leaves_nothing_open(complete: Complete) -> None:
