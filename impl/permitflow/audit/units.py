@@ -17,7 +17,7 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import End
 from permitflow.tracing.events import Header
 from permitflow.tracing.json_lines_reader import JsonLinesReading
-from permitflow.tracing.parquet import read_headers
+from permitflow.tracing.parquet import UNREADABLE, read_headers, why_unreadable
 from permitflow.tracing.reader import trace_files
 from permitflow.tracing.tables import POSITION, SCHEMA, TIME, table_of
 
@@ -131,7 +131,9 @@ def _footer(file: Path) -> tuple[list[Header], list[int]]:
             return read_headers(parquet), sizes
     except OSError as error:
         raise TraceUnreadableError(path=str(file), line=0, reason=error.strerror or str(error)) from error
-    except (ValueError, KeyError, TypeError, NotImplementedError) as error:
+    except UNREADABLE as error:
+        raise TraceUnreadableError(path=str(file), line=0, reason=why_unreadable(error)) from error
+    except (ValueError, KeyError, TypeError) as error:
         raise TraceUnreadableError(path=str(file), line=0, reason=str(error)) from error
 
 

@@ -19,7 +19,18 @@ from permitflow.tracing.content import check_action, end_of, header_of
 from permitflow.tracing.events import Event, Header
 from permitflow.tracing.tables import COUNTING_UP, POSITION, SCHEMA, TIME, by_end, in_order, table_of
 
-__all__ = ["ROW_GROUP_EVENTS", "ParquetTables", "ParquetWriter", "read_headers", "read_parquet"]
+__all__ = [
+    "ROW_GROUP_EVENTS",
+    "UNREADABLE",
+    "ParquetTables",
+    "ParquetWriter",
+    "read_headers",
+    "read_parquet",
+    "why_unreadable",
+]
+
+UNREADABLE = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
+"""What Arrow raises where a file is cut off or damaged."""
 
 # A million events are 16 row groups of less than 1 MB; the writer keeps one of them in memory.
 ROW_GROUP_EVENTS = 65_536
@@ -146,10 +157,15 @@ def read_parquet(path: Path) -> tuple[list[Header], list[Event]]:
         with pq.ParquetFile(path) as file:
             headers = read_headers(file)
             table = in_order(file.read(columns=SCHEMA.names))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        reason = str(error).partition(". Either")[0]
-        raise ValueError(f"is no whole Parquet file (was its writer killed before it closed it?): {reason}") from error
+    except UNREADABLE as error:
+        raise ValueError(why_unreadable(error)) from error
     return headers, [event for batch in table.to_batches(ROW_GROUP_EVENTS) for event in _events(batch)]
+
+
+def why_unreadable(error: Exception) -> str:
+    """Words for what Arrow says of a file that is cut off or damaged: one of ``UNREADABLE``."""
+    reason = str(error).partition(". Either")[0]
+    return f"is no whole Parquet file (was its writer killed before it closed it?): {reason}"
 
 
 def read_headers(file: pq.ParquetFile) -> list[Header]:
