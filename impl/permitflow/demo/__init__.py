@@ -43,7 +43,9 @@ def _run(demo: Coroutine[object, object, T]) -> T:
     async def interruptible() -> T:
         task = asyncio.current_task()
         assert task is not None  # this is one
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         return await demo
 
     try:
