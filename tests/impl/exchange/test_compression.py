@@ -118,7 +118,7 @@ def test_fewer_bytes_travel_if_chunks_are_compressed(
         plain, lz4, zstd = [await bytes_of(policy) for policy in (NONE, LZ4, ZSTD)]
         assert plain > 2 * CHUNKS * CHUNK.nbytes
         if path == "shared memory":
-            # Not a byte of the chunks is saved; how many batches they travel as, each with metadata, is a matter of time.
+            # Not a byte of the chunks is saved; how many batches there are, with metadata each, is a matter of time.
             assert min(lz4, zstd) > 2 * CHUNKS * CHUNK.nbytes
         else:
             assert lz4 < 0.7 * plain
