@@ -68,3 +68,24 @@ def test_a_command_in_the_background_goes_on_to_ignore_it(process: Command) -> N
     ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
     program = ignoring + PROGRAM.format("signal.raise_signal(signal.SIGINT)")
     assert process(program=program) == (0, "it went on\nit cleaned up\n", "")
+
+
+def test_what_is_done_at_exit_is_done_though_one_of_it_is_interrupted(process: Command) -> None:
+    doing = """
+        import atexit
+        atexit.register(lambda: print('closed'))
+        atexit.register(signal.raise_signal, signal.SIGINT)
+"""
+    assert process(program=PROGRAM.format(doing)) == (0, "it went on\nit cleaned up\nclosed\n", "")
+
+
+def test_memory_is_not_taken_apart_once_a_command_was_interrupted(process: Command) -> None:
+    doing = """
+        import os
+        class Kept:
+            def __del__(self, write=os.write):
+                write(1, b"taken apart")
+        kept = Kept()
+        signal.raise_signal(signal.SIGINT)
+"""
+    assert process(program=PROGRAM.format(doing)) == (130, "it cleaned up\n", "")

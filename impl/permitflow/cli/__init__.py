@@ -27,6 +27,8 @@ def main() -> None:
         if interrupts.number:
             interrupts.end_with(error)
         raise
+    finally:
+        interrupts.let_go()
 
 
 def _tell_what_is_full() -> None:

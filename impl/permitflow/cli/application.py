@@ -57,7 +57,8 @@ def permitflow(
       permitflow conform my_channel:MyAdapter                          does your own channel keep the rules?
       permitflow demo                                                  two Spark jobs, with an exchange between them
 
-    Exit codes: 0 it holds or went well, 1 it does not, 2 the input cannot be used, 130 interrupted.
+    Exit codes: 0 it holds or went well, 1 it does not, 2 the input cannot be used, 130 interrupted (143 by
+    SIGTERM, 129 by a terminal that hangs up).
     """
 
 

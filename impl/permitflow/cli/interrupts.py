@@ -7,6 +7,7 @@ import atexit
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -26,6 +27,7 @@ class Interrupts:
         self.number = 0
         """Of the signal; 0: none."""
         self._led_to: BaseException | None = None
+        self._is_over = False
 
     def watch(self) -> None:
         """Look from now on; a process that was started to ignore one, as Ctrl-C in the background, goes on to do so."""
@@ -47,11 +49,17 @@ class Interrupts:
         self._led_to = error
         sys.exit(self.exit_code)
 
+    def let_go(self) -> None:
+        """The command is over: what is lost from now on stays lost, or it would cut off what is done at exit."""
+        self._is_over = True
+
     def _leave(self) -> None:
         """The last of what is done at exit, as it was asked for first; what would follow is memory alone."""
         if self._led_to is not None:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            for output in (sys.stdout, sys.stderr):
+                # A terminal that has hung up takes nothing more.
+                with suppress(OSError, ValueError):
+                    output.flush()
             os._exit(self.exit_code)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> NoReturn:
@@ -62,7 +70,7 @@ class Interrupts:
         """What could not be raised, because nobody called: a finalizer, as each of Z3's terms has one."""
         if not self.number:
             sys.__unraisablehook__(lost)
-        elif issubclass(lost.exc_type, KeyboardInterrupt):
+        elif issubclass(lost.exc_type, KeyboardInterrupt) and not self._is_over:
             # In the next function that begins or ends; here it would be lost again.
             sys.setprofile(_again)
         # Else it is what the signal has left half done, and nobody's concern.

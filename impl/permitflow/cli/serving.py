@@ -101,7 +101,7 @@ def _report(style: Style) -> Report:
 
 
 async def _serve(plan: Plan, exchange: Exchange, store: SqliteStore | None, report: Report) -> bool:
-    """Serve until SIGINT (True) or SIGTERM (False)."""
+    """Serve until SIGINT (True), or SIGTERM or a terminal that hangs up (False)."""
     stopped: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     _resolve_by_signals(stopped)
     _add_channels(plan, exchange, store)
@@ -138,11 +138,14 @@ def _resolve_by_signals(stopped: "asyncio.Future[bool]") -> None:
         if not stopped.done():
             stopped.set_result(is_interrupt)
         # A second signal does what it does to any program: whoever repeats it does not want to wait.
-        loop.remove_signal_handler(signal.SIGINT)
-        loop.remove_signal_handler(signal.SIGTERM)
+        for number in heeded:
+            loop.remove_signal_handler(number)
 
-    loop.add_signal_handler(signal.SIGINT, stop, True)
-    loop.add_signal_handler(signal.SIGTERM, stop, False)
+    heeded = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
+        heeded.append(signal.SIGHUP)
+    for number in heeded:
+        loop.add_signal_handler(number, stop, number is signal.SIGINT)
 
 
 async def _watch(exchange: Exchange, report: Report, until: "asyncio.Future[T]") -> None:

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def run(settings: DemoSettings, progress: Progress) -> DemoReport:
-    """Run the demo to its end; SIGINT and SIGTERM end all its processes first.
+    """Run the demo to its end; SIGINT, SIGTERM and SIGHUP end all its processes first.
 
     Raises:
         DemoError: it cannot be run on this machine, or one of its processes failed.
@@ -40,15 +40,30 @@ def run_streaming(settings: PipelineSettings, progress: Progress) -> PipelineRep
 
 
 def _run(demo: Coroutine[object, object, T]) -> T:
+    former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    came: list[signal.Signals] = []
+
     async def interruptible() -> T:
         task = asyncio.current_task()
         assert task is not None  # this is one
-        for number in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+
+        def end(number: signal.Signals) -> None:
+            came.append(number)
+            task.cancel()
+
+        for number in (number for number, handler in former.items() if handler is not signal.SIG_IGN):
+            asyncio.get_running_loop().add_signal_handler(number, end, number)
         return await demo
 
     try:
         return asyncio.run(interruptible())
     except asyncio.CancelledError:
+        for number in came[:1]:
+            # Whoever heeded it before is to know that it came.
+            if callable(handler := former[number]):
+                handler(number, None)
         raise KeyboardInterrupt from None
+    finally:
+        # The loop has put defaults in their place.
+        for number, handler in former.items():
+            signal.signal(number, handler)
