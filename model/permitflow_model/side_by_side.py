@@ -37,18 +37,23 @@ def in_processes(work: Callable[..., T], *arguments: Iterable[object], processes
 
 def _break_off(pool: ProcessPoolExecutor) -> None:
     # Python 3.14 has kill_workers(); before, nothing public names them.
-    workers = list((pool._processes or {}).values())
+    workers, results = list((pool._processes or {}).values()), pool._result_queue
     # First, so that the pool's own thread gives up what was cancelled before it finds its workers dead.
     pool.shutdown(wait=False, cancel_futures=True)
     for worker in workers:
         worker.kill()
     for worker in workers:
         worker.join()
+    # The pool's thread may be reading what a worker had half written: now nobody can write the rest.
+    results._writer.close()  # type: ignore[attr-defined]  # it has one
 
 
 def _begin_work() -> None:
     """Ctrl-C is for the parent, which then ends this process; one whose parent was killed would wait for ever."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        # It was started while these were held back.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGHUP})
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -61,11 +66,11 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Processes that are started meanwhile never see Ctrl-C, this one sees it at the end."""
+    """Processes that are started meanwhile never see Ctrl-C; this one sees it, and what else ends it, afterwards."""
     if not hasattr(signal, "pthread_sigmask"):  # on Windows
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         yield
     finally:

@@ -38,12 +38,14 @@ class TlcProcesses:
         return output
 
     def end(self) -> None:
-        """Kill what runs, and let nothing else begin."""
+        """Kill what runs, and let nothing else begin; nothing runs any more when this returns."""
         with self._lock:
             self._has_ended = True
             running = list(self._running)
         for process in running:
             process.kill()
+        for process in running:
+            process.wait()
 
     def _start(self, command: list[str], folder: Path) -> "subprocess.Popen[str]":
         with self._lock:
