@@ -110,7 +110,8 @@ class TcpListener:
         now = asyncio.get_running_loop().time()
         if now - self._has_complained_at > _BETWEEN_COMPLAINTS_SECONDS:
             self._has_complained_at = now
-            _log.error("nobody can connect to %s now: %s; `ulimit -n` says how many can", self.address, error.strerror)
+            advice = "; `ulimit -n` says how many can" if error.errno == errno.EMFILE else ""
+            _log.error("nobody can connect to %s now: %s%s", self.address, error.strerror, advice)
         waiting = asyncio.create_task(asyncio.sleep(_RETRY_SECONDS))
         try:
             await asyncio.wait({waiting, *self._streams}, return_when=asyncio.FIRST_COMPLETED)

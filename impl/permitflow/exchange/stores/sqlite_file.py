@@ -110,6 +110,8 @@ def _create_tables(connection: sqlite3.Connection) -> None:
 
 def _words(error: sqlite3.Error | UnicodeDecodeError) -> str:
     codes = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
-    if isinstance(error, UnicodeDecodeError) or error.sqlite_errorcode in codes:
+    # Errors of Python's own module have no code: so it tells, for one, of text that is none.
+    is_damage = getattr(error, "sqlite_errorcode", None) in codes or "Could not decode" in str(error)
+    if isinstance(error, UnicodeDecodeError) or is_damage:
         return f"it is damaged, or no database at all ({error}); {ADVICE}"
     return str(error)
