@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,31 @@ settings.load_profile("default")
 
 # Rooms whose tests share something that is dear to make: TLC's results, a Spark session, a browser, the proofs.
 TOGETHER = ("tests/spec", "tests/impl/spark", "tests/impl/pictures", "tests/proofs")
+# Few tests that take minutes: begun last, they would leave the other workers without anything to do.
+BEGUN_FIRST = (
+    "tests/impl/spark",
+    "tests/benchmarks/test_run.py",
+    "tests/impl/demo/test_main_job.py",
+    "tests/conformance/test_spark_run.py",
+    "tests/impl/demo/streaming/test_pipeline.py",
+    "tests/proofs",
+    "tests/test_docs.py",
+)
+
+
+def scope_of(nodeid: str) -> str:
+    """What goes to one worker: a file, or a room."""
+    file = nodeid.partition("::")[0]
+    return next((room for room in TOGETHER if file.startswith(f"{room}/")), file)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With several workers: the longest first, then by the number of tests; each worker comes to the same order."""
+    if not hasattr(config, "workerinput"):
+        return
+    tests = Counter(scope_of(item.nodeid) for item in items)
+    ranks = {scope: rank for rank, scope in enumerate(BEGUN_FIRST)}
+    items.sort(key=lambda item: (ranks.get(scope := scope_of(item.nodeid), len(ranks)), -tests[scope], scope))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -36,9 +62,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Load
 
     class RoomScheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
         def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
-            return next((room for room in TOGETHER if file.startswith(f"{room}/")), file)
+            return scope_of(nodeid)
 
+    config.option.loadscopereorder = False  # it would be by the number of tests alone
     return RoomScheduling(config, log)
 
 

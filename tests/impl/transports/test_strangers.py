@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -30,7 +30,7 @@ def stranger(greeting: bytes) -> Iterator[str]:
                 connection, _ = listener.accept()
             except OSError:  # it was shut down
                 return
-            with connection:
+            with connection, suppress(OSError):  # he may have hung up
                 connection.recv(1 << 16)
                 connection.sendall(greeting)
 
