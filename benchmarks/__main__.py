@@ -47,8 +47,8 @@ def run(
 ) -> None:
     """Measure; write results.json, tables and plots into the folder; print tables and verdicts.
 
-    Without --part and --curves, ours is measured beside others: all parts but curves, and jobs of Spark.  Parts that
-    are not measured keep their former results.  Exit code 1: something failed while it was measured; a
+    Without --part and --curves, ours is measured beside others: all parts but the curves and Spark's jobs.  --smoke has
+    all.  Parts that are not measured keep their former results.  Exit code 1: something failed while it was measured; a
     promise that is not kept is no failure.
     """
     if part and curves:
