@@ -48,7 +48,11 @@ class Change(asyncio.Future[None]):
             self.get_loop().call_soon(self._go_on, self, context=self._context)
 
     def go_on_now(self) -> None:
-        """Let the task go on within this call; only where no task is running, and the last thing to be done there."""
+        """Let the task go on within this call; only where no task is running, and all books are right.
+
+        Whatever is to be done there afterwards is to be done in any case: as everywhere in asyncio, KeyboardInterrupt
+        and SystemExit of the task come out here, and nothing else does.
+        """
         super().set_result(None)
         if self._go_on is not None and self._context is not None:
             self._context.run(self._go_on, self)
@@ -79,13 +83,22 @@ class Changes:
                     change.set_result(None)
 
     def tell_at_once(self) -> None:
-        """The same, and in a callback of the loop whoever waits goes on within this call, one after the other."""
+        """The same, and in a callback of the loop whoever waits goes on within this call, one after the other.
+
+        If one of them is interrupted (see ``Change.go_on_now``), those behind it go on in their turn.
+        """
         if not self._waiting:
             return
         if asyncio.current_task(self._loop) is not None:
             self.tell()
             return
         waiting, self._waiting = self._waiting, []
-        for change in waiting:
-            if not change.done():
-                change.go_on_now()
+        try:
+            for change in waiting:
+                if not change.done():
+                    change.go_on_now()
+        except BaseException:
+            since, self._waiting = self._waiting, waiting
+            self.tell()
+            self._waiting = since
+            raise

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -10,7 +10,7 @@ import grpc
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
 from permitflow.transports.begun import Begun
-from permitflow.transports.carrier import Buffer, PromptCarrier, Rest, Take
+from permitflow.transports.carrier import Buffer, PromptCarrier, Received, Rest, Take
 from permitflow.transports.connection import CLIENT_OPTIONS, HEALTH_CHECK
 from permitflow.transports.handing_over import HandingOver
 from permitflow.transports.malloc import expect_large_blocks
@@ -73,13 +73,23 @@ class ClientCall(PromptCarrier):
 
     def write_now(self, message: Sequence[Buffer]) -> Rest | None:
         """As ``write``, as far as that can be done without waiting: gRPC has the message, the rest is to hear of it."""
-        begun = Begun(self.write(message))
-        return None if begun.is_done else begun.finish
+        try:
+            begun = Begun(self._call.write(b"".join(message)))
+        except (grpc.RpcError, asyncio.InvalidStateError) as error:
+            # The reason may have to be waited for, which is a task's business.
+            return partial(self._raise_reason, error)
+        return None if begun.is_done else partial(self._finish, begun)
 
     async def write(self, message: Sequence[Buffer]) -> None:
         """Hand a message over; waits while gRPC is full."""
+        await self._finish(self._call.write(b"".join(message)))
+
+    async def _raise_reason(self, error: Exception) -> None:
+        raise await self._over(error) from error
+
+    async def _finish(self, writing: Awaitable[None]) -> None:
         try:
-            await self._call.write(b"".join(message))
+            await writing
         except (grpc.RpcError, asyncio.InvalidStateError) as error:
             raise await self._over(error) from error
         except asyncio.CancelledError as error:
@@ -98,6 +108,8 @@ class ClientCall(PromptCarrier):
         """
         if not self._call.done() or self._status is not None:
             return
+        # What comes now is nobody's, least of all the dead end's, which would refuse it.
+        self._messages.hand_to(_drop)
         with contextlib.suppress(TimeoutError, PermitflowError):
             async with asyncio.timeout(_STATUS_SECONDS):
                 while await self.read() is not None:
@@ -130,6 +142,10 @@ class ClientCall(PromptCarrier):
             metadata = tuple(_at_once(self._call.trailing_metadata()) or ())
             self._status = _Status(code, details, metadata)
             self._status_came.set()
+
+
+def _drop(_: Received) -> None:
+    """A message that nobody wants."""
 
 
 def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:

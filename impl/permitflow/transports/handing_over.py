@@ -8,7 +8,8 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol, cast
+from functools import partial
+from typing import NamedTuple, Protocol, cast
 
 from permitflow.transports.carrier import Take
 
@@ -29,6 +30,12 @@ class _Asked(Protocol):
     def throw(self, error: BaseException, /) -> object:
         """Hear of an error where it waits."""
         ...
+
+
+class _Failed(NamedTuple):
+    """What comes in place of the last message."""
+
+    error: BaseException
 
 
 class HandingOver:
@@ -71,41 +78,41 @@ class HandingOver:
 
     def _ask_next(self) -> None:
         self._asked = cast("_Asked", self._ask())
-        if came := self._go_on():
-            # In its turn: the message before it may not be taken yet.
+        if came := self._go_on(self._over):
+            # In its turn: the message before it may not be taken yet, or its taker may refuse it.
             self._loop.call_soon(self._heed, *came)
 
-    def _on_awaited(self, _: object) -> None:
-        if came := self._go_on():
+    def _on_awaited(self, over: "asyncio.Future[object]", _: object) -> None:
+        if came := self._go_on(over):
             self._heed(*came)
 
-    def _go_on(self) -> tuple[object] | None:
-        """Let what was asked go on until it waits for something; what has come, if it need not."""
+    def _go_on(self, over: "asyncio.Future[object]") -> tuple["asyncio.Future[object]", object] | None:
+        """Let what was asked go on until it waits for something; what has come, if it need not, and for which read."""
         asked = self._asked
-        if asked is None or self._over.done():
+        if asked is None or over.done():
             return None
         try:
             awaited = self._awaited = asked.send(None)
         except StopIteration as came:
             self._asked = None
-            return (came.value,)
+            return over, came.value
         except (Exception, asyncio.CancelledError) as error:
             self._asked = None
-            self._over.set_exception(error)
-            return None
+            return over, _Failed(error)
         if awaited is None:
-            self._loop.call_soon(self._on_awaited, None)
+            self._loop.call_soon(self._on_awaited, over, None)
         else:
             # What a task does with what its coroutine awaits.
             awaited._asyncio_future_blocking = False
-            awaited.add_done_callback(self._on_awaited)
+            awaited.add_done_callback(partial(self._on_awaited, over))
         return None
 
-    def _heed(self, message: object) -> None:
-        if self._over.done():
+    def _heed(self, over: "asyncio.Future[object]", message: object) -> None:
+        # Those of a read that is over are done: nobody hears what was asked for it.
+        if over.done():
             return
         if self._take is None or not isinstance(message, bytes):
-            self._over.set_result(message)
+            self._end(message)
             return
         now = self._clock()
         is_close, self._came_at = now - self._came_at < _CLOSE_SECONDS, now
@@ -116,10 +123,19 @@ class HandingOver:
         except Exception as error:
             if not self._over.done():
                 self._over.set_exception(error)
-        if not is_close and not self._over.done():
-            self._ask_next()
+        finally:
+            # Also if a task that went on within this call was interrupted.
+            if not is_close and not self._over.done():
+                self._ask_next()
+
+    def _end(self, last: object) -> None:
+        if isinstance(last, _Failed):
+            self._over.set_exception(last.error)
+        else:
+            self._over.set_result(last)
 
     def _give_up(self) -> None:
+        self._over.cancel()
         asked, self._asked = self._asked, None
         if asked is None:
             return

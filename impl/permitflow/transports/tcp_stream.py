@@ -36,9 +36,7 @@ class TcpStream(PromptCarrier):
     def __init__(self, connection: socket.socket, *, who: str, is_acceptor: bool) -> None:
         """Take a connected socket over; ``who`` is at the other end, in words for an error."""
         self._loop = asyncio.get_running_loop()
-        self._socket = connection
-        self._who = who
-        self._is_acceptor = is_acceptor
+        self._socket, self._who, self._is_acceptor = connection, who, is_acceptor
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
@@ -142,12 +140,15 @@ class TcpStream(PromptCarrier):
             self._fail(error)
         except (OSError, MemoryError) as error:
             self._fail(self._gone(str(error)))
-        if len(self._inbox) >= _MOST_AHEAD:
-            self._unwatch()
-        if self._take_message is not None:
-            self._hand_over(self._take_message)
-        if self._inbox:
-            _wake(self._came)
+        try:
+            if self._take_message is not None:
+                self._hand_over(self._take_message)
+        finally:
+            # Also if a task that went on at once was interrupted.  Of what is left: he who reads it watches again.
+            if len(self._inbox) >= _MOST_AHEAD:
+                self._unwatch()
+            if self._inbox:
+                _wake(self._came)
 
     def _receive(self) -> None:
         for _ in range(_READS_AT_ONCE):

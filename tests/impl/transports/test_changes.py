@@ -146,3 +146,27 @@ def test_what_is_told_before_it_is_awaited_is_not_lost(complete: Complete) -> No
         await change
 
     complete(test())
+
+
+def test_who_is_interrupted_keeps_nobody_else_from_hearing_of_the_change(complete: Complete) -> None:
+    async def test() -> list[str]:
+        waiters = Waiters()
+
+        async def be_interrupted() -> None:
+            await waiters.changes.next()
+            raise KeyboardInterrupt
+
+        interrupted = asyncio.create_task(be_interrupted())
+        await asyncio.sleep(0)
+        others = await waiters.started("second", "third")
+
+        def callback() -> None:
+            with pytest.raises(KeyboardInterrupt):
+                waiters.callback()
+
+        asyncio.get_running_loop().call_soon(callback)
+        await all_of([interrupted, *others])
+        assert isinstance(interrupted.exception(), KeyboardInterrupt)
+        return waiters.seen
+
+    assert complete(test()) == ["second", "third"]

@@ -13,6 +13,7 @@ import pytest
 
 from permitflow.errors import PeerGoneError, PermitflowError, PermitOverrunError
 from permitflow.transports import client_call
+from permitflow.transports.carrier import Rest
 from permitflow.transports.client_call import ClientCall
 from permitflow.transports.status import Metadata, status_of
 
@@ -28,6 +29,7 @@ class PlayedCall:
 
     def __init__(self) -> None:
         self.status: Status | None = None
+        self.messages = list[bytes]()
         self._callbacks: list[Callable[[Any], None]] = []
 
     def set(self, status: Status) -> None:
@@ -45,7 +47,9 @@ class PlayedCall:
         return self
 
     async def __anext__(self) -> bytes:
-        raise StopAsyncIteration
+        if not self.messages:
+            raise StopAsyncIteration
+        return self.messages.pop(0)
 
     async def write(self, message: bytes) -> None:
         raise asyncio.InvalidStateError("RPC already finished.")
@@ -102,3 +106,38 @@ def test_a_status_that_never_comes_means_that_the_peer_is_gone(
 def test_a_good_end_in_the_middle_of_a_write_means_that_the_peer_is_gone(complete: Complete) -> None:
     error = complete(error_of_write(lambda call: call.set((grpc.StatusCode.OK, "", ()))))
     assert str(error) == "the exchange at here:1 is gone: it closed the stream before the end"
+
+
+def test_a_callback_that_writes_into_a_call_that_is_over_leaves_the_reason_to_the_writing_task(
+    complete: Complete,
+) -> None:
+    async def test() -> None:
+        call: Any = PlayedCall()
+        carrier = ClientCall(call, "the exchange at here:1")
+        call.set(CROSSED)
+        written: asyncio.Future[Rest | None] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(lambda: written.set_result(carrier.write_now([b"permits"])))
+        rest = await written
+        call.set(status_of(MEANT))
+        assert rest is not None
+        with pytest.raises(PermitOverrunError):
+            await rest()
+
+    complete(test())
+
+
+def test_what_a_dead_end_would_refuse_is_drained_all_the_same(complete: Complete) -> None:
+    def refuse(_: object) -> None:
+        raise ValueError("refused")
+
+    async def test() -> list[bytes]:
+        call: Any = PlayedCall()
+        call.messages = [b"one", b"two", b"three"]
+        carrier = ClientCall(call, "the exchange at here:1")
+        carrier.hand_to(refuse)
+        call.set(CROSSED)
+        await carrier.settle()
+        left: list[bytes] = call.messages
+        return left
+
+    assert complete(test()) == []

@@ -1,7 +1,8 @@
 """Messages that a library gives as results of coroutines are handed over in callbacks: in order, and none twice."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import types
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 import pytest
@@ -35,14 +36,27 @@ class Library:
     async def ask(self) -> object:
         self.noted.append("asked")
         if self.at_once:
-            return self.at_once.pop(0)
+            if isinstance(message := self.at_once.pop(0), Exception):
+                raise message
+            return message
         self._asked = asyncio.get_running_loop().create_future()
         try:
             await asyncio.sleep(0)
-            return await self._asked
+            return await self._given()
         except asyncio.CancelledError:
             self.noted.append("given up")
             raise
+
+    @types.coroutine
+    def _given(self) -> Generator["asyncio.Future[object]", None, object]:
+        """As to await it; but notes who goes on before it is done."""
+        asked = self._asked
+        while True:
+            asked._asyncio_future_blocking = True
+            yield asked
+            if asked.done():
+                return asked.result()
+            self.noted.append("gone on too early")
 
     def take(self, message: object) -> None:
         assert isinstance(message, bytes)
@@ -173,5 +187,68 @@ def test_a_library_that_is_cancelled_by_others_is_heard(complete: Complete) -> N
         await asyncio.wait([reading])
         assert reading.cancelled()
         assert not reading.cancelling()
+
+    complete(test())
+
+
+def test_after_a_taker_that_is_interrupted_the_next_one_is_asked_for() -> None:
+    async def begun() -> tuple[Library, "asyncio.Task[object]"]:
+        library = Library()
+
+        def take(message: object) -> None:
+            library.take(message)
+            if message == b"one":
+                raise KeyboardInterrupt
+
+        return library, await library.reading(take)
+
+    async def test() -> list[str]:
+        await library.give(b"two", None)
+        assert await reading is None
+        return library.noted
+
+    with asyncio.Runner() as runner:
+        library, reading = runner.run(begun())
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(library.give(b"one"))
+        assert runner.run(test()) == ["asked", "one", "asked", "two", "asked"]
+
+
+def test_a_read_that_follows_a_cancelled_one_hears_nothing_of_what_was_asked_before(complete: Complete) -> None:
+    async def test() -> tuple[object, list[str]]:
+        library = Library()
+
+        async def read_again() -> object:
+            try:
+                return await library.messages.read()
+            except asyncio.CancelledError:
+                return await library.messages.read()
+
+        library.messages.hand_to(library.take)
+        reading = asyncio.create_task(read_again())
+        await turns()
+        reading.cancel()
+        await turns()
+        await library.give(b"one", None)
+        return await reading, library.noted
+
+    assert complete(test()) == (None, ["asked", "given up", "asked", "one", "asked"])
+
+
+def test_an_error_of_the_taker_comes_before_that_of_the_next_message(complete: Complete) -> None:
+    async def test() -> None:
+        library = Library(seconds_between=1e-6)
+
+        def take(message: object) -> None:
+            library.take(message)
+            if message == b"two":
+                raise ValueError("refused")
+
+        reading = await library.reading(take)
+        await library.give(b"one")
+        library.at_once = [ZeroDivisionError("the next one")]
+        await library.give(b"two")
+        with pytest.raises(ValueError, match="refused"):
+            await reading
 
     complete(test())

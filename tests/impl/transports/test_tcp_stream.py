@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from permitflow.errors import InvalidParametersError, PeerGoneError, UndecodableDataError, UnknownChannelError
+from permitflow.transports import tcp_stream
 from permitflow.transports.blocking_tcp_call import send_all
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.connection import GET_STREAM
@@ -282,3 +283,44 @@ def test_a_blocking_writer_has_a_time_out_for_each_part_of_a_chunk_not_for_all_o
     trickle, chunk = Trickle(), random.Random(2).randbytes(54_321)
     send_all(cast("socket.socket", trickle), [chunk[:10], memoryview(chunk)[10:40_000], b"", chunk[40_000:]])
     assert trickle.taken == chunk
+
+
+def test_many_small_messages_that_come_together_are_handed_over_and_so_is_the_next_one(complete: Complete) -> None:
+    async def test() -> None:
+        async with dialled_by_a_stranger() as (stranger, acceptor):
+            stranger.send(header(Kind.PUT))
+            await acceptor.method()
+            handed = list[bytes]()
+            acceptor.hand_to(lambda message: handed.append(bytes(message)))
+            reading = asyncio.create_task(acceptor.read())
+            await asyncio.sleep(0)
+            stranger.send((header(Kind.MESSAGE, 1) + b"m") * tcp_stream._MOST_AHEAD)
+            while not handed:  # noqa: ASYNC110 - what is waited for is the socket's business
+                await asyncio.sleep(0)
+            stranger.send(header(Kind.MESSAGE, 4) + b"next" + header(Kind.END))
+
+            assert await reading is None
+            assert handed == [*[b"m"] * tcp_stream._MOST_AHEAD, b"next"]
+
+    complete(test())
+
+
+def test_what_is_left_by_a_taker_that_is_interrupted_is_read(complete: Complete) -> None:
+    async def test() -> None:
+        async with dialled_by_a_stranger() as (stranger, acceptor):
+            stranger.send(header(Kind.PUT))
+            await acceptor.method()
+            acceptor.hand_to(interrupt)
+            reading = asyncio.create_task(acceptor.read())
+            await asyncio.sleep(0)
+            stranger.send((header(Kind.MESSAGE, 1) + b"1") + (header(Kind.MESSAGE, 1) + b"2"))
+            with pytest.raises(KeyboardInterrupt):
+                acceptor._on_readable()
+
+            assert await reading == b"2"
+
+    complete(test())
+
+
+def interrupt(_: object) -> None:
+    raise KeyboardInterrupt

@@ -74,9 +74,11 @@ class AsyncioLink(MessageSocket):
             self._loop.remove_reader(self._descriptor)
 
     def _on_readable(self) -> None:
-        self._catching(self._receive_now)
-        if self._has_ended or len(self._inbox) >= _MOST_AHEAD:
-            self._unwatch()
+        try:
+            self._catching(self._receive_now)
+        finally:
+            if self._has_ended or len(self._inbox) >= _MOST_AHEAD:
+                self._unwatch()
 
     def drain(self) -> None:
         """Receive everything that is here, and expect no more: the stream is over."""
@@ -88,10 +90,13 @@ class AsyncioLink(MessageSocket):
             receive()
         except Exception as error:
             self._failure, self._has_ended = error, True
-        if self._take_message is not None:
-            self._hand_over(self._take_message)
-        if self._came is not None and not self._came.done() and (self._inbox or self._has_ended):
-            self._came.set_result(None)
+        try:
+            if self._take_message is not None:
+                self._hand_over(self._take_message)
+        finally:
+            # Also if a task that went on at once was interrupted.
+            if self._came is not None and not self._came.done() and (self._inbox or self._has_ended):
+                self._came.set_result(None)
 
     def _hand_over(self, take: Callable[[bytes | memoryview], None]) -> None:
         """Hand over what has come to whoever reads; the task that awaits ``read`` need not wake up."""

@@ -69,24 +69,23 @@ class Listener:
     def accept(self) -> socket.socket | None:
         """Hand the descriptors to whoever has connected; None if nobody of this user has.
 
-        Without a descriptor to spare, whoever has connected is hung up on, so that he need not wait for the memory.
+        Without a descriptor to spare, whoever has connected is hung up on, so that he need not wait for the memory; and
+        nobody else can connect.
 
         Raises:
-            OSError: this end was closed.
+            OSError: this end was closed, or the system refuses for another reason than descriptors.
         """
         try:
             peer, _ = self.socket.accept()
         except BlockingIOError:
             return None
         except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE) or self._memory < 0:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
-            # Or else he would be there for ever, and whoever watches the socket would be told again and again.
-            os.close(self._memory)
-            self._memory = -1
-            return self.accept()
+            self._stop_listening()
+            return None
         try:
-            if self._memory >= 0 and is_same_user(peer):
+            if is_same_user(peer):
                 peer.setblocking(False)
                 socket.send_fds(peer, [_GREETING], [self._memory, self._counter])
                 return _prepared(peer)
@@ -95,6 +94,14 @@ class Listener:
             pass
         peer.close()
         return None
+
+    def _stop_listening(self) -> None:
+        """Hang up on all who have connected, at once and without another descriptor, which another thread might take.
+
+        Else whoever watches the socket would be told of the visitor again and again.  The descriptor stays, for those
+        who watch it, and is one more of the counter, of which they hear nothing: nobody else has it.
+        """
+        os.dup2(self._counter, self.socket.fileno(), inheritable=False)
 
     def take_counter(self) -> int:
         """The event counter's descriptor, which is the caller's from now on."""

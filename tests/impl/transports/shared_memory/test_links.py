@@ -227,3 +227,24 @@ def test_descriptors_are_not_inherited(ends: MemoryEnds) -> None:
     for end in (ends.writer_socket, ends.reader_socket):
         assert isinstance(end, socket.socket)
         assert not end.get_inheritable()
+
+
+def test_what_is_left_by_a_taker_that_is_interrupted_is_read(ends: MemoryEnds, complete: Complete) -> None:
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    async def test() -> None:
+        writer, reader = asyncio_links(ends)
+        reader.hand_to(interrupt)
+        reading = asyncio.create_task(reader.read())
+        await asyncio.sleep(0)
+        for message in (b"1", b"2"):
+            await writer.write([message])
+        with pytest.raises(KeyboardInterrupt):
+            reader._on_readable()
+
+        assert await reading == b"2"
+        writer.close()
+        reader.close()
+
+    complete(test())

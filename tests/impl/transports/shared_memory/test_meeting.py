@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import resource
+import select
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -269,27 +270,31 @@ def test_a_second_visitor_gets_nothing() -> None:
             second.recv(1)
 
 
-def test_who_has_no_descriptor_left_hangs_up_on_his_visitor(
-    complete: Complete, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("reason", [errno.EMFILE, errno.ENFILE])
+def test_who_has_no_descriptor_left_hangs_up_on_his_visitor_and_is_told_of_nobody_any_more(
+    monkeypatch: pytest.MonkeyPatch, reason: int
 ) -> None:
-    accept, failures = socket.socket.accept, [errno.EMFILE]
-
-    def failing(listener: socket.socket) -> tuple[socket.socket, object]:
-        if failures:
-            raise OSError(failures.pop(), "it fails")
-        return accept(listener)
+    def failing(_: socket.socket) -> NoReturn:
+        # Each time: another thread takes whatever descriptor comes free.
+        raise OSError(reason, "it fails")
 
     before = open_descriptors()
     with (
         closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer,
         closing(connect(name_of(offer))) as visitor,
     ):
+        assert offer.listener is not None
+        watching = select.poll()
+        watching.register(offer.listener.socket, select.POLLIN)
+        assert watching.poll(0)
         monkeypatch.setattr(socket.socket, "accept", failing)
         offer.serve()
-        visitor.setblocking(True)
-        assert visitor.recv(100) == b""
+        assert not watching.poll(0)
+        with pytest.raises(ConnectionResetError):
+            visitor.recv(100)
+        with pytest.raises(ConnectionRefusedError):
+            connect(name_of(offer))
         assert offer.settle(SameHostAnswer(b"", "nothing was handed over"), lambda *ends: ends) is None
-    assert not failures
     assert open_descriptors() == before
 
 
