@@ -167,7 +167,13 @@ class DownstreamSession(Session[T]):
             raise EndOfStream if self.end is not None else WouldBlock("no message is here")
 
     def consume(self, messages: int = 1) -> None:
-        """Note that the application has consumed the oldest messages it took; see ``PermitReceiver.consume``."""
+        """Note that the application has consumed the oldest messages it took.
+
+        Permits that are to go back are left due: ``take_frames`` has them.
+
+        Raises:
+            LocalProtocolError: the application holds fewer; nothing was changed.
+        """
         consume_many(self.receiver, messages)
 
     def receive_message(self) -> Message[T] | None:
@@ -189,7 +195,7 @@ class DownstreamSession(Session[T]):
         return self.receiver.due_rows
 
     def flush(self) -> None:
-        """Return the residue if the consumer is idle; otherwise do nothing."""
+        """Let the residue be due if the consumer is idle; otherwise do nothing.  ``take_frames`` has it."""
         self.receiver.release_residue()
 
     def fail(self, error: bytes) -> None:

@@ -110,7 +110,7 @@ class PermitReceiver(ReceiverBooks[T]):
         Spec: Consume.
         """
         if self._taken:
-            raise LocalProtocolError(f"{self._taken} messages were taken and not consumed: consume them first")
+            raise self._none_taken()
         costs = self._costs
         if not costs:
             return None
@@ -131,6 +131,9 @@ class PermitReceiver(ReceiverBooks[T]):
         message.payload = payload  # type: ignore[assignment]  # a cost above 0 says that it is a T; a cast is a call
         message.rows = message.cost = cost
         return message
+
+    def _none_taken(self) -> LocalProtocolError:
+        return LocalProtocolError(f"{self._taken} messages were taken and not consumed: consume them first")
 
     def _note_arrivals(self) -> bool:
         # The inbox only shrinks until something arrives, so that its peak has to be looked at but once.

@@ -160,7 +160,7 @@ def consume_many(receiver: PermitReceiver[T], count: int) -> None:
             raise LocalProtocolError("nothing was taken that could have been consumed")
         raise LocalProtocolError(f"{held} messages were taken, not the {count} that are said to be consumed")
     receiver._taken = held - count
-    if held == 1:
+    if held == count == 1:
         receiver.try_receive()
         return
     receiver._note_arrivals()
@@ -170,10 +170,15 @@ def consume_many(receiver: PermitReceiver[T], count: int) -> None:
 def pass_by(receiver: PermitReceiver[T], count: int) -> None:
     """Consume so many of the oldest messages: ``receive_many`` for one who knows what they are.
 
-    So many are here, and none of them was taken.  Permits that are to be given back now are left in ``take_due``.
+    So many are here.  Permits that are to be given back now are left in ``take_due``.
+
+    Raises:
+        LocalProtocolError: the application holds a message, which is the oldest one; nothing was changed.
 
     Spec: Consume.
     """
+    if receiver._taken:
+        raise receiver._none_taken()
     if count == 1:
         receiver.try_receive()
         return

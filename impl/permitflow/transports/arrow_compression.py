@@ -125,7 +125,9 @@ class Decompression:
         if is_compressed(message):
             raise ValueError(_NOBODY_AGREED)
         start, end = metadata_place(message)
-        self._plain = bytes(message[:end]) if end - start <= SHORT_BYTES else b""
+        # Of metadata that are cut off nobody can say what the rest of them says.
+        is_known = end <= len(message) and end - start <= SHORT_BYTES
+        self._plain = bytes(message[:end]) if is_known else b""
 
     def require_stream(self, stream: pa.Buffer) -> None:
         """The same of a stream with dictionaries.

@@ -36,6 +36,8 @@ class RemoteReceiver(RemoteDownstream):
             raise self._none_held()
         if not self._is_at_hand:
             await self._until_takeable()
+            if self._held:  # another task has taken something since
+                raise self._none_held()
         return self._receive_now()
 
     async def receive_many(self, max_messages: int | None = None) -> list[Message[pa.RecordBatch]]:
@@ -43,6 +45,8 @@ class RemoteReceiver(RemoteDownstream):
         if self._held:
             raise self._none_held()
         most = await self._until_some(max_messages)
+        if self._held:
+            raise self._none_held()
         if most == 1:
             return [self._receive_now()]
         with collecting_later(most):
@@ -63,8 +67,8 @@ class RemoteReceiver(RemoteDownstream):
 
         Raises:
             InvalidParametersError: ``max_rows`` is not a whole number of at least 1.
-            EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError, LocalProtocolError:
-                as for ``receive_nowait``.
+            EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError: as for ``receive_nowait``.
+            LocalProtocolError: a message was taken and has not been consumed, here or while this task waited.
 
         Spec: Consume.
         """
@@ -74,6 +78,8 @@ class RemoteReceiver(RemoteDownstream):
             raise self._none_held()
         if not self._is_at_hand:
             await self._until_takeable()
+            if self._held:
+                raise self._none_held()
         joined = whole_batch(self._here, self._codec, max_rows)
         if joined is None and (joined := self._oldest_joined(max_rows)) is None:
             return self._receive_now()
@@ -161,6 +167,7 @@ class RemoteReceiver(RemoteDownstream):
 
         Raises:
             StopAsyncIteration: the stream has ended.
+            ChannelAbortedError, ChannelClosedError, PeerGoneError, LocalProtocolError: as for ``receive_nowait``.
         """
         if self._held:
             raise self._none_held()
@@ -169,4 +176,6 @@ class RemoteReceiver(RemoteDownstream):
                 await self._until_takeable()
             except EndOfStream:
                 raise StopAsyncIteration from None
+            if self._held:
+                raise self._none_held()
         return self._receive_now()  # as ``receive``, without its call

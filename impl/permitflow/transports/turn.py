@@ -23,16 +23,16 @@ class Turn:
         """Those who wait for it."""
 
     async def until_mine(self) -> None:
-        """Wait behind those who have come before.  Cancelled, the turn is the next one's."""
+        """Wait behind those who have come before.  Whoever is cancelled or closed here leaves the line."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.behind.append(future)
         try:
             await future
-        except asyncio.CancelledError:
-            if not future.cancelled():
-                self.pass_on()
-            elif future in self.behind:
+        except BaseException:  # who closes the coroutine does not cancel the future
+            if future in self.behind:
                 self.behind.remove(future)
+            elif not future.cancelled():
+                self.pass_on()
             raise
 
     def pass_on(self) -> None:

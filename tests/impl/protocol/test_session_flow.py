@@ -49,6 +49,18 @@ def test_batches_that_were_consumed_one_by_one_come_back_in_one_frame() -> None:
     assert session.take_frames() == [AddPermits(Permits(rows=2 * SMALL.permit_batch))]
 
 
+@pytest.mark.parametrize("held", [0, 1, 2])
+def test_who_has_consumed_nothing_may_say_so(held: int) -> None:
+    session = open_downstream()
+    session.receive_chunks(["a", "b"], [1, 1], 2)
+    for _ in range(held):
+        session.take()
+    session.consume(0)
+    assert session.receiver.consumed_chunks == 0
+    session.consume(held)
+    assert session.receiver.consumed_chunks == held
+
+
 def test_a_residue_waits_for_a_batch_or_for_an_idle_consumer() -> None:
     session = open_downstream()
     session.receive(CHUNK)

@@ -241,3 +241,14 @@ def test_no_more_is_consumed_than_was_taken() -> None:
     assert receiver.inbox_rows == 3
     consume_many(receiver, 2)
     assert receiver.take_due() == Permits(rows=2)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_is_held_is_not_passed_by(count: int) -> None:
+    receiver: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=10, permit_batch=2))
+    deliver_many(receiver, ["a", "b", "c"], [1, 1, 1])
+    take_many(receiver, 1)
+
+    with pytest.raises(LocalProtocolError, match="1 messages were taken"):
+        pass_by(receiver, count)
+    assert (receiver.inbox_rows, receiver.untaken, receiver.consumed_chunks) == (3, 2, 0)

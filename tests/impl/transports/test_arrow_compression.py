@@ -101,6 +101,18 @@ def test_what_is_compressed_is_refused_behind_messages_that_are_not_and_begin_al
 
 
 @codecs
+def test_a_message_whose_metadata_are_cut_off_says_nothing_about_those_that_begin_alike(codec: Codec) -> None:
+    small = encoded(NUMBERS, codec)
+    start, end = metadata_place(small)
+    reader = BatchCodec(NUMBERS.schema)
+    for length in range(start, end):
+        with pytest.raises(UndecodableDataError):
+            reader.decode(small[:length], [ROWS])
+        with pytest.raises(UndecodableDataError, match="which nobody has agreed to"):
+            reader.decode(small, [ROWS])
+
+
+@codecs
 def test_what_is_compressed_as_of_old_is_not_decompressed(codec: Codec) -> None:
     """Arrow's reader heeds what version 0.17 wrote among the custom metadata, where no lengths are looked for."""
     sink = pa.BufferOutputStream()

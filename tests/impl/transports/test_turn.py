@@ -74,3 +74,22 @@ def test_a_turn_for_which_only_cancelled_tasks_have_waited_is_free(run: asyncio.
         assert (queue.came, queue.turn.is_taken) == ([], False)
 
     run.run(cancel())
+
+
+def test_who_is_closed_keeps_nobody_from_his_turn(run: asyncio.Runner) -> None:
+    async def close(moment: str) -> None:
+        queue = Queue()
+        first = queue.wait("a")
+        first.send(None)
+        second = asyncio.create_task(queue.wait("b"))
+        await turns_of_the_loop()
+        if moment == "before":
+            first.close()
+        queue.turn.pass_on()
+        if moment == "after":
+            first.close()
+        await turns_of_the_loop()
+        assert (second.done(), queue.came, queue.turn.is_taken) == (True, ["b"], True)
+
+    for moment in ("before", "after"):
+        run.run(close(moment))

@@ -1,0 +1,156 @@
+"""Tasks that share a receiving end: each message is one task's, and nobody receives while another one holds some."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pytest
+
+from permitflow.errors import LocalProtocolError
+from permitflow.protocol.frames import Address, Put
+from permitflow.protocol.handshake import PROTOCOL_VERSION
+from permitflow.protocol.messages import Message
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.session import DownstreamSession
+from permitflow.testing.number_streams import SCHEMA, until
+from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.carrier import Buffer, Received, Take
+from permitflow.transports.codec import encode_upstream
+from permitflow.transports.joined import JoinedChunks
+from permitflow.transports.payloads import EncodedChunks
+from permitflow.transports.remote_receiver import RemoteReceiver
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+Read: TypeAlias = JoinedChunks | Message[pa.RecordBatch] | list[Message[pa.RecordBatch]]
+Way: TypeAlias = Callable[[RemoteReceiver], Awaitable[Read]]
+
+WINDOW = ChannelParameters(row_permits=8_192, permit_batch=1, max_chunk_cost=2_048)
+# Of two chunks: what is copied to be joined with its neighbours, and what is handed over as it came.
+TRAINS = pytest.mark.parametrize("rows", [1, 1_024], ids=["small", "large"])
+
+WAYS_TO_RECEIVE = ("receive", "receive_many", "receive_joined", "__anext__")
+
+
+class Producer:
+    """A prompt carrier behind which a producer sends whenever the test says so."""
+
+    def __init__(self) -> None:
+        put = Put(PROTOCOL_VERSION, Address("numbers"))
+        self._first: deque[Received] = deque(b"".join(message) for message in encode_upstream([put]))
+        self._take: Take | None = None
+        self._codec = BatchCodec(SCHEMA)
+        self._sent_rows = 0
+        self.has_more = False
+
+    async def read(self) -> Received | None:
+        if self._first:
+            return self._first.popleft()
+        for_ever: asyncio.Future[Received | None] = asyncio.get_running_loop().create_future()
+        return await for_ever
+
+    def hand_to(self, take: Take) -> None:
+        self._take = take
+
+    def write_now(self, message: Sequence[Buffer]) -> None:
+        """Nobody reads what comes back."""
+
+    async def write(self, message: Sequence[Buffer]) -> None:
+        """Nobody reads what comes back."""
+
+    async def half_close(self) -> None:
+        """Nothing to do."""
+
+    def send(self, *rows: int) -> None:
+        """Chunks in one batch, numbered on from what was sent before."""
+        assert self._take is not None
+        first, self._sent_rows = self._sent_rows, self._sent_rows + sum(rows)
+        batch = pa.record_batch([pa.array(range(first, self._sent_rows), pa.int64())], schema=SCHEMA)
+        chunks = EncodedChunks(rows, sum(rows), [b"".join(self._codec.encode([batch]))])
+        for message in encode_upstream([chunks]):
+            self._take(b"".join(message))
+
+
+@asynccontextmanager
+async def stream() -> AsyncIterator[tuple[Producer, RemoteReceiver]]:
+    """Both ends of a stream that has been agreed on."""
+    producer = Producer()
+    receiver = RemoteReceiver(DownstreamSession(), producer)
+    running = asyncio.create_task(receiver.run())
+    await receiver.dialled()
+    receiver.accept(WINDOW, schema=SCHEMA, stream="s")
+    try:
+        yield producer, receiver
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+
+
+async def two_that_wait(receiver: RemoteReceiver, first: Way, second: Way) -> Sequence[asyncio.Future[Read]]:
+    """Two tasks, in the order in which they have come."""
+    tasks: Sequence[asyncio.Future[Read]] = [asyncio.ensure_future(way(receiver)) for way in (first, second)]
+    await until(lambda: len(receiver._turn.behind) == 1)
+    return tasks
+
+
+def numbers(read: Read) -> list[int]:
+    """All rows of what was read."""
+    if isinstance(read, list):
+        return [number for message in read for number in numbers(message)]
+    batch = read.batch if isinstance(read, JoinedChunks) else read.payload
+    found: list[int] = batch.column(0).to_pylist()
+    return found
+
+
+@TRAINS
+@pytest.mark.parametrize("way", [getattr(RemoteReceiver, name) for name in WAYS_TO_RECEIVE])
+def test_nobody_receives_what_came_after_another_task_has_taken_something(
+    complete: Complete, rows: int, way: Way
+) -> None:
+    async def test() -> None:
+        async with stream() as (producer, receiver):
+            taking, receiving = await two_that_wait(receiver, RemoteReceiver.take_joined, way)
+            producer.send(rows, rows)
+            taken = await taking
+            producer.send(rows, rows)
+
+            with pytest.raises(LocalProtocolError, match="2 messages were taken and not consumed"):
+                await receiving
+
+            assert receiver.statistics().consumed_rows == 0
+            receiver.consume(2)
+            rest = [await receiver.receive_joined(max_rows=rows) for _ in range(2)]
+            assert [number for read in (taken, *rest) for number in numbers(read)] == [*range(4 * rows)]
+            statistics = receiver.statistics()
+            assert (statistics.consumed_chunks, statistics.consumed_rows) == (4, 4 * rows)
+            assert (statistics.inbox_rows, statistics.unreturned_permits) == (0, 0)
+
+    complete(test())
+
+
+@TRAINS
+@pytest.mark.parametrize("first", [RemoteReceiver.take_joined, RemoteReceiver.take_many])
+@pytest.mark.parametrize("second", [RemoteReceiver.take_joined, RemoteReceiver.take_many])
+def test_tasks_that_take_get_one_what_came_behind_the_others_and_all_of_it_keeps_its_permits(
+    complete: Complete, rows: int, first: Way, second: Way
+) -> None:
+    async def test() -> None:
+        async with stream() as (producer, receiver):
+            tasks = await two_that_wait(receiver, first, second)
+            producer.send(rows, rows)
+            taken = [await tasks[0]]
+            producer.send(rows, rows)
+            taken.append(await tasks[1])
+
+            assert [numbers(read) for read in taken] == [[*range(2 * rows)], [*range(2 * rows, 4 * rows)]]
+            assert receiver.statistics().consumed_rows == 0
+            receiver.consume(2)
+            assert receiver.statistics().consumed_rows == 2 * rows
+            with pytest.raises(LocalProtocolError):
+                await receiver.receive_joined()
+            receiver.consume(2)
+            assert receiver.statistics().inbox_rows == 0
+
+    complete(test())
