@@ -3,15 +3,19 @@
 import os
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from typing import TypeVar
 
-__all__ = ["in_processes"]
+__all__ = ["in_processes", "result_of"]
 
 T = TypeVar("T")
+
+# A signal that another thread is given does not wake up this one, if it waits for a lock: so it looks up now and then.
+_LOOK_UP_SECONDS = 0.2
 
 
 def in_processes(work: Callable[..., T], *arguments: Iterable[object], processes: int) -> Generator[T, None, None]:
@@ -27,12 +31,24 @@ def in_processes(work: Callable[..., T], *arguments: Iterable[object], processes
     pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin_work)
     try:
         with _interrupts_held_back():
-            results = pool.map(work, *arguments)
-        yield from results
+            coming = deque(pool.submit(work, *each) for each in zip(*arguments, strict=False))
+        while coming:
+            yield result_of(coming.popleft())
     except BaseException:
         _break_off(pool)
         raise
     pool.shutdown()
+
+
+def result_of(future: "Future[T]") -> T:
+    """As ``future.result()``, for the thread that is to hear of Ctrl-C.
+
+    Raises:
+        Exception: what the future has come to.
+    """
+    while not wait([future], _LOOK_UP_SECONDS).done:
+        pass
+    return future.result()
 
 
 def _break_off(pool: ProcessPoolExecutor) -> None:

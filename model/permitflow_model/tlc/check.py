@@ -13,6 +13,7 @@ from permitflow_model.compare import LabelledGraph, first_difference, graph_of_m
 from permitflow_model.exploration import explore_model, is_explorable
 from permitflow_model.kernel.explore import StateLimitReached, Violation
 from permitflow_model.manifest import ManifestError, Model, find_spec_directory, read_manifest
+from permitflow_model.side_by_side import result_of
 from permitflow_model.tlc.install import find_jar, find_java
 from permitflow_model.tlc.output import TlcError, TlcResult
 from permitflow_model.tlc.processes import TlcProcesses
@@ -248,7 +249,7 @@ def _beside_tlc(
             # Not all at once: what TLC has written is kept until it is read.
             for later in models[position + len(coming) : position + 2 * parallel]:
                 coming.append(pool.submit(run, later, processes))
-            yield _checked(model, engine, coming.popleft().result)
+            yield _checked(model, engine, partial(result_of, coming.popleft()))
     finally:
         processes.end()
         pool.shutdown(cancel_futures=True)

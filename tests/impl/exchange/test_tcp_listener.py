@@ -37,7 +37,7 @@ def test_an_exchange_without_descriptors_takes_connections_once_it_has_some(
 ) -> None:
     async def dial() -> bool:
         async with ExchangeServer(Exchange(), "tcp://127.0.0.1:0") as server:
-            failures.extend([errno.EMFILE, errno.ENFILE, errno.ECONNABORTED])
+            failures.extend([errno.ENFILE, errno.EMFILE, errno.ECONNABORTED])
             return await asyncio.to_thread(is_serving, server.address)
 
     with caplog.at_level(logging.ERROR):

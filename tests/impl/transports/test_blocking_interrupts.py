@@ -4,6 +4,7 @@ Python heeds signals where a function begins and where a C function has returned
 these places, so it raises what a signal's handler would raise, in one place after the other.
 """
 
+import gc
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -168,11 +169,14 @@ class Interrupting:
         if self.where:
             return function()
         before = sys.getprofile()
+        # What is raised while garbage is collected, by whoever listens to that, is lost: nobody has called it.
+        gc.disable()
         sys.setprofile(heed)
         try:
             return function()
         finally:
             sys.setprofile(before)
+            gc.enable()
 
 
 def opened_source(monkeypatch: pytest.MonkeyPatch) -> tuple[BlockingSource, SendingPeer]:
