@@ -19,7 +19,8 @@ __all__ = ["main"]
 
 def main(settings: PartSettings) -> None:
     """Consume all channels at once, to their ends."""
-    with ThreadPoolExecutor(settings.channels) as threads:
+    # Before several threads open it: SQLite does not wait for the lock where the kind of journal is changed.
+    with Ledger(settings.ledger), ThreadPoolExecutor(settings.channels) as threads:
         rows = sum(threads.map(lambda channel: consume(settings, channel), settings.late_items))
     report("finished", text=f"{rows:,} rows were counted", rows=rows)
 
