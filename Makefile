@@ -49,7 +49,7 @@ docs: setup  ## regenerate docs/cli.md, docs/api.md, and the tables of docs/conf
 	@$(BIN)/python tools/api_reference.py
 	@$(BIN)/python tools/conformance_table.py
 
-bench: setup  ## ours against others, targets and verdicts: five minutes and a half; into build/bench
+bench: setup  ## ours against others, targets and verdicts: five minutes; into build/bench
 	@$(BIN)/python -m benchmarks run
 
 bench-spark: setup  ## Spark jobs with the exchange and without: three minutes
