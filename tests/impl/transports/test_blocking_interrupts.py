@@ -1,16 +1,8 @@
-"""A signal's exception in a blocking end, wherever it hits: nothing is lost, nothing comes twice, or the end says so.
+"""A signal's exception in a blocking end, wherever it hits: nothing is lost, nothing comes twice, or it says so."""
 
-Python heeds signals where a function begins and where a C function has returned.  A profile function is called in just
-these places, so it raises what a signal's handler would raise, in one place after the other.
-"""
-
-import gc
-import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from itertools import count
-from types import FrameType
 
 import pyarrow as pa
 import pytest
@@ -22,7 +14,7 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
 from permitflow.testing.blocking_ends import SCHEMA, numbers, sink_of, source_of, values
-from permitflow.testing.memory_ends import memory_ends
+from permitflow.testing.interrupting import Interrupting, Peer, SignalError
 from permitflow.testing.served_exchange import ServedExchange
 from permitflow.transports import blocking_stream
 from permitflow.transports.arrow import BatchCodec
@@ -32,8 +24,6 @@ from permitflow.transports.blocking_source import BlockingSource
 from permitflow.transports.carrier import Received
 from permitflow.transports.codec import decode_downstream, decode_upstream, encode_downstream, encode_upstream
 from permitflow.transports.joined import JoinedChunks
-from permitflow.transports.shared_memory.blocking_link import BlockingLink
-from permitflow.transports.shared_memory.message_socket import MessageSocket
 from permitflow.transports.shared_memory.outgoing import Outgoing
 from permitflow.transports.trains import TrainWriter, encoded, with_batches
 
@@ -41,15 +31,10 @@ PARAMETERS = ChannelParameters(row_permits=40, permit_batch=2, max_chunk_cost=8)
 TRAINS = [[2, 3, 1], [4], [5, 2]]
 ROWS = sum(map(sum, TRAINS))
 SENT_ROWS = 44
-MOST_BYTES = 1 << 20
 CODEC = BatchCodec(SCHEMA)
 
 
-class SignalError(Exception):
-    """What the handler raises."""
-
-
-class FakeCall:
+class FakeCall(Peer):
     """A call whose other end is in this process; a message comes whenever somebody waits for one."""
 
     path = "memory"
@@ -58,8 +43,6 @@ class FakeCall:
     def __init__(self, *_: object, **__: object) -> None:
         self.coming: deque[Received | Closed] = deque()
         self._is_here = self.is_closed = False
-        self.is_at_work = False
-        """Is this the other end, whom no signal of this one's concerns?"""
 
     def settle(self, answer: object) -> None:
         pass
@@ -146,37 +129,6 @@ class ReceivingPeer(FakeCall):
                 self.session.consume()
             self.session.flush()
         self.coming.extendleft(b"".join(each) for each in encode_downstream(self.session.take_frames()))
-
-
-class Interrupting:
-    """Raises once, in one of the places where a signal is heeded while ``call`` runs; counts on from call to call."""
-
-    def __init__(self, place: int, peer: FakeCall) -> None:
-        self.left = place
-        self.peer = peer
-        self.where = ""
-
-    def call(self, function: Callable[[], object]) -> object:
-        def heed(frame: FrameType, event: str, arg: object) -> None:
-            if event not in ("call", "c_return") or frame is own or self.where or self.peer.is_at_work:
-                return
-            self.left -= 1
-            if self.left < 0:
-                self.where = f"{frame.f_code.co_name}: {event}"
-                raise SignalError
-
-        own = sys._getframe()
-        if self.where:
-            return function()
-        before = sys.getprofile()
-        # What is raised while garbage is collected, by whoever listens to that, is lost: nobody has called it.
-        gc.disable()
-        sys.setprofile(heed)
-        try:
-            return function()
-        finally:
-            sys.setprofile(before)
-            gc.enable()
 
 
 def opened_source(monkeypatch: pytest.MonkeyPatch) -> tuple[BlockingSource, SendingPeer]:
@@ -285,118 +237,6 @@ def send_on(sink: BlockingSink, interrupting: Interrupting) -> None:
     except SignalError:
         with suppress(ChannelClosedError):  # all was well, and it was about to say so
             sink.end(closes_channel=True)
-
-
-@pytest.fixture
-def links() -> Iterator[tuple[BlockingLink, BlockingLink]]:
-    """A writer and a reader."""
-    with memory_ends() as ends:
-        writer = BlockingLink(ends.writer_socket, ends.writer, most_bytes=MOST_BYTES)
-        reader = BlockingLink(ends.reader_socket, ends.reader, most_bytes=MOST_BYTES)
-        yield writer, reader
-        writer.close()
-        reader.close()
-
-
-def test_a_write_that_is_interrupted_while_it_waits_goes_on_where_it_was(
-    links: tuple[BlockingLink, BlockingLink], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer, reader = links
-    messages = [Outgoing([bytes([number]) * MOST_BYTES]) for number in range(2)]
-    seen: list[bytes] = []
-
-    def interrupted(*_: object) -> bool:
-        read_all(reader, seen)  # so that there is room when it goes on
-        raise TimeoutError
-
-    monkeypatch.setattr(writer, "_poll", interrupted)
-    for message in messages:
-        for _ in range(1_000):
-            try:
-                writer.write(message)
-            except TimeoutError:
-                assert not writer.is_cut
-            else:
-                break
-    writer.write(messages[-1])  # has left already
-    read_all(reader, seen)
-    assert seen == [b"".join(message.pieces) for message in messages]
-
-
-def test_a_write_that_is_interrupted_anywhere_leaves_whole_messages_or_says_that_the_link_is_cut(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    messages = [bytes([number]) * size for number, size in enumerate((150_000, 100, 150_000, MOST_BYTES, 150_000))]
-    cut = set[str]()
-    for place in range(10_000):
-        with memory_ends() as ends:
-            writer = BlockingLink(ends.writer_socket, ends.writer, most_bytes=MOST_BYTES)
-            reader = BlockingLink(ends.reader_socket, ends.reader, most_bytes=MOST_BYTES)
-            interrupting = Interrupting(place, FakeCall())
-            seen = list[bytes]()
-            monkeypatch.setattr(writer, "_poll", room_made(reader, seen, interrupting.peer))
-            is_whole = all(written(writer, Outgoing([message]), interrupting) for message in messages)
-            read_all(reader, seen)
-            writer.close()
-            reader.close()
-        if is_whole:
-            assert seen == messages, interrupting.where
-        else:
-            cut.add(interrupting.where)
-            assert seen == messages[: len(seen)], interrupting.where
-        if not interrupting.where:
-            break
-    assert place > 50, "it was interrupted in too few places"
-    assert not {"make_room: call", "make_room: c_return"} & cut
-
-
-def written(writer: BlockingLink, message: Outgoing, interrupting: Interrupting) -> bool:
-    """Write a message, again after an interrupt; false: the link was cut."""
-    while not writer.is_cut:
-        try:
-            interrupting.call(lambda: writer.write(message))
-        except SignalError:
-            continue
-        return True
-    return False
-
-
-def room_made(reader: BlockingLink, seen: list[bytes], peer: FakeCall) -> Callable[..., bool]:
-    """In place of waiting for room: the other end makes some."""
-
-    calls = count()
-
-    def make_room(*_: object) -> bool:
-        peer.is_at_work = True
-        assert next(calls) < 1_000, "there will never be any"
-        read_all(reader, seen)
-        peer.is_at_work = False
-        return True
-
-    return make_room
-
-
-def read_all(reader: BlockingLink, seen: list[bytes]) -> None:
-    """All that is here."""
-    while (message := reader.read_nowait()) is not None or reader.wait(0.001):
-        seen.extend([] if message is None else [bytes(message)])
-
-
-@pytest.mark.parametrize("error", [TimeoutError, KeyboardInterrupt])
-def test_nothing_follows_a_message_of_which_nobody_knows_how_much_has_left(
-    links: tuple[BlockingLink, BlockingLink], monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
-) -> None:
-    writer, _ = links
-    send = MessageSocket._send_now
-
-    def interrupted(link: MessageSocket, pieces: list[bytes]) -> None:
-        send(link, pieces)
-        raise error
-
-    monkeypatch.setattr(MessageSocket, "_send_now", interrupted)
-    with pytest.raises(error):
-        writer.write(Outgoing([b"half of it"]))
-    assert writer.is_cut
 
 
 def test_an_end_whose_link_was_cut_says_so(exchange: ServedExchange, monkeypatch: pytest.MonkeyPatch) -> None:

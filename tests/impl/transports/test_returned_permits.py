@@ -1,7 +1,6 @@
 """Permits that have come together are all taken in before any of them is used: trains that were short grow again."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -12,7 +11,8 @@ from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import UpstreamSession
-from permitflow.transports.carrier import Buffer, Received, Take
+from permitflow.testing.played_carriers import PlayedCarrier
+from permitflow.transports.carrier import Buffer
 from permitflow.transports.codec import decode_upstream, encode_downstream
 from permitflow.transports.payloads import EncodedChunks
 from permitflow.transports.remote_sender import RemoteSender
@@ -22,47 +22,20 @@ CHUNK = pa.record_batch({"n": pa.array(range(100))})
 WINDOW = ChannelParameters(row_permits=400, permit_batch=100)
 
 
-class Consumer:
-    """A prompt carrier behind which a consumer returns permits whenever the test says so."""
+class Consumer(PlayedCarrier):
+    """Returns permits whenever the test says so."""
 
     def __init__(self) -> None:
-        get = Get(PROTOCOL_VERSION, Address("chunks"))
-        self._first: deque[Received] = deque(b"".join(message) for message in encode_downstream([get]))
-        self._take: Take | None = None
-        self._left = 0
+        super().__init__(encode_downstream([Get(PROTOCOL_VERSION, Address("chunks"))]))
         self.trains: list[tuple[int, ...]] = []
-
-    async def read(self) -> Received | None:
-        if self._first:
-            return self._first.popleft()
-        for_ever: asyncio.Future[Received | None] = asyncio.get_running_loop().create_future()
-        return await for_ever
-
-    def hand_to(self, take: Take) -> None:
-        self._take = take
-
-    @property
-    def has_more(self) -> bool:
-        return self._left > 0
 
     def write_now(self, message: Sequence[Buffer]) -> None:
         frames = decode_upstream(b"".join(message))
         self.trains += [frame.rows for frame in frames if isinstance(frame, EncodedChunks)]
 
-    async def write(self, message: Sequence[Buffer]) -> None:
-        self.write_now(message)
-
-    async def half_close(self) -> None:
-        """Nothing to do."""
-
     def return_permits(self, *rows: int) -> None:
         """In a message for each of these, which have come together."""
-        assert self._take is not None
-        self._left = len(rows)
-        for count in rows:
-            self._left -= 1
-            for message in encode_downstream([AddPermits(Permits(count, 0, 0))]):
-                self._take(b"".join(message))
+        self.bring(*(message for count in rows for message in encode_downstream([AddPermits(Permits(count, 0, 0))])))
 
 
 def test_permits_that_come_together_are_used_together(complete: Complete) -> None:

@@ -1,7 +1,6 @@
 """Tasks that share a receiving end: each message is one task's, and nobody receives while another one holds some."""
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
@@ -16,8 +15,8 @@ from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession
 from permitflow.testing.number_streams import SCHEMA, until
+from permitflow.testing.played_carriers import PlayedCarrier
 from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.carrier import Buffer, Received, Take
 from permitflow.transports.codec import encode_upstream
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.payloads import EncodedChunks
@@ -34,43 +33,19 @@ TRAINS = pytest.mark.parametrize("rows", [1, 1_024], ids=["small", "large"])
 WAYS_TO_RECEIVE = ("receive", "receive_many", "receive_joined", "__anext__")
 
 
-class Producer:
-    """A prompt carrier behind which a producer sends whenever the test says so."""
+class Producer(PlayedCarrier):
+    """Sends whenever the test says so."""
 
     def __init__(self) -> None:
-        put = Put(PROTOCOL_VERSION, Address("numbers"))
-        self._first: deque[Received] = deque(b"".join(message) for message in encode_upstream([put]))
-        self._take: Take | None = None
+        super().__init__(encode_upstream([Put(PROTOCOL_VERSION, Address("numbers"))]))
         self._codec = BatchCodec(SCHEMA)
         self._sent_rows = 0
-        self.has_more = False
-
-    async def read(self) -> Received | None:
-        if self._first:
-            return self._first.popleft()
-        for_ever: asyncio.Future[Received | None] = asyncio.get_running_loop().create_future()
-        return await for_ever
-
-    def hand_to(self, take: Take) -> None:
-        self._take = take
-
-    def write_now(self, message: Sequence[Buffer]) -> None:
-        """Nobody reads what comes back."""
-
-    async def write(self, message: Sequence[Buffer]) -> None:
-        """Nobody reads what comes back."""
-
-    async def half_close(self) -> None:
-        """Nothing to do."""
 
     def send(self, *rows: int) -> None:
         """Chunks in one batch, numbered on from what was sent before."""
-        assert self._take is not None
         first, self._sent_rows = self._sent_rows, self._sent_rows + sum(rows)
         batch = pa.record_batch([pa.array(range(first, self._sent_rows), pa.int64())], schema=SCHEMA)
-        chunks = EncodedChunks(rows, sum(rows), [b"".join(self._codec.encode([batch]))])
-        for message in encode_upstream([chunks]):
-            self._take(b"".join(message))
+        self.bring(*encode_upstream([EncodedChunks(rows, sum(rows), [b"".join(self._codec.encode([batch]))])]))
 
 
 @asynccontextmanager
