@@ -177,8 +177,7 @@ class LocalReceiver(Generic[T]):
     @property
     def has_untaken(self) -> bool:
         """Is a message here that may be taken now?"""
-        core = self._core
-        return len(core._costs) > core._taken + self._line.reserved
+        return self._line.spare > 0
 
     def chunks_at_hand(self, most: int, most_rows: int) -> list[T]:
         """The oldest chunks, at most so many, up to the first message that is unusual; they stay where they are.
@@ -186,10 +185,10 @@ class LocalReceiver(Generic[T]):
         No more than would have ``most_rows`` if all were as long as the first one, and another.
         None while a message is held, or if the oldest one is unusual: no chunk, or one that does not cost its rows.
         """
-        core, line, costs = self._core, self._line, self._costs
-        if most and len(costs) == 1 and costs[0] and not (core._taken or line.reserved):
+        spare, costs = self._line.spare, self._costs
+        if most and spare == len(costs) == 1 and costs[0]:
             return [self._payloads[0]]  # type: ignore[list-item]  # a cost above 0 says that it is a T
-        return chunks_at_hand(core, min(most, len(costs) - core._taken - line.reserved), most_rows)
+        return chunks_at_hand(self._core, min(most, spare), most_rows)
 
     def pass_by(self, count: int) -> None:
         """Take so many of the oldest messages, which ``chunks_at_hand`` has shown, and consume them at once."""

@@ -36,8 +36,6 @@ class RemoteReceiver(RemoteDownstream):
             raise self._none_held()
         if not self._is_at_hand:
             await self._until_takeable()
-            if self._held:  # another task has taken something since
-                raise self._none_held()
         return self._receive_now()
 
     async def receive_many(self, max_messages: int | None = None) -> list[Message[pa.RecordBatch]]:
@@ -45,8 +43,6 @@ class RemoteReceiver(RemoteDownstream):
         if self._held:
             raise self._none_held()
         most = await self._until_some(max_messages)
-        if self._held:
-            raise self._none_held()
         if most == 1:
             return [self._receive_now()]
         with collecting_later(most):
@@ -78,7 +74,7 @@ class RemoteReceiver(RemoteDownstream):
             raise self._none_held()
         if not self._is_at_hand:
             await self._until_takeable()
-            if self._held:
+            if self._held:  # another task has taken something since; single reads are refused by the books
                 raise self._none_held()
         joined = whole_batch(self._here, self._codec, max_rows)
         if joined is None and (joined := self._oldest_joined(max_rows)) is None:
@@ -176,6 +172,4 @@ class RemoteReceiver(RemoteDownstream):
                 await self._until_takeable()
             except EndOfStream:
                 raise StopAsyncIteration from None
-            if self._held:
-                raise self._none_held()
         return self._receive_now()  # as ``receive``, without its call
