@@ -131,7 +131,9 @@ class _OfferServer:
         waiting.register(self._offer.listener.socket, select.POLLIN)
         waiting.register(self._stop, select.POLLIN)
         while not any(descriptor == self._stop for descriptor, _ in waiting.poll()):
-            self._offer.serve()
+            if not self._offer.serve():
+                self._offer.turn_away()
+                return
 
     def close(self) -> None:
         os.eventfd_write(self._stop, 1)

@@ -77,7 +77,7 @@ def offering(policy: SameHost, *, writes: bool, who: str) -> Iterator[Offer]:
     """
     with closing(Offer(policy, writes=writes, who=who)) as offer:
         if offer.listener is not None:
-            asyncio.get_running_loop().add_reader(offer.listener.socket.fileno(), offer.serve)
+            asyncio.get_running_loop().add_reader(offer.listener.socket.fileno(), _serve, offer)
         try:
             yield offer
         finally:
@@ -98,8 +98,14 @@ def settle(offer: Offer, answer: SameHostAnswer | None) -> Meeting:
     return Meeting(None, None, f"{NETWORK}: {offer.reason}")
 
 
+def _serve(offer: Offer) -> None:
+    if not offer.serve():
+        _withdraw(offer)
+        offer.turn_away()
+
+
 def _withdraw(offer: Offer) -> None:
-    if offer.listener is not None:
+    if offer.listener is not None and offer.awaits_visitor:
         asyncio.get_running_loop().remove_reader(offer.listener.socket.fileno())
 
 

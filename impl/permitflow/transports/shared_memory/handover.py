@@ -61,7 +61,8 @@ class Listener:
             self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             undo.callback(self.socket.close)
             self.socket.bind("\0" + self.name)
-            self.socket.listen(1)
+            # Room for visitors of other users, who are sent away: the peer is not to find the queue full of them.
+            self.socket.listen()
             self.socket.setblocking(False)
             undo.pop_all()
         self._memory = memory
@@ -69,20 +70,12 @@ class Listener:
     def accept(self) -> socket.socket | None:
         """Hand the descriptors to whoever has connected; None if nobody of this user has.
 
-        Without a descriptor to spare, whoever has connected is hung up on, so that he need not wait for the memory; and
-        nobody else can connect.
-
         Raises:
-            OSError: this end was closed, or the system refuses for another reason than descriptors.
+            OSError: this end was closed, or the system refuses: it has no descriptor to spare.
         """
         try:
             peer, _ = self.socket.accept()
         except BlockingIOError:
-            return None
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                raise
-            self._stop_listening()
             return None
         try:
             if is_same_user(peer):
@@ -94,14 +87,6 @@ class Listener:
             pass
         peer.close()
         return None
-
-    def _stop_listening(self) -> None:
-        """Hang up on all who have connected, at once and without another descriptor, which another thread might take.
-
-        Else whoever watches the socket would be told of the visitor again and again.  The descriptor stays, for those
-        who watch it, and is one more of the counter, of which they hear nothing: nobody else has it.
-        """
-        os.dup2(self._counter, self.socket.fileno(), inheritable=False)
 
     def take_counter(self) -> int:
         """The event counter's descriptor, which is the caller's from now on."""

@@ -69,10 +69,30 @@ class Offer:
         if self._policy is SameHost.REQUIRE:
             raise SameHostError(who=self._who, reason=self.reason)
 
-    def serve(self) -> None:
-        """Hand over to whoever has connected, if it is the first of this user."""
-        if self.listener is not None and self._connection is None:
+    @property
+    def awaits_visitor(self) -> bool:
+        """Is the listener's socket to be watched?"""
+        return self.listener is not None and self.listener.socket.fileno() >= 0
+
+    def serve(self) -> bool:
+        """Hand over to whoever has connected, if it is the first of this user; is the socket to be watched further?
+
+        If not, the watcher stops watching, and then calls ``turn_away``: it would be told of the next visitor, who gets
+        nothing, again and again.  So also where the system refuses, for want of descriptors or memory.
+        """
+        if self.listener is None or not self.awaits_visitor:
+            return False
+        try:
             self._connection = self.listener.accept()
+        except OSError as error:
+            _log.info("no shared memory with %s: its visit cannot be received: %s", self._who, _words(error))
+            return False
+        return self._connection is None
+
+    def turn_away(self) -> None:
+        """Hang up on all others who have connected, and listen no more.  Nobody watches the socket any more."""
+        if self.listener is not None:
+            self.listener.socket.close()
 
     def settle(self, answer: SameHostAnswer | None, make: Callable[[socket.socket, Ring], L]) -> L | None:
         """Make the link that the peer has agreed to, or note why there is none.
@@ -122,7 +142,7 @@ async def accepted(name: str, *, writes: bool) -> Received | str:
     try:
         connection = connect(name)
     except ConnectionRefusedError:
-        return "nobody listens there: it is another host, or a container with a network of its own"
+        return "nobody listens there: another host, a container with a network of its own, or another visitor was first"
     except (OSError, PermitflowError) as error:
         return _words(error)
     try:

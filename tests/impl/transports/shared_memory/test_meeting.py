@@ -1,11 +1,9 @@
 """Two ends share memory if both can and want to; otherwise each knows why not, and nothing is left behind."""
 
 import asyncio
-import errno
 import gc
 import os
 import resource
-import select
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -20,7 +18,7 @@ from permitflow.protocol.frames import SameHostAnswer
 from permitflow.testing.descriptors import open_descriptors, ring_mappings
 from permitflow.testing.limits import limited
 from permitflow.transports.shared_memory import handover
-from permitflow.transports.shared_memory.handover import Received, connect, nonce_digest
+from permitflow.transports.shared_memory.handover import Received, nonce_digest
 from permitflow.transports.shared_memory.meeting import Offer, accepted
 from permitflow.transports.shared_memory.policy import SameHost
 from permitflow.transports.shared_memory.ring import Ring
@@ -184,43 +182,6 @@ def test_processes_of_another_user_are_refused(complete: Complete, monkeypatch: 
         answer = SameHostAnswer(b"x")
         with pytest.raises(UndecodableDataError):
             offer.settle(answer, lambda *ends: ends)
-
-
-def test_a_second_visitor_gets_nothing() -> None:
-    offer = Offer(SameHost.AUTO, writes=True, who="the exchange")
-    with closing(offer), connect(name_of(offer)), connect(name_of(offer)) as second:
-        offer.serve()
-        offer.serve()
-        with pytest.raises(BlockingIOError):
-            second.recv(1)
-
-
-@pytest.mark.parametrize("reason", [errno.EMFILE, errno.ENFILE])
-def test_who_has_no_descriptor_left_hangs_up_on_his_visitor_and_is_told_of_nobody_any_more(
-    monkeypatch: pytest.MonkeyPatch, reason: int
-) -> None:
-    def failing(_: socket.socket) -> NoReturn:
-        # Each time: another thread takes whatever descriptor comes free.
-        raise OSError(reason, "it fails")
-
-    before = open_descriptors()
-    with (
-        closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer,
-        closing(connect(name_of(offer))) as visitor,
-    ):
-        assert offer.listener is not None
-        watching = select.poll()
-        watching.register(offer.listener.socket, select.POLLIN)
-        assert watching.poll(0)
-        monkeypatch.setattr(socket.socket, "accept", failing)
-        offer.serve()
-        assert not watching.poll(0)
-        with pytest.raises(ConnectionResetError):
-            visitor.recv(100)
-        with pytest.raises(ConnectionRefusedError):
-            connect(name_of(offer))
-        assert offer.settle(SameHostAnswer(b"", "nothing was handed over"), lambda *ends: ends) is None
-    assert open_descriptors() == before
 
 
 def test_a_cancelled_acceptance_leaves_nothing_open(complete: Complete) -> None:
