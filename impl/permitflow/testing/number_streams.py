@@ -14,7 +14,19 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.grpc_aio import get
 
-__all__ = ["CHANNEL", "SCHEMA", "SMALL", "batch", "everything", "numbers", "read", "send_for_ever", "serving", "until"]
+__all__ = [
+    "CHANNEL",
+    "SCHEMA",
+    "SMALL",
+    "batch",
+    "everything",
+    "numbers",
+    "read",
+    "send_for_ever",
+    "serving",
+    "turns",
+    "until",
+]
 
 CHANNEL = "orders/0"
 SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
@@ -64,3 +76,9 @@ async def until(condition: Callable[[], bool]) -> None:
     """Let the loop turn until something has happened that nobody announces."""
     while not condition():  # noqa: ASYNC110  # there is no event to wait for
         await asyncio.sleep(0.001)
+
+
+async def turns() -> None:
+    """Let everything happen that is to happen in the loop's next turns."""
+    for _ in range(20):
+        await asyncio.sleep(0)

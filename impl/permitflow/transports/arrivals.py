@@ -3,15 +3,19 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.codec import LONE_BODY_AT, decode_upstream, lone_chunks
 from permitflow.transports.joined import FoldedChunks, unfold
 from permitflow.transports.payloads import EncodedChunks, WireFrame
-from permitflow.transports.trains import with_batches
+from permitflow.transports.trains import residue_waits_below_rows, with_batches
 
-__all__ = ["Arrivals"]
+__all__ = ["RESIDUE_SECONDS", "Arrivals"]
+
+RESIDUE_SECONDS = 0.02
+"""So long the residue of an idle receiver may wait for more: docs/decisions/0035-a-residue-may-wait.md."""
 
 
 class Arrivals(ABC):
@@ -21,6 +25,16 @@ class Arrivals(ABC):
     _batches: BatchCodec | None
     # Of the messages that are here, so many of the newest may lie joined in one batch.
     _newest_folded = 0
+    _residue_waits_below_rows = 0
+
+    def _note_parameters(self, parameters: ChannelParameters) -> None:
+        self._residue_waits_below_rows = residue_waits_below_rows(parameters)
+
+    @property
+    def _may_residue_wait(self) -> bool:
+        """May an idle receiver keep what is less than a batch for a moment, instead of returning it with each chunk?"""
+        session = self._session
+        return 0 < session.receiver.unreturned < self._residue_waits_below_rows and session.end is None
 
     def _take_in(self, message: Received) -> None:
         """Take a message of the peer in."""

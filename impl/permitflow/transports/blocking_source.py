@@ -13,7 +13,7 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession
 from permitflow.protocol.trains import consume_many, hold
-from permitflow.transports.arrivals import Arrivals
+from permitflow.transports.arrivals import RESIDUE_SECONDS, Arrivals
 from permitflow.transports.blocking_stream import BlockingStream
 from permitflow.transports.codec import encode_downstream
 from permitflow.transports.connection import GET_STREAM
@@ -116,8 +116,10 @@ class BlockingSource(Arrivals, BlockingStream):
         """Return permits and wait until a message may be taken, or raise why none may be."""
         session = self._session
         while not self._here and session.end is None:
-            self._core.release_residue()
             self._write()
+            if not (self._may_residue_wait and self._comes_within(RESIDUE_SECONDS)):
+                self._core.release_residue()
+                self._write()
             self._await_reply(_SILENT, why_no_rows)
         if session.end is None:
             return
@@ -223,6 +225,7 @@ class BlockingSource(Arrivals, BlockingStream):
     def _note(self, frame: WireFrame) -> None:
         if isinstance(frame, Agreement):
             self._note_agreement(frame)
+            self._note_parameters(self.parameters)
             self._core = self._session.receiver
             self._here, _ = self._core.queues
             self._rows_at_once = owed_rows_at_once(self.parameters)

@@ -181,6 +181,13 @@ class BlockingStream:
         while not self._is_peer_closed and (reply := self._call.receive_nowait()) is not None:
             self._take_reply(reply)
 
+    def _comes_within(self, seconds: float) -> bool:
+        """Wait until there is something to take in; False: nothing came in so many seconds."""
+        self._is_halfway = False
+        has_come = self._call.wait(min(seconds, self._timeout_seconds))
+        self._is_halfway = True
+        return has_come
+
     def _await_reply(self, cause: str, explain: Explain | None = None) -> None:
         """Take in one reply; what has come behind it is taken in by whoever comes next.
 

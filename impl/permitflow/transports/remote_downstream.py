@@ -18,7 +18,7 @@ from permitflow.errors import (
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.frames import Abort, Agreement, End, Failure
 from permitflow.protocol.session import DownstreamSession
-from permitflow.transports.arrivals import Arrivals
+from permitflow.transports.arrivals import RESIDUE_SECONDS, Arrivals
 from permitflow.transports.carrier import Buffer, Carrier
 from permitflow.transports.codec import encode_downstream
 from permitflow.transports.payloads import WireFrame
@@ -59,6 +59,7 @@ class RemoteDownstream(Arrivals, RemoteEnd[DownstreamSession[object]]):
         self._core = self._session.receiver
         self._here, _ = self._core.queues
         self._owed_rows_at_once = owed_rows_at_once(self.parameters)
+        self._note_parameters(self.parameters)
 
     # Frames.
 
@@ -163,7 +164,10 @@ class RemoteDownstream(Arrivals, RemoteEnd[DownstreamSession[object]]):
                 self._is_pressed = True
                 self._writing.now()
         elif not self._here:
-            self._writing.soon()
+            if self._may_residue_wait:
+                self._writing.within(RESIDUE_SECONDS)
+            else:
+                self._writing.soon()
 
     # The end.
 

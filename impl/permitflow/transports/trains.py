@@ -27,6 +27,7 @@ __all__ = [
     "encoded",
     "even_rows",
     "owed_rows_at_once",
+    "residue_waits_below_rows",
     "rows_at_once",
     "rows_in_message",
     "rows_in_train",
@@ -46,6 +47,8 @@ _JOINED_CHUNKS = 8_192
 _WINDOW_SHARE = 2
 # Permits that are due wait for more of them up to this share: the other end wakes up for each message with some.
 _OWED_SHARE = 4
+# What an idle receiver holds waits for more of it up to this share, for the same reason.
+_RESIDUE_SHARE = 16
 _NO_LIMIT = 1 << 62
 # A stream's chunks are of a few lengths.
 _CHUNK_SIZES = 64
@@ -91,6 +94,14 @@ def even_rows(rows: int, most_rows: int, row_permits: int) -> int:
 def owed_rows_at_once(parameters: ChannelParameters) -> int:
     """Below so many rows, permits that are due may wait for more of them, as long as a message is here to be read."""
     return parameters.row_permits // _OWED_SHARE
+
+
+def residue_waits_below_rows(parameters: ChannelParameters) -> int:
+    """Below so many rows, what an idle receiver has not returned may wait for a moment.
+
+    No chunk can need it: it is less than a batch, and none costs more than what the window leaves beside that.
+    """
+    return parameters.row_permits // _RESIDUE_SHARE
 
 
 class TrainWriter:

@@ -36,6 +36,7 @@ class Writing:
         self._wake = asyncio.Event()
         self._is_prompt = self._is_due = self._is_busy = False
         self._left: tuple[Rest, Iterator[Train]] | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
         """Write until all was written, and close this half.
@@ -73,6 +74,8 @@ class Writing:
     def stop(self) -> None:
         """Write nothing any more but what the task writes."""
         self._is_prompt = False
+        if self._timer is not None:
+            self._timer.cancel()
 
     def soon(self) -> None:
         """Write what there is once the caller, and whoever else can run now, has had its turn."""
@@ -81,6 +84,15 @@ class Writing:
         elif not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._write_if_due)
+
+    def within(self, seconds: float) -> None:
+        """Write what there is after so long at most; whoever asks meanwhile changes nothing."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(seconds, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self.soon()
 
     def _write_if_due(self) -> None:
         if self._is_due:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from permitflow.testing.number_streams import turns
 from permitflow.transports.handing_over import HandingOver
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -76,11 +77,6 @@ class Library:
         task = asyncio.create_task(self.messages.read())
         await turns()
         return task
-
-
-async def turns() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 def test_a_message_alone_is_taken_before_the_next_one_is_asked_for(complete: Complete) -> None:

@@ -1,25 +1,18 @@
 """Tasks that share a receiving end: each message is one task's, and nobody receives while another one holds some."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pytest
 
 from permitflow.errors import LocalProtocolError
-from permitflow.protocol.frames import Address, Put
-from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.session import DownstreamSession
-from permitflow.testing.number_streams import SCHEMA, until
-from permitflow.testing.played_carriers import PlayedCarrier
-from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.codec import encode_upstream
+from permitflow.testing.number_streams import until
+from permitflow.testing.played_producers import played_stream
 from permitflow.transports.joined import JoinedChunks
-from permitflow.transports.payloads import EncodedChunks
 from permitflow.transports.remote_receiver import RemoteReceiver
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -31,36 +24,6 @@ WINDOW = ChannelParameters(row_permits=8_192, permit_batch=1, max_chunk_cost=2_0
 TRAINS = pytest.mark.parametrize("rows", [1, 1_024], ids=["small", "large"])
 
 WAYS_TO_RECEIVE = ("receive", "receive_many", "receive_joined", "__anext__")
-
-
-class Producer(PlayedCarrier):
-    """Sends whenever the test says so."""
-
-    def __init__(self) -> None:
-        super().__init__(encode_upstream([Put(PROTOCOL_VERSION, Address("numbers"))]))
-        self._codec = BatchCodec(SCHEMA)
-        self._sent_rows = 0
-
-    def send(self, *rows: int) -> None:
-        """Chunks in one batch, numbered on from what was sent before."""
-        first, self._sent_rows = self._sent_rows, self._sent_rows + sum(rows)
-        batch = pa.record_batch([pa.array(range(first, self._sent_rows), pa.int64())], schema=SCHEMA)
-        self.bring(*encode_upstream([EncodedChunks(rows, sum(rows), [b"".join(self._codec.encode([batch]))])]))
-
-
-@asynccontextmanager
-async def stream() -> AsyncIterator[tuple[Producer, RemoteReceiver]]:
-    """Both ends of a stream that has been agreed on."""
-    producer = Producer()
-    receiver = RemoteReceiver(DownstreamSession(), producer)
-    running = asyncio.create_task(receiver.run())
-    await receiver.dialled()
-    receiver.accept(WINDOW, schema=SCHEMA, stream="s")
-    try:
-        yield producer, receiver
-    finally:
-        running.cancel()
-        await asyncio.wait({running})
 
 
 async def two_that_wait(receiver: RemoteReceiver, first: Way, second: Way) -> Sequence[asyncio.Future[Read]]:
@@ -85,7 +48,7 @@ def test_nobody_receives_what_came_after_another_task_has_taken_something(
     complete: Complete, rows: int, way: Way
 ) -> None:
     async def test() -> None:
-        async with stream() as (producer, receiver):
+        async with played_stream(WINDOW) as (producer, receiver):
             taking, receiving = await two_that_wait(receiver, RemoteReceiver.take_joined, way)
             producer.send(rows, rows)
             taken = await taking
@@ -112,7 +75,7 @@ def test_tasks_that_take_get_one_what_came_behind_the_others_and_all_of_it_keeps
     complete: Complete, rows: int, first: Way, second: Way
 ) -> None:
     async def test() -> None:
-        async with stream() as (producer, receiver):
+        async with played_stream(WINDOW) as (producer, receiver):
             tasks = await two_that_wait(receiver, first, second)
             producer.send(rows, rows)
             taken = [await tasks[0]]

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from permitflow.testing.number_streams import turns
 from permitflow.transports.turn import Turn
 
 
@@ -18,24 +19,18 @@ class Queue:
         self.came.append(name)
 
 
-async def turns_of_the_loop() -> None:
-    """Longer than anybody needs who can go on."""
-    for _ in range(5):
-        await asyncio.sleep(0)
-
-
 def test_the_turn_goes_from_one_to_the_next(run: asyncio.Runner) -> None:
     async def take_turns() -> None:
         queue = Queue()
         async with asyncio.TaskGroup() as group:
             for name in "abc":
                 group.create_task(queue.wait(name))
-            await turns_of_the_loop()
+            await turns()
             for came in ([], ["a"], ["a", "b"]):
                 assert (queue.came, queue.turn.is_taken) == (came, True)
                 queue.turn.pass_on()
                 assert queue.turn.is_taken, "nobody may come in between"
-                await turns_of_the_loop()
+                await turns()
             queue.turn.pass_on()
         assert (queue.came, queue.turn.is_taken) == (["a", "b", "c"], False)
 
@@ -46,10 +41,10 @@ def test_who_is_cancelled_keeps_nobody_from_his_turn(run: asyncio.Runner) -> Non
     async def cancel(moment: str) -> None:
         queue = Queue()
         first, second = (asyncio.create_task(queue.wait(name)) for name in "ab")
-        await turns_of_the_loop()
+        await turns()
         if moment == "before":
             first.cancel()
-            await turns_of_the_loop()
+            await turns()
             assert len(queue.turn.behind) == 1, "who has gone is not waited for"
         if moment == "passed on before it has heard":
             first.cancel()
@@ -67,7 +62,7 @@ def test_a_turn_for_which_only_cancelled_tasks_have_waited_is_free(run: asyncio.
     async def cancel() -> None:
         queue = Queue()
         task = asyncio.create_task(queue.wait("a"))
-        await turns_of_the_loop()
+        await turns()
         queue.turn.pass_on()
         task.cancel()
         await asyncio.wait((task,))
@@ -82,13 +77,13 @@ def test_who_is_closed_keeps_nobody_from_his_turn(run: asyncio.Runner) -> None:
         first = queue.wait("a")
         first.send(None)
         second = asyncio.create_task(queue.wait("b"))
-        await turns_of_the_loop()
+        await turns()
         if moment == "before":
             first.close()
         queue.turn.pass_on()
         if moment == "after":
             first.close()
-        await turns_of_the_loop()
+        await turns()
         assert (second.done(), queue.came, queue.turn.is_taken) == (True, ["b"], True)
 
     for moment in ("before", "after"):

@@ -1,0 +1,118 @@
+"""When the residue of an idle receiver returns: not with each chunk that comes alone, but soon."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.testing.number_streams import turns, until
+from permitflow.testing.played_producers import played_stream
+from permitflow.transports import remote_downstream
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+
+# A residue of up to nine rows may wait.
+WINDOW = ChannelParameters(row_permits=160, permit_batch=40, max_chunk_cost=121)
+FOR_EVER_SECONDS = 3_600.0
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What may wait does, however slow the machine is."""
+    monkeypatch.setattr(remote_downstream, "RESIDUE_SECONDS", FOR_EVER_SECONDS)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time for which it may wait is over at once."""
+    monkeypatch.setattr(remote_downstream, "RESIDUE_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize(("rows", "returned"), [(9, []), (10, [10])], ids=["less than a sixteenth", "a sixteenth"])
+def test_a_residue_below_a_sixteenth_of_the_window_waits(complete: Complete, rows: int, returned: list[int]) -> None:
+    async def test() -> None:
+        async with played_stream(WINDOW) as (producer, receiver):
+            producer.send(rows)
+            await receiver.receive()
+            await turns()
+            assert producer.returned_rows == returned
+
+    complete(test())
+
+
+@pytest.mark.usefixtures("patient")
+def test_what_waits_returns_with_what_makes_it_a_sixteenth(complete: Complete) -> None:
+    async def test() -> None:
+        async with played_stream(WINDOW) as (producer, receiver):
+            for _ in range(4):
+                producer.send(4)
+                await receiver.receive()
+                await turns()
+            assert producer.returned_rows == [12]
+
+    complete(test())
+
+
+@pytest.mark.usefixtures("hasty")
+def test_what_waits_returns_by_itself(complete: Complete) -> None:
+    async def test() -> None:
+        async with played_stream(WINDOW) as (producer, receiver):
+            for _ in range(3):
+                producer.returned_rows.clear()
+                producer.send(4)
+                await receiver.receive()
+                await until(lambda: producer.returned_rows == [4])
+
+    complete(test())
+
+
+@pytest.mark.usefixtures("hasty")
+def test_what_waits_stays_while_a_message_is_held(complete: Complete) -> None:
+    async def test() -> None:
+        async with played_stream(WINDOW) as (producer, receiver):
+            producer.send(4)
+            await receiver.receive()
+            producer.send(4)
+            await receiver.take()
+            await turns()
+            before = sum(producer.returned_rows)
+            receiver.consume()
+            await until(lambda: sum(producer.returned_rows) == 8)
+            assert before in (0, 4), "the chunk that is held keeps its permits"
+
+    complete(test())
+
+
+@pytest.mark.usefixtures("patient")
+def test_no_chunk_needs_what_waits(complete: Complete) -> None:
+    async def test() -> None:
+        async with played_stream(WINDOW) as (producer, receiver):
+            producer.send(9)
+            await receiver.receive()
+            await turns()
+            assert WINDOW.max_chunk_cost <= WINDOW.row_permits - receiver.statistics().unreturned_permits
+            producer.send(WINDOW.max_chunk_cost)
+            await receiver.receive()
+            await turns()
+            assert producer.returned_rows == [9 + WINDOW.max_chunk_cost]
+
+    complete(test())
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("is_end_first", [True, False], ids=["the end is known", "the end comes"])
+def test_at_the_end_no_residue_waits(complete: Complete, *, is_end_first: bool) -> None:
+    async def test() -> None:
+        async with played_stream(WINDOW) as (producer, receiver):
+            producer.send(4)
+            if is_end_first:
+                producer.end()
+            await receiver.receive()
+            if not is_end_first:
+                await turns()
+                producer.end()
+            await until(lambda: producer.returned_rows == [4])
+
+    complete(test())
