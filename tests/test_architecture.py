@@ -29,6 +29,11 @@ class Room:
     """Names of the rooms it may import, as written."""
     third_party: frozenset[str]
 
+    @property
+    def name(self) -> str:
+        """In the arrows of others."""
+        return self.place.rpartition(".")[2]
+
 
 class Architecture:
     """The table, and the questions it answers."""
@@ -55,7 +60,9 @@ class Architecture:
     def arrows(self, room: Room) -> set[str]:
         """Places of the rooms that a room names."""
         if room.arrows == ("everything",):
-            return set(self.rooms) - {room.place}
+            return {
+                place for place, other in self.rooms.items() if place != room.place and room.name not in other.arrows
+            }
         return {self.place(name) for name in room.arrows}
 
     def place(self, name: str) -> str:

@@ -73,7 +73,7 @@ def test_the_wheel_holds_nothing_else(wheel: zipfile.ZipFile) -> None:
     tops = {name.partition("/")[0] for name in wheel.namelist()}
     info = {top for top in tops if top.endswith(".dist-info")}
     assert len(info) == 1
-    assert tops - info == {*PACKAGES, "permitflow_spec"}
+    assert tops - info == {*PACKAGES, "permitflow_spec", "permitflow_command.py"}
 
 
 def test_the_licence_travels_with_the_wheel(wheel: zipfile.ZipFile) -> None:
@@ -107,10 +107,12 @@ def test_the_installed_specification_is_found(installed: Path) -> None:
 
 
 def test_the_installed_command_line_answers(installed: Path) -> None:
+    (entry_points,) = installed.glob("*.dist-info/entry_points.txt")
+    assert "permitflow = permitflow_command:main" in entry_points.read_text()
     done = run_installed(
         installed,
         "sys.argv[1:] = ['check', '--row-count', '8', '--batch', '3', '--max-chunk', '7']; "
-        "from permitflow.cli import main; main()",
+        "from permitflow_command import main; main()",
     )
     assert done.returncode == 1, done.stderr
     assert "deadlock" in done.stdout

@@ -57,6 +57,40 @@ def test_who_is_told_to_end_cleans_up(process: Command, number: str, code: int) 
     assert process(program=program) == (code, "it cleaned up\n", "")
 
 
+# What the loading of a command begins with, goes through, and ends with.
+LOADED = ["permitflow", "asyncio", "permitflow.cli", "permitflow.cli.application", "permitflow.cli.serve", "typer"]
+LOADING = """
+import importlib.abc, signal, sys
+import permitflow_command
+
+class Interrupting(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == {!r}:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["permitflow", "--help"]
+permitflow_command.main()
+"""
+
+
+@pytest.mark.parametrize("module", LOADED)
+def test_ctrl_c_ends_a_command_that_is_still_loading(process: Command, module: str) -> None:
+    assert process(program=LOADING.format(module)) == (130, "", "")
+
+
+def test_a_command_that_loads_in_the_background_goes_on_to_ignore_it(process: Command) -> None:
+    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    code, stdout, stderr = process(program=ignoring + LOADING.format("typer"))
+    assert (code, stderr) == (0, "")
+    assert "Usage: permitflow" in stdout
+
+
+def test_ctrl_c_after_the_command_shows_nothing_either(process: Command) -> None:
+    program = PROGRAM.format("pass") + "signal.raise_signal(signal.SIGINT)"
+    assert process(program=program) == (130, "it went on\nit cleaned up\n", "")
+
+
 def test_what_else_a_finalizer_raises_is_told_as_ever(process: Command) -> None:
     program = PROGRAM.replace("signal.raise_signal(signal.SIGINT)", "1 / 0")
     code, _, stderr = process(program=program.format(IN_A_FINALIZER))

@@ -19,8 +19,8 @@ def main() -> None:
     """Run the command line with the arguments of this process."""
     _open_what_was_closed()
     interrupts = Interrupts()
-    interrupts.watch()
     try:
+        interrupts.watch()
         _tell_what_is_full()
     except BaseException as error:
         # Whatever became of it on its way, as where a library has made an error of its own of it.

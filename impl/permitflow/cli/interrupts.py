@@ -8,15 +8,15 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import NoReturn
 
 __all__ = ["Interrupts"]
 
 
-_DEFAULTS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+_NUMBERS = [signal.SIGINT, signal.SIGTERM]
 if hasattr(signal, "SIGHUP"):  # not on Windows
-    _DEFAULTS[signal.SIGHUP] = signal.SIG_DFL
+    _NUMBERS.append(signal.SIGHUP)
 
 
 class Interrupts:
@@ -31,11 +31,12 @@ class Interrupts:
 
     def watch(self) -> None:
         """Look from now on; a process that was started to ignore one, as Ctrl-C in the background, goes on to do so."""
-        for number, default in _DEFAULTS.items():
-            if signal.getsignal(number) is default:
-                signal.signal(number, self._interrupt)
         sys.unraisablehook = self._note
+        sys.excepthook = self._end
         atexit.register(self._leave)
+        for number in _NUMBERS:
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                signal.signal(number, self._interrupt)
 
     @property
     def exit_code(self) -> int:
@@ -65,6 +66,12 @@ class Interrupts:
     def _interrupt(self, number: int, frame: FrameType | None) -> NoReturn:
         self.number = number
         raise KeyboardInterrupt
+
+    def _end(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        """What has left the command and all that is around it."""
+        if self.number and issubclass(kind, KeyboardInterrupt):
+            self.end_with(error)
+        sys.__excepthook__(kind, error, trace)
 
     def _note(self, lost: "sys.UnraisableHookArgs") -> None:
         """What could not be raised, because nobody called: a finalizer, as each of Z3's terms has one."""
