@@ -117,9 +117,10 @@ class BlockingSource(Arrivals, BlockingStream):
         session = self._session
         while not self._here and session.end is None:
             self._write()
-            if not (self._may_residue_wait and self._comes_within(RESIDUE_SECONDS)):
-                self._core.release_residue()
-                self._write()
+            if self._may_residue_wait and self._takes_reply_within(min(RESIDUE_SECONDS, self._timeout_seconds)):
+                continue
+            self._core.release_residue()
+            self._write()
             self._await_reply(_SILENT, why_no_rows)
         if session.end is None:
             return

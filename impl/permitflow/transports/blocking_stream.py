@@ -181,13 +181,6 @@ class BlockingStream:
         while not self._is_peer_closed and (reply := self._call.receive_nowait()) is not None:
             self._take_reply(reply)
 
-    def _comes_within(self, seconds: float) -> bool:
-        """Wait until there is something to take in; False: nothing came in so many seconds."""
-        self._is_halfway = False
-        has_come = self._call.wait(min(seconds, self._timeout_seconds))
-        self._is_halfway = True
-        return has_come
-
     def _await_reply(self, cause: str, explain: Explain | None = None) -> None:
         """Take in one reply; what has come behind it is taken in by whoever comes next.
 
@@ -199,15 +192,23 @@ class BlockingStream:
             PeerTimeoutError: none came in time.
             PermitflowError: the peer's typed error, or the peer is gone; this end is closed then.
         """
-        call, until = self._call, monotonic() + self._timeout_seconds
+        if not self._takes_reply_within(self._timeout_seconds):
+            self._is_halfway = False
+            raise self._timed_out(cause, explain)
+
+    def _takes_reply_within(self, seconds: float) -> bool:
+        """As ``_await_reply``, for so many seconds; False: none came."""
+        call, until = self._call, monotonic() + seconds
         reply: Received | Closed | None = None
         while reply is None:
             self._is_halfway = False
-            if not call.wait(until - monotonic()):
-                raise self._timed_out(cause, explain)
+            may_have_come = call.wait(until - monotonic())
             self._is_halfway = True
+            if not may_have_come:
+                return False
             reply = call.receive_nowait()
         self._take_reply(reply)
+        return True
 
     def _timed_out(self, cause: str, explain: Explain | None) -> PeerTimeoutError:
         is_alive, why = explained(self._address, self.name, explain, cause) if cause else (False, cause)

@@ -1,7 +1,7 @@
 """When a blocking consumer's permits are written: together while messages are here, at once where none is left."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 
 import pyarrow as pa
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from permitflow.protocol.frames import AddPermits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.served_exchange import ServedExchange, served_exchange
+from permitflow.transports import blocking_source
 from permitflow.transports.codec import decode_downstream
 from permitflow.transports.grpc_blocking import BlockingSource, open_sink, open_source
 from permitflow.transports.shared_memory.outgoing import Outgoing
@@ -16,7 +17,10 @@ from permitflow.transports.shared_memory.outgoing import Outgoing
 PATIENCE_SECONDS = 60.0
 ROWS = 10
 CHUNKS = 8
+BATCH = pa.record_batch({"n": pa.array(range(ROWS), pa.int64())})
 WINDOW = ChannelParameters(row_permits=CHUNKS * ROWS, permit_batch=1)
+# Two chunks may wait for more in it, and the third one makes a sixteenth of it.
+WIDE_WINDOW = ChannelParameters(row_permits=16 * 3 * ROWS, permit_batch=8 * 3 * ROWS)
 
 
 @pytest.fixture(scope="module")
@@ -25,30 +29,34 @@ def exchange() -> Iterator[ServedExchange]:
         yield served
 
 
+def written_rows(source: BlockingSource, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The row permits that it writes from now on, a number for each message."""
+    written, write = list[int](), source._call.write
+
+    def noting(message: Outgoing) -> None:
+        frames = decode_downstream(b"".join(message.pieces))
+        written.extend(frame.permits.rows for frame in frames if isinstance(frame, AddPermits))
+        write(message)
+
+    monkeypatch.setattr(source._call, "write", noting)
+    return written
+
+
 @contextmanager
 def full_source(
     exchange: ServedExchange, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[BlockingSource, list[int]]]:
     """A source with a whole window here, and the row permits that it writes, a number for each message."""
-    channel, written = exchange.channel(), list[int]()
-    batch = pa.record_batch({"n": pa.array(range(ROWS), pa.int64())})
-    with open_sink(exchange.address, channel, batch.schema, timeout_seconds=PATIENCE_SECONDS) as sink:
+    channel = exchange.channel()
+    with open_sink(exchange.address, channel, BATCH.schema, timeout_seconds=PATIENCE_SECONDS) as sink:
         for _ in range(CHUNKS):
-            sink.send(batch)
+            sink.send(BATCH)
         sink.end(closes_channel=True)
     with open_source(exchange.address, channel, timeout_seconds=PATIENCE_SECONDS) as source:
         while source._session.receiver.untaken < CHUNKS:
             source._await_reply("a window is there")
         source._is_halfway = False
-        write = source._call.write
-
-        def noting(message: Outgoing) -> None:
-            frames = decode_downstream(b"".join(message.pieces))
-            written.extend(frame.permits.rows for frame in frames if isinstance(frame, AddPermits))
-            write(message)
-
-        monkeypatch.setattr(source._call, "write", noting)
-        yield source, written
+        yield source, written_rows(source, monkeypatch)
 
 
 def test_permits_wait_for_company_up_to_a_quarter_of_the_window(
@@ -68,3 +76,32 @@ def test_at_the_end_all_permits_are_back(exchange: ServedExchange, monkeypatch: 
     with full_source(exchange, monkeypatch) as (source, written):
         assert sum(batch.num_rows for batch in source) == CHUNKS * ROWS
     assert sum(written) == CHUNKS * ROWS
+
+
+@pytest.mark.parametrize(("patience_seconds", "returned"), [(PATIENCE_SECONDS, [3 * ROWS]), (0.0, [ROWS] * 3)])
+def test_the_residue_of_chunks_that_come_alone_waits_for_more_of_it(
+    monkeypatch: pytest.MonkeyPatch, patience_seconds: float, returned: list[int]
+) -> None:
+    monkeypatch.setattr(blocking_source, "RESIDUE_SECONDS", patience_seconds)
+    with (
+        served_exchange(WIDE_WINDOW) as exchange,
+        nullcontext(exchange.channel()) as channel,
+        open_sink(exchange.address, channel, BATCH.schema, timeout_seconds=PATIENCE_SECONDS) as sink,
+        open_source(exchange.address, channel, timeout_seconds=PATIENCE_SECONDS) as source,
+    ):
+        written, wait = written_rows(source, monkeypatch), source._call.wait
+        to_come: list[Callable[[], None]] = [lambda: sink.end(closes_channel=True), *[lambda: sink.send(BATCH)] * 3]
+
+        def next_comes_while_it_waits(seconds: float) -> bool:
+            if seconds <= 0:
+                return wait(seconds)
+            if to_come and source.statistics().consumed_chunks == sink.statistics().sent_chunks:
+                to_come.pop()()
+            return wait(PATIENCE_SECONDS)
+
+        monkeypatch.setattr(source._call, "wait", next_comes_while_it_waits)
+        for _ in range(3):
+            source.receive()
+        assert sum(written) == 2 * ROWS * (patience_seconds == 0.0)
+        assert next(source, None) is None
+    assert written == returned
