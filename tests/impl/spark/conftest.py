@@ -127,9 +127,10 @@ def replay_options(replaying: ServedExchange) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def connected(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+def connected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     """A client of a Spark Connect server of its own; it has no session of this machine."""
-    packages = repository / ".venv/connect"
+    # Made for this interpreter's releases; others cannot be mixed with it.
+    packages = Path(sys.prefix) / "connect"
     if importlib.util.find_spec("grpc_status") is None and not packages.is_dir():
         pytest.skip("needs what clients of Spark Connect need: make setup, or pip install 'permitflow[connect]'")
     work_dir = tmp_path_factory.mktemp("connect")
