@@ -17,6 +17,7 @@ from permitflow.transports.connection import SERVER_OPTIONS, SERVICE
 from permitflow.transports.handing_over import HandingOver
 from permitflow.transports.malloc import expect_large_blocks
 from permitflow.transports.status import status_of
+from permitflow.transports.wakefulness import staying_awake_if_asked
 
 __all__ = ["GrpcListener", "ServerCall"]
 
@@ -47,7 +48,7 @@ class ServerCall(PromptCarrier):
 
     def hand_to(self, take: Take) -> None:
         """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
-        self._messages.hand_to(take)
+        self._messages.hand_to(staying_awake_if_asked(take))
 
     @property
     def has_more(self) -> bool:

@@ -16,6 +16,7 @@ from permitflow.transports.handing_over import HandingOver
 from permitflow.transports.malloc import expect_large_blocks
 from permitflow.transports.status import Metadata, error_from_status
 from permitflow.transports.strangers import SILENT, behind_grpc
+from permitflow.transports.wakefulness import staying_awake_if_asked
 
 __all__ = ["ClientCall", "calling"]
 
@@ -64,7 +65,7 @@ class ClientCall(PromptCarrier):
 
     def hand_to(self, take: Take) -> None:
         """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
-        self._messages.hand_to(take)
+        self._messages.hand_to(staying_awake_if_asked(take))
 
     @property
     def has_more(self) -> bool:

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from permitflow.errors import InvalidParametersError
 from permitflow.transports.carrier import Received, Take
 
-__all__ = ["Wakefulness", "poll_busily", "staying_awake"]
+__all__ = ["Wakefulness", "poll_busily", "staying_awake", "staying_awake_if_asked"]
 
 # Without anything to do, between two messages.
 _IDLE_SECONDS = 200e-6
@@ -88,8 +88,8 @@ def poll_busily(seconds: float) -> None:
     """Let the running event loop look for the next message so long after each one, instead of sleeping until it comes.
 
     A chunk that comes meanwhile finds a processor that is awake and caches that are warm.  It takes that processor, or
-    what other processes leave of it, for as long as messages are not further apart.  For streams over TCP or shared
-    memory, where there are at least two processors; 0, as at first: only for moments, while messages come in haste.
+    what other processes leave of it, for as long as messages are not further apart.  Over every carrier, where there
+    are at least two processors; 0, as at first: only for moments, while messages come in haste, over gRPC not at all.
 
     Raises:
         InvalidParametersError: it is no number of seconds from 0 on.
@@ -112,6 +112,23 @@ def staying_awake(take: Take) -> Take:
     def take_awake(message: Received) -> None:
         # Before: whoever waits for the message may be at work with it for as long as it likes.
         note_message()
+        take(message)
+
+    return take_awake
+
+
+def staying_awake_if_asked(take: Take) -> Take:
+    """As ``staying_awake``, but only where ``poll_busily`` has been called, before or since.
+
+    For gRPC, whose own threads want the processor while messages come in haste.
+    """
+    if _processors() < 2:
+        return take
+    wakefulness = _of_running_loop()
+
+    def take_awake(message: Received) -> None:
+        if wakefulness.busy_poll_seconds:
+            wakefulness.note_message()
         take(message)
 
     return take_awake

@@ -3,15 +3,18 @@
 import asyncio
 import gc
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import closing
 from typing import Any
 
 import pytest
 
 from permitflow.errors import InvalidParametersError
+from permitflow.exchange.grpc_listener import ServerCall
 from permitflow.transports import wakefulness
-from permitflow.transports.wakefulness import Wakefulness, poll_busily, staying_awake
+from permitflow.transports.carrier import PromptCarrier, Take
+from permitflow.transports.client_call import ClientCall
+from permitflow.transports.wakefulness import Wakefulness, poll_busily, staying_awake, staying_awake_if_asked
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -207,8 +210,55 @@ def test_the_wakefulness_of_a_loop_does_not_keep_the_loop() -> None:
     assert known() is None
 
 
-def test_with_one_processor_nobody_is_kept_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+class PlayedCall:
+    """As much of gRPC's calls, of the client's and of the server's, as gives ten messages."""
+
+    def __init__(self) -> None:
+        self.left = 10
+
+    def add_done_callback(self, callback: object) -> None:
+        pass
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self.left:
+            raise StopAsyncIteration
+        self.left -= 1
+        return b"message"
+
+    async def read(self) -> bytes | None:
+        return await anext(self, None)
+
+
+@pytest.mark.parametrize("carrier", [ClientCall, ServerCall])
+@pytest.mark.parametrize(("asked_seconds", "is_awake"), [(0.0, False), (FAR, True)])
+def test_messages_of_grpc_keep_a_loop_awake_for_those_who_ask_alone(
+    carrier: Callable[[Any, str], PromptCarrier], asked_seconds: float, is_awake: bool
+) -> None:
+    day, taken = Day(), list[bytes | memoryview]()
+
+    async def test() -> None:
+        wakefulness._of_loops[asyncio.get_running_loop()] = day.wakefulness
+        end = carrier(PlayedCall(), "the peer")
+        end.hand_to(taken.append)
+        # Whoever asks may do so at any time.
+        poll_busily(asked_seconds)
+        assert await end.read() is None
+        assert day.wakefulness.is_awake is is_awake
+        await day.awake_for(IDLE_TURN)
+
+    with closing(asyncio.new_event_loop()) as loop:
+        loop.run_until_complete(test())
+    assert taken == [b"message"] * 10
+
+
+@pytest.mark.parametrize("staying", [staying_awake, staying_awake_if_asked])
+def test_with_one_processor_nobody_is_kept_from_it(
+    monkeypatch: pytest.MonkeyPatch, staying: Callable[[Take], Take]
+) -> None:
     monkeypatch.setattr(wakefulness, "_processors", lambda: 1)
     taken: list[bytes | memoryview] = []
     take = taken.append
-    assert staying_awake(take) == take
+    assert staying(take) == take
