@@ -1,118 +1,23 @@
 """Rows are staged over both carriers, seen by nobody, and published once; a slow consumer stops the writers."""
 
 import asyncio
-import contextlib
-import random
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from permitflow.errors import (
-    ChannelClosedError,
-    InvalidParametersError,
-    RetentionError,
     StagedPartError,
-    StagingFullError,
-    UnknownChannelError,
 )
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.exchange.statistics import StagingStatistics
 from permitflow.protocol.control import ChannelState, StagedPart
-from permitflow.protocol.frames import Staging
-from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.replay import Retention
-from permitflow.transports.grpc_aio import control, put
-from permitflow.transports.remote_sender import RemoteSender
+from permitflow.testing.staging_world import STAGING_ROWS, chunk, world
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
-
-WINDOW = ChannelParameters(row_permits=8, permit_batch=2)
-STAGING_ROWS = 16
-SCHEMA = pa.schema([("n", pa.int64())])
-CHANNELS = ("a", "b")
 
 
 @pytest.fixture(params=["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])
 def address(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-class World:
-    """A served exchange with two channels, and a query that writes into them."""
-
-    def __init__(self, exchange: Exchange, address: str) -> None:
-        self.exchange = exchange
-        self.address = address
-
-    def attempt(
-        self, partition: int = 0, attempt: str = "x", *, batch: int = 0, channel: str = "a"
-    ) -> AbstractAsyncContextManager[RemoteSender]:
-        return put(self.address, channel, SCHEMA, staging=Staging("q", batch, partition, attempt))
-
-    async def stage(
-        self, numbers: list[int], partition: int = 0, attempt: str = "x", *, batch: int = 0, channel: str = "a"
-    ) -> StagedPart:
-        async with self.attempt(partition, attempt, batch=batch, channel=channel) as sender:
-            await sender.send(chunk(numbers))
-            await sender.end()
-        return StagedPart(channel, partition, attempt, len(numbers))
-
-    async def fail(self, partition: int, attempt: str, *, batch: int = 0, channel: str = "a") -> None:
-        """An attempt that fails halfway."""
-        with contextlib.suppress(RuntimeError):
-            async with self.attempt(partition, attempt, batch=batch, channel=channel) as sender:
-                await sender.send(chunk([-1, -2]))
-                raise RuntimeError("the disk is on fire")
-
-    async def publish(self, *parts: StagedPart, batch: int = 0) -> bool:
-        async with control(self.address) as orders:
-            return (await orders.publish("q", batch, parts)).was_published
-
-    async def read(self, rows: int, channel: str = "a", *, acknowledges: bool = True) -> list[int]:
-        """The next rows of a channel."""
-        log, numbers = self.exchange.replay_channel(channel), list[int]()
-        start = log.position().acknowledged_row
-        while len(numbers) < rows:
-            async for batch in log.read(from_row=start + len(numbers)):
-                numbers += batch.column(0).to_pylist()
-                if acknowledges:
-                    await log.acknowledge(start + len(numbers))
-                if len(numbers) >= rows:
-                    break
-        return numbers
-
-    def staging(self, channel: str = "a") -> StagingStatistics:
-        found = next(each for each in self.exchange.statistics() if each.name == channel).staging
-        assert found is not None
-        return found
-
-    async def until(self, holds: Callable[[StagingStatistics], bool], channel: str = "a") -> StagingStatistics:
-        """What is staged, once it is so."""
-        while not holds(found := self.staging(channel)):  # noqa: ASYNC110 - they tell nobody when they change
-            await asyncio.sleep(0.001)
-        return found
-
-    def next_row(self, channel: str = "a") -> int:
-        return self.exchange.replay_channel(channel).position().next_row
-
-
-@asynccontextmanager
-async def world(address: str) -> AsyncIterator[World]:
-    exchange = Exchange(parameters=WINDOW)
-    for name in CHANNELS:
-        exchange.add_channel(name, retention=Retention.REPLAY, staging_rows=STAGING_ROWS)
-    async with ExchangeServer(exchange, address) as server:
-        yield World(exchange, server.address)
-    for name in CHANNELS:
-        exchange.remove_channel(name)
-
-
-def chunk(numbers: list[int]) -> pa.RecordBatch:
-    return pa.record_batch([pa.array(numbers, pa.int64())], SCHEMA)
 
 
 def test_nobody_sees_rows_before_all_of_their_batch_are_published_in_the_order_of_the_partitions(
@@ -190,157 +95,5 @@ def test_a_slow_consumer_stops_the_writers_of_the_next_batch(complete: Complete,
             assert not await here.publish(await writing, batch=1)
             assert await here.read(16) == [*range(16, 32)]
             assert here.staging().waiting_seconds > 0
-
-    complete(story())
-
-
-def test_a_batch_that_cannot_fit_fails_its_writer_and_nobody_else(complete: Complete, address: str) -> None:
-    async def story() -> None:
-        async with world(address) as here:
-            small = await here.stage([1])
-            with pytest.raises(StagingFullError, match="staging_rows of the exchange larger") as caught:
-                await here.stage([*range(100)], 1)
-            assert (caught.value.channel, caught.value.limit_rows) == ("a", STAGING_ROWS)
-            await here.until(lambda staged: not staged.open_attempts)
-            assert not await here.publish(small)
-            assert await here.read(1) == [1]
-
-    complete(story())
-
-
-def test_what_is_discarded_cannot_be_published_and_what_is_published_stays(complete: Complete, address: str) -> None:
-    async def story() -> None:
-        async with world(address) as here, control(here.address) as orders:
-            assert not await here.publish(await here.stage([1]))
-            part = await here.stage([2, 3], batch=1)
-            assert (await orders.discard("q", 0)).rows == 0
-            assert (await orders.discard("q", 1)).rows == 2
-            with pytest.raises(StagedPartError):
-                await here.publish(part, batch=1)
-            assert await here.read(1) == [1]
-
-    complete(story())
-
-
-def test_a_channel_that_is_closed_ends_behind_all_that_was_published(complete: Complete, address: str) -> None:
-    async def story() -> None:
-        async with world(address) as here, control(here.address) as orders:
-            assert not await here.publish(await here.stage([*range(16)]))
-            (position,) = await orders.close_channels(["a"])
-            assert position.state is ChannelState.OPEN, "more rows come"
-            late = StagedPart("b", 0, "x", 0)
-            with pytest.raises(ChannelClosedError):
-                await here.stage([1], batch=1)
-            numbers: list[int] = []
-            async for batch in here.exchange.replay_channel("a").read():
-                numbers += batch.column(0).to_pylist()
-                await here.exchange.replay_channel("a").acknowledge(len(numbers))
-            assert numbers == [*range(16)]
-            assert here.exchange.replay_channel("a").position().state is ChannelState.ENDED
-            assert await here.publish(late), "it was, and the channel was open then"
-            again = await here.stage([*range(16)], attempt="again")
-            assert await here.publish(again), "a driver that runs the last batch again need not know that it was"
-
-    complete(story())
-
-
-def test_a_batch_is_not_published_into_a_channel_that_has_ended(complete: Complete, address: str) -> None:
-    async def story() -> None:
-        async with world(address) as here, control(here.address) as orders:
-            parts = [await here.stage([1], 0, channel="a"), await here.stage([2], 1, channel="b")]
-            await orders.close_channels(["b"])
-            with pytest.raises(ChannelClosedError):
-                await here.publish(*parts)
-            assert here.next_row("a") == 0
-
-    complete(story())
-
-
-def test_what_is_refused_is_said(complete: Complete, address: str) -> None:
-    async def story() -> None:
-        async with world(address) as here:
-            here.exchange.add_channel("once")
-            with pytest.raises(RetentionError):
-                await here.stage([1], channel="once")
-            with pytest.raises(UnknownChannelError):
-                await here.publish(StagedPart("nowhere", 0, "x", 1))
-            with pytest.raises(InvalidParametersError, match="attempt"):
-                await here.stage([1], attempt="")
-            async with here.attempt(attempt="y"):
-                with pytest.raises(StagedPartError, match="has begun before"):
-                    await here.stage([1], attempt="y")
-            here.exchange.remove_channel("once")
-
-    complete(story())
-
-
-class Query:
-    """Writes batches as Spark does: attempts fail, run on late, and are repeated; batches are run again."""
-
-    def __init__(self, here: World, chance: random.Random) -> None:
-        self.here = here
-        self.chance = chance
-        self.written = 0
-        self.expected: dict[str, list[int]] = {name: [] for name in CHANNELS}
-        self.attempts = 0
-
-    async def run(self, batches: int) -> None:
-        async with asyncio.TaskGroup() as late:
-            for batch in range(batches):
-                tasks = [self.rows() for _ in CHANNELS]
-                for _ in range(self.chance.randint(1, 3)):  # the driver crashes, and runs the batch again
-                    parts = [await self.task(batch, at, numbers, late) for at, numbers in enumerate(tasks)]
-                    await self.here.publish(*parts, batch=batch)
-                for channel, numbers in zip(CHANNELS, tasks, strict=True):
-                    self.expected[channel] += numbers
-
-    def rows(self) -> list[int]:
-        first, self.written = self.written, self.written + self.chance.randint(1, 7)
-        return [*range(first, self.written)]
-
-    async def task(self, batch: int, partition: int, numbers: list[int], late: asyncio.TaskGroup) -> StagedPart:
-        channel = CHANNELS[partition]
-        match self.chance.choice(["well", "fails", "runs on"]):
-            case "fails":
-                await self.here.fail(partition, self.name(), batch=batch, channel=channel)
-            case "runs on":
-                late.create_task(self.run_on(batch, partition, numbers))
-        return await self.here.stage(numbers, partition, self.name(), batch=batch, channel=channel)
-
-    async def run_on(self, batch: int, partition: int, numbers: list[int]) -> None:
-        """Nobody waits for it: whatever becomes of it concerns nobody."""
-        with contextlib.suppress(StagedPartError):
-            await self.here.stage(numbers, partition, self.name(), batch=batch, channel=CHANNELS[partition])
-
-    def name(self) -> str:
-        self.attempts += 1
-        return str(self.attempts)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_whatever_is_repeated_the_channels_have_each_row_once_in_order(
-    complete: Complete, address: str, seed: int
-) -> None:
-    async def story() -> None:
-        async with world(address) as here:
-            query = Query(here, random.Random(seed))
-            found: dict[str, list[int]] = {name: [] for name in CHANNELS}
-
-            async def consume(channel: str) -> None:
-                log = here.exchange.replay_channel(channel)
-                async for batch in log.read():
-                    found[channel] += batch.column(0).to_pylist()
-                    await log.acknowledge(len(found[channel]))
-
-            async with asyncio.TaskGroup() as group:
-                for name in CHANNELS:
-                    group.create_task(consume(name))
-                await query.run(8)
-                async with control(here.address) as orders:
-                    await orders.close_channels(CHANNELS)
-            assert found == query.expected
-            for name in CHANNELS:
-                left = await here.until(lambda staged: not staged.attempts, name)
-                assert (left.staged_rows, left.published_rows) == (0, 0)
 
     complete(story())
