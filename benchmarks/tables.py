@@ -11,7 +11,7 @@ from benchmarks.compression_speed import PART as COMPRESSION
 from benchmarks.compression_speed import CompressionSpeed
 from benchmarks.compression_speed import rows as compression_rows
 from benchmarks.imbalance.experiment import Imbalance
-from benchmarks.latency import ALONE, BURSTS, Latency, Load
+from benchmarks.latency import ALONE, BURSTS, LATENCY_PEERS, Latency, Load
 from benchmarks.limits import Limit
 from benchmarks.local import LocalRate
 from benchmarks.markdown_table import UNMEASURED, table
@@ -74,12 +74,19 @@ def bursts(results: Results) -> str:
 
 
 def _latency(found: list[Latency], load: Load) -> str:
+    told = [each for each in found if each.load == load.name]
+    medians = {each.way: each.median_microseconds for each in told}
+    peers = [name for name in LATENCY_PEERS.values() if name in medians]
     rows = [
-        [each.way, each.median_microseconds.told(), compact(each.percentile_99_microseconds.median)]
-        for each in found
-        if each.load == load.name
+        [
+            each.way,
+            each.median_microseconds.told(),
+            compact(each.percentile_99_microseconds.median),
+            *(compact(each.median_microseconds.ratio_to(medians[peer]).median) for peer in peers),
+        ]
+        for each in told
     ]
-    return table([f"µs, {load.name}", "p50", "p99"], rows)
+    return table([f"µs, {load.name}", "p50", "p99", *(f"p50 ÷ {peer.split(',')[0]}" for peer in peers)], rows)
 
 
 def local(results: Results) -> str:
