@@ -124,6 +124,24 @@ class DownstreamSession(Session[T]):
             self.state = State.FAILED
             raise
 
+    def receive_chunk(self, payload: T, rows: int, permits: int) -> None:
+        """As ``receive_chunks``, of one; an ordinary one, which costs its rows, is delivered without a call.
+
+        Spec: Deliver.
+        """
+        receiver = self._receiver
+        if self.state is _OPEN and receiver is not None and 0 < rows == permits <= receiver.largest_at_once:
+            left = receiver._row_permits - rows
+            if left >= 0:
+                receiver._row_permits = left
+                receiver._payloads.append(payload)
+                receiver._costs.append(rows)
+                receiver._is_quiet = False
+                self._came_chunks += 1
+                self._came_rows += rows
+                return
+        self.receive_chunks((payload,), (rows,), permits)
+
     def _deliver_each(self, payloads: Sequence[T], rows: Sequence[int], permits: int) -> None:
         costs = [self.parameters.cost_of(count) for count in rows]
         # Of several chunks that lie together, the last one is taken for the liar.

@@ -40,6 +40,7 @@ class ReceiverBooks(Generic[T]):
         "_unreturned",
         "_watermark_permits",
         "has_returns",
+        "largest_at_once",
         "parameters",
     )
 
@@ -70,6 +71,8 @@ class ReceiverBooks(Generic[T]):
         self._is_quiet = False
         self._record = record
         self._peer = peer
+        self.largest_at_once = parameters.max_chunk_cost if record is None and peer is None else 0
+        """A chunk of so many rows, which it costs, may be delivered without a call; 0: somebody else is to be told."""
 
     @property
     def queues(self) -> tuple[deque[T | Message[T]], deque[int]]:

@@ -17,6 +17,7 @@ from permitflow.protocol.compression import Codec
 from permitflow.transports.arrow_compression import Decompression, padded, write_options
 from permitflow.transports.arrow_gathering import Gathering
 from permitflow.transports.arrow_pieces import PieceWriter
+from permitflow.transports.arrow_types import holds_any_bytes, holds_dictionary, row_bytes
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.shared_memory.sized_parts import size_of
 
@@ -36,6 +37,8 @@ _COPIED_BELOW_BYTES = 16 << 10
 _COMPRESSED_FROM_BYTES = 4 << 10
 _ROWS_OF: Callable[[pa.RecordBatch], int] = attrgetter("num_rows")
 _SCHEMA_OF: Callable[[pa.RecordBatch], pa.Schema] = attrgetter("schema")
+_READ_BATCH: Callable[[Buffer, pa.Schema], pa.RecordBatch] = pa.ipc.read_record_batch
+_UNREADABLE = (pa.ArrowException, OSError, ValueError, EOFError, StopIteration)
 
 
 def read_schema(data: bytes) -> pa.Schema:
@@ -73,10 +76,11 @@ class BatchCodec:
         self.schema = schema
         self.schema_bytes: bytes = schema.serialize().to_pybytes()
         """The schema as the handshake carries it."""
-        self._has_dictionaries = any(_holds_dictionary(field.type) for field in schema)
+        self._has_dictionaries = any(holds_dictionary(field.type) for field in schema)
+        self._holds_any_bytes = holds_any_bytes(schema)
         self.can_join = bool(len(schema)) and not self._has_dictionaries
         """May several batches be encoded as one?"""
-        self.row_bytes = _row_bytes(schema)
+        self.row_bytes = row_bytes(schema)
         """About how many bytes a row takes, where all columns have a fixed width."""
         self._is_ours: Callable[[pa.Schema], bool] = schema.equals
         self._most_rows = int(MAX_CHUNK_BYTES / self.row_bytes) if self.row_bytes else -1
@@ -192,13 +196,48 @@ class BatchCodec:
                 batch = self._from_stream(pa.py_buffer(data))
             else:
                 self._decompression.require_message(data, rows)
-                batch = pa.ipc.read_record_batch(data, self.schema)
+                batch = _READ_BATCH(data, self.schema)
             batch.validate(full=True)
-        except (pa.ArrowException, OSError, ValueError, EOFError, StopIteration) as error:
+        except _UNREADABLE as error:
             raise _undecodable(rows, str(error) or type(error).__name__) from error
         if batch.num_rows != sum(rows) or min(rows, default=-1) < 0:
             raise _undecodable(rows, f"it holds {batch.num_rows} rows")
         return batch
+
+    @property
+    def known_bytes(self) -> int:
+        """How many of the first bytes of the batch that was decoded last are metadata; 0: nobody has looked at these.
+
+        Every batch that begins with them and is as long has as many rows, and its buffers are where they were.
+        """
+        return self._decompression.plain_bytes
+
+    def decode_alike(self, data: Buffer, rows: int, *, is_sound: bool) -> pa.RecordBatch:
+        """Decode a batch that is as long as one that ``decode`` has accepted for one chunk, and has the same metadata.
+
+        Args:
+            data: one batch.
+            rows: of the chunk.
+            is_sound: that batch was, see below; so this one is valid.
+
+        Raises:
+            UndecodableDataError: it is not valid.
+        """
+        try:
+            batch = _READ_BATCH(data, self.schema)
+            if not is_sound:
+                batch.validate(full=True)
+        except _UNREADABLE as error:
+            raise _undecodable((rows,), str(error)) from error
+        return batch
+
+    def is_sound(self, batch: pa.RecordBatch) -> bool:
+        """Is every batch with the metadata and the length of this one valid, whatever its values are?
+
+        So it is if no value could be wrong, and none is missing: there are no offsets that could lie, and no bits of
+        validity that would have to be counted.  Whether there are such bits is said by the metadata.
+        """
+        return self._holds_any_bytes and all(column.buffers()[0] is None for column in batch.columns)
 
     def _as_stream(self, batch: pa.RecordBatch) -> Buffer:
         sink = pa.BufferOutputStream()
@@ -244,17 +283,3 @@ def _require_size(rows: int, size_bytes: int) -> None:
 def _undecodable(rows: Sequence[int], reason: str) -> UndecodableDataError:
     what = f"a chunk of {rows[0]} rows" if len(rows) == 1 else f"a batch of {len(rows)} chunks"
     return UndecodableDataError(what=what, reason=reason)
-
-
-def _row_bytes(schema: pa.Schema) -> float | None:
-    """Bytes of a row, where all columns have a fixed width."""
-    try:
-        return float(sum((field.type.bit_width + 1) / 8 for field in schema))
-    except ValueError:
-        return None
-
-
-def _holds_dictionary(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        return True
-    return any(_holds_dictionary(kind.field(position).type) for position in range(kind.num_fields))

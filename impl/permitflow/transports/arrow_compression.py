@@ -94,6 +94,11 @@ class Decompression:
         # chunks of one size.
         self._plain = b""
 
+    @property
+    def plain_bytes(self) -> int:
+        """How many bytes of the last message stand before its body, where none may be compressed; 0: nobody knows."""
+        return len(self._plain)
+
     def require_message(self, message: Buffer, rows: Sequence[int]) -> None:
         """Refuse what must not be decompressed.
 

@@ -217,6 +217,27 @@ def test_chunks_that_leave_together_travel_together_in_their_place() -> None:
     assert session.take_posted() == []
 
 
+def taken(state: State, came_rows: list[int], deed: str, rows: list[int], permits: int) -> object:
+    """What becomes of a session to which some chunks have come, then these by one of its methods, and then the end."""
+    session, refusal = downstream(state), None
+    payloads = [str(position) for position in range(len(rows))]
+    try:
+        for count in came_rows:
+            session.receive(Chunks(["before"], [count], count))
+        if deed == "receive":
+            session.receive(Chunks(payloads, rows, permits))
+        elif deed == "receive_chunks":
+            session.receive_chunks(payloads, rows, permits)
+        else:
+            session.receive_chunk(payloads[0], rows[0], permits)
+        if session.state is State.OPEN:
+            session.receive(End(len(rows) + len(came_rows), sum(rows) + sum(came_rows), 0))
+    except PermitflowError as error:
+        refusal = error
+    books = (session.receiver.inbox, session.receiver.granted) if state in (State.OPEN, State.ENDED) else ()
+    return session.state, books, type(refusal), str(refusal)
+
+
 @pytest.mark.parametrize("state", [State.AWAITING_PUT, State.DECIDING, State.OPEN, State.ENDED, State.FAILED])
 @pytest.mark.parametrize(
     ("rows", "permits"), [([3], 3), ([1, 2], 3), ([], 0), ([3], 2), ([1, 2], 2), ([0, 2], 3), ([-1], 1), ([9], 9)]
@@ -224,17 +245,16 @@ def test_chunks_that_leave_together_travel_together_in_their_place() -> None:
 def test_chunks_without_a_frame_are_taken_and_refused_as_their_frame_is(
     state: State, rows: list[int], permits: int
 ) -> None:
-    payloads = [str(position) for position in range(len(rows))]
-    seen: list[object] = []
-    for is_framed in (True, False):
-        session, refusal = downstream(state), None
-        try:
-            if is_framed:
-                session.receive(Chunks(payloads, rows, permits))
-            else:
-                session.receive_chunks(payloads, rows, permits)
-        except PermitflowError as error:
-            refusal = error
-        books = (session.receiver.inbox, session.receiver.granted) if state in (State.OPEN, State.ENDED) else ()
-        seen.append((session.state, books, type(refusal), str(refusal)))
-    assert seen[0] == seen[1]
+    assert taken(state, [], "receive_chunks", rows, permits) == taken(state, [], "receive", rows, permits)
+
+
+@pytest.mark.parametrize("state", [State.AWAITING_PUT, State.DECIDING, State.OPEN, State.ENDED, State.FAILED])
+@pytest.mark.parametrize("came_rows", [[], [4], [4, 1]], ids=["all permits", "half", "less"])
+@pytest.mark.parametrize("permits", range(-1, 6))
+@pytest.mark.parametrize("rows", [-1, 0, 1, 3, 4, 5, 9])
+def test_a_chunk_alone_is_taken_and_refused_as_its_frame_is(
+    state: State, came_rows: list[int], rows: int, permits: int
+) -> None:
+    assert taken(state, came_rows, "receive_chunk", [rows], permits) == taken(
+        state, came_rows, "receive", [rows], permits
+    )

@@ -1,0 +1,154 @@
+"""A chunk that comes alone, and looks like the one before, is taken and refused as if it were the first one."""
+
+import random
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from permitflow.errors import OverspendError, PermitflowError, UndecodableDataError
+from permitflow.protocol.frames import Address, Put
+from permitflow.protocol.handshake import PROTOCOL_VERSION
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import RecorderFactory
+from permitflow.protocol.session import DownstreamSession
+from permitflow.transports.arrivals import Arrivals
+from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.codec import encode_upstream
+from permitflow.transports.payloads import EncodedChunks, WireFrame
+
+WINDOW = ChannelParameters(row_permits=100, permit_batch=50)
+ROWS = 3
+
+NUMBERS = [pa.record_batch({"a": [n, n + 1, n + 2], "b": [0.5, n, n]}) for n in range(5)]
+WITH_NULLS = [pa.record_batch({"a": [None, n, n], "b": [0.5, n, n]}) for n in range(5)]
+TEXTS = [pa.record_batch({"text": [str(n), "to", "three"]}) for n in range(5)]
+DATES = [pa.record_batch({"day": pa.array([n, n, n], pa.date32()).cast(pa.date64())}) for n in range(5)]
+KINDS = {"numbers": NUMBERS, "nulls": WITH_NULLS, "texts": TEXTS, "dates": DATES}
+OF_EACH_KIND = pytest.mark.parametrize("batches", KINDS.values(), ids=KINDS)
+
+
+class End(Arrivals):
+    """The receiving end of a stream, with nobody who receives."""
+
+    def __init__(self, schema: pa.Schema, record: RecorderFactory | None = None) -> None:
+        self._batches = BatchCodec(schema)
+        self._session: DownstreamSession[object] = DownstreamSession(record=record)
+        self._session.receive(Put(PROTOCOL_VERSION, Address("numbers")))
+        self._session.accept(WINDOW, schema=self._batches.schema_bytes)
+
+    def _note(self, frame: WireFrame) -> None:
+        """Nobody wants to know."""
+
+    def take(self, message: bytes) -> object:
+        """What comes of a message: batches, as bytes, or why it was refused."""
+        before = len(self._session.receiver.inbox)
+        try:
+            self._take_in(message)
+        except PermitflowError as error:
+            return type(error), str(error)
+        self._unfold()
+        return [as_bytes(message.payload) for message in self._session.receiver.inbox[before:]]
+
+
+def as_bytes(batch: object) -> bytes:
+    """Where something is no number, equal batches are not equal."""
+    assert isinstance(batch, pa.RecordBatch)
+    return bytes(batch.serialize())
+
+
+def message_of(batch: pa.RecordBatch, permits: int = ROWS) -> bytes:
+    """One chunk."""
+    arrow = [b"".join(BatchCodec(batch.schema).encode([batch]))]
+    ((*pieces,),) = encode_upstream([EncodedChunks((batch.num_rows,), permits, arrow)])
+    return b"".join(pieces)
+
+
+def experienced(batches: list[pa.RecordBatch], messages: int) -> End:
+    """An end that has taken so many."""
+    end = End(batches[0].schema)
+    for batch in batches[:messages]:
+        assert end.take(message_of(batch)) == [as_bytes(batch)]
+    return end
+
+
+@OF_EACH_KIND
+def test_each_chunk_is_the_one_that_was_sent(batches: list[pa.RecordBatch]) -> None:
+    end = End(batches[0].schema)
+    for batch in [*batches, batches[0].slice(1), *batches, batches[0].slice(1), batches[0].slice(2), *batches]:
+        assert end.take(message_of(batch, batch.num_rows)) == [as_bytes(batch)]
+    chunks = [message.payload for message in end._session.receiver.inbox]
+    assert chunks[:5] == batches, "those that came before are what they were"
+
+
+@pytest.mark.parametrize("messages", range(1, 5))
+@OF_EACH_KIND
+def test_whatever_was_changed_in_a_message_is_found_as_if_it_were_the_first(
+    batches: list[pa.RecordBatch], messages: int
+) -> None:
+    for changed in changes(message_of(batches[messages])):
+        assert experienced(batches, messages).take(changed) == End(batches[0].schema).take(changed)
+
+
+def changes(message: bytes) -> Iterator[bytes]:
+    """Messages that differ in a byte or in their length, many of them."""
+    chance = random.Random(message)
+    for position in chance.sample(range(len(message)), len(message) // 4):
+        flipped = message[position] ^ chance.choice((1, 2, 16, 128, 255))
+        yield message[:position] + bytes([flipped]) + message[position + 1 :]
+    yield from (message[:-1], message[:-64], message + b"\0", message + bytes(64), message[:70], message[:64], b"")
+
+
+@pytest.mark.parametrize("messages", range(5))
+@pytest.mark.parametrize(
+    ("batches", "at", "lie"),
+    [
+        (TEXTS, (0, 1), (1 << 20).to_bytes(4, "little")),
+        (TEXTS, (0, 2), b"\xff\xff\xff\xff"),
+        (WITH_NULLS, (0, 0), b"\x07"),
+        (DATES, (0, 1), b"\x01"),
+    ],
+    ids=["an offset", "a text that is none", "a value that is missing", "half a day"],
+)
+def test_a_value_that_is_wrong_is_found_however_many_were_right(
+    batches: list[pa.RecordBatch], at: tuple[int, int], lie: bytes, messages: int
+) -> None:
+    end = experienced(batches * 2, messages)
+    message = message_of(batches[0])
+    column, buffer = at
+    values = bytes(pa.ipc.read_record_batch(message[64:], batches[0].schema).column(column).buffers()[buffer])
+    place = message.index(values[: len(lie) + 8], 64) + (4 if batches is TEXTS and buffer == 1 else 0)
+    with pytest.raises(UndecodableDataError):
+        end._take_in(message[:place] + lie + message[place + len(lie) :])
+
+
+def test_each_chunk_is_to_be_paid_for() -> None:
+    end = End(NUMBERS[0].schema)
+    for _ in range(WINDOW.row_permits // ROWS):
+        end._take_in(message_of(NUMBERS[0]))
+    with pytest.raises(OverspendError):
+        end._take_in(message_of(NUMBERS[0]))
+
+
+def test_each_chunk_is_recorded() -> None:
+    actions: list[tuple[str, int]] = []
+    end = End(NUMBERS[0].schema, lambda *_: lambda action, rows, *_: actions.append((action, rows)))
+    for batch in NUMBERS:
+        end._take_in(message_of(batch))
+    assert actions == [("Deliver", ROWS)] * len(NUMBERS)
+
+
+def test_a_message_in_memory_that_is_shared_is_taken_as_well() -> None:
+    end = experienced(NUMBERS, 3)
+    end._take_in(memoryview(message_of(NUMBERS[3])))
+    assert end._session.receiver.inbox[-1].payload == NUMBERS[3]
+
+
+def test_between_trains_each_chunk_has_its_place() -> None:
+    end, codec = experienced(NUMBERS, 3), BatchCodec(NUMBERS[0].schema)
+    train = EncodedChunks((2, 1), 3, codec.encode([NUMBERS[4]]))
+    for message in (b"".join(*encode_upstream([train])), message_of(NUMBERS[3])) * 2:
+        end._take_in(message)
+    end._unfold()
+    chunks = [message.payload for message in end._session.receiver.inbox]
+    assert chunks == NUMBERS[:3] + [NUMBERS[4].slice(0, 2), NUMBERS[4].slice(2), NUMBERS[3]] * 2
