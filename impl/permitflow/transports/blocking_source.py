@@ -134,26 +134,28 @@ class BlockingSource(Arrivals, BlockingStream):
             raise
 
     def _take(self, _max_rows: int | None = None) -> Message[pa.RecordBatch | Marker]:
+        core = self._core
         if self._newest_folded:
             self._unfold()
-        if self._core.has_returns or self._unwritten:
+        if self._unwritten or (core.has_returns and core.is_due):
             self._return_permits(behind=1)
-        message = self._core.take()
+        message = core.take()
         self._held = 1
         return message
 
     def _take_joined(self, max_rows: int | None) -> JoinedChunks | Message[Marker]:
+        core = self._core
         joined = whole_batch(self._here, self._codec, max_rows)
-        oldest = oldest_joined(self._core, self._codec, max_rows) if joined is None else None
+        oldest = oldest_joined(core, self._codec, max_rows) if joined is None else None
         if oldest is not None:
             joined = oldest.joined
         if joined is None:
             return self._take()
-        if self._core.has_returns or self._unwritten:
+        if self._unwritten or (core.has_returns and core.is_due):
             self._return_permits(behind=len(joined.rows))
         if oldest is not None:
             oldest.note_handed_over()
-        hold(self._core, len(joined.rows))
+        hold(core, len(joined.rows))
         self._held = len(joined.rows)
         return joined
 

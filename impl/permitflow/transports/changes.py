@@ -9,6 +9,7 @@ __all__ = ["Change", "Changes"]
 
 # So many who wait may have been cancelled; nobody counts them before.
 _MANY = 16
+_set_result = asyncio.Future[None].set_result  # without the loop's next turn
 
 
 @final
@@ -19,17 +20,19 @@ class Change(asyncio.Future[None]):
     tenth of the message's way.
     """
 
-    __slots__ = ("_context", "_go_on")
+    __slots__ = ("context", "go_on")
 
     def __init__(self, *, loop: asyncio.AbstractEventLoop) -> None:
         """Nobody awaits it yet."""
         super().__init__(loop=loop)
-        self._go_on: Callable[[Change], object] | None = None
-        self._context: Context | None = None
+        self.go_on: Callable[[Change], object] | None = None
+        """How the task that awaits it goes on, if one does."""
+        self.context: Context | None = None
+        """That of this task."""
 
     def add_done_callback(self, fn: Callable[[Self], object], /, *, context: Context | None = None) -> None:
         """Of the task that awaits it: how it goes on."""
-        self._go_on, self._context = fn, context
+        self.go_on, self.context = fn, context
 
     def set_result(self, result: None, /) -> None:
         """Let the task go on in its turn."""
@@ -44,18 +47,8 @@ class Change(asyncio.Future[None]):
         return is_cancelled
 
     def _go_on_in_turn(self) -> None:
-        if self._go_on is not None:
-            self.get_loop().call_soon(self._go_on, self, context=self._context)
-
-    def go_on_now(self) -> None:
-        """Let the task go on within this call; only where no task is running, and all books are right.
-
-        Whatever is to be done there afterwards is to be done in any case: as everywhere in asyncio, KeyboardInterrupt
-        and SystemExit of the task come out here, and nothing else does.
-        """
-        super().set_result(None)
-        if self._go_on is not None and self._context is not None:
-            self._context.run(self._go_on, self)
+        if self.go_on is not None:
+            self.get_loop().call_soon(self.go_on, self, context=self.context)
 
 
 class Changes:
@@ -85,7 +78,9 @@ class Changes:
     def tell_at_once(self) -> None:
         """The same, and in a callback of the loop whoever waits goes on within this call, one after the other.
 
-        If one of them is interrupted (see ``Change.go_on_now``), those behind it go on in their turn.
+        Only where all books are right.  Whatever is to be done there afterwards is to be done in any case: as
+        everywhere in asyncio, KeyboardInterrupt and SystemExit of a task come out here, and nothing else does.  Those
+        behind one that is interrupted go on in their turn.
         """
         if not self._waiting:
             return
@@ -96,7 +91,9 @@ class Changes:
         try:
             for change in waiting:
                 if not change.done():
-                    change.go_on_now()
+                    _set_result(change, None)
+                    if change.go_on is not None and change.context is not None:
+                        change.context.run(change.go_on, change)
         except BaseException:
             since, self._waiting = self._waiting, waiting
             self.tell()

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, TypeAlias
 
 from permitflow.transports.carrier import Take
 
@@ -38,6 +38,10 @@ class _Failed(NamedTuple):
     error: BaseException
 
 
+_Over: TypeAlias = "asyncio.Future[object]"
+_Came: TypeAlias = Callable[[_Over, object], object]
+
+
 class HandingOver:
     """Asks for one message after the other, for as long as ``read`` is awaited."""
 
@@ -47,7 +51,7 @@ class HandingOver:
         self._clock = clock
         self._take: Take | None = None
         self._loop = asyncio.get_running_loop()
-        self._over: asyncio.Future[object] = self._loop.create_future()
+        self._over: _Over = self._loop.create_future()
         self._asked: _Asked | None = None
         self._awaited: asyncio.Future[object] | None = None
         self._came_at = -math.inf
@@ -77,37 +81,38 @@ class HandingOver:
             self._give_up()
 
     def _ask_next(self) -> None:
-        self._asked = cast("_Asked", self._ask())
-        if came := self._go_on(self._over):
-            # In its turn: the message before it may not be taken yet, or its taker may refuse it.
-            self._loop.call_soon(self._heed, *came)
+        self._asked = self._ask()  # type: ignore[assignment]  # a cast is a call
+        # In its turn: the message before it may not be taken yet, or its taker may refuse it.
+        self._go_on(self._over, self._heed_in_turn)
 
-    def _on_awaited(self, over: "asyncio.Future[object]", _: object) -> None:
-        if came := self._go_on(over):
-            self._heed(*came)
-
-    def _go_on(self, over: "asyncio.Future[object]") -> tuple["asyncio.Future[object]", object] | None:
-        """Let what was asked go on until it waits for something; what has come, if it need not, and for which read."""
+    def _go_on(self, over: _Over, heed: _Came, _: object = None) -> None:
+        """Let what was asked for ``over`` go on until it waits for something, or ``heed`` what has come."""
         asked = self._asked
         if asked is None or over.done():
-            return None
+            return
+        message: object
         try:
             awaited = self._awaited = asked.send(None)
         except StopIteration as came:
-            self._asked = None
-            return over, came.value
+            message = came.value
         except (Exception, asyncio.CancelledError) as error:
-            self._asked = None
-            return over, _Failed(error)
-        if awaited is None:
-            self._loop.call_soon(self._on_awaited, over, None)
+            message = _Failed(error)
         else:
-            # What a task does with what its coroutine awaits.
-            awaited._asyncio_future_blocking = False
-            awaited.add_done_callback(partial(self._on_awaited, over))
-        return None
+            go_on = partial(self._go_on, over, self._heed)
+            if awaited is None:
+                self._loop.call_soon(go_on)
+            else:
+                # What a task does with what its coroutine awaits.
+                awaited._asyncio_future_blocking = False
+                awaited.add_done_callback(go_on)
+            return
+        self._asked = None
+        heed(over, message)
 
-    def _heed(self, over: "asyncio.Future[object]", message: object) -> None:
+    def _heed_in_turn(self, over: _Over, message: object) -> None:
+        self._loop.call_soon(self._heed, over, message)
+
+    def _heed(self, over: _Over, message: object) -> None:
         # Those of a read that is over are done: nobody hears what was asked for it.
         if over.done():
             return

@@ -31,6 +31,8 @@ class HostCarrier:
         self._who = who
         self.meeting = Meeting()
         self._link: AsyncioLink | None = None
+        self.prompt: AsyncioLink | PromptCarrier | None = None
+        """What hands messages over, since it was told to; it may be asked whether it ``has_more``."""
         self._is_decided = False
         self._decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ahead: asyncio.Task[Received | None] | None = None
@@ -79,14 +81,13 @@ class HostCarrier:
             self._link.hand_to(staying_awake(take))
         elif self._prompt_inner is not None:
             self._prompt_inner.hand_to(take)
-        return self._link is not None or self._prompt_inner is not None
+        self.prompt = self._link or self._prompt_inner
+        return self.prompt is not None
 
     @property
     def has_more(self) -> bool:
         """After the decision: see ``PromptCarrier``."""
-        if self._link is not None:
-            return self._link.has_more
-        return self._prompt_inner is not None and self._prompt_inner.has_more
+        return self.prompt is not None and self.prompt.has_more
 
     def _read_ahead(self) -> "asyncio.Task[Received | None]":
         if self._ahead is None:

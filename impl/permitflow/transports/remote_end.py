@@ -30,6 +30,7 @@ __all__ = ["RemoteEnd"]
 
 # Time for the peer to hear of it and to close its half.
 BREAK_OFF_SECONDS = 1.0
+_OPEN = State.OPEN  # reading an enumeration's attribute costs more than asking for it
 
 S = TypeVar("S", bound=UpstreamSession[object] | DownstreamSession[object])
 
@@ -71,6 +72,8 @@ class RemoteEnd(RemoteFacts[S], ABC):
         self._opened_at = self._clock()
         self._over_at: float | None = None
         self._changes = Changes()
+        # Do those who are told something go on now?  And has one of them left something to be done behind them?
+        self._is_telling = self._has_rest = False
         self._writing = Writing(
             self._carrier, self._trains, lambda: self._has_written_all() or session.state is State.FAILED
         )
@@ -180,18 +183,30 @@ class RemoteEnd(RemoteFacts[S], ABC):
         """Take a message in, and let everybody see what has changed; also from within a callback of the loop."""
         if self._is_breaking_off:
             return
-        before = self._session.state
+        session = self._session
+        before = session.state
         try:
             self._take_in(message)
         except PermitflowError as error:
             if not self.break_off(error):
                 raise
         # Data and permits have nothing for the writer that has not woken it already.
-        if self._session.state is not before or before is not State.OPEN:
+        if before is not _OPEN or session.state is not before:
             self._writing.soon()
         # Whoever waits is told once for all messages that have come together.
-        if not self._carrier.has_more:
-            self._changes.tell_at_once()
+        prompt = self._carrier.prompt
+        if prompt is None or not prompt.has_more:
+            self._is_telling = True
+            try:
+                self._changes.tell_at_once()
+            finally:
+                self._is_telling = False
+                if self._has_rest:
+                    self._has_rest = False
+                    self._see_to_rest()
+
+    def _see_to_rest(self) -> None:
+        """Do what could wait until everybody has been told."""
 
     def _wake_all(self) -> None:
         """Something has changed: let the writer look, and everybody else who waits for a change."""

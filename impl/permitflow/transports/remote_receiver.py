@@ -14,6 +14,8 @@ from permitflow.transports.remote_downstream import RemoteDownstream
 
 __all__ = ["RemoteReceiver"]
 
+_BATCH = pa.RecordBatch
+
 
 class RemoteReceiver(RemoteDownstream):
     """The end from which record batches come; see ``ReceiveEnd`` for what each method promises.
@@ -34,7 +36,7 @@ class RemoteReceiver(RemoteDownstream):
         """Receive the oldest message; wait until there is one."""
         if self._held:
             raise self._none_held()
-        if not self._is_at_hand:
+        if not self._here or not self._is_at_hand:
             await self._until_takeable()
         return self._receive_now()
 
@@ -72,11 +74,15 @@ class RemoteReceiver(RemoteDownstream):
             require_count(max_rows, name="max_rows")
         if self._held:
             raise self._none_held()
-        if not self._is_at_hand:
+        if not self._here or not self._is_at_hand:
             await self._until_takeable()
             if self._held:  # another task has taken something since; single reads are refused by the books
                 raise self._none_held()
-        joined = whole_batch(self._here, self._codec, max_rows)
+        here = self._here
+        if len(here) == 1 and type(here[0]) is _BATCH:
+            message = self._receive_now()
+            return JoinedChunks(message.payload, (message.rows,))
+        joined = whole_batch(here, self._codec, max_rows)
         if joined is None and (joined := self._oldest_joined(max_rows)) is None:
             return self._receive_now()
         pass_by(self._core, len(joined.rows))
@@ -95,11 +101,20 @@ class RemoteReceiver(RemoteDownstream):
     def _receive_now(self) -> Message[pa.RecordBatch]:
         if self._newest_folded:
             self._unfold()
-        message = self._core.try_receive()
+        core = self._core
+        message = core.try_receive()
         assert message is not None, "the caller has seen that a message is here"
-        if self._core.has_returns:
-            self._after_consuming()
+        if core.has_returns:
+            # A residue can wait until those who have waited for this message have it.
+            if self._is_telling and not core.is_due:
+                self._has_rest = True
+            else:
+                self._after_consuming()
         return message
+
+    def _see_to_rest(self) -> None:
+        if self._core.has_returns and not self._is_closed:
+            self._after_consuming()
 
     def take_nowait(self) -> Message[pa.RecordBatch]:
         """Hand the oldest message over that was not taken yet; it keeps its permits until ``consume``."""
@@ -133,7 +148,7 @@ class RemoteReceiver(RemoteDownstream):
         """
         if max_rows is not None:
             require_count(max_rows, name="max_rows")
-        if not self._is_at_hand:
+        if not self._here or not self._is_at_hand:
             await self._until_takeable()
         joined = self._oldest_joined(max_rows)
         if joined is None:
@@ -167,7 +182,7 @@ class RemoteReceiver(RemoteDownstream):
         """
         if self._held:
             raise self._none_held()
-        if not self._is_at_hand:
+        if not self._here or not self._is_at_hand:
             try:
                 await self._until_takeable()
             except EndOfStream:

@@ -27,6 +27,7 @@ __all__ = ["TcpStream"]
 _SCRATCH_BYTES = 16 << 10  # headers and small messages; larger ones are received where they stay
 _READS_AT_ONCE = 8  # for one turn of the event loop
 _MOST_AHEAD = 64  # of a peer that writes faster than this end reads; the kernel keeps the rest, and then the peer waits
+_MESSAGE = Kind.MESSAGE  # reading an enumeration's attribute costs more than comparing it
 _FAREWELL_SECONDS = 1.0  # to read the last word and hang up: a connection that is closed before may lose it
 
 
@@ -107,19 +108,7 @@ class TcpStream(PromptCarrier):
     @property
     def has_more(self) -> bool:
         """Has another message come, which is handed over next, or read?"""
-        return bool(self._inbox) and self._inbox[0][0] is Kind.MESSAGE
-
-    def _hand_over(self, take: Take) -> None:
-        """Hand over what has come to whoever reads; the task that awaits ``read`` need not wake up."""
-        came = self._came
-        if not self._is_read or came is None:
-            return
-        try:
-            while self._inbox and self._inbox[0][0] is Kind.MESSAGE and not came.done():
-                take(self._inbox.popleft()[1])
-        except Exception as error:
-            if not came.done():
-                came.set_exception(error)
+        return bool(self._inbox) and self._inbox[0][0] is _MESSAGE
 
     def _watch(self) -> None:
         if not self._is_watching and self._failure is None:
@@ -140,9 +129,15 @@ class TcpStream(PromptCarrier):
             self._fail(error)
         except (OSError, MemoryError) as error:
             self._fail(self._gone(str(error)))
+        take, came, inbox = self._take_message, self._came, self._inbox
         try:
-            if self._take_message is not None:
-                self._hand_over(self._take_message)
+            # To whoever reads; the task that awaits ``read`` need not wake up.
+            if take is not None and came is not None and self._is_read:
+                while inbox and inbox[0][0] is _MESSAGE and not came.done():
+                    take(inbox.popleft()[1])
+        except Exception as error:
+            if came is not None and not came.done():
+                came.set_exception(error)
         finally:
             # Also if a task that went on at once was interrupted.  Of what is left: he who reads it watches again.
             if len(self._inbox) >= _MOST_AHEAD:

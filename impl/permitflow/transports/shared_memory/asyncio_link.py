@@ -90,22 +90,17 @@ class AsyncioLink(MessageSocket):
             receive()
         except Exception as error:
             self._failure, self._has_ended = error, True
+        take, came, inbox = self._take_message, self._came, self._inbox
         try:
-            if self._take_message is not None:
-                self._hand_over(self._take_message)
-        finally:
-            # Also if a task that went on at once was interrupted.
-            if self._came is not None and not self._came.done() and (self._inbox or self._has_ended):
-                self._came.set_result(None)
-
-    def _hand_over(self, take: Callable[[bytes | memoryview], None]) -> None:
-        """Hand over what has come to whoever reads; the task that awaits ``read`` need not wake up."""
-        came = self._came
-        try:
-            while self._inbox and came is not None and not came.done():
-                take(self._inbox.popleft())
+            # To whoever reads; the task that awaits ``read`` need not wake up.
+            while take is not None and inbox and came is not None and not came.done():
+                take(inbox.popleft())
         except Exception as error:
             self._failure, self._has_ended = error, True
+        finally:
+            # Also if a task that went on at once was interrupted.
+            if self._came is not None and not self._came.done() and (inbox or self._has_ended):
+                self._came.set_result(None)
 
     # Writing.
 

@@ -1,0 +1,81 @@
+"""A receiver that goes on within the callback that brings its message: what is done before it has it, what after."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.testing.number_streams import turns, until
+from permitflow.testing.played_producers import played_stream
+from permitflow.transports import remote_downstream
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+
+# A residue of up to nine rows may wait.
+WINDOW = ChannelParameters(row_permits=160, permit_batch=40, max_chunk_cost=121)
+EACH_WAY = pytest.mark.parametrize("way", ["receive", "receive_joined", "receive_many", "__anext__"])
+
+
+@pytest.fixture(params=[3_600.0, 0.0], ids=["for hours", "for no time"], autouse=True)
+def residue_seconds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> float:
+    """So long a residue may wait."""
+    seconds: float = request.param
+    monkeypatch.setattr(remote_downstream, "RESIDUE_SECONDS", seconds)
+    return seconds
+
+
+def within_a_callback(deed: Callable[[], object]) -> None:
+    """There those who wait for a message go on within it."""
+    asyncio.get_running_loop().call_soon(deed)
+
+
+@EACH_WAY
+def test_permits_that_are_due_return_before_the_consumer_has_what_makes_them_due(complete: Complete, way: str) -> None:
+    async def test() -> None:
+        async with played_stream(WINDOW) as (producer, receiver):
+            within_a_callback(lambda: producer.send(40))
+            await getattr(receiver, way)()
+            assert producer.returned_rows == [40]
+
+    complete(test())
+
+
+@EACH_WAY
+def test_a_residue_returns_once_the_consumer_has_what_leaves_it(complete: Complete, way: str) -> None:
+    async def test() -> None:
+        async with played_stream(WINDOW) as (producer, receiver):
+            within_a_callback(lambda: producer.send(10))
+            await getattr(receiver, way)()
+            await turns()
+            assert producer.returned_rows == [10]
+
+    complete(test())
+
+
+def test_a_residue_that_may_wait_does_and_no_longer(complete: Complete, residue_seconds: float) -> None:
+    async def test() -> None:
+        async with played_stream(WINDOW) as (producer, receiver):
+            within_a_callback(lambda: producer.send(9))
+            await receiver.receive()
+            if residue_seconds:
+                await turns()
+                assert producer.returned_rows == []
+            else:
+                await until(lambda: producer.returned_rows == [9])
+
+    complete(test())
+
+
+def test_whoever_closes_with_a_residue_leaves_nothing_behind(complete: Complete) -> None:
+    async def test() -> None:
+        async with played_stream(WINDOW) as (producer, receiver):
+            within_a_callback(lambda: producer.send(9))
+            await receiver.receive()
+            receiver.close()
+            await turns()
+            assert producer.returned_rows == []
+            assert receiver._writing._timer is None
+
+    complete(test())
