@@ -21,6 +21,7 @@ _log = logging.getLogger(__name__)
 
 # Time for those who are told that the exchange stops to hear it.
 _FAREWELL_SECONDS = 2.0
+_BETWEEN_CANCELS_SECONDS = 0.2
 _BACKLOG = 128
 # Who is out of descriptors looks again when a stream has ended, and now and then: others may have some to spare.
 _RETRY_SECONDS = 1.0
@@ -77,12 +78,15 @@ class TcpListener:
         await self._until_over(grace_seconds)
         self._stopping.set()
         await self._until_over(_FAREWELL_SECONDS)
-        for stream in self._streams:
-            stream.cancel()
-        await self._until_over(None)
+        while self._streams:
+            # Again, because an error that comes at the same moment may hide it: then the peer is told that first, and
+            # one that does not read could hold this up for as long as it likes.
+            for stream in self._streams:
+                stream.cancel()
+            await self._until_over(_BETWEEN_CANCELS_SECONDS)
         self._stopped.set()
 
-    async def _until_over(self, timeout_seconds: float | None) -> None:
+    async def _until_over(self, timeout_seconds: float) -> None:
         if self._streams:
             await asyncio.wait(self._streams, timeout=timeout_seconds)
 

@@ -5,14 +5,19 @@ import errno
 import logging
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from permitflow.errors import PeerTimeoutError
+from permitflow.exchange.methods import METHODS
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.transports.grpc_aio import get
 from permitflow.transports.health import is_serving
+from permitflow.transports.tcp_framing import Kind, header
+
+GUARD_SECONDS = 30.0
 
 
 @pytest.fixture
@@ -44,6 +49,36 @@ def test_an_exchange_without_descriptors_takes_connections_once_it_has_some(
         assert run.run(dial())
     (complaint,) = caplog.messages  # once, not for each attempt
     assert "ulimit -n" in complaint
+
+
+def test_a_stream_that_has_missed_that_it_is_cancelled_does_not_keep_the_exchange_from_stopping(
+    run: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where an error comes at the same moment, and the peer that is to be told of it does not read."""
+    begun, for_ever = asyncio.Event(), asyncio.Event()
+    served: list[asyncio.Task[object] | None] = []
+
+    async def serve(*_: object, **__: object) -> None:
+        served.append(asyncio.current_task())
+        begun.set()
+        with suppress(asyncio.CancelledError):
+            await for_ever.wait()
+        await for_ever.wait()
+
+    async def story() -> None:
+        monkeypatch.setattr("permitflow.exchange.tcp_listener._FAREWELL_SECONDS", 0)
+        monkeypatch.setattr("permitflow.exchange.tcp_listener.METHODS", dict.fromkeys(METHODS, serve))
+        server = ExchangeServer(Exchange(), "tcp://127.0.0.1:0")
+        async with asyncio.timeout(GUARD_SECONDS), server:
+            with socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2]))) as dialler:
+                dialler.sendall(header(Kind.GET))
+                await begun.wait()
+                await server.stop()
+        (task,) = served
+        assert task is not None
+        assert task.cancelled()
+
+    run.run(story())
 
 
 def test_who_finds_no_exchange_is_told_what_the_system_says(run: asyncio.Runner) -> None:
