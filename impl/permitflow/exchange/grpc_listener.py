@@ -17,7 +17,7 @@ from permitflow.transports.connection import SERVER_OPTIONS, SERVICE
 from permitflow.transports.handing_over import HandingOver
 from permitflow.transports.malloc import expect_large_blocks
 from permitflow.transports.status import status_of
-from permitflow.transports.wakefulness import staying_awake_if_asked
+from permitflow.transports.wakefulness import of_running_loop
 
 __all__ = ["GrpcListener", "ServerCall"]
 
@@ -31,6 +31,8 @@ Context = grpc.aio.ServicerContext[bytes, bytes]
 
 class ServerCall(PromptCarrier):
     """A call that is being served."""
+
+    has_more = False  # nobody can say: gRPC hands out one message for each time that it is asked
 
     def __init__(self, context: Context, who: str) -> None:
         """``who`` is at the other end, in words for an error."""
@@ -48,12 +50,7 @@ class ServerCall(PromptCarrier):
 
     def hand_to(self, take: Take) -> None:
         """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
-        self._messages.hand_to(staying_awake_if_asked(take))
-
-    @property
-    def has_more(self) -> bool:
-        """Nobody can say: gRPC hands out one message for each time that it is asked."""
-        return False
+        self._messages.hand_to(take, of_running_loop())
 
     def write_now(self, message: Sequence[Buffer]) -> Rest | None:
         """As ``write``, as far as that can be done without waiting: gRPC has the message, the rest is to hear of it."""

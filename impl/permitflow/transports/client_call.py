@@ -16,7 +16,7 @@ from permitflow.transports.handing_over import HandingOver
 from permitflow.transports.malloc import expect_large_blocks
 from permitflow.transports.status import Metadata, error_from_status
 from permitflow.transports.strangers import SILENT, behind_grpc
-from permitflow.transports.wakefulness import staying_awake_if_asked
+from permitflow.transports.wakefulness import of_running_loop
 
 __all__ = ["ClientCall", "calling"]
 
@@ -38,6 +38,8 @@ class _Status(NamedTuple):
 
 class ClientCall(PromptCarrier):
     """A call that is under way."""
+
+    has_more = False  # nobody can say: gRPC hands out one message for each time that it is asked
 
     def __init__(self, call: "grpc.aio.StreamStreamCall[bytes, bytes]", who: str) -> None:
         """``who`` is at the other end, in words for an error."""
@@ -65,12 +67,7 @@ class ClientCall(PromptCarrier):
 
     def hand_to(self, take: Take) -> None:
         """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
-        self._messages.hand_to(staying_awake_if_asked(take))
-
-    @property
-    def has_more(self) -> bool:
-        """Nobody can say: gRPC hands out one message for each time that it is asked."""
-        return False
+        self._messages.hand_to(take, of_running_loop())
 
     def write_now(self, message: Sequence[Buffer]) -> Rest | None:
         """As ``write``, as far as that can be done without waiting: gRPC has the message, the rest is to hear of it."""

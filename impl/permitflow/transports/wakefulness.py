@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from permitflow.errors import InvalidParametersError
 from permitflow.transports.carrier import Received, Take
 
-__all__ = ["Wakefulness", "poll_busily", "staying_awake", "staying_awake_if_asked"]
+__all__ = ["Wakefulness", "of_running_loop", "poll_busily", "staying_awake"]
 
 # Without anything to do, between two messages.
 _IDLE_SECONDS = 200e-6
@@ -40,7 +40,8 @@ class Wakefulness:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """It may sleep.  ``clock`` is in seconds."""
-        self._clock = clock
+        self.clock = clock
+        """In seconds."""
         self._yield_to_others = _yield_to_others
         self.is_awake = False
         """Is it kept from sleeping now?"""
@@ -50,20 +51,19 @@ class Wakefulness:
         self.busy_poll_seconds = 0.0
         """So long after each message it is kept awake in any case."""
 
-    def note_message(self) -> None:
-        """A message has come; to be called in the loop."""
-        now = self._clock()
-        is_close, self._came_at = now - self._came_at < _CLOSE_SECONDS, now
+    def note_message(self, came_at: float) -> None:
+        """A message has come, then; to be called in the loop, before its turn ends."""
+        is_close, self._came_at = came_at - self._came_at < _CLOSE_SECONDS, came_at
         self._idle_seconds = 0.0
         if self.is_awake:
             return
         self._close_messages = self._close_messages + 1 if is_close else min(0, self._close_messages)
         if self._close_messages >= _CLOSE_MESSAGES or self.busy_poll_seconds:
-            self.is_awake, self._turned_at = True, now
+            self.is_awake, self._turned_at = True, came_at
             asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
-        now = self._clock()
+        now = self.clock()
         if now - self._turned_at < _IDLE_TURN_SECONDS:
             self._idle_seconds += now - self._turned_at
         self._turned_at = now
@@ -72,7 +72,7 @@ class Wakefulness:
             self._may_sleep(0)
             return
         self._yield_to_others()
-        if self._clock() - now > _IDLE_TURN_SECONDS and not self.busy_poll_seconds:
+        if self.clock() - now > _IDLE_TURN_SECONDS and not self.busy_poll_seconds:
             self._may_sleep(-_OTHERS_MESSAGES)
             return
         asyncio.get_running_loop().call_soon(self._turn)
@@ -96,40 +96,32 @@ def poll_busily(seconds: float) -> None:
     """
     if not 0 <= seconds < math.inf:
         raise InvalidParametersError(name="seconds", value=seconds, rule="must be a number from 0 on")
-    _of_running_loop().busy_poll_seconds = seconds
+    _of_loop().busy_poll_seconds = seconds
 
 
-def _of_running_loop() -> Wakefulness:
+def _of_loop() -> Wakefulness:
     return _of_loops.setdefault(asyncio.get_running_loop(), Wakefulness())
+
+
+def of_running_loop() -> Wakefulness | None:
+    """That of the running loop; None with one processor, where it may always sleep."""
+    return None if _processors() < 2 else _of_loop()
 
 
 def staying_awake(take: Take) -> Take:
     """The same, for messages that are to keep the running loop awake; with one processor, it may always sleep."""
-    if _processors() < 2:
+    wakefulness = of_running_loop()
+    if wakefulness is None:
         return take
-    note_message = _of_running_loop().note_message
+    clock, note_message = wakefulness.clock, wakefulness.note_message
 
     def take_awake(message: Received) -> None:
-        # Before: whoever waits for the message may be at work with it for as long as it likes.
-        note_message()
-        take(message)
-
-    return take_awake
-
-
-def staying_awake_if_asked(take: Take) -> Take:
-    """As ``staying_awake``, but only where ``poll_busily`` has been called, before or since.
-
-    For gRPC, whose own threads want the processor while messages come in haste.
-    """
-    if _processors() < 2:
-        return take
-    wakefulness = _of_running_loop()
-
-    def take_awake(message: Received) -> None:
-        if wakefulness.busy_poll_seconds:
-            wakefulness.note_message()
-        take(message)
+        # When it came: whoever waits for the message may be at work with it for as long as it likes.
+        came_at = clock()
+        try:
+            take(message)
+        finally:
+            note_message(came_at)
 
     return take_awake
 

@@ -12,9 +12,9 @@ import pytest
 from permitflow.errors import InvalidParametersError
 from permitflow.exchange.grpc_listener import ServerCall
 from permitflow.transports import wakefulness
-from permitflow.transports.carrier import PromptCarrier, Take
+from permitflow.transports.carrier import PromptCarrier
 from permitflow.transports.client_call import ClientCall
-from permitflow.transports.wakefulness import Wakefulness, poll_busily, staying_awake, staying_awake_if_asked
+from permitflow.transports.wakefulness import Wakefulness, of_running_loop, poll_busily, staying_awake
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -39,7 +39,7 @@ class Day:
     def messages(self, count: int, apart: float) -> None:
         for _ in range(count):
             self.now += apart
-            self.wakefulness.note_message()
+            self.wakefulness.note_message(self.now)
 
     async def awake_for(self, turn_seconds: float) -> float:
         """Let the loop run until it may sleep, each turn taking so long; how long that was."""
@@ -254,11 +254,9 @@ def test_messages_of_grpc_keep_a_loop_awake_for_those_who_ask_alone(
     assert taken == [b"message"] * 10
 
 
-@pytest.mark.parametrize("staying", [staying_awake, staying_awake_if_asked])
-def test_with_one_processor_nobody_is_kept_from_it(
-    monkeypatch: pytest.MonkeyPatch, staying: Callable[[Take], Take]
-) -> None:
+def test_with_one_processor_nobody_is_kept_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wakefulness, "_processors", lambda: 1)
     taken: list[bytes | memoryview] = []
     take = taken.append
-    assert staying(take) == take
+    assert staying_awake(take) == take
+    assert of_running_loop() is None
