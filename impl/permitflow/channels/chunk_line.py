@@ -18,7 +18,7 @@ class ChunkLine(SendLine[T]):
     back after the turn.  Whoever comes meanwhile gives it its place first (``seat``).
     """
 
-    __slots__ = ("_is_open", "_seated", "_sender", "_sent_before", "_takers", "_turning", "_waiting", "at_once")
+    __slots__ = ("_is_open", "_seated", "_sender", "_sent_before", "_takers", "_waiting", "at_once", "turning")
 
     def __init__(self, sender: PermitSender[T], takers: ReceiveLine[T], waiting: Stopwatch) -> None:
         """Nobody waits."""
@@ -30,12 +30,13 @@ class ChunkLine(SendLine[T]):
         self._waiting = waiting
         self._is_open = True
         self._sent_before = 0
-        self._turning: tuple[T, int] | None = None
+        self.turning: tuple[T, int] | None = None
+        """What lets others have a turn, and its rows: to be asked before ``seat``, by those who ask for each chunk."""
         self._seated: ParkedSend[T] | None = None
 
     def reckon(self) -> None:
         """Somebody has left one of the lines: may chunks leave unasked again?"""
-        is_free = self._is_open and self._turning is None and not (self.parked or self._takers.futures)
+        is_free = self._is_open and self.turning is None and not (self.parked or self._takers.futures)
         self.at_once = self._sender.largest_at_once if is_free else 0
 
     def close(self) -> None:
@@ -63,7 +64,7 @@ class ChunkLine(SendLine[T]):
         if sent - before < BURST or not 0 < rows <= self.at_once:
             return False
         self.at_once = 0
-        self._turning = chunk, rows
+        self.turning = chunk, rows
         waiting = self._waiting  # as ``start``, without its call
         if not waiting.running:
             waiting.since = waiting.clock()
@@ -76,8 +77,8 @@ class ChunkLine(SendLine[T]):
         waiting.running -= 1
         if not waiting.running:
             waiting.total += waiting.clock() - waiting.since
-        if self._turning is not None:
-            self._turning = None
+        if self.turning is not None:
+            self.turning = None
             if not self._takers.futures:  # as ``reckon``: nobody came to the line, and nobody has closed it
                 self.at_once = self._sender.largest_at_once
             return None
@@ -95,8 +96,8 @@ class ChunkLine(SendLine[T]):
 
     def seat(self) -> None:
         """Somebody comes: give the send that lets others have a turn its place, which is before them."""
-        if self._turning is None:
+        if self.turning is None:
             return
-        chunk, rows = self._turning
-        self._turning = None
+        chunk, rows = self.turning
+        self.turning = None
         self._seated = self.stand([self._sender.offer_chunk(chunk, rows)])

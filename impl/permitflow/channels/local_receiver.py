@@ -179,6 +179,13 @@ class LocalReceiver(Generic[T]):
         """Is a message here that may be taken now?"""
         return self._line.spare > 0
 
+    def lone_chunk(self) -> T | None:
+        """The only message here, if it is an ordinary chunk that may be taken now; it stays where it is."""
+        costs = self._costs
+        if len(costs) == 1 and costs[0] and not self._core._taken and not self._line.reserved:
+            return self._payloads[0]  # type: ignore[return-value]  # a cost above 0 says that it is a T
+        return None
+
     def chunks_at_hand(self, most: int, most_rows: int) -> list[T]:
         """The oldest chunks, at most so many, up to the first message that is unusual; they stay where they are.
 

@@ -50,12 +50,12 @@ class LocalSender(Generic[T]):
             self._send_slices_nowait(chunk, rows)
 
     def _try_send(self, chunk: T, rows: int) -> bool:
-        self._line.seat()
-        if self._channel.accepts and send_directly(self._core, self._peer, chunk, rows):
-            if self._takers.futures:
-                self._takers.arrive()
-            return True
-        return False
+        if self._line.turning is not None:
+            self._line.seat()
+        has_left = self._channel.accepts and send_directly(self._core, self._peer, chunk, rows)
+        if has_left and self._takers.futures:
+            self._takers.arrive()
+        return has_left
 
     async def send(self, chunk: T, rows: int | None = None) -> None:
         """Send a chunk; wait until its permits are here."""

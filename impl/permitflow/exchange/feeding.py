@@ -63,12 +63,18 @@ class Feeding(Forwarding):
 
         Those that follow it in this turn do, and so become one message.
         """
-        if not self._was_prompt:
-            self._was_prompt = True
-            try:
+        if self._was_prompt:
+            return
+        self._was_prompt = True
+        try:
+            chunk = self._channel_end.lone_chunk()
+            if chunk is not None and self._stream_end.send_alone(chunk):
+                self.taken += 1
+                self._channel_end.pass_by(1)
+            else:
                 self._move()
-            finally:
-                self._loop.call_soon(self._be_prompt_again)
+        finally:
+            self._loop.call_soon(self._be_prompt_again)
 
     def _be_prompt_again(self) -> None:
         self._was_prompt = False

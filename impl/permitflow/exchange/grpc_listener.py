@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 
 import grpc
@@ -54,13 +54,23 @@ class ServerCall(PromptCarrier):
 
     def write_now(self, message: Sequence[Buffer]) -> Rest | None:
         """As ``write``, as far as that can be done without waiting: gRPC has the message, the rest is to hear of it."""
-        begun = Begun(self.write(message))
-        return None if begun.is_done else begun.finish
+        writing = self._context.write(b"".join(message))
+        try:
+            # Nothing stands before this, not even a call: the first step is what sends.
+            awaited = writing.send(None)
+        except StopIteration:
+            return None
+        except grpc.aio.BaseError as error:
+            raise PeerGoneError(who=self._who, reason=str(error)) from error
+        return Begun(writing, awaited, self._finish)
 
     async def write(self, message: Sequence[Buffer]) -> None:
         """Hand a message over; waits while gRPC is full."""
+        await self._finish(self._context.write(b"".join(message)))
+
+    async def _finish(self, writing: Awaitable[None]) -> None:
         try:
-            await self._context.write(b"".join(message))
+            await writing
         except grpc.aio.BaseError as error:
             raise PeerGoneError(who=self._who, reason=str(error)) from error
 

@@ -13,7 +13,14 @@ from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.recording import Recorder
 from permitflow.protocol.sender import PermitSender
 
-__all__ = ["open_ends", "receive_all_directly", "return_directly", "send_directly", "send_many_directly"]
+__all__ = [
+    "leave_directly",
+    "open_ends",
+    "receive_all_directly",
+    "return_directly",
+    "send_directly",
+    "send_many_directly",
+]
 
 T = TypeVar("T")
 
@@ -45,6 +52,19 @@ def send_directly(sender: PermitSender[T], receiver: PermitReceiver[T], payload:
     receiver._payloads.append(payload)
     receiver._costs.append(rows)
     receiver._is_quiet = False
+    return True
+
+
+def leave_directly(sender: PermitSender[T], rows: int) -> bool:
+    """As ``send_directly``, of a chunk that the caller brings to the other end; one that is unusual stays.
+
+    Spec: OfferChunk, SendChunk.
+    """
+    left = sender._row_permits - rows
+    if left < 0 or not 0 < rows <= sender.largest_at_once or sender._chunks:
+        return False
+    sender._row_permits = left
+    sender.sent_chunks += 1
     return True
 
 

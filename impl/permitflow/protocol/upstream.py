@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from permitflow.errors import LedgerError, LocalProtocolError
+from permitflow.protocol.direct import leave_directly
 from permitflow.protocol.frames import (
     Abort,
     AddPermits,
@@ -140,6 +141,15 @@ class UpstreamSession(Session[T]):
         self._posted_chunks.extend(payloads[:count])
         self._posted_rows.extend(rows[:count])
         return count
+
+    def send_alone(self, rows: int) -> bool:
+        """Let a chunk leave that the caller writes now, if it may and nothing else is to be written; say whether.
+
+        Spec: OfferChunk, SendChunk.
+        """
+        if self._posted_rows or self._outgoing or self.state is not _OPEN or self.is_ending:
+            return False
+        return leave_directly(self.sender, rows)
 
     def _write_next(self, frame: UpstreamFrame[T]) -> None:
         """Let a frame follow everything that was posted."""

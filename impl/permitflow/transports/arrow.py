@@ -35,6 +35,7 @@ _COPIED_BELOW_BYTES = 16 << 10
 # What is shorter gains little: much of it is metadata, which are never compressed, and even at 100 Mbit/s the work
 # takes as long as the bytes that it saves.
 _COMPRESSED_FROM_BYTES = 4 << 10
+_BATCH = pa.RecordBatch
 _ROWS_OF: Callable[[pa.RecordBatch], int] = attrgetter("num_rows")
 _SCHEMA_OF: Callable[[pa.RecordBatch], pa.Schema] = attrgetter("schema")
 _READ_BATCH: Callable[[Buffer, pa.Schema], pa.RecordBatch] = pa.ipc.read_record_batch
@@ -85,9 +86,9 @@ class BatchCodec:
         self._is_ours: Callable[[pa.Schema], bool] = schema.equals
         self._most_rows = int(MAX_CHUNK_BYTES / self.row_bytes) if self.row_bytes else -1
         self._codec, self._options = codec, write_options(codec)
-        # A batch of fewer rows is short, and Arrow writes it as it is to be sent.
         is_plain = codec is None and not self._has_dictionaries
-        self._short_rows = math.ceil(_COPIED_BELOW_BYTES / self.row_bytes) if self.row_bytes and is_plain else 0
+        self.short_rows = math.ceil(_COPIED_BELOW_BYTES / self.row_bytes) if self.row_bytes and is_plain else 0
+        """Arrow's ``serialize`` writes a batch of fewer rows as it is to be sent."""
         self._piece_writer = PieceWriter(schema, self._options)
         self._gathering = None if self._has_dictionaries or codec else Gathering(schema, self._piece_writer)
         self.gathered_from_bytes = math.inf if self._gathering is None else self._gathering.least_bytes
@@ -114,6 +115,13 @@ class BatchCodec:
                 return found, rows
         found = list(takewhile(self.accepts, found))
         return found, [batch.num_rows for batch in found]
+
+    def rows_of(self, batch: pa.RecordBatch) -> int:
+        """How many rows a batch has, if it is one that ``accepted`` would accept; else 0."""
+        if type(batch) is not _BATCH or not self._is_ours(batch.schema):
+            return 0
+        rows: int = batch.num_rows
+        return rows if rows <= self._most_rows or self._are_all_small((batch,)) else 0
 
     def _are_all_small(self, batches: Sequence[pa.RecordBatch]) -> bool:
         if self.row_bytes:
@@ -152,7 +160,7 @@ class BatchCodec:
         """
         if rows is None:
             rows = sum(map(_ROWS_OF, batches))
-        if len(batches) == 1 and rows < self._short_rows:
+        if len(batches) == 1 and rows < self.short_rows:
             return [memoryview(batches[0].serialize()).cast("B")]
         pieces = self.gathered(batches, rows) or self._joined(batches)
         if (size_bytes := size_of(pieces)) > MAX_CHUNK_BYTES:

@@ -1,44 +1,102 @@
-"""A coroutine that is begun at once, by whoever has no task, and finished by a task.
+"""A coroutine that was begun by whoever has no task, and finishes by itself.
 
-For libraries that do their work in the first step of a coroutine, and then only wait to hear that it was done.
+For libraries that do their work in the first step of a coroutine, and then only wait to hear that it was done.  What it
+waits for sets it going again, as it would a task; whoever wants to know how it has ended is told, or awaits it.
 """
 
-from collections.abc import Coroutine, Generator
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import suppress
 
 __all__ = ["Begun"]
 
 
 class Begun:
-    """A coroutine after its first step; await it to finish it, once."""
+    """A coroutine after its first step; await it to hear how it has ended.  Cancelled then, it is cancelled."""
 
-    def __init__(self, coroutine: Coroutine[object, None, None]) -> None:
-        """Run it until it waits for something; what it raises until then is raised here."""
+    def __init__(
+        self,
+        coroutine: Coroutine[object, None, None],
+        awaited: object,
+        finish: Callable[[Awaitable[None]], Coroutine[object, object, None]],
+    ) -> None:
+        """Let it finish.
+
+        Args:
+            coroutine: of which the first step was taken.
+            awaited: what that step has returned: what it waits for, or None for a turn of the loop.
+            finish: awaits this, and says in the carrier's words what has failed.
+        """
         self._coroutine = coroutine
-        self._awaited: object = None
-        self.is_done = False
-        """Has it waited for nothing?"""
-        try:
-            self._awaited = coroutine.send(None)
-        except StopIteration:
-            self.is_done = True
+        self._finish = finish
+        self._loop = asyncio.get_running_loop()
+        self._error: BaseException | None = None
+        self._over: asyncio.Future[None] | None = None
+        self._call: Callable[[], None] | None = None
+        self.is_over = False
+        """Has it ended, well or with an error?"""
+        self._wait_for(awaited)
 
-    async def finish(self) -> None:
-        """Wait for the end of it; cancelled, it is cancelled."""
-        if not self.is_done:
-            await self
+    def __call__(self) -> Coroutine[object, object, None]:
+        """As a ``Rest``: to be awaited."""
+        return self._finish(self)
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Call this when it has ended; ``has_failed`` says how."""
+        self._call = call
+
+    @property
+    def has_failed(self) -> bool:
+        """Did it end with an error, which whoever awaits it will get?"""
+        return self._error is not None
+
+    def _wait_for(self, awaited: object) -> None:
+        if isinstance(awaited, asyncio.Future):
+            # What a task does with what its coroutine awaits.
+            awaited._asyncio_future_blocking = False
+            awaited.add_done_callback(self._go_on)
+        else:
+            self._loop.call_soon(self._go_on, None)
+        self._awaited = awaited
+
+    def _go_on(self, _: object) -> None:
+        if self.is_over:
+            return
+        try:
+            awaited = self._coroutine.send(None)
+        except StopIteration:
+            self._end(None)
+        except (Exception, asyncio.CancelledError) as error:
+            self._end(error)
+        else:
+            self._wait_for(awaited)
+
+    def _end(self, error: BaseException | None) -> None:
+        self.is_over, self._error = True, error
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
+        if self._call is not None:
+            self._call()
 
     def __await__(self) -> Generator[object, None, None]:
-        awaited = self._awaited
-        while True:
+        if not self.is_over:
+            self._over = self._loop.create_future()
             try:
-                try:
-                    yield awaited
-                except GeneratorExit:
-                    self._coroutine.close()
-                    raise
-                except BaseException as error:
-                    awaited = self._coroutine.throw(error)
-                else:
-                    awaited = self._coroutine.send(None)
-            except StopIteration:
-                return
+                yield from self._over
+            except GeneratorExit:
+                self.is_over = True
+                self._coroutine.close()
+                raise
+            except BaseException as error:
+                self._give_up(error)
+                raise
+        if self._error is not None:
+            raise self._error
+
+    def _give_up(self, error: BaseException) -> None:
+        """Cancel what it waits for, and let it hear of that."""
+        self.is_over = True
+        if isinstance(self._awaited, asyncio.Future):
+            self._awaited.cancel()
+        with suppress(Exception, asyncio.CancelledError):
+            self._coroutine.throw(error)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
-__all__ = ["Buffer", "Carrier", "PromptCarrier", "Received", "Rest", "Take"]
+__all__ = ["Buffer", "Carrier", "PromptCarrier", "Received", "Rest", "Take", "WriteNow"]
 
 Buffer: TypeAlias = bytes | memoryview
 
@@ -14,7 +14,13 @@ Take: TypeAlias = Callable[[Received], None]
 """Takes a message in."""
 
 Rest: TypeAlias = Callable[[], Coroutine[object, object, None]]
-"""Writes what is left of a message, when it is called and awaited; nothing else may be written before."""
+"""Writes what is left of a message, when it is called and awaited; nothing else may be written before.
+
+A ``Begun`` does so by itself.
+"""
+
+WriteNow: TypeAlias = Callable[[Sequence[Buffer]], Rest | None]
+"""``PromptCarrier.write_now``."""
 
 
 class Carrier(Protocol):

@@ -71,12 +71,15 @@ class ClientCall(PromptCarrier):
 
     def write_now(self, message: Sequence[Buffer]) -> Rest | None:
         """As ``write``, as far as that can be done without waiting: gRPC has the message, the rest is to hear of it."""
+        writing = self._call.write(b"".join(message))
         try:
-            begun = Begun(self._call.write(b"".join(message)))
+            awaited = writing.send(None)
+        except StopIteration:
+            return None
         except (grpc.RpcError, asyncio.InvalidStateError) as error:
             # The reason may have to be waited for, which is a task's business.
             return partial(self._raise_reason, error)
-        return None if begun.is_done else partial(self._finish, begun)
+        return Begun(writing, awaited, self._finish)
 
     async def write(self, message: Sequence[Buffer]) -> None:
         """Hand a message over; waits while gRPC is full."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 
 from permitflow.errors import PeerGoneError, UndecodableDataError
-from permitflow.transports.carrier import Buffer, Carrier, PromptCarrier, Received, Rest, Take
+from permitflow.transports.carrier import Buffer, Carrier, PromptCarrier, Received, Rest, Take, WriteNow
 from permitflow.transports.same_host import Meeting
 from permitflow.transports.shared_memory.asyncio_link import AsyncioLink
 from permitflow.transports.wakefulness import staying_awake
@@ -72,17 +72,20 @@ class HostCarrier:
             await self._last_word()
         return message
 
-    def hand_to(self, take: Take) -> bool:
+    def hand_to(self, take: Take) -> WriteNow | None:
         """After the decision: call this with each message, if what carries them can do so; see ``PromptCarrier``.
 
-        Says whether it can; then ``write_now`` may be used as well.
+        Says what is to be called in place of ``write_now`` from now on, if it can: the shortest way.
         """
         if self._link is not None:
             self._link.hand_to(staying_awake(take))
-        elif self._prompt_inner is not None:
-            self._prompt_inner.hand_to(take)
-        self.prompt = self._link or self._prompt_inner
-        return self.prompt is not None
+            self.prompt = self._link
+            return self.write_now
+        if (inner := self._prompt_inner) is None:
+            return None
+        inner.hand_to(take)
+        self.prompt = inner
+        return inner.write_now
 
     @property
     def has_more(self) -> bool:

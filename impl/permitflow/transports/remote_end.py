@@ -176,8 +176,8 @@ class RemoteEnd(RemoteFacts[S], ABC):
         self._batches = batches
         log_answer(self._session.compression, who=self._session.peer)
         self._opened()
-        if self._carrier.hand_to(self._heed):
-            self._writing.be_prompt()
+        if (write_now := self._carrier.hand_to(self._heed)) is not None:
+            self._writing.be_prompt(write_now)
 
     def _heed(self, message: Received) -> None:
         """Take a message in, and let everybody see what has changed; also from within a callback of the loop."""

@@ -97,6 +97,20 @@ class RemoteSender(RemoteUpstream):
             self._waiting.start() if must_wait else self._waiting.stop()
         return sent
 
+    def send_alone(self, chunk: pa.RecordBatch) -> bool:
+        """Send and write a chunk before this returns, in as few steps as can be; or do nothing, and say so.
+
+        That is so if anything is unusual, stands before it or keeps it: ``send_at_once`` sees to that.
+        """
+        writing = self._writing
+        if self._failure is not None or self.lacks_permits or writing.is_busy or not writing.is_prompt:
+            return False
+        rows = self._rows_of(chunk)
+        if not self._session.send_alone(rows):
+            return False
+        writing.alone(self._encode_alone, chunk, rows)
+        return True
+
     async def _write_or_turn(self) -> None:
         """Write what was posted; if that cannot be done at once, give the task that writes a turn."""
         self._writing.now()

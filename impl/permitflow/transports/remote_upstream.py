@@ -42,6 +42,8 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
         self._waiting = Stopwatch(self._clock)
         self._posted_rows = 0
         self._writer: TrainWriter | None = None
+        self._encode_alone: Callable[[pa.RecordBatch, int], Sequence[Buffer]]
+        self._rows_of: Callable[[pa.RecordBatch], int]
         self._rows_at_once = 0
         self._rows_in_train: Callable[[int], int]
         self.lacks_permits = False
@@ -55,6 +57,7 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
         sender = self._session.sender
         self._writer = TrainWriter(self._codec, self.parameters)
         self._rows_in_train = self._writer.rows_at_once
+        self._encode_alone, self._rows_of = self._writer.alone, self._codec.rows_of
         self._rows_at_once = min(rows_at_once(self.parameters), rows_in_message(self._codec.row_bytes))
         self._chunks = SendLine(
             sendable=sender.sendable_chunks, send=sender.send_chunk, withdraw=sender.withdraw, deliver=self._post
@@ -83,6 +86,8 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
     def _trains(self) -> Iterable[Sequence[Buffer]]:
         frames = self._session.take_posted()
         self._posted_rows = 0
+        if not frames:
+            return ()
         if len(frames) == 1 and self._writer is not None and isinstance(frames[0], Chunks):
             return self._writer.messages(frames[0])
         return encode_upstream(encoded(frames, self._writer))

@@ -1,18 +1,22 @@
 """When what a remote end has to say is written, and by whom.
 
 A task writes, for as long as the stream lasts.  A prompt carrier spares it most of its turns: what there is to write is
-written where it comes up, and the task only sees to what must wait.  Whatever is ready at that time travels together.
+written where it comes up, or where what is under way is over; the task only sees to what must be waited for.  Whatever
+is ready at that time travels together.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import TypeVar
 
-from permitflow.transports.carrier import Buffer, Rest
+from permitflow.transports.begun import Begun
+from permitflow.transports.carrier import Buffer, Rest, WriteNow
 from permitflow.transports.host_carrier import HostCarrier
 
 __all__ = ["Writing"]
 
+T = TypeVar("T")
 Train = Sequence[Buffer]
 
 
@@ -34,7 +38,10 @@ class Writing:
         self._is_last = is_last
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._is_prompt = self._is_due = self._is_busy = False
+        self._write_now: WriteNow = carrier.write_now
+        self.is_prompt = self._is_due = False
+        self.is_busy = False
+        """Is a train under way, or is it the task that writes?"""
         self._left: tuple[Rest, Iterator[Train]] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -45,14 +52,14 @@ class Writing:
             PermitflowError: something could not be written, or encoded.
         """
         while True:
-            self._is_busy = True
+            self.is_busy = True
             if not await self._write_what_is_there():
-                self._is_busy = False
+                self.is_busy = False
                 if self._is_last():
                     break
                 await self._wake.wait()
                 self._wake.clear()
-        self._is_prompt = False
+        self.is_prompt = False
         await self._carrier.half_close()
 
     async def _write_what_is_there(self) -> bool:
@@ -67,19 +74,20 @@ class Writing:
             has_written = True
         return has_written
 
-    def be_prompt(self) -> None:
+    def be_prompt(self, write_now: WriteNow) -> None:
         """The carrier writes without waiting, from now on."""
-        self._is_prompt = True
+        self._write_now = write_now
+        self.is_prompt = True
 
     def stop(self) -> None:
         """Write nothing any more but what the task writes."""
-        self._is_prompt = False
+        self.is_prompt = False
         if self._timer is not None:
             self._timer.cancel()
 
     def soon(self) -> None:
         """Write what there is once the caller, and whoever else can run now, has had its turn."""
-        if not self._is_prompt:
+        if not self.is_prompt:
             self._wake.set()
         elif not self._is_due:
             self._is_due = True
@@ -101,24 +109,58 @@ class Writing:
     def now(self) -> None:
         """Write what there is; what the carrier does not take at once, and errors, are left to the task."""
         self._is_due = False
-        if not self._is_prompt or self._is_busy:
-            self._wake.set()
+        if not self.is_prompt or self.is_busy:
+            if not self._goes_on_by_itself:
+                self._wake.set()
             return
-        try:
-            self._left = self._written_until_full()
-        except Exception as error:
-            self._left = partial(_raise, error), iter(())
-        self._is_busy = self._left is not None
-        if self._is_busy or self._is_last():
+        self._write(self._trains)
+        if self._is_last():
             self._wake.set()
 
-    def _written_until_full(self) -> tuple[Rest, Iterator[Train]] | None:
-        """Write trains; if the carrier is full, what is left of the one at hand, and those after it."""
-        trains = iter(self._trains())
-        for train in trains:
-            if (rest := self._carrier.write_now(train)) is not None:
-                return rest, trains
-        return None
+    def alone(self, encode: Callable[[T, int], Train], chunk: T, rows: int) -> None:
+        """Write one train, as ``now`` does: the carrier is prompt and not busy, and nothing else is to be written."""
+        try:
+            rest = self._write_now(encode(chunk, rows))
+        except Exception as error:
+            rest = partial(_raise, error)
+        if rest is not None:
+            self._leave(rest, iter(()))
+
+    def _write(self, trains: Callable[[], Iterable[Train]]) -> None:
+        """Write trains; if the carrier is full, leave what is left of the one at hand, and those after it."""
+        try:
+            following = iter(trains())
+            for train in following:
+                if (rest := self._write_now(train)) is not None:
+                    self._leave(rest, following)
+                    return
+        except Exception as error:
+            self._leave(partial(_raise, error), iter(()))
+
+    def _leave(self, rest: Rest, following: Iterator[Train]) -> None:
+        self._left = rest, following
+        self.is_busy = True
+        if isinstance(rest, Begun):
+            rest.at_end(partial(self._go_on, rest, following))
+        else:
+            self._wake.set()
+
+    @property
+    def _goes_on_by_itself(self) -> bool:
+        """Will what is under way write what there is, once it is over?"""
+        return self.is_prompt and self._left is not None and isinstance(self._left[0], Begun)
+
+    def _go_on(self, begun: Begun, following: Iterator[Train]) -> None:
+        """What went on by itself is over."""
+        if self._left is None:
+            return  # the task waits for it
+        if begun.has_failed or not self.is_prompt:
+            self._wake.set()
+            return
+        self._left, self.is_busy = None, False
+        self._write(lambda: following)
+        if not self.is_busy:
+            self.now()
 
 
 async def _raise(error: Exception) -> None:

@@ -1,7 +1,7 @@
-"""A coroutine that is begun without a task, and finished by one."""
+"""A coroutine that was begun without a task goes on by itself, and whoever awaits it hears how it has ended."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -11,10 +11,22 @@ from permitflow.transports.begun import Begun
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
-def test_the_first_step_is_taken_at_once_and_the_rest_where_it_is_awaited(complete: Complete) -> None:
+async def finished(working: Awaitable[None]) -> None:
+    """As a carrier that has no words of its own."""
+    await working
+
+
+def begun(working: Coroutine[object, None, None]) -> Begun:
+    return Begun(working, working.send(None), finished)
+
+
+def future() -> asyncio.Future[None]:
+    return asyncio.get_running_loop().create_future()
+
+
+def test_it_goes_on_by_itself_and_tells_when_it_is_over(complete: Complete) -> None:
     async def test() -> None:
-        steps = list[str]()
-        waited = asyncio.get_running_loop().create_future()
+        steps, waited, over = list[str](), future(), asyncio.Event()
 
         async def work() -> None:
             steps.append("begun")
@@ -22,46 +34,74 @@ def test_the_first_step_is_taken_at_once_and_the_rest_where_it_is_awaited(comple
             await asyncio.sleep(0)
             steps.append("finished")
 
-        begun = Begun(work())
-        assert (steps, begun.is_done) == (["begun"], False)
-        asyncio.get_running_loop().call_soon(waited.set_result, None)
-        await begun.finish()
-        assert steps == ["begun", "finished"]
+        working = begun(work())
+        working.at_end(over.set)
+        assert (steps, working.is_over) == (["begun"], False)
+        waited.set_result(None)
+        await over.wait()
+        assert (steps, working.is_over, working.has_failed) == (["begun", "finished"], True, False)
+        await working()
 
     complete(test())
 
 
-def test_what_waits_for_nothing_is_done_at_once(complete: Complete) -> None:
-    async def work() -> None:
-        return
-
-    begun = Begun(work())
-    assert begun.is_done
-    complete(begun.finish())
-
-
-def test_errors_are_raised_where_they_come_up(complete: Complete) -> None:
+def test_who_awaits_it_wakes_up_when_it_is_over(complete: Complete) -> None:
     async def test() -> None:
-        waited = asyncio.get_running_loop().create_future()
+        waited = future()
 
-        async def fail(*, late: bool) -> None:
-            if late:
-                await waited
+        async def work() -> None:
+            await waited
+
+        working = begun(work())
+        asyncio.get_running_loop().call_soon(waited.set_result, None)
+        await working()
+        assert working.is_over
+
+    complete(test())
+
+
+@pytest.mark.parametrize("awaits", ["before", "after"])
+def test_its_error_is_told_and_raised_where_it_is_awaited(complete: Complete, awaits: str) -> None:
+    async def test() -> None:
+        waited, over = future(), asyncio.Event()
+
+        async def fail() -> None:
+            await waited
             raise ValueError
 
+        working = begun(fail())
+        working.at_end(over.set)
+        asyncio.get_running_loop().call_soon(waited.set_result, None)
+        if awaits == "after":
+            await over.wait()
         with pytest.raises(ValueError):  # noqa: PT011
-            Begun(fail(late=False))
-        begun = Begun(fail(late=True))
-        waited.set_result(None)
-        with pytest.raises(ValueError):  # noqa: PT011
-            await begun.finish()
+            await working()
+        assert working.has_failed
+
+    complete(test())
+
+
+def test_a_cancellation_of_what_it_waits_for_is_its_error(complete: Complete) -> None:
+    async def test() -> None:
+        waited, over = future(), asyncio.Event()
+
+        async def work() -> None:
+            await waited
+
+        working = begun(work())
+        working.at_end(over.set)
+        waited.cancel()
+        await over.wait()
+        assert working.has_failed
+        with pytest.raises(asyncio.CancelledError):
+            await working()
 
     complete(test())
 
 
 def test_who_is_cancelled_while_it_waits_cancels_it(complete: Complete) -> None:
     async def test() -> None:
-        waited, ending = asyncio.get_running_loop().create_future(), list[str]()
+        waited, ending = future(), list[str]()
 
         async def work() -> None:
             try:
@@ -70,12 +110,13 @@ def test_who_is_cancelled_while_it_waits_cancels_it(complete: Complete) -> None:
                 ending.append("cancelled")
                 raise
 
-        begun = Begun(work())
-        finishing = asyncio.create_task(begun.finish())
+        working = begun(work())
+        waiting = asyncio.create_task(working())
         await asyncio.sleep(0)
-        finishing.cancel()
+        waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await finishing
+            await waiting
+        await asyncio.sleep(0)
         assert ending == ["cancelled"]
         assert waited.cancelled()
 

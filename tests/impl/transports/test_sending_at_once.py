@@ -2,17 +2,22 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from permitflow.protocol.frames import Address, Get
+from permitflow.errors import PeerGoneError
+from permitflow.protocol.frames import AddPermits, Address, Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION
+from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import UpstreamSession
-from permitflow.transports.carrier import Buffer, Received
+from permitflow.testing.number_streams import until
+from permitflow.testing.played_carriers import PlayedCarrier
+from permitflow.transports.carrier import Buffer, Received, Rest
 from permitflow.transports.codec import encode_downstream
 from permitflow.transports.remote_sender import RemoteSender
 
@@ -80,5 +85,117 @@ def test_what_lacks_nothing_but_permits_is_told(
         assert end.statistics().waiting_sends == lacks
         running.cancel()
         await asyncio.wait({running})
+
+    complete(test())
+
+
+class Wire(PlayedCarrier):
+    """What is written can be read here; behind it, a consumer has dialled."""
+
+    def __init__(self) -> None:
+        super().__init__(encode_downstream([Get(PROTOCOL_VERSION, Address("chunks"))]))
+        self.written: list[bytes] = []
+        self.is_full = False
+
+    def write_now(self, message: Sequence[Buffer]) -> Rest | None:  # type: ignore[override]
+        self.written.append(b"".join(message))
+        return (lambda: asyncio.sleep(0)) if self.is_full else None
+
+
+@asynccontextmanager
+async def agreed() -> AsyncIterator[tuple[RemoteSender, Wire]]:
+    """An end that has written the agreement, and nothing since."""
+    wire = Wire()
+    end = RemoteSender(UpstreamSession(), wire)
+    running = asyncio.create_task(end.run())
+    await end.dialled()
+    end.accept(WINDOW, schema=chunk(1).schema, stream="s")
+    await until(lambda: bool(wire.written))
+    wire.written.clear()
+    yield end, wire
+    running.cancel()
+    await asyncio.wait({running})
+
+
+def test_a_chunk_alone_is_written_as_it_is_in_a_train_and_costs_the_same(complete: Complete) -> None:
+    async def test() -> None:
+        async with agreed() as (end, wire):
+            assert end.send_alone(chunk(7))
+            assert end.send_at_once([chunk(7)]) == 1
+            first, second = wire.written
+            assert first == second
+            numbers = end.statistics()
+            assert (numbers.sent_chunks, numbers.sent_rows, numbers.row_permits_here) == (2, 14, 386)
+
+    complete(test())
+
+
+@pytest.mark.parametrize(
+    "unusual", [chunk(0), chunk(301), chunk(7, "other"), "no chunk"], ids=["empty", "large", "other", "text"]
+)
+def test_what_is_unusual_is_not_sent_alone(complete: Complete, unusual: Any) -> None:
+    async def test() -> None:
+        async with agreed() as (end, wire):
+            assert not end.send_alone(unusual)
+            assert (wire.written, end.statistics().sent_chunks) == ([], 0)
+
+    complete(test())
+
+
+def lacking_permits(end: RemoteSender, wire: Wire) -> None:
+    end.send_at_once([chunk(300), chunk(300)])
+
+
+def behind_what_is_not_written_yet(end: RemoteSender, wire: Wire) -> None:
+    end.send_nowait(chunk(1))
+
+
+def on_a_carrier_that_is_full(end: RemoteSender, wire: Wire) -> None:
+    wire.is_full = True
+    end.send_at_once([chunk(1)])
+
+
+def after_it_was_closed(end: RemoteSender, wire: Wire) -> None:
+    end.close()
+
+
+def after_it_has_failed(end: RemoteSender, wire: Wire) -> None:
+    end.break_off(PeerGoneError(who="the producer", reason="a test"))
+
+
+def after_its_end(end: RemoteSender, wire: Wire) -> None:
+    end._session.end()
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        lacking_permits,
+        behind_what_is_not_written_yet,
+        on_a_carrier_that_is_full,
+        after_it_was_closed,
+        after_it_has_failed,
+        after_its_end,
+    ],
+    ids=lambda before: str(before.__name__),
+)
+def test_no_chunk_is_sent_alone(complete: Complete, before: Callable[[RemoteSender, Wire], None]) -> None:
+    async def test() -> None:
+        async with agreed() as (end, wire):
+            before(end, wire)
+            so_far = len(wire.written), end.statistics().sent_chunks
+            assert not end.send_alone(chunk(1))
+            assert (len(wire.written), end.statistics().sent_chunks) == so_far
+
+    complete(test())
+
+
+def test_a_chunk_is_sent_alone_again_once_permits_are_back(complete: Complete) -> None:
+    async def test() -> None:
+        async with agreed() as (end, wire):
+            lacking_permits(end, wire)
+            wire.bring(*encode_downstream([AddPermits(Permits(rows=300))]))
+            assert end.send_at_once([chunk(300)]) == 1
+            assert end.send_alone(chunk(1))
 
     complete(test())
