@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import stat
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -248,6 +249,31 @@ def test_a_page_that_cannot_be_finished_leaves_the_old_one(
     assert [(path.name, path.read_text()) for path in folder.iterdir()] == [("page.html", "the old page")]
     assert command("explain", *STUCK, "-o", str(page))[0] == 0
     assert page.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_what_a_link_points_to_is_written_and_the_link_stays(command: Command, folder: Path) -> None:
+    (folder / "elsewhere").mkdir()
+    (folder / "page.html").symlink_to("elsewhere/page.html")
+    assert command("explain", *STUCK, "-o", "page.html")[0] == 0
+    assert (folder / "page.html").is_symlink()
+    assert (folder / "elsewhere" / "page.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_a_pipe_stays_a_pipe(command: Command, folder: Path) -> None:
+    os.mkfifo(folder / "drawing.svg")
+    reader = os.open(folder / "drawing.svg", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert command("explain", *STUCK, "--svg", "drawing.svg")[0] == 0
+        assert os.read(reader, 4).decode() == "<svg"
+    finally:
+        os.close(reader)
+    assert (folder / "drawing.svg").is_fifo()
+
+
+def test_a_file_that_the_caller_has_open_is_written_to_and_not_replaced(command: Command, folder: Path) -> None:
+    with (folder / "drawing.svg").open("w+") as file:
+        assert command("explain", *STUCK, "--svg", f"/dev/fd/{file.fileno()}")[0] == 0
+        assert file.read(4) == "<svg"
 
 
 def test_the_page_may_be_read_by_whom_the_user_lets(command: Command, folder: Path) -> None:

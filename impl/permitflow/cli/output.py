@@ -1,4 +1,4 @@
-"""Files that a command writes: whole, or not at all."""
+"""Files that a command writes: whole, or not at all; a device, a pipe and a link stay what they are."""
 
 import os
 from collections.abc import Mapping
@@ -33,7 +33,12 @@ def write_bytes(path: Path, content: bytes) -> None:
 def _write(path: Path, content: bytes) -> None:
     if path.is_dir():
         raise IsADirectoryError(0, "it is a folder; name a file in it")
-    # Beside the file, so that it can take its place in one step.
+    if _is_special(path):
+        with path.open("ab") as special:
+            special.write(content)
+        return
+    # Of a link, what it points to; beside the file, so that it can take its place in one step.
+    path = Path(os.path.realpath(path))
     with NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
             file.write(content)
@@ -43,6 +48,11 @@ def _write(path: Path, content: bytes) -> None:
         except BaseException:
             os.unlink(file.name)
             raise
+
+
+def _is_special(path: Path) -> bool:
+    """Can nothing take its place?  What /dev/stdout leads to may be a file, but others have it open."""
+    return path.is_relative_to("/dev") or (path.exists() and not path.is_file())
 
 
 def _umask() -> int:
