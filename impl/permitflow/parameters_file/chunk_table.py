@@ -92,7 +92,7 @@ def _observed(section: Section) -> ChunkSizes:
             sizes = list(_column(csv.DictReader(file), column))
     except (OSError, UnicodeDecodeError) as error:
         section.refuse("csv", f"cannot be read: {path}: {getattr(error, 'strerror', None) or error}")
-    except ValueError as error:
+    except (ValueError, csv.Error) as error:
         section.refuse("csv", f"{path}: {error}")
     return WeightedSizes(sizes)
 

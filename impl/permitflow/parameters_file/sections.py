@@ -35,6 +35,8 @@ _OTHER_NAMES = {
     "delay": "one_way",
     "latency": "one_way",
 }
+# A device may have no end.
+_MOST_CHARACTERS = 1 << 20
 _TABLE = re.compile(r"\s*\[\s*([\w.\"']+)\s*\]")
 
 
@@ -49,14 +51,17 @@ class Document:
         """
         self.path = path
         try:
-            self._text = path.read_text(encoding="utf-8")
+            with path.open(encoding="utf-8") as file:
+                self._text = file.read(_MOST_CHARACTERS + 1)
         except OSError as error:
             self.refuse("", f"cannot be read: {error.strerror or error}")
         except UnicodeDecodeError as error:
             self.refuse("", f"cannot be read: it is no UTF-8 text (byte {error.start})")
+        if len(self._text) > _MOST_CHARACTERS:
+            self.refuse("", f"is longer than {_MOST_CHARACTERS:,} characters: no description of a channel is")
         try:
             self._content: Mapping[str, object] = tomllib.loads(self._text)
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             self.refuse("", f"is not valid TOML: {error}")
         for name in self._content:
             if name not in known:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from permitflow.errors import TraceTruncatedError, TraceUnreadableError
@@ -9,6 +10,9 @@ from permitflow.tracing.content import event_of, header_of
 from permitflow.tracing.events import FORMAT_VERSION, Event, Header
 
 __all__ = ["JsonLinesReading"]
+
+# A file may hold anything, and a device has no end.
+_MOST_CHARACTERS = 1 << 20
 
 
 class JsonLinesReading:
@@ -31,7 +35,7 @@ class JsonLinesReading:
         for number, line in self._lines(allow_truncated):
             try:
                 self._take(json.loads(line))
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 what = f"no {error} in it" if isinstance(error, KeyError) else str(error)
                 raise TraceUnreadableError(
                     path=str(path), line=number, reason=f"is not a line of a permitflow trace ({what}): {line[:80]!r}"
@@ -41,9 +45,12 @@ class JsonLinesReading:
         number = 0
         try:
             with open(self._path, encoding="utf-8") as file:
-                for number, line in enumerate(file, start=1):
+                for number, line in enumerate(iter(partial(file.readline, _MOST_CHARACTERS), ""), start=1):
                     if line.endswith("\n"):
                         yield number, line
+                    elif len(line) == _MOST_CHARACTERS:
+                        reason = f"has more than {_MOST_CHARACTERS:,} characters: no line of a permitflow trace has"
+                        raise TraceUnreadableError(path=str(self._path), line=number, reason=reason)
                     elif not allow_truncated:
                         raise TraceTruncatedError(
                             path=str(self._path),

@@ -165,6 +165,7 @@ def test_what_cannot_be_meant_is_named(tmp_path: Path, old: str, new: str, compl
         ("rows\n10\nten\n", "line 3: rows must be a whole number of at least 0, not 'ten'"),
         ("", "has no column None; it has none"),
         ("rows\n", "must name at least one size"),
+        ("rows\n" + 200_000 * "1", "field larger than field limit"),
     ],
 )
 def test_observed_sizes_that_cannot_be_are_named_with_their_line(tmp_path: Path, content: str, complaint: str) -> None:
@@ -180,6 +181,13 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ParametersFileError, match="it is no UTF-8 text"):
         read_description(tmp_path / "bytes.toml")
+
+
+def test_a_file_that_cannot_be_a_description_is_not_read_to_its_end(tmp_path: Path) -> None:
+    with pytest.raises(ParametersFileError, match=r"/dev/zero: is longer than 1,048,576 characters"):
+        read_description(Path("/dev/zero"))
+    with pytest.raises(ParametersFileError, match="is not valid TOML: maximum recursion depth exceeded"):
+        read(tmp_path, "deep = " + 100_000 * "[")
 
 
 def test_a_key_that_stands_elsewhere_has_its_line_too(tmp_path: Path) -> None:
