@@ -116,6 +116,7 @@ def test_without_the_second_solver_the_first_proves_alone_and_says_so(
     [
         (["--solver", "yices"], "'yices' is not one of"),
         (["--jobs", "0"], "must be at least 1, not 0"),
+        (["--jobs", "9999999999"], "must be at most 1,000, not 9,999,999,999"),
         (["--export", "/dev/null/questions"], "choose a directory that can be written to"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",

@@ -23,7 +23,8 @@ def audit(
         list[Path], typer.Argument(metavar="PATH...", help="Trace files (.parquet, .jsonl) or folders, of one run.")
     ],
     processes: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Look at so many parts side by side; 0: one for each core.")
+        int,
+        typer.Option(min=0, max=1_000, metavar="N", help="Look at so many parts side by side; 0: one for each core."),
     ] = 0,
     as_json: Json = False,
 ) -> None:

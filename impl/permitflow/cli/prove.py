@@ -41,7 +41,9 @@ def prove(
     jobs: Annotated[
         int | None,
         typer.Option(
-            parser=whole_number(least=1), metavar="N", help="Processes at once. Default: one for each processor."
+            parser=whole_number(least=1, most=1_000),
+            metavar="N",
+            help="Processes at once. Default: one for each processor.",
         ),
     ] = None,
     export: Annotated[

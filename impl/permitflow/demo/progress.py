@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
-from permitflow.errors import DemoError
+from permitflow.errors import DemoError, InvalidOptionError
 
 __all__ = ["PartClock", "Progress", "require_packages", "work_folder"]
 
@@ -62,9 +62,17 @@ def require_packages(*names: str) -> None:
 
 @asynccontextmanager
 async def work_folder(keep: Path | None) -> AsyncIterator[Path]:
-    """A folder for logs and traces: the one to keep, or one that is gone at the end."""
+    """A folder for logs and traces: the one to keep, or one that is gone at the end.
+
+    Raises:
+        InvalidOptionError: the one to keep cannot be made.
+    """
     if keep is not None:
-        await asyncio.to_thread(keep.mkdir, parents=True, exist_ok=True)
+        try:
+            await asyncio.to_thread(keep.mkdir, parents=True, exist_ok=True)
+        except OSError as error:
+            reason = f"cannot be made ({error.strerror})"
+            raise InvalidOptionError(option="--keep", value=str(keep), reason=reason) from error
         yield keep
         return
     folder = Path(tempfile.mkdtemp(prefix="permitflow-demo-"))

@@ -40,6 +40,15 @@ GOOD = DemoReport(
 )
 
 
+def test_a_folder_that_cannot_be_made_is_named(complete: Complete[None]) -> None:
+    async def keep() -> None:
+        async with progress.work_folder(Path("/proc/nowhere/files")):
+            pass
+
+    with pytest.raises(InvalidOptionError, match=r"'--keep' cannot be made \(No such file or directory\)"):
+        complete(keep())
+
+
 def test_a_good_report_has_no_problems() -> None:
     assert GOOD.holds
     assert GOOD.as_json()["holds"] is True
