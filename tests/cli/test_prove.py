@@ -119,7 +119,7 @@ def test_without_the_second_solver_the_first_proves_alone_and_says_so(
         (["--jobs", "9999999999"], "must be at most 1,000, not 9,999,999,999"),
         (["--export", "/dev/null/questions"], "choose a directory that can be written to"),
     ],
-    ids=lambda value: value[0] if isinstance(value, list) else "",
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_what_cannot_be_used_is_refused(command: Command, arguments: list[str], complaint: str) -> None:
     code, stdout, stderr = command("prove", "--theorem", "2014-right", *arguments)
