@@ -29,10 +29,10 @@ class Begun:
         """
         self._coroutine = coroutine
         self._finish = finish
-        self._loop = asyncio.get_running_loop()
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
+        """With which it has ended, if so; whoever awaits it gets it."""
         self._over: asyncio.Future[None] | None = None
-        self._call: Callable[[], None] | None = None
+        self._call: Callable[[Begun], None] | None = None
         self.is_over = False
         """Has it ended, well or with an error?"""
         self._wait_for(awaited)
@@ -41,14 +41,9 @@ class Begun:
         """As a ``Rest``: to be awaited."""
         return self._finish(self)
 
-    def at_end(self, call: Callable[[], None]) -> None:
-        """Call this when it has ended; ``has_failed`` says how."""
+    def at_end(self, call: "Callable[[Begun], None]") -> None:
+        """Call this when it has ended; ``error`` says how."""
         self._call = call
-
-    @property
-    def has_failed(self) -> bool:
-        """Did it end with an error, which whoever awaits it will get?"""
-        return self._error is not None
 
     def _wait_for(self, awaited: object) -> None:
         if isinstance(awaited, asyncio.Future):
@@ -56,7 +51,7 @@ class Begun:
             awaited._asyncio_future_blocking = False
             awaited.add_done_callback(self._go_on)
         else:
-            self._loop.call_soon(self._go_on, None)
+            asyncio.get_running_loop().call_soon(self._go_on, None)
         self._awaited = awaited
 
     def _go_on(self, _: object) -> None:
@@ -72,15 +67,15 @@ class Begun:
             self._wait_for(awaited)
 
     def _end(self, error: BaseException | None) -> None:
-        self.is_over, self._error = True, error
+        self.is_over, self.error = True, error
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
         if self._call is not None:
-            self._call()
+            self._call(self)
 
     def __await__(self) -> Generator[object, None, None]:
         if not self.is_over:
-            self._over = self._loop.create_future()
+            self._over = asyncio.get_running_loop().create_future()
             try:
                 yield from self._over
             except GeneratorExit:
@@ -90,8 +85,8 @@ class Begun:
             except BaseException as error:
                 self._give_up(error)
                 raise
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
 
     def _give_up(self, error: BaseException) -> None:
         """Cancel what it waits for, and let it hear of that."""

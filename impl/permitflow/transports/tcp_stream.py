@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from permitflow.errors import PeerGoneError, PermitflowError, UndecodableDataError
 from permitflow.transports.carrier import Buffer, PromptCarrier, Received, Rest, Take
-from permitflow.transports.shared_memory.sized_parts import size_of
+from permitflow.transports.shared_memory.sized_parts import SizedParts
 from permitflow.transports.status import error_of, said
 from permitflow.transports.strangers import NOTHING_SAID
 from permitflow.transports.tcp_framing import HEADER_BYTES, METHODS, PIECES_AT_ONCE, Kind, header, read_header, without
@@ -194,7 +194,8 @@ class TcpStream(PromptCarrier):
 
     def write_now(self, message: Sequence[Buffer]) -> Rest | None:
         """As ``write``, as far as that can be done without waiting."""
-        front = header(Kind.MESSAGE, size := size_of(message)) + message[0]
+        size = message.size_bytes if isinstance(message, SizedParts) else sum(map(len, message))
+        front = header(_MESSAGE, size) + message[0]
         rest = self._send([front, *message[1:]], HEADER_BYTES + size)
         return partial(self._write_rest, rest) if rest else None
 

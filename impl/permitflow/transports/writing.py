@@ -6,7 +6,7 @@ is ready at that time travels together.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -39,10 +39,10 @@ class Writing:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._write_now: WriteNow = carrier.write_now
-        self.is_prompt = self._is_due = False
+        self.is_prompt = self._is_due = self._has_come_meanwhile = False
         self.is_busy = False
         """Is a train under way, or is it the task that writes?"""
-        self._left: tuple[Rest, Iterator[Train]] | None = None
+        self._left: tuple[Rest, Iterable[Train]] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
@@ -68,7 +68,7 @@ class Writing:
             (rest, trains), self._left = self._left, None
             await rest()
         else:
-            trains = iter(self._trains())
+            trains = self._trains()
         for train in trains:
             await self._carrier.write(train)
             has_written = True
@@ -110,7 +110,9 @@ class Writing:
         """Write what there is; what the carrier does not take at once, and errors, are left to the task."""
         self._is_due = False
         if not self.is_prompt or self.is_busy:
-            if not self._goes_on_by_itself:
+            if self._goes_on_by_itself:
+                self._has_come_meanwhile = True
+            else:
                 self._wake.set()
             return
         self._write(self._trains)
@@ -124,7 +126,7 @@ class Writing:
         except Exception as error:
             rest = partial(_raise, error)
         if rest is not None:
-            self._leave(rest, iter(()))
+            self._leave(rest, ())
 
     def _write(self, trains: Callable[[], Iterable[Train]]) -> None:
         """Write trains; if the carrier is full, leave what is left of the one at hand, and those after it."""
@@ -135,13 +137,13 @@ class Writing:
                     self._leave(rest, following)
                     return
         except Exception as error:
-            self._leave(partial(_raise, error), iter(()))
+            self._leave(partial(_raise, error), ())
 
-    def _leave(self, rest: Rest, following: Iterator[Train]) -> None:
+    def _leave(self, rest: Rest, following: Iterable[Train]) -> None:
         self._left = rest, following
         self.is_busy = True
         if isinstance(rest, Begun):
-            rest.at_end(partial(self._go_on, rest, following))
+            rest.at_end(self._go_on)
         else:
             self._wake.set()
 
@@ -150,17 +152,21 @@ class Writing:
         """Will what is under way write what there is, once it is over?"""
         return self.is_prompt and self._left is not None and isinstance(self._left[0], Begun)
 
-    def _go_on(self, begun: Begun, following: Iterator[Train]) -> None:
+    def _go_on(self, begun: Begun) -> None:
         """What went on by itself is over."""
         if self._left is None:
             return  # the task waits for it
-        if begun.has_failed or not self.is_prompt:
+        if begun.error is not None or not self.is_prompt:
             self._wake.set()
             return
+        following = self._left[1]
         self._left, self.is_busy = None, False
-        self._write(lambda: following)
-        if not self.is_busy:
-            self.now()
+        if following:
+            self._write(lambda: following)
+        if not self.is_busy and self._has_come_meanwhile:
+            self._has_come_meanwhile = False
+            # Not now: what others bring in this turn travels with it.
+            self.soon()
 
 
 async def _raise(error: Exception) -> None:

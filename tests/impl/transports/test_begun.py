@@ -35,11 +35,11 @@ def test_it_goes_on_by_itself_and_tells_when_it_is_over(complete: Complete) -> N
             steps.append("finished")
 
         working = begun(work())
-        working.at_end(over.set)
+        working.at_end(lambda _: over.set())
         assert (steps, working.is_over) == (["begun"], False)
         waited.set_result(None)
         await over.wait()
-        assert (steps, working.is_over, working.has_failed) == (["begun", "finished"], True, False)
+        assert (steps, working.is_over, working.error) == (["begun", "finished"], True, None)
         await working()
 
     complete(test())
@@ -70,13 +70,13 @@ def test_its_error_is_told_and_raised_where_it_is_awaited(complete: Complete, aw
             raise ValueError
 
         working = begun(fail())
-        working.at_end(over.set)
+        working.at_end(lambda _: over.set())
         asyncio.get_running_loop().call_soon(waited.set_result, None)
         if awaits == "after":
             await over.wait()
         with pytest.raises(ValueError):  # noqa: PT011
             await working()
-        assert working.has_failed
+        assert isinstance(working.error, ValueError)
 
     complete(test())
 
@@ -89,10 +89,10 @@ def test_a_cancellation_of_what_it_waits_for_is_its_error(complete: Complete) ->
             await waited
 
         working = begun(work())
-        working.at_end(over.set)
+        working.at_end(lambda _: over.set())
         waited.cancel()
         await over.wait()
-        assert working.has_failed
+        assert working.is_over
         with pytest.raises(asyncio.CancelledError):
             await working()
 

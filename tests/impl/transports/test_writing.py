@@ -22,6 +22,7 @@ class Desk:
     def __init__(self) -> None:
         self.to_write: deque[bytes] = deque()
         self.written: list[bytes] = []
+        self.asked: list[list[bytes]] = []
         self.is_last = self.is_closed = False
         self.goes_on_by_itself = False  # what finds no room
         self.room = asyncio.Event()
@@ -31,6 +32,7 @@ class Desk:
 
     def trains(self) -> list[Sequence[Buffer]]:
         pieces, self.to_write = list(self.to_write), deque()
+        self.asked.append(pieces)
         return [[piece] for piece in pieces]
 
     def write_now(self, message: Sequence[Buffer]) -> Rest | None:
@@ -180,6 +182,23 @@ def test_what_goes_on_by_itself_is_followed_by_what_came_meanwhile_without_the_t
         desk.room.set()
         await desk.settle()
         assert desk.written == [b"a", b"b", b"c"]
+
+    complete(test())
+
+
+def test_what_came_meanwhile_waits_for_what_comes_in_the_same_turn(complete: Complete) -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.goes_on_by_itself = True
+        desk.writing.be_prompt(desk.write_now)
+        desk.room.clear()
+        for piece in (b"a", b"b"):
+            desk.to_write.append(piece)
+            desk.writing.now()
+        desk.room.set()
+        asyncio.get_running_loop().call_soon(desk.to_write.append, b"c")
+        await desk.settle()
+        assert desk.asked == [[b"a"], [b"b", b"c"]]
 
     complete(test())
 

@@ -6,9 +6,10 @@ import socket
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 
-from permitflow.transports.shared_memory.message_socket import SPACE_SECONDS, MessageSocket
+from permitflow.transports.shared_memory.message_socket import RING_FROM_BYTES, SPACE_SECONDS, MessageSocket
+from permitflow.transports.shared_memory.notes import inline_header
 from permitflow.transports.shared_memory.ring import Part, RingReader, RingWriter
-from permitflow.transports.shared_memory.sized_parts import size_of
+from permitflow.transports.shared_memory.sized_parts import SizedParts
 
 __all__ = ["AsyncioLink"]
 
@@ -120,8 +121,11 @@ class AsyncioLink(MessageSocket):
         Raises:
             OSError, UndecodableDataError: as for ``write``.
         """
-        size = size_of(parts)
-        placed = self._to_write(parts, size)
+        size = parts.size_bytes if isinstance(parts, SizedParts) else sum(map(len, parts))
+        if size < RING_FROM_BYTES:
+            placed: Sequence[Part] | None = [inline_header(size), *parts]  # as ``_to_write``, without its call
+        else:
+            placed = self._to_write(parts, size)
         if placed is None:
             return partial(self._write_soon, parts, size)
         pieces = self._send_now(placed)

@@ -11,7 +11,7 @@ from permitflow.transports.shared_memory.notes import NoteReader, inline_header,
 from permitflow.transports.shared_memory.ring import Part, RingReader, RingWriter
 from permitflow.transports.shared_memory.space import ALIGNMENT_BYTES, Place
 
-__all__ = ["SPACE_SECONDS", "MessageSocket", "require_own"]
+__all__ = ["RING_FROM_BYTES", "SPACE_SECONDS", "MessageSocket", "require_own"]
 
 RING_FROM_BYTES = 16 << 10
 """Below that the kernel copies faster than a note, a view and the return of its space take."""
