@@ -68,6 +68,15 @@ def write(path: Path, lines: Sequence[str]) -> None:
     path.write_text("".join([*lines, json.dumps({"permitflow_trace_events": events}) + "\n"]))
 
 
+def test_a_run_whose_first_event_is_refused_is_shown_too(command: Command, good: Path) -> None:
+    content, offered = good.read_text(), '"sequence": 1, "action": "OfferChunk", "rows": '
+    assert f"{offered}2" in content
+    good.write_text(content.replace(f"{offered}2", f"{offered}-2", 1))
+    code, stdout, stderr = command("trace", "validate", str(good))
+    assert (code, stderr) == (1, "")
+    assert "not a behaviour of the specification, after 0 valid events" in stdout
+
+
 def test_a_good_run_is_valid(good: Path, command: Command) -> None:
     code, stdout, stderr = command("trace", "validate", str(good))
 

@@ -86,8 +86,8 @@ def _last_steps(verdict: Verdict) -> Table:
     """How the run came there: row permits after each of its last events, then the events that stopped it."""
     table = open_table("end", "event", "action", "rows", *_PLACES, right=("event", "rows", *_PLACES))
     tail = verdict.replay.tail
-    worlds = [*(world for world, _ in tail[1:]), verdict.world]
-    for (_, event), after in zip(tail, worlds, strict=True):
+    worlds = [*(world for world, _ in tail), verdict.world]
+    for (_, event), after in zip(tail, worlds[1:], strict=True):
         table.add_row(*_told(event), *_numbers(ledger_of(after.state)))
     for block in verdict.replay.blocked:
         table.add_row(*_told(block.event), *("?" for _ in _PLACES))

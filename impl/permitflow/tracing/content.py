@@ -13,6 +13,10 @@ __all__ = ["check_action", "end_of", "event_of", "header_of", "text_of"]
 _ACTIONS_OF: dict[End, frozenset[str]] = {"sender": SENDER_ACTIONS, "receiver": RECEIVER_ACTIONS}
 
 
+# As in columns of Parquet.
+_NUMBERS = range(-(1 << 63), 1 << 63)
+
+
 def header_of(content: Mapping[str, object]) -> Header:
     """Read a header.
 
@@ -23,6 +27,8 @@ def header_of(content: Mapping[str, object]) -> Header:
     parameters = content["parameters"]
     if not isinstance(parameters, dict):
         raise TypeError("parameters must be an object")
+    for value in parameters.values():
+        _require_holdable(value)
     try:
         read = ChannelParameters(**parameters)
     except InvalidParametersError as error:
@@ -46,6 +52,7 @@ def event_of(content: Mapping[str, object], names: dict[str, str]) -> Event:
     seconds = content.get("time_seconds")
     if seconds is not None and not isinstance(seconds, int | float):
         raise TypeError(f"time_seconds must be a number, not {seconds!r}")
+    _require_holdable(seconds)
     channel, action = names.setdefault(channel, channel), names.setdefault(action, action)
     return Event(channel, end, sequence, action, rows, permits, seconds, counters)
 
@@ -78,9 +85,12 @@ def text_of(value: object) -> str:
 
     Raises:
         TypeError: it is none.
+        ValueError: it cannot be written.
     """
     if not isinstance(value, str):
         raise TypeError(f"{value!r} must be a string")
+    if not value.isascii():
+        value.encode()  # JSON can say halves of characters, which nothing can show
     return value
 
 
@@ -95,4 +105,10 @@ def _three_numbers(name: str, value: object) -> Counters:
 def _number(value: object) -> int:
     if not isinstance(value, int):
         raise TypeError(f"{value!r} must be a whole number")
+    _require_holdable(value)
     return value
+
+
+def _require_holdable(value: object) -> None:
+    if isinstance(value, int) and value not in _NUMBERS:
+        raise ValueError(f"{value:,} is more than a recording can hold")
