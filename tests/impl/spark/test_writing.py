@@ -2,20 +2,15 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
-from pyspark.sql.types import LongType, StructType
 
-from permitflow.errors import PeerGoneError, TaskRetryError, UnknownChannelError
-from permitflow.spark import PermitflowDataSource
 from permitflow.spark.schema import arrow_schema
-from permitflow.spark.sending import Sending
-from permitflow.testing.far_ends import channels_of, consume, consumers, produce
+from permitflow.testing.far_ends import consumers
 from permitflow.tracing import read_trace
 
 T = TypeVar("T")
@@ -190,60 +185,6 @@ def test_a_task_that_fails_halfway_fails_the_readers_and_is_not_repeated(driver:
     text, received = driver.run(job)
     assert "ChannelAbortedError" in text or "TaskRetryError" in text or "the disk is on fire" in text
     assert [str(result).partition(":")[0] for result in received] == ["ChannelAbortedError"] * 2
-
-
-@dataclass
-class SecondAttempt:
-    """What Spark tells a task that it has started again."""
-
-    partition: int
-
-    def partitionId(self) -> int:  # noqa: N802 - Spark's name
-        return self.partition
-
-    def attemptNumber(self) -> int:  # noqa: N802 - Spark's name
-        return 1
-
-
-def test_a_second_attempt_is_refused_and_breaks_nothing(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first attempt may have ended well, or still be running."""
-    monkeypatch.setattr("permitflow.spark.sink.TaskContext.get", lambda: SecondAttempt(3))
-    writer = PermitflowDataSource(options).writer(StructType().add("id", LongType()), overwrite=False)
-    batch = pa.record_batch({"id": pa.array([1], pa.int64())})
-    with pytest.raises(TaskRetryError, match="partition 3 is written for the second time") as caught:
-        writer.write(iter([batch]))
-    assert (caught.value.partition, caught.value.attempt) == (3, 1)
-    channel = channels_of(options)[1]
-    produce(options, channel, [batch])
-    assert column(consume(options, channel)) == [1]
-
-
-def test_no_channel_is_ended_before_all_have_been_reached(options: Options) -> None:
-    first = channels_of(options)[0]
-    named = {"address": options["address"], "channels": f"{first},nowhere", "timeout_seconds": "60"}
-    writer = PermitflowDataSource(named).writer(StructType().add("id", LongType()), overwrite=False)
-    with pytest.raises(UnknownChannelError, match="nowhere"):
-        writer.commit([None])
-    with pytest.raises(UnknownChannelError, match="nowhere"):
-        writer.abort([None])
-    assert str(consume(options, first)).startswith("ChannelAbortedError")
-
-
-def test_an_abort_tries_all_channels_and_then_says_what_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those that it does not get to at once."""
-    dialled: list[str] = []
-
-    def refuse(_: Sending, channel: str, *, timeout_seconds: float) -> NoReturn:
-        dialled.append(channel)
-        raise PeerGoneError(who="the exchange", reason=f"no way to {channel}")
-
-    monkeypatch.setattr(Sending, "open_for_a_word", refuse)
-    channels = [f"orders/{number}" for number in range(100)]
-    named = {"address": "127.0.0.1:1", "channels": ",".join(channels)}
-    writer = PermitflowDataSource(named).writer(StructType().add("id", LongType()), overwrite=False)
-    with pytest.raises(PeerGoneError, match="no way to orders/0"):
-        writer.abort([None])
-    assert sorted(dialled) == sorted(channels)
 
 
 def test_a_failure_in_the_jvm_fails_the_readers(driver: Driver, options: Options) -> None:
