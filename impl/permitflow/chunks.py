@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from permitflow.errors import InvalidParametersError, UnsplittableChunkError
 
-__all__ = ["rows_of", "slices", "tail", "whole_rows"]
+__all__ = ["rows_of", "sized_slices", "slices", "tail", "whole_rows"]
 
 T = TypeVar("T")
 
@@ -63,6 +63,20 @@ def slices(chunk: T, max_rows: int) -> Iterator[T]:
         return
     for start in range(0, rows, max_rows):
         yield _slice(chunk, start, min(start + max_rows, rows), max_rows)
+
+
+def sized_slices(chunk: T, rows: int, max_rows: int) -> list[tuple[T, int]]:
+    """As ``slices``, each with its rows, of a chunk that has more than ``max_rows``.
+
+    Raises:
+        InvalidParametersError: the chunk does not have the ``rows`` that were said of it.
+        UnsplittableChunkError: the chunk cannot be sliced by rows.
+    """
+    own_rows = rows_of(chunk)
+    if own_rows != rows:
+        rule = f"must equal the chunk's own {own_rows} where it exceeds max_chunk_cost = {max_rows} and is split"
+        raise InvalidParametersError(name="rows", value=rows, rule=rule)
+    return [(piece, rows_of(piece)) for piece in slices(chunk, max_rows)]
 
 
 def tail(chunk: T, start: int) -> T:

@@ -7,8 +7,8 @@ from typing import Generic, Self, TypeVar, cast
 from permitflow.channels.local_channel import LocalChannel, Sending
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import ParkedSend, turn
-from permitflow.chunks import rows_of, slices, tail, whole_rows
-from permitflow.errors import InvalidParametersError, PermitflowError, WouldBlock
+from permitflow.chunks import rows_of, sized_slices, tail, whole_rows
+from permitflow.errors import PermitflowError, WouldBlock
 from permitflow.protocol.direct import send_directly, send_many_directly
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.trains import deliver_many, offer_and_send_many
@@ -28,8 +28,7 @@ class LocalSender(Generic[T]):
         self._channel = channel
         self._core = channel.sender
         self._peer = channel.receiver
-        self._takers = channel.takers
-        self._line = channel.chunks
+        self._takers, self._line = channel.takers, channel.chunks
         self._payloads, self._costs = channel.receiver.queues
         self._are_batches = True  # chunks that know their ``num_rows``, as far as was seen
 
@@ -104,13 +103,11 @@ class LocalSender(Generic[T]):
         while chunks:
             if not self._channel.accepts:
                 raise self._channel.refusal(chunks)
-            self._send_those_that_fit(chunks)
+            if len(chunks) > 1 or not self._send_only(chunks):
+                self._send_those_that_fit(chunks)
             if not chunks:
                 return
-            chunk = chunks[0]
-            rows = getattr(chunk, "num_rows", None)  # as ``rows_of``, without its call
-            if type(rows) is not int or rows < 0:
-                rows = rows_of(chunk)
+            chunk, rows = chunks[0], rows_of(chunks[0])
             if line.begin_turn(chunk, rows):
                 try:
                     await turn()
@@ -127,6 +124,14 @@ class LocalSender(Generic[T]):
             else:
                 parked = self._stand_in_line(chunk, rows)
             await self._leave_queue(chunks, parked)
+
+    def _send_only(self, chunks: deque[T]) -> bool:
+        """Send the only chunk, if nothing keeps it; who waits for one that comes alone waits for each call."""
+        chunk = chunks.popleft()
+        rows = getattr(chunk, "num_rows", None)
+        if not (has_left := type(rows) is int and self._try_send(chunk, rows)):
+            chunks.appendleft(chunk)
+        return has_left
 
     def _send_those_that_fit(self, chunks: deque[T]) -> None:
         """Send the leftmost chunks as far as nothing keeps them."""
@@ -205,14 +210,9 @@ class LocalSender(Generic[T]):
                 raise AssertionError(f"{size} of {cost} rows could not be sent with {here} permits")
 
     def _pieces(self, chunk: T, rows: int) -> list[tuple[T, int]]:
-        limit = self._core._clamp
-        if rows <= limit or self.parameters.oversize is Oversize.WHOLE:
+        if rows <= self._core._clamp or self.parameters.oversize is Oversize.WHOLE:
             return [(chunk, whole_rows(rows))]
-        own_rows = rows_of(chunk)
-        if own_rows != rows:
-            rule = f"must equal the chunk's own {own_rows} where it exceeds max_chunk_cost = {limit} and is split"
-            raise InvalidParametersError(name="rows", value=rows, rule=rule)
-        return [(piece, rows_of(piece)) for piece in slices(chunk, limit)]
+        return sized_slices(chunk, rows, self._core._clamp)
 
     def send_barrier_nowait(self, payload: object = None) -> None:
         """Send a barrier now."""
