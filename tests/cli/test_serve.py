@@ -209,6 +209,7 @@ def test_a_port_in_use_is_unusable(process: Command) -> None:
         (["--stream", "orders", "--row-permits", "1" + "0" * 20], "must be at most 1,000,000,000,000,000, not 100"),
         (["--stream", "orders:0"], "must be NAME or NAME:N with at least one channel, as in orders:4, not 'orders:0'"),
         (["--stream", ":2"], "must be NAME or NAME:N"),
+        (["--stream", "or\nders"], "must be a name that can be shown on one line"),
         (["--stream", "orders:two"], "not 'orders:two'"),
         (["--stream", "a", "--stream", "a:2"], "--stream: 'a' is given twice"),
         (["--stream", "a", "--address", "localhost"], "must be HOST:PORT"),

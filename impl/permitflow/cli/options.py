@@ -102,6 +102,8 @@ def stream_name(text: str | StreamName) -> StreamName:
     name, colon, count = text.rpartition(":")
     if not colon:
         name, count = text, "1"
+    if not name.isprintable():
+        raise typer.BadParameter(f"must be a name that can be shown on one line, not {text!r}")
     if not name or not count.isdecimal() or int(count) < 1:
         raise typer.BadParameter(f"must be NAME or NAME:N with at least one channel, as in orders:4, not {text!r}")
     if len(count) > len(str(MOST_CHANNELS)) or int(count) > MOST_CHANNELS:

@@ -33,7 +33,11 @@ def open_file(folder: Path) -> sqlite3.Connection:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_begun = path.exists() and path.stat().st_size > 0
         connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
-    except (OSError, sqlite3.Error) as error:
+    except FileExistsError as error:
+        raise StoreUnusableError(path=str(folder), reason="it is no folder; name one, which may be new") from error
+    except OSError as error:
+        raise StoreUnusableError(path=str(folder), reason=error.strerror or str(error)) from error
+    except sqlite3.Error as error:
         raise StoreUnusableError(path=str(folder), reason=str(error)) from error
     try:
         if not is_begun:

@@ -122,5 +122,5 @@ def test_a_store_of_a_release_that_noted_no_order_of_queries_is_gone_on_with(
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("notes")
-    with pytest.raises(StoreUnusableError, match="store cannot be used"):
+    with pytest.raises(StoreUnusableError, match="store cannot be used as a store: it is no folder; name one"):
         SqliteStore(tmp_path / "store")
