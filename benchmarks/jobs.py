@@ -142,6 +142,8 @@ class Tally:
         self._chunks_before = 0
         self.take: Callable[[pa.RecordBatch], None] = self._take_stamped if job.is_stamped else self._take
         """What a consumer does with each chunk."""
+        self.take_joined = self._take_joined_stamped if job.is_stamped else self._take_joined
+        """What a consumer does with chunks that have come as the rows of one batch: they are counted by their rows."""
 
     def _take(self, chunk: pa.RecordBatch) -> None:
         self._pending.append(chunk)
@@ -152,11 +154,12 @@ class Tally:
         self._latencies_ns.append(time.monotonic_ns() - chunk.column(0)[0].as_py())
         self._take(chunk)
 
-    def take_joined(self, batch: pa.RecordBatch, rows: Sequence[int]) -> None:
-        """What a consumer does with chunks that have come as the rows of one batch: they are counted by their rows."""
-        if self._job.is_stamped:
-            now_ns, stamps = time.monotonic_ns(), batch.column(0)
-            self._latencies_ns += (now_ns - stamps[start].as_py() for start in accumulate(rows[:-1], initial=0))
+    def _take_joined_stamped(self, batch: pa.RecordBatch, rows: Sequence[int]) -> None:
+        now_ns, stamps = time.monotonic_ns(), batch.column(0)
+        self._latencies_ns += (now_ns - stamps[start].as_py() for start in accumulate(rows[:-1], initial=0))
+        self._take_joined(batch, rows)
+
+    def _take_joined(self, batch: pa.RecordBatch, rows: Sequence[int]) -> None:
         assert sum(rows) == batch.num_rows, "the rows of the chunks are not those of their batch"
         self._pending.append(batch)
         self._joined_chunks += len(rows) - 1

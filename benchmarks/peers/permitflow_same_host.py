@@ -1,15 +1,15 @@
 """permitflow between processes of one host: an exchange in the producer's process, chunks through shared memory."""
 
-from benchmarks.jobs import Job, Tally
-from benchmarks.peers.permitflow_grpc import ExchangeProducer, GrpcBlockingConsumer, GrpcConsumer
+from benchmarks.peers.permitflow_grpc import (
+    BusyPollingConsumer,
+    ExchangeProducer,
+    GrpcBlockingConsumer,
+    GrpcConsumer,
+)
 from benchmarks.peers.way import Group, Way
 from permitflow.transports.grpc_aio import SameHost
-from permitflow.transports.wakefulness import poll_busily
 
 __all__ = ["WAYS"]
-
-# More than the pause of a producer in the measurement of latency.
-BUSY_POLL_SECONDS = 0.005
 
 
 class SameHostConsumer(GrpcConsumer):
@@ -18,13 +18,10 @@ class SameHostConsumer(GrpcConsumer):
     SAME_HOST = SameHost.REQUIRE
 
 
-class BusyPollingConsumer(SameHostConsumer):
-    """Its event loop does not sleep between chunks that are a few milliseconds apart."""
+class SameHostBusyPollingConsumer(BusyPollingConsumer):
+    """The same, which does not sleep between chunks."""
 
-    async def receive_all(self, job: Job, tally: Tally) -> None:
-        """Dial and read."""
-        poll_busily(BUSY_POLL_SECONDS)
-        await super().receive_all(job, tally)
+    SAME_HOST = SameHost.REQUIRE
 
 
 class SameHostBlockingConsumer(GrpcBlockingConsumer):
@@ -48,7 +45,7 @@ WAYS = (
         Group.OURS,
         "the same, whose consumer looks for the next chunk instead of sleeping (`poll_busily`)",
         ExchangeProducer,
-        BusyPollingConsumer,
+        SameHostBusyPollingConsumer,
         is_for_latency=True,
     ),
     Way(
