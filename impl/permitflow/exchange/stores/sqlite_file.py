@@ -1,5 +1,7 @@
 """Opens the file of a durable store, and refuses one that is not ours, or that somebody else has open."""
 
+import errno
+import os
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
@@ -32,6 +34,7 @@ def open_file(folder: Path) -> sqlite3.Connection:
         # What is in the rows is nobody else's business, unless somebody has made the folder on purpose.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_begun = path.exists() and path.stat().st_size > 0
+        _require_writable(path if is_begun else folder, folder)
         connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     except FileExistsError as error:
         raise StoreUnusableError(path=str(folder), reason="it is no folder; name one, which may be new") from error
@@ -54,6 +57,13 @@ def open_file(folder: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _require_writable(*paths: Path) -> None:
+    """Say so here: SQLite would call it an error of the disk."""
+    for path in paths:
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, f"{path.name} may not be written to")
 
 
 def _lay_out(connection: sqlite3.Connection) -> None:

@@ -120,6 +120,18 @@ def test_a_store_of_a_release_that_noted_no_order_of_queries_is_gone_on_with(
         assert [*store.published_batches().items()] == [("b", 0), ("a", 1)]
 
 
+@pytest.mark.parametrize("name", ["", FILE_NAME])
+def test_what_may_not_be_written_to_is_named(
+    open_store: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    open_store().close()
+    kept = tmp_path / "store" / name
+    # As whoever runs the tests may write to everything.
+    monkeypatch.setattr("os.access", lambda path, _: path != kept)
+    with pytest.raises(StoreUnusableError, match=f"{kept.name} may not be written to"):
+        open_store()
+
+
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("notes")
     with pytest.raises(StoreUnusableError, match="store cannot be used as a store: it is no folder; name one"):
