@@ -1,0 +1,49 @@
+"""Books of staged rows, and the words to use them in, for tests."""
+
+from permitflow.protocol.control import StagedPart
+from permitflow.protocol.frames import Staging
+from permitflow.protocol.staged_parts import YIELD_SECONDS
+from permitflow.protocol.staging import Part, StagingArea, StagingBooks
+
+__all__ = ["LATER", "LIMIT_ROWS", "TIMEOUT_SECONDS", "Exchange"]
+
+LIMIT_ROWS = 10
+TIMEOUT_SECONDS = 100.0
+LATER = YIELD_SECONDS + 1
+
+
+class Exchange:
+    """Books of two channels, and the words to use them in."""
+
+    def __init__(self) -> None:
+        """Nothing is staged."""
+        self.books = StagingBooks(TIMEOUT_SECONDS)
+        self.areas: dict[str, StagingArea] = {name: self.books.add_channel(name, LIMIT_ROWS) for name in "ab"}
+
+    def open(
+        self, partition: int = 0, attempt: str = "x", *, batch: int = 0, query: str = "q", channel: str = "a"
+    ) -> Part:
+        """An attempt that has begun."""
+        return self.books.open(channel, Staging(query, batch, partition, attempt), now=0.0)
+
+    def staged(
+        self, rows: int, partition: int = 0, attempt: str = "x", *, query: str = "q", channel: str = "a"
+    ) -> Part:
+        """An attempt at batch 0 that has ended."""
+        part = self.open(partition, attempt, query=query, channel=channel)
+        assert self.books.stage(part, rows, now=0.0)
+        self.books.end(part, now=0.0)
+        return part
+
+    def publish(self, *parts: Part, batch: int = 0, query: str = "q") -> bool:
+        """Was it published before?"""
+        stated = [StagedPart(part.channel, part.staging.partition, part.staging.attempt, part.rows) for part in parts]
+        return self.books.publish(query, batch, stated, now=0.0).was_published
+
+    def drain(self, channel: str = "a") -> list[Part]:
+        """Let all published rows enter the channel; whose they are, in order."""
+        area, drained = self.areas[channel], []
+        while area.published:
+            drained.append(area.published[0])
+            self.books.drain(area.published[0], area.published[0].rows, now=0.0)
+        return drained
