@@ -53,8 +53,15 @@ def test_ctrl_c_is_not_lost_on_its_way(process: Command, doing: str) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
 def test_who_is_told_to_end_cleans_up(process: Command, number: str, code: int) -> None:
-    program = PROGRAM.format(f"signal.raise_signal(signal.{number})")
+    heeding = f"import signal; signal.signal(signal.{number}, signal.SIG_DFL)"  # whoever runs the tests may not
+    program = heeding + PROGRAM.format(f"signal.raise_signal(signal.{number})")
     assert process(program=program) == (code, "it cleaned up\n", "")
+
+
+def test_a_command_that_is_to_outlive_its_terminal_does(process: Command) -> None:
+    ignoring = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
+    program = ignoring + PROGRAM.format("signal.raise_signal(signal.SIGHUP)")
+    assert process(program=program) == (0, "it went on\nit cleaned up\n", "")
 
 
 # What the loading of a command begins with, goes through, and ends with.
