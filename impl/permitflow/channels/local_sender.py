@@ -126,10 +126,10 @@ class LocalSender(Generic[T]):
             await self._leave_queue(chunks, parked)
 
     def _send_only(self, chunks: deque[T]) -> bool:
-        """Send the only chunk, if nothing keeps it; who waits for one that comes alone waits for each call."""
-        chunk = chunks.popleft()
-        rows = getattr(chunk, "num_rows", None)
-        if not (has_left := type(rows) is int and self._try_send(chunk, rows)):
+        """Send the only chunk, if nothing keeps it; one that cannot say its rows stays in the queue."""
+        if type(rows := getattr(chunks[0], "num_rows", None)) is not int or not self._core.largest_at_once:
+            return False
+        if not (has_left := self._try_send(chunk := chunks.popleft(), rows)):
             chunks.appendleft(chunk)
         return has_left
 

@@ -90,6 +90,7 @@ def poll_busily(seconds: float) -> None:
     A chunk that comes meanwhile finds a processor that is awake and caches that are warm.  It takes that processor, or
     what other processes leave of it, for as long as messages are not further apart.  Over every carrier, where there
     are at least two processors; 0, as at first: only for moments, while messages come in haste, over gRPC not at all.
+    Also after the last message of all, though no stream may be left.
 
     Raises:
         InvalidParametersError: it is no number of seconds from 0 on.

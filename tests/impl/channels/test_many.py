@@ -94,6 +94,27 @@ def test_what_belongs_to_a_task_that_was_woken_is_not_received_with_the_rest(
     complete(test())
 
 
+class Unreadable:
+    """A chunk that cannot say how many rows it has."""
+
+    @property
+    def num_rows(self) -> int:
+        raise RuntimeError("it was never read")
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["alone", "behind another one"])
+def test_a_chunk_that_cannot_say_its_rows_stays_in_the_queue(complete: Complete, before: int) -> None:
+    async def test() -> None:
+        sender, _ = channel()
+        unreadable: Any = Unreadable()
+        queue = deque([*["a"] * before, unreadable])
+        with pytest.raises(RuntimeError):
+            await sender.send_many(queue)
+        assert unreadable in queue
+
+    complete(test())
+
+
 class SendsWhenAsked:
     """A chunk that sends something itself when it is asked for its rows."""
 
