@@ -53,7 +53,7 @@ class SqliteStore:
             connection.close()
             reason = f"it is damaged ({error}); {ADVICE}"
             raise StoreUnusableError(path=str(folder / FILE_NAME), reason=reason) from error
-        self._database = Database(connection, folder / FILE_NAME)
+        self._database = Database(connection, folder)
         self._channels: dict[str, SqliteChannelStore] = {}
 
     def __enter__(self) -> Self:

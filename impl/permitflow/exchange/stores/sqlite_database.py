@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.errors import StoreWriteError
-from permitflow.exchange.stores.sqlite_log import WriteAheadLog
 
 __all__ = ["Database"]
 
@@ -54,20 +53,14 @@ class Database:
     """Runs jobs in the order in which they come, many in one transaction.  For one event loop."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        """Take over a connection that no other thread uses any more; it must be in autocommit mode.
-
-        Args:
-            connection: to this file, as ``open_file`` has made it.
-            path: of the file.
-        """
+        """Take over a connection that no other thread uses any more; it must be in autocommit mode."""
         self._connection = connection
-        self._path = path.parent
-        self._log = WriteAheadLog(connection, path)
+        self._path = path
         self._jobs: queue.SimpleQueue[_AnyJob | None] = queue.SimpleQueue()
         self._is_closed = self._is_failing = False
         self.commits = 0
         """Transactions so far, for whoever wonders how many jobs share one."""
-        self._thread = threading.Thread(target=self._run, name=f"permitflow stores in {self._path}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"permitflow stores in {path}", daemon=True)
         self._thread.start()
 
     def submit(self, do: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
@@ -121,11 +114,10 @@ class Database:
         try:
             while jobs := self._next():
                 self._answer(self._outcomes(jobs))
-                self._fold()
                 if self.commits % _COMMITS_BETWEEN_LOOKS == 0:
                     self._tidy()
         finally:
-            self._log.close()
+            self._connection.close()
 
     def _next(self) -> list[_AnyJob]:
         """All that has come; waits for the first.  Nothing: the database is to be closed."""
@@ -152,7 +144,6 @@ class Database:
 
     def _together(self, jobs: Sequence[_AnyJob]) -> list[_Outcome]:
         """Do them in one transaction: all or none."""
-        self._log.begin()
         self._connection.execute("BEGIN IMMEDIATE")
         outcomes = [_Outcome(job.answer, job.do(self._connection), None) for job in jobs]
         self._connection.execute("COMMIT")
@@ -179,13 +170,6 @@ class Database:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error:
             _log.exception("the store %s could not undo what it could not do", self._path)
-
-    def _fold(self) -> None:
-        try:
-            self._log.fold_if_long()
-        except sqlite3.Error as error:
-            # It becomes longer, and may shrink another time.
-            _log.warning("the log of the store %s could not be folded back: %s", self._path, error)
 
     def _tidy(self) -> None:
         while self._gives_back() and self._jobs.empty():

@@ -3,11 +3,9 @@
 import errno
 import os
 import sqlite3
-from contextlib import suppress
 from pathlib import Path
 
 from permitflow.errors import StoreInUseError, StoreUnusableError
-from permitflow.exchange.stores.sqlite_log import LOG_BYTES, NEEDS_LOG_VERSION, PAGE_BYTES, log_of
 from permitflow.exchange.stores.sqlite_tables import TABLES, TABLES_VERSION
 
 __all__ = ["ADVICE", "FILE_NAME", "open_file"]
@@ -16,6 +14,10 @@ FILE_NAME = "permitflow.sqlite"
 
 # The file's own mark, by which SQLite tells applications apart: "pfEx".
 _APPLICATION_ID = 0x70664578
+# Chunks are tens of kilobytes: with SQLite's 4 KiB pages, writing them takes up to three times as long.
+_PAGE_BYTES = 16 << 10
+# The log is folded back into the file once it is this long, and cut off if it was longer.
+_LOG_BYTES = 32 << 20
 
 ADVICE = "keep a copy of it, and take another folder"
 
@@ -68,7 +70,7 @@ def _require_writable(*paths: Path) -> None:
 
 def _lay_out(connection: sqlite3.Connection) -> None:
     """Choose what can only be chosen while the file is empty."""
-    connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+    connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
     connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
 
 
@@ -92,11 +94,8 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> bool:
     )
     if mark != _APPLICATION_ID and (tables or mark):
         raise StoreUnusableError(path=str(path), reason="it is a database of another program; take another folder")
-    if version > NEEDS_LOG_VERSION:
+    if version > TABLES_VERSION:
         reason = f"a newer release wrote it (tables of version {version}, this one knows {TABLES_VERSION}); update"
-        raise StoreUnusableError(path=str(path), reason=reason)
-    if version == NEEDS_LOG_VERSION and not _has_content(log_of(path)):
-        reason = f"its log, {log_of(path).name}, is not there, and has the newest commits; put it back, or {ADVICE}"
         raise StoreUnusableError(path=str(path), reason=reason)
     if tables and (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
         raise StoreUnusableError(path=str(path), reason=f"it is damaged ({damage.splitlines()[-1]}); {ADVICE}")
@@ -109,18 +108,8 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreUnusableError(path=str(path), reason="no write-ahead log is possible there")
     # With a write-ahead log anything less may forget the last commits when the power fails.
     connection.execute("PRAGMA synchronous=FULL")
-    # When the log is folded back, the file is to be marked: ``WriteAheadLog`` does both.
-    connection.execute("PRAGMA wal_autocheckpoint=0")
-    connection.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
-    if connection.execute("PRAGMA user_version").fetchone()[0] == NEEDS_LOG_VERSION:
-        # Who had it open was killed while it folded the log back.  This is the log's newest commit now.
-        with suppress(sqlite3.OperationalError):  # on a full disk it can still be read
-            connection.execute(f"PRAGMA user_version={TABLES_VERSION}")
-
-
-def _has_content(log: Path) -> bool:
-    """Without, SQLite has just made it."""
-    return log.exists() and log.stat().st_size > 0
+    connection.execute(f"PRAGMA wal_autocheckpoint={_LOG_BYTES // _PAGE_BYTES}")
+    connection.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")
 
 
 def _create_tables(connection: sqlite3.Connection) -> None:
