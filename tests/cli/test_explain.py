@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -249,6 +250,14 @@ def test_a_page_that_cannot_be_finished_leaves_the_old_one(
     assert [(path.name, path.read_text()) for path in folder.iterdir()] == [("page.html", "the old page")]
     assert command("explain", *STUCK, "-o", str(page))[0] == 0
     assert page.read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="this system has no files in memory there")
+def test_a_file_in_memory_is_replaced_like_any_other(command: Command) -> None:
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        for _ in range(2):
+            assert command("explain", *STUCK, "-o", f"{folder}/page.html")[0] == 0
+        assert Path(folder, "page.html").read_text().count("<!DOCTYPE html>") == 1
 
 
 def test_what_a_link_points_to_is_written_and_the_link_stays(command: Command, folder: Path) -> None:

@@ -9,6 +9,9 @@ from permitflow.cli.outcomes import unusable
 
 __all__ = ["require_folder", "write_bytes", "write_files"]
 
+# Where names are those of what a process has open, or of devices.
+_DESCRIPTORS = ("/dev", "/dev/fd", "/proc/self/fd")
+
 
 def require_folder(option: str, path: Path | None) -> None:
     """End the command early if this file could not be written, for want of a folder."""
@@ -52,7 +55,7 @@ def _write(path: Path, content: bytes) -> None:
 
 def _is_special(path: Path) -> bool:
     """Can nothing take its place?  What /dev/stdout leads to may be a file, but others have it open."""
-    return path.is_relative_to("/dev") or (path.exists() and not path.is_file())
+    return str(path.parent) in _DESCRIPTORS or (path.exists() and not path.is_file())
 
 
 def _umask() -> int:

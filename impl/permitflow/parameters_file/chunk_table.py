@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from permitflow.errors import InvalidParametersError
 from permitflow.parameters_file.sections import Document, Section
@@ -17,6 +18,8 @@ from permitflow.simulation.chunk_sizes import (
 __all__ = ["read_chunks", "sizes_of"]
 
 _KEYS = ("rows", "weights", "distribution", "least", "most", "mean", "csv", "column")
+# A device may have no end; whatever is longer than a field may be is refused by the reader.
+_MOST_LINE_CHARACTERS = 1 << 20
 _DISTRIBUTIONS = ("uniform", "geometric", "poisson")
 
 
@@ -89,7 +92,8 @@ def _observed(section: Section) -> ChunkSizes:
     path = section.document.path.parent / name
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            sizes = list(_column(csv.DictReader(file), column))
+            lines = iter(partial(file.readline, _MOST_LINE_CHARACTERS), "")
+            sizes = list(_column(csv.DictReader(lines), column))
     except (OSError, UnicodeDecodeError) as error:
         section.refuse("csv", f"cannot be read: {path}: {getattr(error, 'strerror', None) or error}")
     except (ValueError, csv.Error) as error:

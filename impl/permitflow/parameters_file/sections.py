@@ -36,7 +36,7 @@ _OTHER_NAMES = {
     "latency": "one_way",
 }
 # A device may have no end.
-_MOST_CHARACTERS = 1 << 20
+_MOST_CHARACTERS = 64 << 20
 _TABLE = re.compile(r"\s*\[\s*([\w.\"']+)\s*\]")
 
 

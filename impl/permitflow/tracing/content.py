@@ -103,7 +103,7 @@ def _three_numbers(name: str, value: object) -> Counters:
 
 
 def _number(value: object) -> int:
-    if not isinstance(value, int):
+    if type(value) is not int:  # true is one, and no number
         raise TypeError(f"{value!r} must be a whole number")
     _require_holdable(value)
     return value

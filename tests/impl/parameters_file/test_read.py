@@ -184,10 +184,15 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_a_description_is_not_read_to_its_end(tmp_path: Path) -> None:
-    with pytest.raises(ParametersFileError, match=r"/dev/zero: is longer than 1,048,576 characters"):
+    with pytest.raises(ParametersFileError, match=r"/dev/zero: is longer than 67,108,864 characters"):
         read_description(Path("/dev/zero"))
     with pytest.raises(ParametersFileError, match="is not valid TOML: maximum recursion depth exceeded"):
         read(tmp_path, "deep = " + 100_000 * "[")
+
+
+def test_sizes_that_have_no_end_are_not_read_to_it(tmp_path: Path) -> None:
+    with pytest.raises(ParametersFileError, match="field larger than field limit"):
+        read(tmp_path, LEAST.replace("rows = 5", 'csv = "/dev/zero"'))
 
 
 def test_a_key_that_stands_elsewhere_has_its_line_too(tmp_path: Path) -> None:

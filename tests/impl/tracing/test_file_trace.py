@@ -216,6 +216,7 @@ EVENT = '{"channel": "c", "end": "sender", "sequence": %d, "action": "OfferChunk
         (EVENT.replace('"c"', '"d"') % 2, "no header opened the sender of channel 'd'"),
         (EVENT.replace("[1, 0, 0]", "[1, 0]") % 2, "permits must be 3 numbers"),
         (EVENT.replace('"rows": 1', '"rows": "1"') % 2, "'1' must be a whole number"),
+        (EVENT.replace('"rows": 1', '"rows": true') % 2, "True must be a whole number"),
         (EVENT.replace('"rows": 1, ', "") % 2, "no 'rows' in it"),
         (EVENT.replace('"sender"', '"both"') % 2, "end must be sender or receiver|no header opened"),
     ],
