@@ -11,6 +11,7 @@ from benchmarks.curves import DelayPoint, full_pipes
 from benchmarks.field import Field
 from benchmarks.idle_channels import IdleChannels
 from benchmarks.jobs import Job, Tally
+from benchmarks.latency import ALONE, Latency
 from benchmarks.pairs import Pair, PairFailedError, Sample
 from benchmarks.payloads import PAYLOADS
 from benchmarks.peers.registry import find_ways, load_ways
@@ -276,3 +277,9 @@ def test_results_survive_the_file(tmp_path: Path) -> None:
 )
 def test_numbers_have_three_digits(value: float, told: str) -> None:
     assert compact(value) == told
+
+
+def test_what_nobody_judges_has_fewer_rounds_and_is_told_beside_its_peer() -> None:
+    times = {"Arrow IPC over TCP": (10.0, 30.0, 20.0), PEER: (50.0, 40.0, 30.0, 60.0, 20.0)}
+    told: list[Record] = [Latency(way, ALONE.name, Series(each), Series(each)) for way, each in times.items()]
+    assert "| Arrow IPC over TCP | 20 (10 to 30) | 20 | 0.50 |" in TABLES["latency"](results(latency=told))
