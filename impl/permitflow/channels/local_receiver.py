@@ -192,10 +192,7 @@ class LocalReceiver(Generic[T]):
         No more than would have ``most_rows`` if all were as long as the first one, and another.
         None while a message is held, or if the oldest one is unusual: no chunk, or one that does not cost its rows.
         """
-        spare, costs = self._line.spare, self._costs
-        if most and spare == len(costs) == 1 and costs[0]:
-            return [self._payloads[0]]  # type: ignore[list-item]  # a cost above 0 says that it is a T
-        return chunks_at_hand(self._core, min(most, spare), most_rows)
+        return chunks_at_hand(self._core, min(most, self._line.spare), most_rows)
 
     def pass_by(self, count: int) -> None:
         """Take so many of the oldest messages, which ``chunks_at_hand`` has shown, and consume them at once."""

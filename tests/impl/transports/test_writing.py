@@ -55,6 +55,13 @@ class Desk:
     async def half_close(self) -> None:
         self.is_closed = True
 
+    async def opened(self) -> "asyncio.Task[None]":
+        """The task that writes, of a carrier that is prompt."""
+        task = asyncio.create_task(self.writing.run())
+        self.writing.be_prompt(self.write_now)
+        await self.settle()
+        return task
+
     async def settle(self) -> None:
         """Let everybody do what can be done."""
         for _ in range(10):
@@ -109,9 +116,7 @@ def test_now_writes_before_it_returns_and_soon_what_has_come_until_the_next_turn
 def test_what_a_full_carrier_does_not_take_is_written_first_by_the_task(complete: Complete) -> None:
     async def test() -> None:
         desk = Desk()
-        task = asyncio.create_task(desk.writing.run())
-        desk.writing.be_prompt(desk.write_now)
-        await desk.settle()
+        task = await desk.opened()
         desk.room.clear()
         for piece in (b"a", b"b", b"c", b"d"):
             desk.to_write.append(piece)
@@ -135,9 +140,7 @@ def test_what_a_full_carrier_does_not_take_is_written_first_by_the_task(complete
 def test_a_train_alone_is_written_before_its_call_returns_and_the_rest_of_it_by_the_task(complete: Complete) -> None:
     async def test() -> None:
         desk = Desk()
-        task = asyncio.create_task(desk.writing.run())
-        desk.writing.be_prompt(desk.write_now)
-        await desk.settle()
+        task = await desk.opened()
         desk.writing.alone(encoded, "a", 1)
         assert (desk.written, desk.writing.is_busy) == ([b"a"], False)
 
@@ -157,9 +160,7 @@ def test_a_train_alone_is_written_before_its_call_returns_and_the_rest_of_it_by_
 def test_a_train_alone_that_cannot_be_encoded_is_an_error_of_the_task(complete: Complete) -> None:
     async def test() -> None:
         desk = Desk()
-        task = asyncio.create_task(desk.writing.run())
-        desk.writing.be_prompt(desk.write_now)
-        await desk.settle()
+        task = await desk.opened()
         desk.writing.alone(encoded, "a chunk", -1)
         with pytest.raises(ValueError, match="a chunk"):
             await task
@@ -256,9 +257,7 @@ def test_the_half_is_closed_once_what_goes_on_by_itself_is_over(complete: Comple
 def test_errors_are_raised_by_the_task_not_by_whoever_had_something_to_write(complete: Complete) -> None:
     async def test() -> None:
         desk = Desk()
-        task = asyncio.create_task(desk.writing.run())
-        desk.writing.be_prompt(desk.write_now)
-        await desk.settle()
+        task = await desk.opened()
         desk.error = PeerGoneError(who="the peer", reason="a test")
         desk.to_write.append(b"a")
         desk.writing.now()
