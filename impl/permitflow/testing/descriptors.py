@@ -1,11 +1,37 @@
-"""What a process has open and mapped: leaks are told from what somebody else closes meanwhile."""
+"""What a process has open and mapped: leaks are told from what somebody else opens and closes meanwhile."""
 
+import gc
 import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from permitflow.transports.shared_memory.region import RING_NAME
 
-__all__ = ["open_descriptors", "ring_mappings"]
+__all__ = ["nothing_stays_open", "open_descriptors", "ring_mappings"]
+
+_PATIENCE_SECONDS = 10.0
+
+
+@contextmanager
+def nothing_stays_open() -> Iterator[None]:
+    """What the block opens and maps is closed and unmapped after it.
+
+    What was there before may be closed meanwhile, and what another thread opens is given some time: neither is the
+    block's.
+
+    Raises:
+        AssertionError: if something stays; it names it.
+    """
+    gc.collect()
+    before = open_descriptors() | ring_mappings()
+    yield
+    until = time.monotonic() + _PATIENCE_SECONDS
+    gc.collect()
+    while left := (open_descriptors() | ring_mappings()) - before:
+        assert time.monotonic() < until, f"stays open: {sorted(map(str, left))}"
+        time.sleep(0.001)
 
 
 def open_descriptors() -> frozenset[tuple[str, str]]:

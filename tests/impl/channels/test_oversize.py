@@ -1,6 +1,7 @@
 """A chunk above the clamp: split, so that the row bound is exact, or admitted whole, as was agreed."""
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -55,6 +56,7 @@ def test_arrow_batches_are_split_without_copying(complete: Complete) -> None:
     async def test() -> None:
         batch = pa.record_batch({"x": pa.array(range(10_000), pa.int64())})
         sender, receiver = channel(4_096, 512)
+        gc.collect()
         before = pa.total_allocated_bytes()
         sending = asyncio.ensure_future(sender.send(batch))
         received: list[pa.RecordBatch] = []

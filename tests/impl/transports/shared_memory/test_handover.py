@@ -1,7 +1,6 @@
 """Whoever was dialled fetches memory where it was told to: under our names only, and it looks at what it is handed."""
 
 import array
-import gc
 import os
 import socket
 import threading
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from permitflow.testing.descriptors import open_descriptors
+from permitflow.testing.descriptors import nothing_stays_open
 from permitflow.transports.shared_memory import meeting
 from permitflow.transports.shared_memory.handover import Received
 from permitflow.transports.shared_memory.meeting import Offer, accepted
@@ -82,14 +81,11 @@ def memory() -> int:
 def test_what_is_handed_over_is_looked_at(
     complete: Complete, descriptors: Callable[[], list[int]], greeting: bytes, words: str
 ) -> None:
-    gc.collect()
-    before = open_descriptors()
-    with somebodys(descriptors, greeting) as name:
-        refused = complete(accepted(name, writes=False))
-    if isinstance(refused, Received):
-        # The kernel hands over no more descriptors than there is room for, and closes the others.
-        refused.close()
-        refused = words
-    assert words in refused
-    gc.collect()
-    assert not open_descriptors() - before
+    with nothing_stays_open():
+        with somebodys(descriptors, greeting) as name:
+            refused = complete(accepted(name, writes=False))
+        if isinstance(refused, Received):
+            # The kernel hands over no more descriptors than there is room for, and closes the others.
+            refused.close()
+            refused = words
+        assert words in refused

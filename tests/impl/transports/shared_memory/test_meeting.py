@@ -1,7 +1,6 @@
 """Two ends share memory if both can and want to; otherwise each knows why not, and nothing is left behind."""
 
 import asyncio
-import gc
 import os
 import resource
 import socket
@@ -15,7 +14,7 @@ import pytest
 
 from permitflow.errors import SameHostError, UndecodableDataError
 from permitflow.protocol.frames import SameHostAnswer
-from permitflow.testing.descriptors import open_descriptors, ring_mappings
+from permitflow.testing.descriptors import nothing_stays_open, open_descriptors, ring_mappings
 from permitflow.testing.limits import limited
 from permitflow.transports.shared_memory import handover
 from permitflow.transports.shared_memory.handover import Received, nonce_digest
@@ -123,11 +122,10 @@ def test_a_system_that_cannot_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     [(resource.RLIMIT_FSIZE, 1 << 20, "File too large"), (resource.RLIMIT_NOFILE, 3, "Too many open files")],
 )
 def test_a_limit_of_the_system_is_a_reason_and_leaves_nothing_open(limit: int, value: int, words: str) -> None:
-    before = open_descriptors()
-    with limited(limit, value):
-        offer = Offer(SameHost.AUTO, writes=True, who="the exchange")
-    assert words in offer.reason
-    assert not open_descriptors() - before
+    with nothing_stays_open():
+        with limited(limit, value):
+            offer = Offer(SameHost.AUTO, writes=True, who="the exchange")
+        assert words in offer.reason
 
 
 @pytest.mark.parametrize(("module", "call"), [(os, "eventfd"), (socket, "socket")])
@@ -137,27 +135,21 @@ def test_what_was_opened_before_a_limit_was_reached_is_closed(
     def refuse(*_: object) -> NoReturn:
         raise OSError(24, "Too many open files")
 
-    gc.collect()
-    before = open_descriptors()
-    with monkeypatch.context() as limited_now:
-        limited_now.setattr(module, call, refuse)
-        offer = Offer(SameHost.AUTO, writes=True, who="the exchange")
-    gc.collect()
-    assert offer.reason == "this system refuses: Too many open files"
-    assert not open_descriptors() - before
+    with nothing_stays_open():
+        with monkeypatch.context() as limited_now:
+            limited_now.setattr(module, call, refuse)
+            offer = Offer(SameHost.AUTO, writes=True, who="the exchange")
+        assert offer.reason == "this system refuses: Too many open files"
 
 
 @pytest.mark.parametrize("answer", [None, SameHostAnswer(b"", "it is switched off at the end that was dialled")])
 def test_an_offer_that_is_not_taken_leaves_nothing_open(answer: SameHostAnswer | None) -> None:
-    gc.collect()
     before, rings = open_descriptors(), ring_mappings()
-    offer = Offer(SameHost.AUTO, writes=True, who="the exchange")
-    assert open_descriptors() - before
-    assert ring_mappings() - rings
-    assert offer.settle(answer, lambda *ends: ends) is None
-    gc.collect()
-    assert not open_descriptors() - before
-    assert not ring_mappings() - rings
+    with nothing_stays_open():
+        offer = Offer(SameHost.AUTO, writes=True, who="the exchange")
+        assert open_descriptors() - before
+        assert ring_mappings() - rings
+        assert offer.settle(answer, lambda *ends: ends) is None
 
 
 def test_memory_that_cannot_be_mapped_is_a_reason(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,13 +180,12 @@ def test_a_cancelled_acceptance_leaves_nothing_open(complete: Complete) -> None:
     with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer:
 
         async def test() -> None:
-            before = open_descriptors()
-            task = asyncio.create_task(accepted(name_of(offer), writes=False))
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait({task})
-            assert task.cancelled()
-            assert not open_descriptors() - before
+            with nothing_stays_open():
+                task = asyncio.create_task(accepted(name_of(offer), writes=False))
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.wait({task})
+                assert task.cancelled()
 
         complete(test())

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import UndecodableDataError
-from permitflow.testing.descriptors import open_descriptors, ring_mappings
+from permitflow.testing.descriptors import nothing_stays_open, open_descriptors, ring_mappings
 from permitflow.testing.memory_ends import MemoryEnds, memory_ends
 from permitflow.transports.shared_memory.ring import RingWriter
 from permitflow.transports.shared_memory.space import Place
@@ -86,30 +86,23 @@ def test_messages_may_be_let_go_of_in_any_thread(ends: MemoryEnds) -> None:
 
 
 def test_views_outlive_both_ends_and_nothing_stays_open() -> None:
-    gc.collect()
-    before, threads, rings = open_descriptors(), set(threading.enumerate()), ring_mappings()
-    with memory_ends() as ends:
-        place = put(ends.writer, b"still here")
-        assert place is not None
-        view = ends.reader.view(place)
-    del ends
-    assert bytes(view) == b"still here"
-    del view
-    gc.collect()
-    assert not open_descriptors() - before
+    threads = set(threading.enumerate())
+    with nothing_stays_open():
+        with memory_ends() as ends:
+            place = put(ends.writer, b"still here")
+            assert place is not None
+            view = ends.reader.view(place)
+        del ends
+        assert bytes(view) == b"still here"
+        del view
     assert not set(threading.enumerate()) - threads
-    assert not ring_mappings() - rings
 
 
 def test_ends_that_are_closed_keep_neither_memory_nor_descriptors_though_they_are_kept() -> None:
-    gc.collect()
     before, rings = open_descriptors(), ring_mappings()
-    with memory_ends() as ends:
+    with nothing_stays_open(), memory_ends() as ends:
         assert len(open_descriptors() - before) >= len(ends)
         assert len(ring_mappings() - rings) == 2
-    gc.collect()
-    assert not open_descriptors() - before
-    assert not ring_mappings() - rings
     ends.close()
 
 

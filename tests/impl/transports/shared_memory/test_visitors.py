@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import pytest
 
 from permitflow.protocol.frames import SameHostAnswer
-from permitflow.testing.descriptors import open_descriptors
+from permitflow.testing.descriptors import nothing_stays_open
 from permitflow.transports.blocking_host_call import BlockingHostCall
 from permitflow.transports.connection import PUT_STREAM
 from permitflow.transports.same_host import offering
@@ -105,8 +105,11 @@ def test_who_cannot_receive_a_visitor_sends_him_away_and_listens_no_more(
         # Each time: another thread takes whatever descriptor comes free.
         raise OSError(reason, os.strerror(reason))
 
-    before = open_descriptors()
-    with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer, closing(visit(offer)) as visitor:
+    with (
+        nothing_stays_open(),
+        closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer,
+        closing(visit(offer)) as visitor,
+    ):
         monkeypatch.setattr(socket.socket, "accept", failing)
         assert not offer.serve()
         offer.turn_away()
@@ -115,4 +118,3 @@ def test_who_cannot_receive_a_visitor_sends_him_away_and_listens_no_more(
         with pytest.raises(ConnectionRefusedError):
             visit(offer)
         assert offer.settle(SameHostAnswer(b"", "nothing was handed over"), lambda *ends: ends) is None
-    assert open_descriptors() == before
