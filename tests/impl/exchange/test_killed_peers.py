@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
@@ -16,10 +15,13 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.statistics import BridgeState
 from permitflow.testing.endpoints import CHANNEL, SCHEMA, chunk
+from permitflow.testing.stopwatch import within
 from permitflow.transports.grpc_aio import describe, put
 
 # Keep-alive asks every 2 s and waits 4 s; the rest is for a busy machine.
 SECONDS_UNTIL_MISSED = 15.0
+# Guards against hangs.
+PATIENCE_SECONDS = 60.0
 
 OVER_GRPC, OVER_TCP = "127.0.0.1:0", "tcp://127.0.0.1:0"
 
@@ -61,20 +63,19 @@ def streaming(start: Start, listen: str = OVER_GRPC) -> Trio:
 
 def check_news(trio: Trio, victim: str) -> None:
     """Those who are left have heard who is gone, and have ended."""
-    since = time.monotonic()
-    if victim != "produce":
-        heard = trio.produce.ends(SECONDS_UNTIL_MISSED)
-        who = f"the exchange at {trio.address}" if victim == "serve" else f"the consumer of channel '{CHANNEL}' at "
-        assert heard["type"] == "PeerGoneError"
-        assert who in heard["message"]
-        assert "is gone: " in heard["message"]
-    if victim != "consume":
-        heard = trio.consume.ends(SECONDS_UNTIL_MISSED)
-        who = f"the exchange at {trio.address}" if victim == "serve" else "the producer at "
-        assert heard["type"] == ("PeerGoneError" if victim == "serve" else "ChannelAbortedError")
-        assert who in heard["message"]
-        assert "is gone: " in heard["message"]
-    assert time.monotonic() - since < SECONDS_UNTIL_MISSED
+    with within(SECONDS_UNTIL_MISSED):
+        if victim != "produce":
+            heard = trio.produce.ends(PATIENCE_SECONDS)
+            who = f"the exchange at {trio.address}" if victim == "serve" else f"the consumer of channel '{CHANNEL}' at "
+            assert heard["type"] == "PeerGoneError"
+            assert who in heard["message"]
+            assert "is gone: " in heard["message"]
+        if victim != "consume":
+            heard = trio.consume.ends(PATIENCE_SECONDS)
+            who = f"the exchange at {trio.address}" if victim == "serve" else "the producer at "
+            assert heard["type"] == ("PeerGoneError" if victim == "serve" else "ChannelAbortedError")
+            assert who in heard["message"]
+            assert "is gone: " in heard["message"]
 
 
 @pytest.mark.parametrize("listen", [OVER_GRPC, OVER_TCP])

@@ -89,13 +89,18 @@ def after(options: Options, consumers: Mapping[str, str], said: Sequence[Streami
     return row
 
 
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What we have logged; others log what they like, the event loop about an earlier test's garbage for one."""
+    return [record.getMessage() for record in caplog.records if record.name.startswith("permitflow.")]
+
+
 def test_the_last_batch_that_was_committed_is_acknowledged_once_when_its_run_ends(
     options: Options, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(options, 0, 100)
     said = [committed(options, row) for row in (30, 80)]
     assert after(options, {"orders": "default"}, said) == 80
-    assert not caplog.messages
+    assert not told(caplog)
 
 
 def test_a_query_that_is_not_named_is_left_alone(options: Options) -> None:
@@ -110,13 +115,14 @@ def test_what_it_cannot_know_it_does_not_acknowledge(options: Options, caplog: p
     with caplog.at_level(logging.WARNING):
         assert after(options, {"orders": "default"}, []) == 0
         assert after(options, {"orders": "default"}, [committed(options)]) == 0
-        assert not caplog.messages
+        assert not told(caplog)
         assert after(options, {"orders": "default"}, [committed(options, 30, 40)]) == 0
         assert after(options, {"orders": "nobody"}, [committed(options, 30)]) == 0
         assert after(options, {"orders": "default"}, [committed(options, 30, log_id="another")]) == 0
-    assert "query 'orders' reads from exchanges 2 times: nothing is acknowledged for it" in caplog.messages[0]
-    assert "stays in the exchange until it starts again: " in caplog.messages[1]
-    assert "another" in caplog.messages[2]
+    twice, unknown, lost = told(caplog)
+    assert "query 'orders' reads from exchanges 2 times: nothing is acknowledged for it" in twice
+    assert "stays in the exchange until it starts again: " in unknown
+    assert "another" in lost
 
 
 def test_a_query_that_is_stopped_holds_no_row_and_goes_on_where_it_was(

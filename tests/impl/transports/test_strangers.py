@@ -14,6 +14,7 @@ from permitflow.transports.grpc_blocking import open_source
 from permitflow.transports.health import is_serving
 from permitflow.transports.strangers import behind_grpc, whose
 
+GUARD_SECONDS = 60.0
 HTTP = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
 SSH = b"SSH-2.0-OpenSSH_9.6\r\n"
 SETTINGS = b"\0\0\x12\x04\0\0\0\0\0"
@@ -45,19 +46,22 @@ def stranger(greeting: bytes) -> Iterator[str]:
 
 
 def dial_blocking(address: str, run: asyncio.Runner) -> None:
-    open_source(address, "orders/0", timeout_seconds=60)
+    open_source(address, "orders/0", timeout_seconds=GUARD_SECONDS)
 
 
 def dial_asyncio(address: str, run: asyncio.Runner) -> None:
+    # gRPC takes a stranger for an exchange that is about to start, and tries for as long as it may.
+    seconds = GUARD_SECONDS if address.startswith("tcp://") else 0.5
+
     async def dial() -> None:
-        async with get(address, "orders/0", connect_timeout_seconds=0.5):
+        async with get(address, "orders/0", connect_timeout_seconds=seconds):
             pass
 
     run.run(dial())
 
 
 def ask(address: str, run: asyncio.Runner) -> None:
-    is_serving(address, timeout_seconds=60)
+    is_serving(address, timeout_seconds=GUARD_SECONDS)
 
 
 Dial = Callable[[str, asyncio.Runner], None]
@@ -79,7 +83,7 @@ Dial = Callable[[str, asyncio.Runner], None]
 def test_the_error_says_who_is_there(
     monkeypatch: pytest.MonkeyPatch, run: asyncio.Runner, dial: Dial, scheme: str, greeting: bytes, told: str
 ) -> None:
-    monkeypatch.setattr("permitflow.transports.client_call._REASON_SECONDS", 60)
+    monkeypatch.setattr("permitflow.transports.client_call._REASON_SECONDS", GUARD_SECONDS)
     with stranger(greeting) as address, pytest.raises(PermitflowError) as caught:
         dial(scheme + address, run)
     assert told in caught.value.message
