@@ -205,7 +205,7 @@ def test_the_whole_group_of_a_child_ends_with_it(
             return psutil.Process(int(str((await child.event("started"))["pid"])))
 
     grandchild = complete(leave_grandchild())
-    _, alive = psutil.wait_procs([grandchild], timeout=5)
+    _, alive = psutil.wait_procs([grandchild], timeout=50)
     assert [process.status() for process in alive] in ([], [psutil.STATUS_ZOMBIE])
 
 

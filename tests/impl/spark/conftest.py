@@ -24,6 +24,7 @@ from permitflow.testing.served_exchange import ServedExchange, served_exchange
 T = TypeVar("T")
 
 LONGEST_JOB_SECONDS = 200.0
+LONGEST_END_SECONDS = 120.0
 DRIVER = Path(__file__).with_name("spark_driver.py")
 SPARK = Path(pyspark.__file__).parent
 CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -81,7 +82,7 @@ def running_driver(work_dir: Path, *remote: str, more_packages: str = "") -> Ite
         finally:
             connection.close()
             try:
-                process.wait(30)
+                process.wait(LONGEST_END_SECONDS)
             finally:
                 process.kill()
                 process.wait()

@@ -18,7 +18,10 @@ from permitflow.protocol.control import ChannelState
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.sending import Sending
 from permitflow.spark.staged_sink import StagedBatchWriter, StagedStreamWriter
+from permitflow.testing.blocking_ends import PATIENCE_SECONDS, SHORT_SECONDS
 from permitflow.testing.far_ends import channels_of
+from permitflow.transports import diagnosis
+from permitflow.transports.blocking_sink import BlockingSink
 
 T = TypeVar("T")
 Options = dict[str, str]
@@ -240,11 +243,22 @@ def test_a_task_waits_for_an_exchange_that_starts_again(
     assert published(replay_options) == [[1], []]
 
 
-def test_a_task_that_waits_for_too_long_names_the_channel_and_the_cause(replay_options: Options, task: Task) -> None:
+def test_a_task_that_waits_for_too_long_names_the_channel_and_the_cause(
+    replay_options: Options, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody reads: four windows of 256 rows are staged, and one is in the channel."""
-    writer = streaming({**replay_options, "timeout_seconds": "1"})
+    writer = streaming(replay_options)
     writer.commit([writer.write(batches(*range(1_000)))], 0)
     task.properties["streaming.sql.batchId"] = "1"
+    really_open = Sending.open
+
+    def open_in_peace(*arguments: Any, **options: Any) -> BlockingSink:
+        sink = really_open(*arguments, **options)
+        sink._timeout_seconds = SHORT_SECONDS  # from here on it waits in vain
+        return sink
+
+    monkeypatch.setattr(Sending, "open", open_in_peace)
+    monkeypatch.setattr(diagnosis, "_LONGEST_ANSWER_SECONDS", PATIENCE_SECONDS)
     with pytest.raises(PeerTimeoutError, match="rows of earlier batches wait for the channel") as caught:
         writer.write(batches(*range(1_000)))
     assert channels_of(replay_options)[0] in caught.value.who

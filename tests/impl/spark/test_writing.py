@@ -200,9 +200,9 @@ def test_a_failure_in_the_jvm_fails_the_readers(driver: Driver, options: Options
 
 def test_a_starved_writer_names_the_channel_and_the_likely_cause(driver: Driver, options: Options) -> None:
     def job(spark: SparkSession) -> str:
-        # Nobody reads, as if the reading job had too few task slots for its channels.
+        # Nobody reads, as if the reading job had too few task slots for its channels.  To be taken has to be in time.
         rows = spark.range(0, 10_000, 1, 2)
-        writer = rows.write.format("permitflow").mode("append").options(**options).option("timeout_seconds", "1")
+        writer = rows.write.format("permitflow").mode("append").options(**options).option("timeout_seconds", "3")
         try:
             writer.save()
         except Exception as error:
