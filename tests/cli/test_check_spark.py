@@ -16,7 +16,7 @@ from pyspark import SparkContext
 
 from permitflow.checking import Check, grid_of
 from permitflow.cli import check_spark
-from permitflow.spark.sessions import ended_by_interrupts, starting_quietly, was_interrupted
+from permitflow.spark.sessions import ended_by_interrupts, heeding_as_before, starting_quietly, was_interrupted
 
 GRID = grid_of({"row_count": [8], "batch": [2]})
 
@@ -112,4 +112,17 @@ def test_an_error_that_followed_ctrl_c_is_told_from_others() -> None:
 def test_without_ctrl_c_the_jvm_is_left_alone(gateway: FakeGateway) -> None:
     with pytest.raises(ValueError, match="mine"), ended_by_interrupts():
         raise ValueError("mine")
+    assert gateway.proc.poll() is None
+
+
+def test_a_check_on_spark_that_ignores_ctrl_c_goes_on_to_do_so(gateway: FakeGateway) -> None:
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with heeding_as_before():
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # as a session does
+        with ended_by_interrupts():
+            signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, handler)
     assert gateway.proc.poll() is None

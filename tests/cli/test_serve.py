@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,15 @@ Command = Callable[..., tuple[int, str, str]]
 ROWS_OF_CHUNK = 100
 
 
+# As a script's shell starts what it has in the background.
+IGNORING_CTRL_C = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
+
+
 @contextmanager
-def serving(*arguments: str) -> "Iterator[subprocess.Popen[str]]":
-    """An exchange at a free port; it is gone at the end of the block."""
+def serving(*arguments: str, by: Sequence[str] = ()) -> "Iterator[subprocess.Popen[str]]":
+    """An exchange at a free port, started by another program or not; it is gone at the end of the block."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "permitflow.cli", "serve", "--address", "127.0.0.1:0", *arguments],
+        [*by, sys.executable, "-m", "permitflow.cli", "serve", "--address", "127.0.0.1:0", *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -133,6 +137,14 @@ def test_ctrl_c_stops_it_quietly() -> None:
     with serving("--stream", "orders", "--quiet") as process:
         address_of(process)
         assert stop(process, signal.SIGINT) == (130, "", "")
+
+
+def test_in_the_background_it_ignores_ctrl_c_and_heeds_sigterm(run: asyncio.Runner) -> None:
+    with serving("--stream", "orders", "--quiet", by=IGNORING_CTRL_C) as process:
+        address = address_of(process)
+        process.send_signal(signal.SIGINT)
+        run.run(move(address, "orders/0", 3))
+        assert stop(process, signal.SIGTERM) == (0, "", "")
 
 
 def test_stopping_tells_those_who_are_connected(run: asyncio.Runner) -> None:

@@ -12,6 +12,7 @@ from permitflow.demo.spark_session import local_session
 from permitflow.spark.sessions import (
     FAILURES,
     ended_by_interrupts,
+    heeding_as_before,
     session_at,
     starting_quietly,
     unlogged,
@@ -44,7 +45,7 @@ def sweep_on(master: str, check: Check, grid: Grid, *, max_states: int) -> list[
 
 def _swept(master: str, folder: Path, check: Check, grid: Grid, max_states: int) -> list[Finding]:
     with ExitStack() as stack:
-        with starting_quietly(folder / _LOG):
+        with starting_quietly(folder / _LOG), heeding_as_before():
             if master.startswith("local"):
                 spark = stack.enter_context(local_session(_NAME, master=master, work_dir=folder))
             else:

@@ -141,9 +141,9 @@ def _resolve_by_signals(stopped: "asyncio.Future[bool]") -> None:
         for number in heeded:
             loop.remove_signal_handler(number)
 
-    heeded = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
-        heeded.append(signal.SIGHUP)
+    # A process that was started to ignore one goes on to do so: Ctrl-C in the background of a script, or as by nohup.
+    inherited = [number for number in (signal.SIGINT, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    heeded = [signal.SIGTERM, *inherited]
     for number in heeded:
         loop.add_signal_handler(number, stop, number is signal.SIGINT)
 

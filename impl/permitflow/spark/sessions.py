@@ -14,7 +14,15 @@ from pyspark.sql import SparkSession
 
 from permitflow.spark.configure import configure
 
-__all__ = ["FAILURES", "ended_by_interrupts", "session_at", "starting_quietly", "unlogged", "was_interrupted"]
+__all__ = [
+    "FAILURES",
+    "ended_by_interrupts",
+    "heeding_as_before",
+    "session_at",
+    "starting_quietly",
+    "unlogged",
+    "was_interrupted",
+]
 
 FAILURES = (PySparkException, RuntimeError, OSError)
 """What Spark raises where it cannot be started or reached, or cannot run a task."""
@@ -68,9 +76,28 @@ def _children() -> set[int]:
 
 
 @contextmanager
+def heeding_as_before() -> Iterator[None]:
+    """Let Ctrl-C do after this block what it did before: a session that starts in it has a handler of its own.
+
+    That asks the JVM to cancel the job, over the connection that waits for it, and both complain.  And it would heed
+    what this process was started to ignore, as in the background of a script.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
 def ended_by_interrupts() -> Iterator[None]:
-    """Let Ctrl-C in this block end this process's JVM at once: an orderly stop waits for what it is doing."""
-    # Spark's own handler asks the JVM to cancel the job, over the connection that waits for it, and both complain.
+    """Let Ctrl-C in this block end this process's JVM at once: an orderly stop waits for what it is doing.
+
+    Where it is ignored, it is ignored in this block as well.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        yield
+        return
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
