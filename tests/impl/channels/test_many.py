@@ -128,18 +128,19 @@ class SendsWhenAsked:
         return 3
 
 
+@pytest.mark.parametrize("behind", [0, 1], ids=["alone", "before another one"])
 def test_a_chunk_that_sends_when_it_is_asked_for_its_rows_spends_no_permit_twice(
-    complete: Complete, settle: Settle
+    complete: Complete, settle: Settle, behind: int
 ) -> None:
     async def test() -> None:
         ends: tuple[LocalSender[object], LocalReceiver[object]] = open_channel(ChannelParameters(row_permits=4))
         sender, receiver = ends
-        sending = asyncio.ensure_future(sender.send_many(deque([SendsWhenAsked(sender)])))
+        sending = asyncio.ensure_future(sender.send_many(deque([SendsWhenAsked(sender), *["c"] * behind])))
         await settle()
         assert sender.statistics().row_permits_here == 0
         assert [message.rows for message in await receiver.receive_many()] == [2, 2]
         await sending
-        assert (await receiver.receive()).rows == 3
+        assert [message.rows for message in await receiver.receive_many()] == [3, *[1] * behind]
         assert sender.statistics().peak_permits_outstanding <= 4
 
     complete(test())
