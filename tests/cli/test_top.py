@@ -1,19 +1,30 @@
 """``permitflow top``: an exchange seen from outside, as a table and for programs."""
 
 import asyncio
+import io
 import json
+import re
+import signal
 import socket
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
+from rich.console import Console
 
+from permitflow.cli.top_reports import LiveTable, Loss
+from permitflow.errors import PeerGoneError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
+from permitflow.testing.served_exchange import served_exchange
 from permitflow.transports.grpc_aio import SameHost, get
+from permitflow.transports.traffic_watch import Look, TrafficWatch
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -93,3 +104,74 @@ def test_what_cannot_be_used_is_said(command: Command, arguments: list[str], rul
     code, _, stderr = command("top", *arguments)
     assert code == 2
     assert rule in stderr
+
+
+# What looks come to, one after the other; then somebody presses Ctrl-C.
+GONE = PeerGoneError(who="the exchange", reason="it broke off")
+AWAY = PeerGoneError(who="the exchange", reason="away")
+SEEN = Look(at_seconds=1.0, flows=[])
+ADDRESS = "127.0.0.1:50051"
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first look, and these."""
+    script: Iterator[Look | BaseException] = iter([SEEN, GONE, AWAY, AWAY, SEEN, AWAY, KeyboardInterrupt()])
+
+    def look(_: TrafficWatch) -> Look:
+        if isinstance(seen := next(script), BaseException):
+            raise seen
+        return seen
+
+    monkeypatch.setattr(TrafficWatch, "look", look)
+
+
+@pytest.mark.usefixtures("looks")
+def test_it_is_said_once_that_an_exchange_is_gone_and_that_it_has_come_back(command: Command) -> None:
+    code, stdout, _ = command("top", ADDRESS, "--interval", "1ms")
+    said = [re.sub(r"at \d{4}-\S+ \S+, \d+ s ago", "at ...", line) for line in stdout.splitlines() if ADDRESS in line]
+    gone, away = (f"{ADDRESS} was last seen at ...; asking again: {error}" for error in (GONE, AWAY))
+    assert (code, said) == (130, [gone, away, f"{ADDRESS} is seen again", away])
+
+
+@pytest.mark.usefixtures("looks")
+def test_json_has_a_line_for_each_look_that_saw_nothing(command: Command) -> None:
+    began = datetime.now(UTC)
+    _, stdout, _ = command("top", ADDRESS, "--interval", "1ms", "--json")
+    lines = [json.loads(line) for line in stdout.splitlines()]
+    lost = [line for line in lines if "error" in line]
+    assert [line["error"] for line in lost] == [str(error) for error in (GONE, AWAY, AWAY, AWAY)]
+    for line in lost:
+        assert line["address"] == ADDRESS
+        # To the millisecond, which is cut off.
+        assert began - timedelta(seconds=1) < datetime.fromisoformat(line["last_seen"]) <= datetime.now(UTC)
+        assert line["seconds_ago"] > 0
+    since = [line["last_seen"] for line in lost]
+    assert since[0] == since[1] == since[2] <= since[3]
+
+
+def test_a_terminal_says_it_in_place_of_the_table() -> None:
+    screen = io.StringIO()
+    loss = Loss(ADDRESS, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), 61.7, "away")
+    with LiveTable(Console(file=screen, force_terminal=True, width=200, highlight=False)) as report:
+        report.lost(loss)
+    assert f"{ADDRESS} was last seen at 2026-01-02 03:04:05+00:00, 62 s ago; asking again: away" in screen.getvalue()
+
+
+def test_an_exchange_that_is_killed_is_last_seen_and_asked_again() -> None:
+    with served_exchange() as exchange:
+        what = ["top", exchange.address, "--interval", "50ms", "--channel", exchange.channel()]
+        with subprocess.Popen(
+            [sys.executable, "-m", "permitflow.cli", *what], stdout=subprocess.PIPE, text=True
+        ) as top:
+            try:
+                assert top.stdout is not None
+                assert top.stdout.readline().startswith("channel")
+                exchange.signal(signal.SIGKILL)
+                said = next(line for line in top.stdout if "last seen" in line)
+                assert said.startswith(f"{exchange.address} was last seen at ")
+                assert "s ago; asking again: " in said
+                top.send_signal(signal.SIGINT)
+                assert top.wait(60) == 130
+            finally:
+                top.kill()

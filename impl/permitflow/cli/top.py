@@ -1,7 +1,8 @@
 """``permitflow top``: what flows through an exchange, seen from outside."""
 
 import sys
-from time import sleep
+from datetime import datetime
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -49,6 +50,9 @@ def top(
     producers waited for room, and in which rows on their way out waited for a consumer's permits; lag, of channels
     that keep their rows: how many rows each consumer has still to acknowledge. --json tells more.
 
+    An exchange that is gone may come back: it is asked again and again, until Ctrl-C, and meanwhile it is said when it
+    was last seen, and what is wrong. With --once, that is an error.
+
     Exit code 0: seen. 1: nobody answers there. 2: this is no address, or the exchange has no such channel. 130:
     stopped by Ctrl-C.
     """
@@ -59,7 +63,7 @@ def top(
     try:
         with TrafficWatch(address, channel or ()) as watch, _report(as_json=as_json, once=once) as report:
             _first_look(watch)
-            _follow(watch, report, interval, once=once)
+            _follow(watch, report, address, interval, once=once)
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
@@ -86,16 +90,22 @@ def _first_look(watch: "TrafficWatch") -> None:
         raise typer.Exit(ExitCode.FAILS) from None
 
 
-def _follow(watch: "TrafficWatch", report: "TopReport", interval_seconds: float, *, once: bool) -> None:
+def _follow(watch: "TrafficWatch", report: "TopReport", address: str, interval_seconds: float, *, once: bool) -> None:
     """Look again and again; an exchange that has gone may come back."""
+    from permitflow.cli.top_reports import Loss
+
+    seen_at, seen_seconds = datetime.now().astimezone(), monotonic()
     while True:
         sleep(interval_seconds)
         try:
-            report.show(watch.look())
+            look = watch.look()
         except PermitflowError as error:
             if once:
                 complain(str(error))
                 raise typer.Exit(ExitCode.FAILS) from None
-            report.lost(str(error))
+            report.lost(Loss(address, seen_at, monotonic() - seen_seconds, str(error)))
+            continue
+        seen_at, seen_seconds = datetime.now().astimezone(), monotonic()
+        report.show(look)
         if once:
             return

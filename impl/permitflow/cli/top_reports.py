@@ -1,6 +1,8 @@
 """How ``permitflow top`` shows what it sees: a live table, a table, or lines of JSON."""
 
 import json
+from dataclasses import dataclass
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
@@ -12,7 +14,29 @@ from rich.table import Table
 from permitflow.protocol.traffic import Flow, KeptRows
 from permitflow.transports.traffic_watch import Look
 
-__all__ = ["JsonLines", "LiveTable", "PlainTable", "TopReport", "flow_table"]
+__all__ = ["JsonLines", "LiveTable", "Loss", "PlainTable", "TopReport", "flow_table"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A look that saw nothing."""
+
+    address: str
+    """Where the exchange was."""
+    seen_at: datetime
+    """When it was seen last, by the clock of this machine, with its time zone."""
+    seconds: float
+    """How long ago that is."""
+    reason: str
+
+    def __str__(self) -> str:
+        at = self.seen_at.isoformat(" ", "seconds")
+        return f"{self.address} was last seen at {at}, {self.seconds:,.0f} s ago; asking again: {self.reason}"
+
+    def as_json(self) -> dict[str, object]:
+        """One object for a line of a file."""
+        at = self.seen_at.isoformat(timespec="milliseconds")
+        return {"error": self.reason, "address": self.address, "last_seen": at, "seconds_ago": round(self.seconds, 3)}
 
 
 class TopReport:
@@ -21,8 +45,8 @@ class TopReport:
     def show(self, look: Look) -> None:
         """A look at the exchange."""
 
-    def lost(self, reason: str) -> None:
-        """Nobody answers any more."""
+    def lost(self, loss: Loss) -> None:
+        """Nothing is seen any more; told at each look until something is."""
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -41,9 +65,9 @@ class JsonLines(TopReport):
         """Print it."""
         typer.echo(json.dumps(look.as_json()))
 
-    def lost(self, reason: str) -> None:
-        """Print why."""
-        typer.echo(json.dumps({"error": reason}))
+    def lost(self, loss: Loss) -> None:
+        """Print since when, and why."""
+        typer.echo(json.dumps(loss.as_json()))
 
 
 class PlainTable(TopReport):
@@ -52,14 +76,20 @@ class PlainTable(TopReport):
     def __init__(self, console: Console) -> None:
         """Print to this console."""
         self._console = console
+        self._loss: Loss | None = None
 
     def show(self, look: Look) -> None:
         """Print it."""
+        if self._loss is not None:
+            self._console.print(f"{self._loss.address} is seen again", soft_wrap=True)
+            self._loss = None
         self._console.print(flow_table(look))
 
-    def lost(self, reason: str) -> None:
-        """Print why."""
-        self._console.print(reason, soft_wrap=True)
+    def lost(self, loss: Loss) -> None:
+        """Print since when, and why; once, as long as the reason is the same."""
+        if self._loss is None or self._loss.reason != loss.reason:
+            self._console.print(str(loss), soft_wrap=True)
+        self._loss = loss
 
 
 class LiveTable(PlainTable):
@@ -74,9 +104,9 @@ class LiveTable(PlainTable):
         """Draw it."""
         self._live.update(flow_table(look), refresh=True)
 
-    def lost(self, reason: str) -> None:
+    def lost(self, loss: Loss) -> None:
         """Say it in place of the table."""
-        self._live.update(f"{reason}; asking again", refresh=True)
+        self._live.update(str(loss), refresh=True)
 
     def __enter__(self) -> Self:
         """Take the terminal."""
