@@ -14,6 +14,9 @@ from permitflow_model.permit_channel import SYSTEM, Parameters, State
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+# Far above what any page takes to show what is expected.
+HANG_MILLISECONDS = 60_000
+
 Steps = list[Step[State]]
 Walk = Callable[[Parameters, Sequence[int]], Steps]
 
@@ -60,6 +63,9 @@ def browser() -> Iterator["Browser"]:
     chromium = find_chromium()
     if chromium is None:
         pytest.skip("there is no Chromium, and `make setup` could not install it: pages were not looked at")
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=HANG_MILLISECONDS)
     with open_browser(chromium) as browser:
         yield browser
 
