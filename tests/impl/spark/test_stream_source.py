@@ -27,6 +27,7 @@ from permitflow.errors import (
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.stream_offsets import OffsetJson
 from permitflow.spark.stream_source import ExchangeStreamReader
+from permitflow.testing.ports import reserved_address
 from permitflow.testing.served_exchange import ServedExchange, served_exchange
 from permitflow.transports.grpc_blocking import control, open_sink
 
@@ -192,15 +193,22 @@ def test_two_queries_as_one_consumer_are_told_of_each_other(options: Options) ->
         read(options, first, end)
 
 
-def test_what_an_exchange_in_memory_has_lost_fails_the_query_even_if_other_rows_have_come() -> None:
-    with served_exchange(more=KEEPING) as exchange:
+@pytest.fixture
+def address() -> Iterator[str]:
+    """Where an exchange is found again."""
+    with reserved_address() as reserved:
+        yield reserved
+
+
+def test_what_an_exchange_in_memory_has_lost_fails_the_query_even_if_other_rows_have_come(address: str) -> None:
+    with served_exchange(more=KEEPING, address=address) as exchange:
         options = options_of(exchange)
         put(options, 0, 0, 50)
         reader = reader_of(options)
         first = reader.initialOffset()
         end = reader.latestOffset(first, EVERYTHING)
         exchange.signal(signal.SIGKILL)
-    with served_exchange(more=KEEPING, address=exchange.address):
+    with served_exchange(more=KEEPING, address=address):
         put(options, 0, 0, 90)
         with pytest.raises(RowsLostError, match="an exchange without a durable store has started again"):
             reader.latestOffset(end, EVERYTHING)
@@ -209,10 +217,10 @@ def test_what_an_exchange_in_memory_has_lost_fails_the_query_even_if_other_rows_
     reader.stop()
 
 
-def test_an_exchange_with_a_store_may_start_again_in_the_middle_of_everything(tmp_path: Path) -> None:
+def test_an_exchange_with_a_store_may_start_again_in_the_middle_of_everything(tmp_path: Path, address: str) -> None:
     """The reading stream's own window is so small that most of the task's rows are still in the exchange."""
     durable = (*KEEPING, "--store", str(tmp_path))
-    with served_exchange(more=durable) as exchange:
+    with served_exchange(more=durable, address=address) as exchange:
         options = options_of(exchange, row_permits="20")
         put(options, 0, 0, 200)
         reader = reader_of(options)
@@ -222,7 +230,7 @@ def test_an_exchange_with_a_store_may_start_again_in_the_middle_of_everything(tm
         numbers_read = next(task)["n"].to_pylist()
         exchange.signal(signal.SIGKILL)
     back = threading.Event()
-    restarted = threading.Thread(target=_serve_again, args=(durable, exchange.address, back))
+    restarted = threading.Thread(target=_serve_again, args=(durable, address, back))
     restarted.start()
     try:
         # The rest of the task, and the driver's line, wait until the exchange is there again.

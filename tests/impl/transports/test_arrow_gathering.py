@@ -1,6 +1,5 @@
 """Batches whose columns are sent from where they lie arrive as if they had been joined."""
 
-import gc
 from collections.abc import Iterable
 from functools import cache
 from typing import NoReturn
@@ -109,12 +108,11 @@ def test_more_lengths_than_are_remembered_arrive() -> None:
 def test_columns_that_could_hold_nulls_and_do_not_are_gathered_like_others() -> None:
     values = pa.array(range(ROWS + 7), pa.int64()).buffers()[1]
     could = pa.Array.from_buffers(pa.int64(), ROWS, [pa.py_buffer(b"\xff" * ROWS), values], offset=7)
-    batches = [pa.record_batch({"a": could}), pa.record_batch({"a": pa.array(range(ROWS), pa.int64())})]
+    numbers = pa.array(range(ROWS), pa.int64())
+    batches = [pa.record_batch({"a": could}), pa.record_batch({"a": numbers})]
     codec = BatchCodec(batches[0].schema)
     codec.encode(batches)
-    gc.collect()
-    before = pa.total_allocated_bytes()
     pieces = codec.encode(batches)
-    assert pa.total_allocated_bytes() == before
+    assert {values.address + 7 * 8, numbers.buffers()[1].address} <= places(map(pa.py_buffer, pieces))
     arrived = codec.decode(b"".join(pieces), [2 * ROWS])
     assert arrived.column(0).to_pylist() == [*range(7, ROWS + 7), *range(ROWS)]

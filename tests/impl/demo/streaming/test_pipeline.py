@@ -3,7 +3,7 @@ engine of micro-batches plays."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -18,9 +18,10 @@ from permitflow.demo.streaming.judging import compared, lives_of
 from permitflow.demo.streaming.kills import Kill, Victim, plan_kills
 from permitflow.demo.streaming.late_items import LINE_ITEM_SCHEMA
 from permitflow.demo.streaming.ledger import Ledger
-from permitflow.demo.streaming.pipeline import Pipeline, free_address
+from permitflow.demo.streaming.pipeline import Pipeline
 from permitflow.demo.streaming.report import Counted
 from permitflow.demo.streaming.settings import PartSettings, PipelineSettings
+from permitflow.testing.ports import reserved_address
 
 ENGINE = Path(__file__).with_name("micro_batches.py")
 ROWS = 6_000
@@ -64,11 +65,12 @@ def quick(kills: Sequence[Kill]) -> list[Kill]:
 
 
 @pytest.fixture
-def part(tables: Path, tmp_path: Path) -> PartSettings:
+def part(tables: Path, tmp_path: Path) -> Iterator[PartSettings]:
     """With the answer that the pipeline must come to."""
-    part = SETTINGS.part(address=free_address(), tables=tables, work_dir=tmp_path)
-    pq.write_table(pa.Table.from_pylist(late(tables)).select(["l_orderkey", "l_linenumber"]), part.direct_answer)
-    return part
+    with reserved_address() as address:
+        part = SETTINGS.part(address=address, tables=tables, work_dir=tmp_path)
+        pq.write_table(pa.Table.from_pylist(late(tables)).select(["l_orderkey", "l_linenumber"]), part.direct_answer)
+        yield part
 
 
 def test_no_row_is_lost_or_comes_twice_whatever_is_killed(run: asyncio.Runner, part: PartSettings) -> None:
