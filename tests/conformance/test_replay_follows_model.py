@@ -31,7 +31,7 @@ WINDOW = ChannelParameters(row_permits=PARAMETERS.row_count, permit_batch=1, max
 # Of the profile's runs, for each path.
 RUNS_OF_A_HUNDRED = 8
 STEPS = 60
-HANG_SECONDS = 60.0
+HANG_SECONDS = 200.0
 # Of the event loop: far more than it takes a task to hear that there is room now.
 TURNS_TO_WAKE = 1_000
 

@@ -1,10 +1,12 @@
 """The listener: what Spark says about a batch, joined with what the exchange answers; and the plot of it."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from typing import Any, Protocol, TypeVar
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -87,7 +89,9 @@ def test_each_batch_of_a_query_is_joined_with_what_the_exchange_holds(
                 whole.set()
 
         made = listener(spark, options["address"], channels_of(options), on_record=note)
+        answers_late = patch.object(sys.modules[ExchangeListener.__module__], "LONGEST_ANSWER_SECONDS", 60.0)
         try:
+            answers_late.start()  # how soon is for the machine to say
             frame = spark.readStream.format("permitflow").schema("n LONG").options(**options)
             writer = frame.option("maxRowsPerBatch", "80").load().writeStream.format("noop").queryName("orders")
             query = writer.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
@@ -96,6 +100,7 @@ def test_each_batch_of_a_query_is_joined_with_what_the_exchange_holds(
             made.write(written)
             return list(made.records)
         finally:
+            answers_late.stop()
             spark.streams.removeListener(made)
 
     records = driver.run(job)
