@@ -19,7 +19,7 @@ from permitflow.exchange.statistics import StagingStatistics
 from permitflow.exchange.stores.store import Store
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS, Part, Publication, StagingBooks
+from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS, Part, PartState, Publication, StagingBooks
 
 __all__ = ["StagingAreas", "default_staging_rows"]
 
@@ -62,6 +62,8 @@ class StagingAreas:
         """Where rows were published that nobody leads into the channel yet."""
         self._chunk_rows: dict[Part, list[int]] = {}
         """Rows of each chunk that is staged and not published."""
+        self._left_over: list[Part] = []
+        """What came late, and was still in the store when the exchange before this one was killed."""
         self._ordering = asyncio.Lock()
         """One order at a time; nothing else ends or forgets what has ended meanwhile."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -80,7 +82,10 @@ class StagingAreas:
             self._enter(place, kept.chunk_rows)
         for kept in log.found.staged:
             part = self.books.restore_part(log.name, kept.staging, sum(kept.chunk_rows), now, is_published=False)
-            self._chunk_rows[part] = list(kept.chunk_rows)
+            if part.state is PartState.LATE:
+                self._left_over.append(part)
+            else:
+                self._chunk_rows[part] = list(kept.chunk_rows)
         self._go_on()
 
     def remove_channel(self, name: str) -> None:
@@ -221,6 +226,8 @@ class StagingAreas:
             place = self._publishing.pop()
             if place.is_to_be_drained:
                 place.drain = self._begin(self._drain(place))
+        while self._left_over:
+            self._begin(self._forget_kept(self._left_over.pop()))
         if self._tidying is None and self._chunk_rows:
             self._tidying = loop.call_later(_TIDY_SECONDS, self._tidy)
 

@@ -99,6 +99,26 @@ def test_what_had_ended_can_be_published_after_a_restart_and_what_had_not_cannot
     complete(story())
 
 
+def test_late_rows_that_were_not_forgotten_before_a_crash_are_forgotten_after_it(
+    complete: Complete, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        late = Staging("q", 0, 0, "late")
+        with exchange_in(tmp_path) as (exchange, channel):
+            await exchange.staging.publish("q", 0, [await stage(exchange, [1], 0)])
+            # They came while the batch was published; the process is killed before it forgets them.
+            await channel.log.store.stage(late, chunks([2, 3]))
+        with exchange_in(tmp_path) as (exchange, channel):
+            assert [part.staging for part in channel.log.found.staged] == [late]
+            # Of another query, and written after all that was handed to the store before.
+            await exchange.staging.publish("other", 0, [])
+        with exchange_in(tmp_path) as (_, channel):
+            assert channel.log.found.staged == ()
+            assert await read(channel, 1) == [1]
+
+    complete(story())
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_however_often_the_exchange_starts_again_each_row_comes_once_in_order(
     complete: Complete, tmp_path: Path, seed: int
