@@ -173,6 +173,54 @@ def test_a_recording_is_a_behaviour_of_the_specification(run: asyncio.Runner, tm
     assert inside.rows == 20 * ROWS_OF_CHUNK
 
 
+@pytest.mark.parametrize("content", ["evidence\n", ""])
+def test_an_earlier_recording_is_not_written_over(command: Command, tmp_path: Path, content: str) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text(content)
+    code, stdout, stderr = command("serve", "--stream", "orders", "--trace", str(path))
+    assert (code, stdout) == (2, "")
+    assert stderr == (
+        f"Error: --trace: {path} is there already, and what was recorded is not written over: name a new file\n"
+    )
+    assert path.read_text() == content
+
+
+def test_a_link_to_an_earlier_recording_is_one(command: Command, tmp_path: Path) -> None:
+    path, link = tmp_path / "run.jsonl", tmp_path / "last.jsonl"
+    path.write_text("evidence\n")
+    link.symlink_to(path)
+    code, _, stderr = command("serve", "--stream", "orders", "--trace", str(link))
+    assert (code, path.read_text()) == (2, "evidence\n")
+    assert f"{link} is there already" in stderr
+
+
+@pytest.mark.parametrize("name", ["run.jsonl", "run.parquet"])
+def test_an_exchange_that_cannot_listen_leaves_no_recording(process: Command, tmp_path: Path, name: str) -> None:
+    link = tmp_path / f"link-{name}"
+    link.symlink_to(tmp_path / name)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, _, stderr = process("serve", "--stream", "orders", "--address", address, "--trace", str(link))
+    assert (code, "cannot listen" in stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == [link]
+
+
+def test_a_recording_may_go_into_a_pipe(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE) as reader:
+        try:
+            with serving("--stream", "orders", "--trace", str(path), "--quiet") as process:
+                address_of(process)
+                assert stop(process, signal.SIGTERM)[0] == 0
+            assert reader.communicate(timeout=60)[0].endswith(b'{"permitflow_trace_events": 0}\n')
+        finally:
+            reader.kill()
+    assert path.is_fifo()
+
+
 def test_a_terminal_gets_a_table() -> None:
     parent, child = pty.openpty()
     process = subprocess.Popen(

@@ -57,6 +57,9 @@ def permitflow(
       permitflow conform my_channel:MyAdapter                          does your own channel keep the rules?
       permitflow demo                                                  two Spark jobs, with an exchange between them
 
+    Files: what was computed replaces an older file of that name, as a whole; what was recorded (serve --trace, demo
+    --keep) is never written over, and wants a new name. What a command reads it does not replace.
+
     Exit codes: 0 it holds or went well, 1 it does not, 2 the input cannot be used, 130 interrupted (143 by
     SIGTERM, 129 by a terminal that hangs up).
     """

@@ -14,6 +14,7 @@ from permitflow.cli.check_numbers import Numbers, check_numbers
 from permitflow.cli.check_sweep import SweepOptions, check_sweep
 from permitflow.cli.options import axis, whole_number
 from permitflow.cli.outcomes import Json, unusable
+from permitflow.cli.output import require_apart
 from permitflow.simulation.sweep import Axis
 
 __all__ = ["check"]
@@ -118,9 +119,9 @@ def check(
         if given:
             unusable(f"{given[0]} and a file do not go together: leave one of them away")
         if sweep or of_sweep:
-            check = Check.EXPLORE if explore else Check.DECIDE
-            limit = MOST_STATES if max_states is None else max_states
-            options = SweepOptions(check=check, max_states=limit, spark=spark, plot=plot, csv=csv, as_json=as_json)
+            require_apart({"--csv": csv, "--plot": plot}, [file])
+            how, limit = Check.EXPLORE if explore else Check.DECIDE, max_states or MOST_STATES
+            options = SweepOptions(check=how, max_states=limit, spark=spark, plot=plot, csv=csv, as_json=as_json)
             check_sweep(file, sweep or [], options)
         check_file(file, as_json=as_json)
     if sweep or of_sweep:
@@ -132,12 +133,8 @@ def check(
     if row_count is None or batch is None:
         missing = "--row-count" if row_count is None else "--batch"
         unusable(f"{missing} is missing: your own numbers need at least --row-count and --batch")
+    occurring = None if sizes is None else tuple(sorted(sizes))
     asked = Numbers(
-        row_count=row_count,
-        batch=batch,
-        max_chunk=max_chunk,
-        batch_up=batch_up,
-        sizes=None if sizes is None else tuple(sorted(sizes)),
-        flush_idle=flush_idle,
+        row_count=row_count, batch=batch, max_chunk=max_chunk, batch_up=batch_up, sizes=occurring, flush_idle=flush_idle
     )
     check_numbers(asked, as_json=as_json)

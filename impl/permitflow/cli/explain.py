@@ -9,8 +9,8 @@ import typer
 from permitflow.cli.channel_options import Batch, FlushIdle, MaxChunk, RowCount, Sizes
 from permitflow.cli.check_numbers import Numbers, require_room, ways_to_live
 from permitflow.cli.outcomes import Json, print_json, requires_extra, unusable
-from permitflow.cli.output import write_files
-from permitflow.cli.trace_files import read_files, select_channels
+from permitflow.cli.output import require_apart, write_files
+from permitflow.cli.trace_files import files_of, read_files, select_channels
 
 if TYPE_CHECKING:
     from permitflow.pictures.run import Run
@@ -84,6 +84,8 @@ def explain(
     given = [name for name, value in options.items() if value is not None]
     if files and given:
         unusable(f"{given[0]} belongs to numbers of your own; leave it or the trace files away")
+    page = output or (None if svg else _DEFAULT_PAGE)
+    require_apart({"--output": page, "--svg": svg}, files_of(files or []))
     if files:
         shown: Run | StateGraph = _recorded(_channel(files, channel, allow_truncated))
     else:
@@ -92,7 +94,7 @@ def explain(
             unusable(f"{name} belongs to a trace: name its files too")
         numbers = _numbers(row_count, batch, max_chunk, sizes, flush_idle=flush_idle)
         shown = _graph(numbers, with_barriers=barriers) if graph else _run(numbers, with_barriers=barriers)
-    _write(shown, output or (None if svg else _DEFAULT_PAGE), svg, as_json=as_json)
+    _write(shown, page, svg, as_json=as_json)
 
 
 def _numbers(

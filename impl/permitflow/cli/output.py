@@ -1,13 +1,16 @@
-"""Files that a command writes: whole, or not at all; a device, a pipe and a link stay what they are."""
+"""Files that a command writes: whole, or not at all; a device, a pipe and a link stay what they are.
+
+A file with results is replaced: they can be computed again.  For recordings, which can not, see ``recording``.
+"""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from permitflow.cli.outcomes import unusable
 
-__all__ = ["require_folder", "write_bytes", "write_files"]
+__all__ = ["is_special", "require_apart", "require_folder", "write_bytes", "write_files"]
 
 # Where names are those of what a process has open, or of devices.
 _DESCRIPTORS = ("/dev", "/dev/fd", "/proc/self/fd")
@@ -17,6 +20,23 @@ def require_folder(option: str, path: Path | None) -> None:
     """End the command early if this file could not be written, for want of a folder."""
     if path is not None and not path.parent.is_dir():
         unusable(f"{option}: there is no folder {path.parent}")
+
+
+def require_apart(outputs: Mapping[str, Path | None], inputs: Iterable[Path] = ()) -> None:
+    """End the command before a file that it reads, or has just written, is replaced.
+
+    Args:
+        outputs: the options that name a file to write, with what they name.
+        inputs: the files that are read.
+    """
+    taken = {os.path.realpath(path): "is what is read" for path in inputs}
+    for option, path in outputs.items():
+        if path is None or is_special(path):
+            continue
+        place = os.path.realpath(path)
+        if place in taken:
+            unusable(f"{option}: {path} {taken[place]}; name another file")
+        taken[place] = f"is what {option} names, too"
 
 
 def write_files(contents: Mapping[Path, str]) -> None:
@@ -36,7 +56,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 def _write(path: Path, content: bytes) -> None:
     if path.is_dir():
         raise IsADirectoryError(0, "it is a folder; name a file in it")
-    if _is_special(path):
+    if is_special(path):
         with path.open("ab") as special:
             special.write(content)
         return
@@ -53,7 +73,7 @@ def _write(path: Path, content: bytes) -> None:
             raise
 
 
-def _is_special(path: Path) -> bool:
+def is_special(path: Path) -> bool:
     """Can nothing take its place?  What /dev/stdout leads to may be a file, but others have it open."""
     return str(path.parent) in _DESCRIPTORS or (path.exists() and not path.is_file())
 

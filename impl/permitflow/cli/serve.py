@@ -9,6 +9,7 @@ import typer
 
 from permitflow.cli.metrics_options import MetricsAddress
 from permitflow.cli.outcomes import ExitCode, Json, complain, requires_extra, unusable
+from permitflow.cli.recording import NewRecording
 from permitflow.cli.serve_options import (
     Addresses,
     BarrierPermits,
@@ -33,16 +34,12 @@ from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS
-from permitflow.tracing import FileTrace
 from permitflow.transports.shared_memory.policy import SameHost
 
 if TYPE_CHECKING:
     from permitflow.cli.serving import Plan, Style
 
 __all__ = ["serve"]
-
-# An exchange that is killed takes so many events of its recording with it.
-EVENTS_LOST_AT_MOST = 32
 
 _DEFAULT_ADDRESS = "127.0.0.1:50051"
 
@@ -123,7 +120,7 @@ def serve(
         compression=compression,
         metrics_address=metrics_address,
     )
-    _run(plan, _recording(trace), Style.JSON if as_json else Style.QUIET if quiet else Style.TEXT)
+    _run(plan, trace, Style.JSON if as_json else Style.QUIET if quiet else Style.TEXT)
 
 
 def _consumers(names: Sequence[str] | None) -> tuple[str, ...]:
@@ -152,9 +149,10 @@ def _parameters(oversize: Oversize, **given: int | None) -> ChannelParameters:
         unusable(f"--{error.name.replace('_', '-')}: {error}")
 
 
-def _run(plan: "Plan", recording: FileTrace | None, style: "Style") -> NoReturn:
+def _run(plan: "Plan", trace: Path | None, style: "Style") -> NoReturn:
     from permitflow.cli.serving import run_exchange
 
+    recording = None if trace is None else NewRecording("--trace", trace)
     try:
         interrupted = run_exchange(plan, recording, style)
     except TransportError as error:
@@ -167,17 +165,3 @@ def _run(plan: "Plan", recording: FileTrace | None, style: "Style") -> NoReturn:
         complain(str(error))
         raise typer.Exit(ExitCode.FAILS) from None
     raise typer.Exit(ExitCode.INTERRUPTED if interrupted else ExitCode.HOLDS)
-
-
-def _recording(path: Path | None) -> FileTrace | None:
-    try:
-        return None if path is None else _file_trace(path)
-    except TraceWriteError as error:
-        unusable(f"--trace: cannot write {path}: {error.reason}")
-
-
-def _file_trace(path: Path) -> FileTrace:
-    if path.suffix == ".parquet":
-        # Killed, it cannot be read anyway.
-        return FileTrace(path)
-    return FileTrace(path, buffered_events=EVENTS_LOST_AT_MOST)

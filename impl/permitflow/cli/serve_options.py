@@ -156,7 +156,9 @@ Compressed: TypeAlias = Annotated[
 Trace: TypeAlias = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="Record every action of the protocol; .parquet, else JSON lines.", dir_okay=False
+        metavar="FILE",
+        help="Record every action of the protocol, in a new file; .parquet, else JSON lines.",
+        dir_okay=False,
     ),
 ]
 

@@ -14,6 +14,7 @@ from permitflow.channels.names import stream_channels
 from permitflow.cli.console import open_console
 from permitflow.cli.metrics import metrics_at
 from permitflow.cli.options import StreamName
+from permitflow.cli.recording import NewRecording
 from permitflow.cli.serve_reports import JsonLines, LiveTable, LogLines, Report, Silence
 from permitflow.cli.traffic import Traffic, traffic_between
 from permitflow.exchange.draining import drain, remainder
@@ -23,7 +24,6 @@ from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.tracing import FileTrace
 from permitflow.transports.shared_memory.policy import SameHost
 
 __all__ = ["Plan", "Style", "run_exchange"]
@@ -65,7 +65,7 @@ class Plan:
         return [channel for stream in self.streams for channel in stream_channels(stream.name, stream.channels)]
 
 
-def run_exchange(plan: Plan, recording: FileTrace | None, style: Style) -> bool:
+def run_exchange(plan: Plan, recording: NewRecording | None, style: Style) -> bool:
     """Serve until a signal; say whether it was Ctrl-C.
 
     Raises:
@@ -77,7 +77,7 @@ def run_exchange(plan: Plan, recording: FileTrace | None, style: Style) -> bool:
     with ExitStack() as stack:
         if recording is not None:
             stack.enter_context(recording)
-        record = None if recording is None else recording.recorder
+        record = None if recording is None else recording.trace.recorder
         store = None if plan.store is None else stack.enter_context(SqliteStore(plan.store))
         exchange = Exchange(
             parameters=plan.parameters,
@@ -88,7 +88,7 @@ def run_exchange(plan: Plan, recording: FileTrace | None, style: Style) -> bool:
             staging_timeout_seconds=plan.staging_timeout_seconds,
         )
         report = stack.enter_context(_report(style))
-        return asyncio.run(_serve(plan, exchange, store, report))
+        return asyncio.run(_serve(plan, exchange, store, report, recording))
 
 
 def _report(style: Style) -> Report:
@@ -100,7 +100,9 @@ def _report(style: Style) -> Report:
     return LiveTable(console) if console.is_terminal else LogLines(console)
 
 
-async def _serve(plan: Plan, exchange: Exchange, store: SqliteStore | None, report: Report) -> bool:
+async def _serve(
+    plan: Plan, exchange: Exchange, store: SqliteStore | None, report: Report, recording: NewRecording | None
+) -> bool:
     """Serve until SIGINT (True), or SIGTERM or a terminal that hangs up (False)."""
     stopped: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     _resolve_by_signals(stopped)
@@ -110,6 +112,8 @@ async def _serve(plan: Plan, exchange: Exchange, store: SqliteStore | None, repo
         report.listening([server.address for server in servers], plan.channels)
         if plan.metrics_address is not None:
             report.metrics(stack.enter_context(metrics_at(plan.metrics_address, exchange)))
+        if recording is not None:
+            recording.begin()
         await _watch(exchange, report, stopped)
         report.stopping()
         draining = asyncio.ensure_future(drain(exchange, plan.drain_seconds))

@@ -11,6 +11,7 @@ import typer
 from permitflow.cli.channel_options import RowCount
 from permitflow.cli.options import axis, chunk_sizes, duration, rows_per_second, share, whole_number
 from permitflow.cli.outcomes import Json, unusable
+from permitflow.cli.output import require_apart
 from permitflow.cli.simulate_once import simulate_once
 from permitflow.cli.simulate_sweep import Outputs, simulate_sweep
 from permitflow.errors import InvalidParametersError, ParametersFileError
@@ -138,6 +139,7 @@ def simulate(
         least_chunks=chunks or description.least_chunks,
         axes=sweep or description.axes,
     )
+    require_apart({"--csv": csv, "--plot": plot}, [] if file is None else [file])
     try:
         if description.axes:
             simulate_sweep(description, Outputs(plot=plot, csv=csv, as_json=as_json))

@@ -10,7 +10,18 @@ from permitflow.cli.outcomes import requires_extra, unusable
 if TYPE_CHECKING:
     from permitflow.tracing import ChannelTrace, Trace
 
-__all__ = ["read_files", "select_channels"]
+__all__ = ["files_of", "read_files", "select_channels"]
+
+
+def files_of(paths: Sequence[Path]) -> list[Path]:
+    """The files that are read if these are named; end the command if a folder has none."""
+    from permitflow.errors import TraceError
+    from permitflow.tracing.reader import trace_files
+
+    try:
+        return [file for path in paths for file in trace_files(path)]
+    except TraceError as error:
+        unusable(str(error))
 
 
 def read_files(files: Sequence[Path], allow_truncated: bool) -> "Trace":

@@ -1,0 +1,62 @@
+"""What a command reads, or has just written, is not replaced by what it writes."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from permitflow.tracing import FileTrace
+
+Command = Callable[..., tuple[int, str, str]]
+
+ORDERS = Path(__file__).parents[2] / "docs" / "examples" / "orders.toml"
+VARIED = ("--sweep", "batch=256,512")
+STUCK = ("--row-count", "8", "--batch", "3", "--max-chunk", "7")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where commands run: with a description, and a folder with a recording and a link to it."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ORDERS, tmp_path / "orders.toml")
+    (tmp_path / "run").mkdir()
+    FileTrace(tmp_path / "run" / "run.jsonl").close()
+    (tmp_path / "link.html").symlink_to("run/run.jsonl")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["check", "orders.toml", *VARIED, "--csv", "orders.toml"], "--csv: orders.toml is what is read"),
+        (["simulate", "orders.toml", *VARIED, "--csv", "./orders.toml"], "--csv: orders.toml is what is read"),
+        (
+            ["simulate", "orders.toml", *VARIED, "--csv", "a.svg", "--plot", "a.svg"],
+            "--plot: a.svg is what --csv names",
+        ),
+        (["explain", "run/run.jsonl", "-o", "run/run.jsonl"], "--output: run/run.jsonl is what is read"),
+        (["explain", "run", "--svg", "run/run.jsonl"], "--svg: run/run.jsonl is what is read"),
+        (["explain", "run", "-o", "link.html"], "--output: link.html is what is read"),
+        (["explain", *STUCK, "-o", "a.svg", "--svg", "a.svg"], "--svg: a.svg is what --output names"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_read_or_written_is_not_replaced(
+    command: Command, folder: Path, arguments: list[str], complaint: str
+) -> None:
+    def content() -> dict[Path, str]:
+        return {path: path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+    before = content()
+    code, stdout, stderr = command(*arguments)
+    assert (code, stdout) == (2, "")
+    assert complaint in stderr
+    assert "name another file" in stderr
+    assert content() == before
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_is_no_file_may_take_both(command: Command) -> None:
+    code, _, stderr = command("explain", *STUCK, "-o", "/dev/null", "--svg", "/dev/null")
+    assert (code, stderr) == (0, "")
