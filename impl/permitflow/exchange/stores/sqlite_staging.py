@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
-from itertools import groupby
+from itertools import count, groupby
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -83,11 +83,14 @@ def publish_parts(
 
     Of the queries ``forgotten`` the last published batch is remembered no longer.
     """
+    turns: dict[int, Iterator[int]] = {}
     for channel, staging in parts:
         part = _found(connection, channel, staging)
         if part is not None:
-            turn = "SELECT coalesce(max(turn) + 1, 0) FROM parts WHERE channel = ?"
-            connection.execute(f"UPDATE parts SET turn = ({turn}) WHERE id = ?", (channel, part))
+            # No index knows the last turn: looked up for each part anew, a batch would cost the square of its parts.
+            if channel not in turns:
+                turns[channel] = count(_next_turn(connection, channel))
+            connection.execute("UPDATE parts SET turn = ? WHERE id = ?", (next(turns[channel]), part))
     late = "SELECT id FROM parts WHERE query = ? AND batch <= ? AND turn IS NULL"
     _delete(connection, [part for (part,) in connection.execute(late, (query, batch)).fetchall()])
     connection.executemany("DELETE FROM published WHERE query = ?", [(old,) for old in forgotten])
@@ -140,6 +143,11 @@ def load_parts(connection: sqlite3.Connection, codec: BatchCodec, channel: int) 
 def _found(connection: sqlite3.Connection, channel: int, staging: Staging) -> int | None:
     found = connection.execute(_FIND, (channel, *staging)).fetchone()
     return None if found is None else int(found[0])
+
+
+def _next_turn(connection: sqlite3.Connection, channel: int) -> int:
+    ((turn,),) = connection.execute("SELECT max(turn) FROM parts WHERE channel = ?", (channel,))
+    return 0 if turn is None else int(turn) + 1
 
 
 def _delete(connection: sqlite3.Connection, parts: Sequence[int]) -> None:
