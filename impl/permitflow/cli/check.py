@@ -14,7 +14,6 @@ from permitflow.cli.check_numbers import Numbers, check_numbers
 from permitflow.cli.check_sweep import SweepOptions, check_sweep
 from permitflow.cli.options import axis, whole_number
 from permitflow.cli.outcomes import Json, unusable
-from permitflow.cli.output import require_apart
 from permitflow.simulation.sweep import Axis
 
 __all__ = ["check"]
@@ -119,7 +118,6 @@ def check(
         if given:
             unusable(f"{given[0]} and a file do not go together: leave one of them away")
         if sweep or of_sweep:
-            require_apart({"--csv": csv, "--plot": plot}, [file])
             how, limit = Check.EXPLORE if explore else Check.DECIDE, max_states or MOST_STATES
             options = SweepOptions(check=how, max_states=limit, spark=spark, plot=plot, csv=csv, as_json=as_json)
             check_sweep(file, sweep or [], options)

@@ -11,7 +11,7 @@ from permitflow.checking.grid import NAMES
 from permitflow.cli.check_file import described
 from permitflow.cli.console import open_console, open_table
 from permitflow.cli.outcomes import print_json, requires_extra, stop, unusable
-from permitflow.cli.output import require_folder, write_files
+from permitflow.cli.output import require_apart, require_folder, write_files
 from permitflow.cli.progress import late_progress
 from permitflow.cli.sweep_drawing import require_drawable
 from permitflow.simulation.sweep import Axis
@@ -40,6 +40,7 @@ class SweepOptions:
 
 def check_sweep(path: Path, axes: Sequence[Axis], options: SweepOptions) -> None:
     """Check all combinations, print a table and end the command."""
+    require_apart({"--csv": options.csv, "--plot": options.plot}, [path])
     grid = _grid(path, axes)
     cells = cells_of(grid)
     most = _MOST_CELLS if options.spark is None else _MOST_CELLS_ON_SPARK

@@ -139,14 +139,18 @@ def simulate(
         least_chunks=chunks or description.least_chunks,
         axes=sweep or description.axes,
     )
-    require_apart({"--csv": csv, "--plot": plot}, [] if file is None else [file])
     try:
         if description.axes:
-            simulate_sweep(description, Outputs(plot=plot, csv=csv, as_json=as_json))
+            simulate_sweep(description, _outputs(file, plot, csv, as_json=as_json))
         _require_one_run(description.setting, plot, csv)
         simulate_once(description, full_share=full, as_json=as_json)
     except InvalidParametersError as error:
         _refuse(error)
+
+
+def _outputs(file: Path | None, plot: Path | None, csv: Path | None, *, as_json: bool) -> Outputs:
+    require_apart({"--csv": csv, "--plot": plot}, [] if file is None else [file])
+    return Outputs(plot=plot, csv=csv, as_json=as_json)
 
 
 def _require_one_run(setting: Setting, plot: Path | None, csv: Path | None) -> None:
