@@ -9,6 +9,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 import pyarrow as pa
@@ -49,8 +50,7 @@ class TcpStream(PromptCarrier):
         self._take_message: Take | None = None
         self._is_read = self._has_ended = self._is_watching = self._is_within_message = False
         self._failure: PermitflowError | None = None
-        self._sending = threading.Lock()
-        self._ping_rest = b""
+        self._sending, self._ping_rest = threading.Lock(), b""
         self._writable: asyncio.Future[None] | None = None
         self._vitality = Vitality(self._loop, ping=self._ping, give_up=self._give_up)
         self._watch()
@@ -209,16 +209,20 @@ class TcpStream(PromptCarrier):
             await self._write([header(Kind.END)])
 
     async def finish(self, error: Exception | None) -> None:
-        """Of an acceptor: all is over, well or with an error that the peer is told."""
-        try:
-            told = b"" if error is None else said(error)
+        """Of an acceptor: all is over, well or with an error that the peer is told.
+
+        Not within a message that was given up, whose rest it would be taken for: the peer gets ``PeerGoneError`` then.
+        """
+        if self._is_within_message:
+            self.close()
+            return
+        told = b"" if error is None else said(error)
+        with suppress(PermitflowError, OSError):
             await self._write([header(Kind.STATUS, len(told)) + told if error is not None else header(Kind.END)])
             self._socket.shutdown(socket.SHUT_WR)
             async with asyncio.timeout(_FAREWELL_SECONDS):
                 while True:
                     await self._next()
-        except (PermitflowError, OSError):
-            return
 
     async def _write(self, pieces: Sequence[Buffer]) -> None:
         while pieces := self._send(pieces):
@@ -231,6 +235,7 @@ class TcpStream(PromptCarrier):
                 raise self._failure
             if self._ping_rest:
                 pieces, self._ping_rest, size = [self._ping_rest, *pieces], b"", -1
+            self._is_within_message = True  # until all has been taken; after an error, too
             try:
                 while pieces:
                     sent = self._socket.sendmsg(pieces[:PIECES_AT_ONCE])
@@ -246,8 +251,8 @@ class TcpStream(PromptCarrier):
         """Give a sign of life, in another thread, unless what is being written is one."""
         if self._sending.acquire(blocking=False):
             try:
-                if not self._is_within_message and not self._ping_rest:
-                    ping = header(Kind.PING)
+                if not self._is_within_message:
+                    ping = self._ping_rest or header(Kind.PING)
                     self._ping_rest = ping[self._socket.send(ping) :]
             except OSError:
                 pass  # whoever reads or writes hears of it

@@ -4,12 +4,18 @@ import asyncio
 import random
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 import pytest
 
-from permitflow.errors import InvalidParametersError, PeerGoneError, UndecodableDataError, UnknownChannelError
+from permitflow.errors import (
+    InvalidParametersError,
+    PeerGoneError,
+    PermitflowError,
+    UndecodableDataError,
+    UnknownChannelError,
+)
 from permitflow.transports import tcp_stream
 from permitflow.transports.blocking_tcp_call import send_all
 from permitflow.transports.carrier import Buffer
@@ -156,6 +162,48 @@ def test_an_acceptor_ends_with_a_status_however_much_is_on_its_way(complete: Com
             await asyncio.wait({writing})
             dialler.close()
             await finishing
+
+    complete(test())
+
+
+async def everything(stranger: socket.socket) -> bytes:
+    """What comes until the other end hangs up."""
+    received = bytearray()
+    with suppress(ConnectionResetError):
+        while some := await asyncio.get_running_loop().sock_recv(stranger, 1 << 20):
+            received += some
+    return bytes(received)
+
+
+@pytest.mark.parametrize("error", [None, UnknownChannelError(channel="x", known=())], ids=["well", "with an error"])
+def test_an_acceptor_that_gave_up_within_a_message_hangs_up_and_adds_nothing_to_it(
+    complete: Complete, error: PermitflowError | None
+) -> None:
+    async def test() -> None:
+        async with dialled_by_a_stranger() as (stranger, acceptor):
+            content = bytes(5_000_000)
+            writing = asyncio.create_task(acceptor.write([content]))
+            await asyncio.sleep(0)
+            writing.cancel()
+            await asyncio.wait({writing})
+            finishing = asyncio.create_task(acceptor.finish(error))
+            received = await everything(stranger)
+            await finishing
+            whole = header(Kind.MESSAGE, len(content)) + content
+            assert len(received) < len(whole)
+            assert received == whole[: len(received)]
+
+    complete(test())
+
+
+def test_half_a_sign_of_life_is_completed_by_the_next_one(complete: Complete) -> None:
+    async def test() -> None:
+        async with dialled_by_a_stranger() as (stranger, acceptor):
+            first, acceptor._ping_rest = header(Kind.PING)[:3], header(Kind.PING)[3:]
+            acceptor._socket.send(first)
+            acceptor._ping()
+            assert stranger.recv(100) == header(Kind.PING)
+            assert not acceptor._ping_rest
 
     complete(test())
 
