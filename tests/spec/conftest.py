@@ -14,6 +14,10 @@ TlcRun = Callable[[str], TlcResult]
 """TLC's result for a model of the manifest, by its name; with the state graph where the manifest compares it."""
 
 
+# Far above what TLC takes for any of these models.
+HANG_SECONDS = 250.0
+
+
 @pytest.fixture(scope="session")
 def spec_directory(repository: Path) -> Path:
     """The modules and the manifest."""
@@ -35,7 +39,13 @@ def tlc_run(request: pytest.FixtureRequest, models: dict[str, Model], spec_direc
         def start(name: str) -> Future[TlcResult]:
             if name not in futures:
                 model = models[name]
-                futures[name] = pool.submit(run_model, model, spec_directory=spec_directory, dump_graph=model.graph)
+                futures[name] = pool.submit(
+                    run_model,
+                    model,
+                    spec_directory=spec_directory,
+                    dump_graph=model.graph,
+                    timeout_seconds=HANG_SECONDS,
+                )
             return futures[name]
 
         for item in request.session.items:
