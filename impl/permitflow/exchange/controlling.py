@@ -1,7 +1,7 @@
 """Questions and orders about channels that keep their rows: each request gets one reply, in order."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 
 import pyarrow as pa
 
@@ -39,7 +39,7 @@ async def serve_control(exchange: Exchange, carrier: Carrier, *, peer: str, stop
         stopping: set when the exchange is to be stopped.
 
     Raises:
-        PermitflowError: why an order could not be carried out; nothing of it was.
+        PermitflowError: why an order could not be carried out; see ``carry_out``.
     """
     try:
         async with asyncio.TaskGroup() as group:
@@ -59,13 +59,17 @@ async def _until_stopped(stopping: asyncio.Event) -> None:
 
 
 async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply[pa.Schema]:
-    """Do what is asked for, for all channels or for none; see the protocol definition.
+    """Do what is asked for; see the protocol definition.
+
+    All that can be refused is refused before anything is done.  What is to be written for several channels is written
+    at the same time, so that they share a flush.
 
     Raises:
         UnknownChannelError: there is no such channel.
         RetentionError: one of them does not keep its rows.
         ReplayError, StagingError, ChannelError: it cannot be done, and nothing of it was.
-        StoreError: it could not be written.
+        StoreError: it could not be written: a publication for none of its channels; of those that are acknowledged or
+            closed, each by itself was written as a whole or not at all, and the order may be repeated.
     """
     match request:
         case AskPositions():
@@ -75,8 +79,7 @@ async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply
         case Close():
             channels = _channels(exchange, request.channels)
             _positions(channels, request.consumer)  # refuses an unknown consumer before anything is closed
-            for channel in channels:
-                await channel.end()
+            await _together(channel.end() for channel in channels)
             return _positions(channels, request.consumer)
         case Publish():
             _channels(exchange, [part.channel for part in request.parts])
@@ -100,6 +103,13 @@ async def _acknowledge(exchange: Exchange, request: Acknowledge) -> Positions[pa
     channels = _channels(exchange, [row.channel for row in request.rows])
     for channel, (_, row, log_id) in zip(channels, request.rows, strict=True):
         channel.log.require_acknowledgeable(consumer, row, log_id)
-    for channel, (_, row, log_id) in zip(channels, request.rows, strict=True):
-        await channel.acknowledge(row, consumer, log_id)
+    rows = zip(channels, request.rows, strict=True)
+    await _together(channel.acknowledge(row, consumer, log_id) for channel, (_, row, log_id) in rows)
     return _positions(channels, consumer)
+
+
+async def _together(writing: Iterable[Coroutine[object, object, None]]) -> None:
+    """Have all of it written, as far as it can be; raise the first error once nothing of it is under way any more."""
+    outcomes = await asyncio.gather(*writing, return_exceptions=True)
+    if errors := [outcome for outcome in outcomes if outcome is not None]:
+        raise errors[0]

@@ -1,6 +1,8 @@
 """What a client asks or orders about channels that keep their rows, and what the exchange replies, as values.
 
-Each request gets one reply, in order.  What is asked about several channels is done for all of them or for none.
+Each request gets one reply, in order.  One that is refused has changed nothing at any of the channels that it names.
+Where the exchange cannot write, a publication was done for none of its channels; of those that were to be acknowledged
+or closed, each was or was not, and the request may be repeated.
 """
 
 from dataclasses import dataclass

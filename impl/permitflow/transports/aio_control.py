@@ -67,6 +67,7 @@ class AioControl:
         Raises:
             RowsNotThereError: one of these rows has not come; nothing was acknowledged.
             LogReplacedError: the rows that are meant are lost; nothing was acknowledged.
+            StoreWriteError: the exchange could not write; some of the channels may be acknowledged.
             PermitflowError: as ``positions``.
         """
         return await self._ask(acknowledge(rows, consumer))
@@ -75,6 +76,7 @@ class AioControl:
         """Nobody will put into these channels any more.  Those that have ended stay as they are.
 
         Raises:
+            StoreWriteError: the exchange could not write; some of the channels may be closed.
             PermitflowError: as ``positions``.
         """
         return await self._ask(close(channels, consumer))
