@@ -24,6 +24,7 @@ def host_and_port(address: str) -> tuple[str, int]:
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port
+        (host or "").encode("idna")  # as for whoever looks the name up
     except ValueError:
         host = port = None
     if not address.startswith(SCHEME) or host is None or port is None:
@@ -40,12 +41,12 @@ async def calling(address: str, method: str, who: str, timeout_seconds: float) -
         PeerTimeoutError: nobody answers there.
     """
     host, port = host_and_port(address)
-    failures: list[OSError] = []
+    failures: dict[object, OSError] = {}
     try:
         async with asyncio.timeout(timeout_seconds):
             connection = await _connected(host, port, failures)
     except TimeoutError:
-        why = f" ({failures[-1]})" if failures else ""
+        why = f" ({'; '.join(map(str, failures.values()))})" if failures else ""
         reason = f"no connection within {timeout_seconds:g} s{why}; is an exchange running there (permitflow serve)?"
         raise PeerTimeoutError(who=who, reason=reason) from None
     stream = TcpStream(connection, who=who, is_acceptor=False)
@@ -56,21 +57,35 @@ async def calling(address: str, method: str, who: str, timeout_seconds: float) -
         stream.close()
 
 
-async def _connected(host: str, port: int, failures: list[OSError]) -> socket.socket:
-    """Tries again and again; notes why it could not, so far."""
+async def _connected(host: str, port: int, failures: dict[object, OSError]) -> socket.socket:
+    """Tries each address that the name has, again and again; notes what it last heard of each.
+
+    Not asyncio's own ``create_connection``: its transport would read what ``TcpStream`` wants where it stays.
+    """
     loop = asyncio.get_running_loop()
     while True:
         try:
-            for family, kind, protocol, _, name in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-                connection = socket.socket(family, kind, protocol)
-                connection.setblocking(False)
-                try:
-                    await loop.sock_connect(connection, name)
-                except BaseException:
-                    connection.close()
-                    raise
-                return connection
+            addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            failures.pop(host, None)
         except OSError as error:
-            # As gRPC does: the exchange may be about to start.
-            failures[:] = [error]
-            await asyncio.sleep(_RETRY_SECONDS)
+            addresses, failures[host] = [], error
+        for family, kind, protocol, _, name in addresses:
+            try:
+                return await _dialled(loop, family, kind, protocol, name)
+            except OSError as error:
+                failures[name] = error
+        # As gRPC does: the exchange may be about to start.
+        await asyncio.sleep(_RETRY_SECONDS)
+
+
+async def _dialled(
+    loop: asyncio.AbstractEventLoop, family: int, kind: int, protocol: int, name: tuple[object, ...]
+) -> socket.socket:
+    connection = socket.socket(family, kind, protocol)
+    try:
+        connection.setblocking(False)
+        await loop.sock_connect(connection, name)
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -1,6 +1,7 @@
-"""Exchanges in processes of their own, reached over every path, for clients that block."""
+"""Exchanges in processes of their own, reached over every path, for clients that block; names with many addresses."""
 
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -51,3 +52,22 @@ def pool() -> Iterator[ThreadPoolExecutor]:
     """Other threads, for the end of a stream that the test is not looking at."""
     with ThreadPoolExecutor(4) as executor:
         yield executor
+
+
+@pytest.fixture
+def deaf_port() -> Iterator[int]:
+    """A port of 127.0.0.1 that is taken, and at which nobody listens: whoever dials it is refused."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+@pytest.fixture
+def resolve_to(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """From now on every name has these addresses, families and ports of 127.0.0.1, in this order."""
+
+    def resolve_to(*addresses: tuple[int, int]) -> None:
+        found = [(family, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port)) for family, port in addresses]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+
+    return resolve_to
