@@ -1,7 +1,7 @@
 """Chunks that are shown before they are consumed: what an exchange moves into a stream without having taken it."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from permitflow.protocol.recording import RecorderFactory
 from permitflow.tracing.memory import MemoryTrace
 
 Complete = Callable[[Coroutine[Any, Any, None]], None]
+Settle = Callable[[], Awaitable[None]]
 PARAMETERS = ChannelParameters(row_permits=16, permit_batch=4, max_chunk_cost=8, oversize=Oversize.WHOLE)
 
 
@@ -81,14 +82,18 @@ def test_what_is_passed_by_is_consumed_as_if_it_had_been_taken(is_recorded: bool
     assert books(lambda receiver: receiver.pass_by(count)) == books(take)
 
 
-def test_permits_of_what_is_passed_by_let_those_go_that_wait(complete: Complete) -> None:
+@pytest.mark.parametrize("is_asleep", [False, True], ids=["in its turn", "asleep"])
+def test_permits_of_what_is_passed_by_let_those_go_that_wait(
+    complete: Complete, settle: Settle, *, is_asleep: bool
+) -> None:
     async def test() -> None:
         sender, receiver = opened()
         sent(sender, "88")
         waiting = asyncio.ensure_future(sender.send("x", 8))
-        await asyncio.sleep(0)
+        await (settle() if is_asleep else asyncio.sleep(0))
         receiver.pass_by(1)
-        await waiting
+        await settle()
+        assert waiting.done()
         assert receiver.chunks_at_hand(9, 99) == ["8", "x"]
 
     complete(test())
