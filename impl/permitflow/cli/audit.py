@@ -1,6 +1,7 @@
 """``permitflow audit``: recorded runs of any size, checked event by event."""
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -113,34 +114,7 @@ def _as_json(report: "Audit") -> dict[str, object]:
     return {
         "holds": report.holds,
         "events": report.events,
-        "channels": [
-            {
-                "channel": of.channel,
-                "ends": sorted(of.ends),
-                "events": of.events,
-                "sent_messages": of.sent_messages,
-                "sent_rows": of.sent_rows,
-                "consumed_messages": of.consumed_messages,
-                "consumed_rows": of.consumed_rows,
-                "violations": of.violations,
-                "remarks": of.remarks,
-            }
-            for of in report.channels
-        ],
-        "violations": [
-            {
-                "channel": violation.channel,
-                "end": violation.end,
-                "sequence": violation.sequence,
-                "clause": violation.clause,
-                "action": violation.action,
-                "rows": violation.rows,
-                "permits": violation.permits,
-                "before": violation.before,
-                "after": violation.after,
-                "reason": violation.reason,
-            }
-            for violation in report.violations
-        ],
+        "channels": [asdict(of) | {"ends": sorted(of.ends)} for of in report.channels],
+        "violations": [asdict(violation) for violation in report.violations],
         "not_told": report.untold,
     }

@@ -121,6 +121,11 @@ def back_pressure_figure(lines: Sequence[ChannelLine], title: str = "Back-pressu
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     below.set_xlabel("seconds")
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
+    _explain(figure, above, middle)
+    return figure
+
+
+def _explain(figure: "Figure", above: "Axes", middle: "Axes") -> None:
     handles, labels = above.get_legend_handles_labels()
     bounds = [
         (handle, label) for handle, label in zip(*middle.get_legend_handles_labels(), strict=True) if "," in label
@@ -132,7 +137,6 @@ def back_pressure_figure(lines: Sequence[ChannelLine], title: str = "Back-pressu
         ncols=3,
         frameon=False,
     )
-    return figure
 
 
 def _draw(

@@ -61,16 +61,13 @@ class ChannelParameters:
                 raise InvalidParametersError(name=name, value=value, rule="must be a whole number")
         if self.row_permits < 2:
             raise InvalidParametersError(name="row_permits", value=self.row_permits, rule="must be at least 2")
-        if self.permit_batch == 0:
-            object.__setattr__(self, "permit_batch", max(1, self.row_permits // BATCH_SHARE))
+        self._fill_in()
         if not 1 <= self.permit_batch < self.row_permits:
             raise InvalidParametersError(
                 name="permit_batch",
                 value=self.permit_batch,
                 rule=f"must be at least 1 and below row_permits = {self.row_permits}",
             )
-        if self.max_chunk_cost == 0:
-            object.__setattr__(self, "max_chunk_cost", self.row_permits - self.permit_batch)
         limit = self.row_permits - self.permit_batch + 1
         if not 1 <= self.max_chunk_cost <= limit:
             raise InvalidParametersError(
@@ -81,6 +78,13 @@ class ChannelParameters:
         if self.barrier_permits < 1:
             raise InvalidParametersError(name="barrier_permits", value=self.barrier_permits, rule="must be at least 1")
         object.__setattr__(self, "oversize", _oversize(self.oversize))
+
+    def _fill_in(self) -> None:
+        """What follows from ``row_permits`` where nothing else was chosen."""
+        if self.permit_batch == 0:
+            object.__setattr__(self, "permit_batch", max(1, self.row_permits // BATCH_SHARE))
+        if self.max_chunk_cost == 0:
+            object.__setattr__(self, "max_chunk_cost", self.row_permits - self.permit_batch)
 
     def cost_of(self, rows: int) -> int:
         """Permits that a chunk of so many rows takes: an empty one takes 1, an oversize one the clamp.

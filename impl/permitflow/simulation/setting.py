@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from permitflow.chunks import slices
 from permitflow.errors import InvalidParametersError
 from permitflow.protocol.frames import NOTHING_STATED, StatedParameters
-from permitflow.protocol.parameters import BATCH_SHARE, ChannelParameters, Oversize
+from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.simulation.chunk_sizes import ChunkSizes
 
 __all__ = ["EndParameters", "Setting", "pieces_of"]
@@ -17,7 +17,7 @@ __all__ = ["EndParameters", "Setting", "pieces_of"]
 class EndParameters(ChannelParameters):
     """What one end reckons with, as its configuration says, whether that can work or not.
 
-    ``ChannelParameters`` refuses what may get stuck.  Here one wants to see it get stuck.
+    Completed as ``ChannelParameters`` are, which refuse what may get stuck.  Here one wants to see it get stuck.
 
     Raises:
         InvalidParametersError: a number that no end can reckon with, or no room for any chunk.
@@ -25,14 +25,11 @@ class EndParameters(ChannelParameters):
 
     def __post_init__(self) -> None:
         """Fill in what was left open, as the published protocol does."""
-        if self.permit_batch == 0:
-            object.__setattr__(self, "permit_batch", max(1, self.row_permits // BATCH_SHARE))
-        room = self.row_permits - self.permit_batch
-        if self.max_chunk_cost == 0 and room < 1:
+        is_clamp_open = self.max_chunk_cost == 0
+        self._fill_in()
+        if is_clamp_open and self.max_chunk_cost < 1:
             rule = f"must be below row_permits = {self.row_permits}, else the clamp leaves no room for any chunk"
             raise InvalidParametersError(name="permit_batch", value=self.permit_batch, rule=rule)
-        if self.max_chunk_cost == 0:
-            object.__setattr__(self, "max_chunk_cost", room)
         for name in ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits"):
             if getattr(self, name) < 1:
                 raise InvalidParametersError(name=name, value=getattr(self, name), rule="must be at least 1")

@@ -51,14 +51,13 @@ async def run_pipeline(settings: PipelineSettings, progress: Progress) -> Pipeli
             recorded = await asyncio.to_thread(judged, pipeline.recordings, part)
             counted = await asyncio.to_thread(compared, part)
         answer = await asyncio.to_thread(_answer, part)
-    parts: list[Part] = [pipeline.exchange, *pipeline.parts.values()]
     return PipelineReport(
         scale=settings.scale,
         seed=settings.seed,
         kills={str(victim): count for victim, count in sorted(ended.kills.items())},
         missed_kills=ended.missed_kills,
-        starts={part.name: part.starts for part in parts},
-        failures={part.name: part.failures for part in parts},
+        starts={part.name: part.starts for part in _parts(pipeline)},
+        failures={part.name: part.failures for part in _parts(pipeline)},
         line_items=rows,
         counted=counted,
         answer=answer,
@@ -70,6 +69,10 @@ async def run_pipeline(settings: PipelineSettings, progress: Progress) -> Pipeli
         seconds=clock.seconds,
         total_seconds=monotonic() - began,
     )
+
+
+def _parts(pipeline: Pipeline) -> list[Part]:
+    return [pipeline.exchange, *pipeline.parts.values()]
 
 
 def _rows_of(table: str) -> int:

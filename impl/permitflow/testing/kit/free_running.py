@@ -66,15 +66,13 @@ async def _run(adapter: ChannelAdapter, agreed: ChannelParameters, observed: Obs
             observed.offered(serial, rows)
             await adapter.offer_chunk(serial, rows)
             observed.left(serial)
-            for _ in range(choose.randrange(3)):
-                await asyncio.sleep(0)
+            await _give_way(choose.randrange(3))
 
     async def consume() -> None:
         for _ in range(2 * CHUNKS_OF_EACH):
             observed.taken(await adapter.take())
-            for _ in range(choose.randrange(4) if has_consume else 0):
-                await asyncio.sleep(0)
             if has_consume:
+                await _give_way(choose.randrange(4))
                 adapter.consume()
             observed.events.append(("consumed", 0, 0))
 
@@ -87,6 +85,11 @@ async def _run(adapter: ChannelAdapter, agreed: ChannelParameters, observed: Obs
         if not _is_at_rest(trace):
             await _come_to_rest(adapter, trace)
         await adapter.close()
+
+
+async def _give_way(times: int) -> None:
+    for _ in range(times):
+        await asyncio.sleep(0)
 
 
 async def _come_to_rest(adapter: ChannelAdapter, trace: MemoryTrace) -> None:
