@@ -4,10 +4,14 @@ One thread connects and reads, one writes, and one of them ends with the other: 
 and can be interrupted.
 """
 
+import errno
+import os
 import queue
+import select
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -35,6 +39,7 @@ CONNECT_SECONDS = 10.0
 _PING_EVERY_SECONDS = 2.0
 # As long as the other kind of client has.
 _PATIENCE_SECONDS = 8.0
+_LOOK_UP_SECONDS = 0.5  # most names take less; whoever closes waits no longer for the others
 
 
 class BlockingTcpCall(BlockingReplies):
@@ -58,7 +63,7 @@ class BlockingTcpCall(BlockingReplies):
         self._written: queue.SimpleQueue[tuple[Outgoing, Sequence[Buffer]] | None] = queue.SimpleQueue()
         self._write_header(KIND_OF_METHOD[method])
         self._socket: socket.socket | None = None
-        self._has_heard = False
+        self._is_connected = self._has_heard = False
         self._reader = threading.Thread(target=self._run, name=f"permitflow reads from {address}", daemon=True)
         self._reader.start()
 
@@ -80,14 +85,37 @@ class BlockingTcpCall(BlockingReplies):
             writer.join(JOIN_SECONDS)
 
     def _connect(self) -> socket.socket:
-        connection = socket.create_connection(self._name, timeout=CONNECT_SECONDS)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.settimeout(_PATIENCE_SECONDS)
-        with self._lock:
-            self._socket = connection
-            if self._is_closed:
+        """A connection with the first of the name's addresses that answers."""
+        failures: list[OSError] = []
+        for family, kind, protocol, _, name in socket.getaddrinfo(*self._name, type=socket.SOCK_STREAM):
+            try:
+                return self._dialled(socket.socket(family, kind, protocol), name)
+            except OSError as error:
+                failures.append(error)
+        raise OSError("; ".join(dict.fromkeys(map(str, failures))))
+
+    def _dialled(self, connection: socket.socket, name: tuple[object, ...]) -> socket.socket:
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._begin_to_dial(connection, name)
+            _await_answer(connection)
+        except BaseException:
+            with self._lock:
+                self._socket = None
                 connection.close()
+            raise
+        connection.settimeout(_PATIENCE_SECONDS)
+        self._is_connected = True
         return connection
+
+    def _begin_to_dial(self, connection: socket.socket, name: tuple[object, ...]) -> None:
+        connection.setblocking(False)
+        # Whoever closes finds a connection that he can shut down, or nothing has begun and nothing will.
+        with self._lock:
+            if self._is_closed:
+                raise ConnectionAbortedError("this end was closed")
+            _require_no_error(connection.connect_ex(name))
+            self._socket = connection
 
     def _read_all(self, connection: socket.socket) -> PermitflowError | None:
         """Until the peer closes its half in good order, or says why not."""
@@ -134,14 +162,14 @@ class BlockingTcpCall(BlockingReplies):
             self._hang_up()  # whoever reads hears of it
 
     def _why(self, error: OSError | MemoryError) -> str:
-        if self._socket is None:
+        if not self._is_connected:
             return f"{error}; is an exchange running there (permitflow serve)?"
         if isinstance(error, TimeoutError):
             return f"it has given no sign of life for {_PATIENCE_SECONDS:g} s"
         return str(error)
 
     def _gone(self, reason: str) -> PeerGoneError:
-        is_stranger = self._socket is not None and not self._has_heard
+        is_stranger = self._is_connected and not self._has_heard
         return PeerGoneError(who=self._who, reason=f"{reason}; {NOTHING_SAID}" if is_stranger else reason)
 
     def write(self, message: Outgoing) -> None:
@@ -163,17 +191,29 @@ class BlockingTcpCall(BlockingReplies):
             return
         self._written.put(None)
         self._hang_up()
-        self._reader.join(JOIN_SECONDS)
-        if self._socket is not None:
-            self._socket.close()
+        # Who only looks a name up has nothing that is to be closed, and cannot be interrupted.
+        self._reader.join(_LOOK_UP_SECONDS if self._socket is None else JOIN_SECONDS)
+        with self._lock:
+            if self._socket is not None:
+                self._socket.close()
 
     def _hang_up(self) -> None:
-        """Wake the thread that reads."""
-        if self._socket is not None:
-            try:
+        """Wake the threads that dial, read and write."""
+        with self._lock, suppress(OSError):
+            if self._socket is not None:
                 self._socket.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                return
+
+
+def _await_answer(connection: socket.socket) -> None:
+    waiting = select.poll()
+    waiting.register(connection, select.POLLOUT)
+    has_come = waiting.poll(CONNECT_SECONDS * 1000)
+    _require_no_error(connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if has_come else errno.ETIMEDOUT)
+
+
+def _require_no_error(number: int) -> None:
+    if number not in (0, errno.EINPROGRESS):
+        raise OSError(number, os.strerror(number))
 
 
 def send_all(connection: socket.socket, pieces: Sequence[Buffer]) -> None:

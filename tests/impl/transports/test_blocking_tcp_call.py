@@ -1,0 +1,89 @@
+"""Who dials over TCP without an event loop tries each address, and whoever gives up does not wait for an answer."""
+
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from permitflow.errors import PeerGoneError
+from permitflow.transports import blocking_tcp_call
+from permitflow.transports.blocking_replies import Closed, receive_within
+from permitflow.transports.blocking_tcp_call import BlockingTcpCall
+from permitflow.transports.connection import GET_STREAM
+from permitflow.transports.tcp_framing import HEADER_BYTES, Kind, header
+
+HANG_SECONDS = 200.0
+
+
+def call(address: str) -> BlockingTcpCall:
+    return BlockingTcpCall(address, GET_STREAM, who="the exchange", on_closed=lambda: None)
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """Whoever dials it hears nothing: the queue of those who wait to be accepted is full."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        full = select.poll()
+        full.register(listener, select.POLLIN)
+        assert full.poll(HANG_SECONDS * 1000)
+        yield listener.getsockname()[1]
+
+
+def test_whoever_does_not_answer_at_the_first_address_is_dialled_at_the_next(
+    resolve_to: Callable[..., None], deaf_port: int
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        resolve_to((socket.AF_INET, deaf_port), (socket.AF_INET, listener.getsockname()[1]))
+        calling = call("tcp://twofold:1")
+        listener.settimeout(HANG_SECONDS)
+        peer, _ = listener.accept()
+        with peer:
+            assert peer.recv(HEADER_BYTES) == header(Kind.GET)
+        calling.close()
+
+
+def test_what_every_address_has_answered_is_told(resolve_to: Callable[..., None], deaf_port: int) -> None:
+    resolve_to((12_345, 1), (socket.AF_INET, deaf_port), (socket.AF_INET, deaf_port))
+    calling = call("tcp://threefold:1")
+    reply = receive_within(calling, HANG_SECONDS)
+    calling.close()
+    assert isinstance(reply, Closed)
+    assert isinstance(reply.error, PeerGoneError)
+    reason = "[Errno 97] Address family not supported by protocol; [Errno 111] Connection refused; is an exchange"
+    assert reason in str(reply.error)
+
+
+def test_who_closes_does_not_wait_for_an_address_that_does_not_answer(silent_port: int) -> None:
+    calling = call(f"tcp://127.0.0.1:{silent_port}")
+    while calling._socket is None:
+        time.sleep(0.001)
+    calling.close()
+    assert not calling._reader.is_alive()
+
+
+def test_who_closes_does_not_wait_for_a_name_that_is_looked_up_and_nobody_is_dialled_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(blocking_tcp_call, "_LOOK_UP_SECONDS", 0.001)
+    monkeypatch.setattr(blocking_tcp_call, "JOIN_SECONDS", HANG_SECONDS)
+    is_found = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        found = (socket.AF_INET, socket.SOCK_STREAM, 0, "", listener.getsockname())
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [found] if is_found.wait(HANG_SECONDS) else [])
+        calling = call("tcp://far:1")
+        calling.close()
+        is_found.set()
+        calling._reader.join(HANG_SECONDS)
+        assert not calling._reader.is_alive()
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
