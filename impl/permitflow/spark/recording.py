@@ -3,11 +3,12 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 from permitflow.channels.statistics import ChannelStatistics
+from permitflow.errors import TraceWriteError
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.tracing import FileTrace
 
@@ -49,14 +50,21 @@ def recording(trace_dir: str | None, name: str) -> Iterator[StreamRecording]:
         return
     with FileTrace.in_directory(trace_dir, name) as trace:
         streams = StreamRecording(trace.recorder)
+        place = trace.path.with_suffix(".statistics.json")
         try:
             yield streams
-        finally:
-            _write_whole(trace.path.with_suffix(".statistics.json"), streams.as_json())
+        except BaseException:
+            with suppress(TraceWriteError):  # what the task died of says more
+                _write_whole(place, streams.as_json())
+            raise
+        _write_whole(place, streams.as_json())
 
 
 def _write_whole(path: Path, text: str) -> None:
     # Whoever looks into the folder meanwhile must not see half a file.
     partial = path.with_suffix(".partial")
-    partial.write_text(text)
-    os.replace(partial, path)
+    try:
+        partial.write_text(text)
+        os.replace(partial, path)
+    except OSError as error:
+        raise TraceWriteError(path=str(path), reason=error.strerror or str(error)) from error
