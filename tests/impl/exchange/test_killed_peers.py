@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
+import grpc
 import psutil
 import pytest
 
@@ -16,7 +17,7 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.statistics import BridgeState
 from permitflow.testing.endpoints import CHANNEL, SCHEMA, chunk
 from permitflow.testing.stopwatch import within
-from permitflow.transports.grpc_aio import describe, put
+from permitflow.transports.grpc_aio import put
 
 # Keep-alive asks every 2 s and waits 4 s; the rest is for a busy machine.
 SECONDS_UNTIL_MISSED = 15.0
@@ -127,19 +128,17 @@ def test_nothing_is_left_behind_in_a_process_whose_peer_was_killed(
             streams = [stream for channel in exchange.statistics() for stream in channel.streams]
             assert {stream.state for stream in streams} == {"failed", "closed"}
 
-    async def use_once() -> None:
-        exchange = Exchange()
-        exchange.add_channel(CHANNEL, schema=SCHEMA)
-        async with ExchangeServer(exchange) as server:
-            await describe(server.address, CHANNEL)
+    async def grpc_in_use() -> grpc.aio.Channel:
+        return grpc.aio.insecure_channel("127.0.0.1:1")
 
-    # What comes with the first use and stays: gRPC's poller.
-    complete(use_once())
+    # Its poller stays for as long as gRPC is in use; otherwise it would end, and another one begin, with the garbage.
+    in_use = complete(grpc_in_use())
     before = set(threading.enumerate())
     complete(test())
     for thread in set(threading.enumerate()) - before:
         thread.join(PATIENCE_SECONDS)  # it may be about to end
         assert not thread.is_alive(), f"{thread.name} is left behind"
+    complete(in_use.close())
 
 
 async def send_for_ever(send: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
