@@ -72,7 +72,8 @@ class _Pinger:
     def __init__(self) -> None:
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._pings: list[Callable[[], None]] = []
+        # By itself: among thousands of streams that end together, one is found without a look at the others.
+        self._pings: dict[Callable[[], None], None] = {}
         self._thread: threading.Thread | None = None
 
     @classmethod
@@ -84,15 +85,14 @@ class _Pinger:
 
     def add(self, ping: Callable[[], None]) -> None:
         with self._lock:
-            self._pings.append(ping)
+            self._pings[ping] = None
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="permitflow gives signs of life", daemon=True)
                 self._thread.start()
 
     def remove(self, ping: Callable[[], None]) -> None:
         with self._lock:
-            if ping in self._pings:
-                self._pings.remove(ping)
+            self._pings.pop(ping, None)
 
     def _run(self) -> None:
         while True:

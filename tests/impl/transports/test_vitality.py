@@ -103,3 +103,25 @@ def test_signs_are_given_though_the_loop_is_busy_and_end_with_the_last_who_gives
     thread.join(10)
     assert not thread.is_alive()
     assert pinger._thread is None
+
+
+class Unlike:
+    """A sign of life that must not be compared with others."""
+
+    def __call__(self) -> None:
+        """Nothing to do."""
+
+    def __eq__(self, other: object) -> bool:
+        pytest.fail("of each stream that ends, all the others are looked at")
+
+    __hash__ = object.__hash__
+
+
+def test_of_thousands_of_streams_one_ends_without_a_look_at_the_others() -> None:
+    pinger, pings = vitality._Pinger(), [Unlike() for _ in range(10)]
+    for ping in pings:
+        pinger.add(ping)
+    for ping in reversed(pings):
+        pinger.remove(ping)
+        pinger.remove(ping)
+    assert not pinger._pings
