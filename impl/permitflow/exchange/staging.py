@@ -182,13 +182,14 @@ class StagingAreas:
                 return True
             for part in plan.published:
                 self._places[part.channel].log.require_appendable()
-            await settled(self._publish(query, batch, parts, plan))
+            await settled(self._publish(query, batch, plan))
             return False
 
-    async def _publish(self, query: str, batch: int, parts: Sequence[StagedPart], plan: Publication) -> None:
+    async def _publish(self, query: str, batch: int, plan: Publication) -> None:
         published = [(part.channel, part.staging) for part in plan.published]
         await self._store.publish(query, batch, published, plan.forgotten)
-        publication = self.books.publish(query, batch, parts, self._clock())
+        # From here on it is published, whatever has happened to its channels meanwhile.
+        publication = self.books.carry_out(query, batch, plan, self._clock())
         for part in publication.published:
             self._enter(self._places[part.channel], self._chunk_rows.pop(part))
         for part in publication.late:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from math import inf
 from typing import NamedTuple
 
-from permitflow.errors import InvalidParametersError, StagedPartError
+from permitflow.errors import InvalidParametersError, StagedPartError, StagingFullError
 from permitflow.protocol.frames import Staging
 
 __all__ = [
@@ -160,6 +160,19 @@ class StagingArea:
     def _withdraw(self, part: Part) -> None:
         part.wanted_rows, part.wanted_since = 0, inf
         self.line.discard(part)
+
+    def require_fitting(self, part: Part, rows: int) -> None:
+        """Refuse a chunk that could never be here with the rest of its batch.
+
+        Raises:
+            StagingFullError: it could not.
+        """
+        least_rows, limit_rows = self.least_rows(part) + rows, self.limit_rows
+        if least_rows > limit_rows:
+            query, batch, *_ = part.staging
+            raise StagingFullError(
+                channel=part.channel, query=query, batch=batch, rows=least_rows, limit_rows=limit_rows
+            )
 
     def least_rows(self, part: Part) -> int:
         """Rows of this part's batch that must be here at once: of each partition, the attempt that has the fewest."""

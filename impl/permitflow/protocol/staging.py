@@ -13,7 +13,6 @@ forgotten (``tidy``).
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from permitflow.errors import StagingFullError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.published_batches import MOST_QUERIES, PublishedBatches
@@ -143,7 +142,7 @@ class StagingBooks:
         self._require_open(part, now)
         area = self._areas[part.channel]
         if not area.has_room(part, rows):
-            self._require_fitting(area, part, rows)
+            area.require_fitting(part, rows)
             area.want(part, rows, now)
             return False
         area.take(part, rows)
@@ -171,18 +170,10 @@ class StagingBooks:
             raise part.error(part.reason or f"takes nothing more: it is {part.state.value}")
         self._queries[part.staging.query].heard = now
 
-    def _require_fitting(self, area: StagingArea, part: Part, rows: int) -> None:
-        least_rows, limit_rows = area.least_rows(part) + rows, area.limit_rows
-        if least_rows > limit_rows:
-            query, batch = part.staging[:2]
-            raise StagingFullError(
-                channel=part.channel, query=query, batch=batch, rows=least_rows, limit_rows=limit_rows
-            )
-
     # Batches.
 
     def plan(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Publication:
-        """What ``publish`` would do, and what it would raise.  Changes nothing."""
+        """What ``publish`` would publish, and what it would raise.  Changes nothing; nobody is late yet."""
         require_batch(query, batch)
         if self.was_published(query, batch):
             return Publication(True, (), (), ())
@@ -193,9 +184,7 @@ class StagingBooks:
                 raise part.error("is named beside another attempt at the same, or twice")
             chosen[part.place] = part
         published = tuple(chosen[place] for place in sorted(chosen))
-        older = (part for part in self._of_query(query) if part.staging.batch <= batch)
-        late = tuple(part for part in older if chosen.get(part.place) is not part)
-        return Publication(False, published, late, self._published.displaced_by(query))
+        return Publication(False, published, (), self._published.displaced_by(query))
 
     def publish(self, query: str, batch: int, parts: Sequence[StagedPart], now: float) -> Publication:
         """Make attempts part of their channels: all of them in the order of their partitions, or none.
@@ -207,15 +196,24 @@ class StagingBooks:
             StagedPartError: one of them is not here as a whole, has other rows, or has a rival among them; nothing was
                 published.
         """
-        publication = self.plan(query, batch, parts)
-        for part in publication.published:
+        planned = self.plan(query, batch, parts)
+        return planned if planned.was_published else self.carry_out(query, batch, planned, now)
+
+    def carry_out(self, query: str, batch: int, planned: Publication, now: float) -> Publication:
+        """Do what was planned and, meanwhile, written down; what was done.
+
+        Meanwhile, attempts may have begun and broken off, and channels may have been removed with what was staged for
+        them; but nothing of this query was published or discarded.
+        """
+        published = tuple(part for part in planned.published if part.state is PartState.ENDED)
+        for part in published:
             self._remove(part, PartState.PUBLISHED, now)
             self._areas[part.channel].publish(part)
-        for part in publication.late:
+        late = tuple(part for part in self._of_query(query) if part.staging.batch <= batch)
+        for part in late:
             self._drop(part, PartState.LATE, "", now)
-        if not publication.was_published:
-            self._published.note(query, batch)
-        return publication
+        self._published.note(query, batch)
+        return planned._replace(published=published, late=late)
 
     def discard(self, query: str, batch: int, now: float, parts: Sequence[StagedPart] = ()) -> tuple[Part, ...]:
         """Forget what is staged for a batch and not published; what is published stays.

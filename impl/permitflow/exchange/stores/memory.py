@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from uuid import uuid4
 
 import pyarrow as pa
@@ -39,11 +39,16 @@ def _size_bytes(batch: pa.RecordBatch) -> int:
     return size_bytes
 
 
+def _nothing() -> None:
+    """Nobody else knows the place."""
+
+
 class MemoryChannelStore:
     """See ``ChannelStore``.  A batch of which one row is needed stays as a whole: slices free no memory."""
 
-    def __init__(self) -> None:
-        """Nothing is kept."""
+    def __init__(self, on_removal: Callable[[], object] = _nothing) -> None:
+        """Nothing is kept; whoever else knows the place is told when it is removed."""
+        self._on_removal = on_removal
         self._first_rows: list[int] = []
         self._batches: list[pa.RecordBatch] = []
         self._forgotten = 0
@@ -134,6 +139,7 @@ class MemoryChannelStore:
 
     def remove(self) -> None:
         """Let go of everything."""
+        self._on_removal()
         self._first_rows, self._batches, self._forgotten = [], [], 0
         self._staged.clear()
         self._published.clear()
@@ -151,7 +157,7 @@ class MemoryStore:
 
     def open_channel(self, name: str, *, parameters: ChannelParameters, consumers: Sequence[str]) -> MemoryChannelStore:
         """An empty place."""
-        place = self._channels[name] = MemoryChannelStore()
+        place = self._channels[name] = MemoryChannelStore(lambda: self._channels.pop(name, None))
         return place
 
     def open_channels(
@@ -174,7 +180,8 @@ class MemoryStore:
     ) -> None:
         """Note that a batch is published."""
         for channel, staging in parts:
-            self._channels[channel].publish(staging)
+            if channel in self._channels:
+                self._channels[channel].publish(staging)
         for place in self._channels.values():
             place.forget_older(query, batch)
         for old in (query, *forgotten):

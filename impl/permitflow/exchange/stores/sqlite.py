@@ -119,9 +119,12 @@ class SqliteStore:
                 if schema is not None and stored.kept.schema is not None:
                     require_equal_schemas(ours=stored.kept.schema, theirs=schema)
         self._stored |= self._added([name for name in names if name not in self._stored], parameters, consumers)
-        places = {name: SqliteChannelStore(self._database, self._stored.pop(name)) for name in names}
+        places = {name: self._place(name, self._stored.pop(name)) for name in names}
         self._channels |= places
         return list(places.values())
+
+    def _place(self, name: str, stored: StoredChannel) -> SqliteChannelStore:
+        return SqliteChannelStore(self._database, stored, lambda: self._channels.pop(name, None))
 
     def published_batches(self) -> Mapping[str, int]:
         """The last published batch of each query; who has published last comes last."""
@@ -131,10 +134,12 @@ class SqliteStore:
         self, query: str, batch: int, parts: Sequence[tuple[str, Staging]], forgotten: Collection[str] = ()
     ) -> None:
         """Note that a batch is published, in one transaction for all channels."""
-        numbers = [(self._channels[channel].number, staging) for channel, staging in parts]
+        # Of a channel that is removed meanwhile, nothing is published; what is deleted with it is not looked for.
+        places = [(self._channels[channel], staging) for channel, staging in parts if channel in self._channels]
+        numbers = [(place.number, staging) for place, staging in places]
         await self._database.submit(lambda connection: publish_parts(connection, query, batch, numbers, forgotten))
-        for channel, staging in parts:
-            self._channels[channel].memory.publish(staging)
+        for place, staging in places:
+            place.memory.publish(staging)
         for place in self._channels.values():
             place.memory.forget_older(query, batch)
         for old in (query, *forgotten):

@@ -1,7 +1,7 @@
 """One channel of a durable store: on disk before anybody is told, in memory for those who read."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
@@ -43,8 +43,8 @@ class SqliteChannelStore:
     written only, and read once, when the exchange starts.
     """
 
-    def __init__(self, database: Database, stored: StoredChannel) -> None:
-        """Go on with what is there."""
+    def __init__(self, database: Database, stored: StoredChannel, on_removal: Callable[[], object]) -> None:
+        """Go on with what is there; whoever else knows the place is told when it is removed."""
         self._database = database
         self.number = stored.number
         """By which the tables know it."""
@@ -52,7 +52,7 @@ class SqliteChannelStore:
         self._kept = stored.kept
         self._first_kept_row = stored.first_kept_row
         self._codec = None if stored.kept.schema is None else BatchCodec(stored.kept.schema)
-        self.memory = MemoryChannelStore()
+        self.memory = MemoryChannelStore(on_removal)
         """The same, for those who read."""
         self._restore(stored)
 

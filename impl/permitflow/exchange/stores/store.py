@@ -204,7 +204,8 @@ class Store(Protocol):
         Args:
             query: whose batch it is.
             batch: from now on the last one of this query that was published.
-            parts: a channel and an attempt each; of one without rows, nothing may be here.
+            parts: a channel and an attempt each; of one without rows, nothing may be here, nor of a channel that was
+                removed.
             forgotten: queries whose last published batch need not be remembered any more.
 
         Raises:
