@@ -211,7 +211,7 @@ def loaded_by(statement: str) -> set[str]:
 def modules_loaded_by(statement: str) -> set[str]:
     """Their whole names."""
     program = f"import sys; before = set(sys.modules); {statement}; print(*(m for m in sys.modules if m not in before))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=250)
     return set(done.stdout.split())
 
 

@@ -22,7 +22,7 @@ def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> zipfile
     """The wheel, built without isolation: with what is installed, without a network."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(command, cwd=repository, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, cwd=repository, check=True, capture_output=True, timeout=250)
     (path,) = folder.glob("*.whl")
     return zipfile.ZipFile(path)
 
@@ -42,7 +42,7 @@ def run_installed(installed: Path, program: str) -> subprocess.CompletedProcess[
         f"sys.path.insert(0, {str(installed)!r}); "
     )
     command = [sys.executable, "-I", "-c", preamble + program]
-    return subprocess.run(command, cwd=installed, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=installed, capture_output=True, text=True, timeout=250, check=False)
 
 
 @pytest.mark.parametrize(("package", "source"), PACKAGES.items())

@@ -54,7 +54,7 @@ def process() -> Callable[..., Answer]:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=250,
             check=False,
             # Not a user's setting, but what importing the library has set here.
             env={name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"}

@@ -25,7 +25,7 @@ sys.argv[1:] = {list(arguments)!r}
 from permitflow.cli import main
 main()
 """
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=250, check=False)
 
 
 @pytest.mark.parametrize("command", ["", "check", "prove", "serve", "demo"])
@@ -64,7 +64,7 @@ def test_help_loads_no_heavy_package() -> None:
         "try: main()\n"
         "except SystemExit: print(*sys.modules, file=sys.stderr)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=250, check=True)
     loaded = {name.partition(".")[0] for name in done.stderr.split()}
     assert "typer" in loaded
     assert not loaded & (EXTRAS | {"permitflow_proofs", "permitflow_model"})
@@ -108,7 +108,7 @@ def test_an_output_that_is_full_or_closed_is_no_traceback(redirection: str, code
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        timeout=60,
+        timeout=250,
         check=False,
     )
     assert (done.returncode, done.stderr) == (code, said)

@@ -145,6 +145,6 @@ def test_an_interrupt_stops_all_processes_without_a_word() -> None:
         # As a terminal does it: to all of them.
         for process in (prover.pid, *(worker.pid for worker in workers)):
             os.kill(process, signal.SIGINT)
-        stdout, stderr = prover.communicate(timeout=60)
+        stdout, stderr = prover.communicate(timeout=250)
     assert (prover.returncode, stdout, stderr) == (130, "", "")
     assert not any(worker.is_running() for worker in workers)

@@ -297,7 +297,7 @@ record("SendChunk", 1, Permits(rows=1))
 def test_the_interpreter_writes_the_rest_when_it_exits_and_a_forked_child_does_not(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
 
-    subprocess.run([sys.executable, "-c", AT_EXIT, str(path)], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", AT_EXIT, str(path)], check=True, timeout=250)
 
     read = read_trace(path)
     assert read.is_complete
@@ -306,7 +306,7 @@ def test_the_interpreter_writes_the_rest_when_it_exits_and_a_forked_child_does_n
 
 def test_a_disk_that_is_full_at_exit_is_reported_on_the_console() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", AT_EXIT, "/dev/full"], check=True, timeout=30, capture_output=True, text=True
+        [sys.executable, "-c", AT_EXIT, "/dev/full"], check=True, timeout=250, capture_output=True, text=True
     )
 
     assert "permitflow: the recording in /dev/full is incomplete: No space left on device" in done.stderr

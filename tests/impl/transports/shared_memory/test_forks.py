@@ -49,5 +49,5 @@ print("as it should be")
 
 
 def test_a_child_lets_go_without_a_word() -> None:
-    done = subprocess.run([sys.executable, *QUIET_FORK, "-c", FORKING], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, *QUIET_FORK, "-c", FORKING], capture_output=True, text=True, timeout=250)
     assert (done.stdout, done.stderr) == ("as it should be\n", "")
