@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permitflow.cli.console import open_console, open_progress, open_table
+from permitflow.cli.console import open_console, open_progress, open_table, print_table
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from permitflow.audit import Audit, Violation
 
 __all__ = ["audit"]
@@ -72,18 +74,18 @@ def _print(report: "Audit") -> None:
     for of in shown:
         counts = (of.events, of.sent_messages, of.sent_rows, of.consumed_messages, of.consumed_rows, of.violations)
         table.add_row(of.channel, " + ".join(sorted(of.ends, reverse=True)), *(f"{count:,}" for count in counts))
-    console.print(table)
+    print_table(console, table)
     if len(report.channels) > len(shown):
         console.print(f"and {len(report.channels) - len(shown):,} more channels")
     for of in shown:
         for remark in of.remarks:
             console.print(f"{of.channel}: {remark}", soft_wrap=True)
     if report.violations:
-        console.print(_violations(report.violations))
+        print_table(console, _violations(report.violations))
     console.print(_summary(report))
 
 
-def _violations(violations: "list[Violation]") -> object:
+def _violations(violations: "list[Violation]") -> "Table":
     table = open_table(
         "channel", "end", "event", "action", "clause", "before", "after", "reason", right=("event",), wrap=("reason",)
     )

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from permitflow.cli.console import open_console, open_progress, open_table
+from permitflow.cli.console import open_console, open_progress, open_table, print_table
 from permitflow.cli.outcomes import print_json, stop, unusable
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _print(outcomes: "Sequence[ModelResult]", remark: str) -> None:
             f"{sum(finding.seconds for finding in outcome.findings):.1f}" if outcome.is_checked else "",
             _verdict(outcome),
         )
-    console.print(table)
+    print_table(console, table)
     for outcome in outcomes:
         for problem in outcome.problems:
             console.print(f"{outcome.model.name}: {problem}", soft_wrap=True)
@@ -118,7 +118,7 @@ def _print_counterexamples(outcomes: "Sequence[ModelResult]") -> None:
             console.print(f"\n{outcome.model.name}: {outcome.model.reason}", soft_wrap=True)
             console.print(f"a shortest run into the violation of {run.invariant}:")
             table = run_table if isinstance(run.start, State) else query_table
-            console.print(table(run.start, run.steps))
+            print_table(console, table(run.start, run.steps))
 
 
 def _checkers(outcome: "ModelResult") -> str:

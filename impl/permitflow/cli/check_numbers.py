@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from permitflow.cli.console import open_console
+from permitflow.cli.console import open_console, print_table
 from permitflow.cli.outcomes import ExitCode, complain, print_json, requires_extra, stop, unusable
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def print_run(console: "Console", decision: "Decision") -> None:
 
     assert decision.run is not None  # there is one for each deadlock
     console.print("A shortest run into it, in row permits; each line adds up to the row count:")
-    console.print(run_table(decision.run.start, decision.run.steps))
+    print_table(console, run_table(decision.run.start, decision.run.steps))
 
 
 def theorems_of(decision: "Decision") -> "list[Theorem]":

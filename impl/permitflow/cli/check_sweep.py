@@ -9,7 +9,7 @@ from pathlib import Path
 from permitflow.checking import Cell, Check, Finding, Grid, cells_of, check_cell
 from permitflow.checking.grid import NAMES
 from permitflow.cli.check_file import described
-from permitflow.cli.console import open_console, open_table
+from permitflow.cli.console import open_console, open_table, print_table
 from permitflow.cli.outcomes import print_json, requires_extra, stop, unusable
 from permitflow.cli.output import require_apart, require_folder, write_files
 from permitflow.cli.progress import late_progress
@@ -123,7 +123,7 @@ def _print(grid: Grid, findings: Sequence[Finding], check: Check, written: Seque
         is_there = finding.verdict != "impossible"
         verdict = finding.verdict if is_there else "impossible: no room for any chunk"
         table.add_row(*numbers, verdict, *(_shown(finding, check) if is_there else ()))
-    console.print(table)
+    print_table(console, table)
     for verdict in ("overspend", "violation", "too large", "undecided"):
         for finding in [each for each in findings if each.verdict == verdict][:1]:
             values = ", ".join(f"{name} {finding.values[name]:,}" for name in grid.names)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permitflow.cli.console import open_console, open_table
+from permitflow.cli.console import open_console, open_table, print_table
 from permitflow.cli.options import whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 
@@ -90,7 +90,7 @@ def _print(report: "Report") -> None:
     for verdict in report.verdicts:
         outcome = verdict.outcome.value
         table.add_row(verdict.rule.id, outcome.upper() if verdict.is_broken else outcome, verdict.finding)
-    console.print(table)
+    print_table(console, table)
     for line in report.lacking():
         console.print(line, soft_wrap=True)
     for verdict in report.verdicts:

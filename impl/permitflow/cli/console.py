@@ -2,22 +2,28 @@
 
 import os
 import sys
+from collections.abc import Sequence
+from shutil import get_terminal_size
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
-__all__ = ["open_console", "open_progress", "open_table"]
+__all__ = ["open_console", "open_progress", "open_table", "print_table"]
 
 # Where no terminal says how wide it is: logs and documents.
 WIDTH_WITHOUT_TERMINAL = 120
+_BETWEEN_COLUMNS = 3
 
 
 def open_console(*, stderr: bool = False) -> Console:
     """A console that prints text as it is: nothing in it is taken for markup."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else WIDTH_WITHOUT_TERMINAL
+    if os.environ.get("COLUMNS") == "0":  # some programs say so where they do not know; rich would print nothing
+        width = get_terminal_size((WIDTH_WITHOUT_TERMINAL, 0)).columns
     return Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
 
 
@@ -41,3 +47,42 @@ def open_table(*columns: str, right: tuple[str, ...] = (), wrap: tuple[str, ...]
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", no_wrap=column not in wrap)
     return table
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table of ``open_table`` with nothing left out: too wide a one gets narrower, or its lines are broken."""
+    widest = [max(cell_len(text) for text in (_heading(column), *_texts(column))) for column in table.columns]
+    least = [_least_width(column) for column in table.columns]
+    kept = [most if column.no_wrap else few for column, most, few in zip(table.columns, widest, least, strict=True)]
+    if sum(kept) + _BETWEEN_COLUMNS * (len(kept) - 1) > console.width:
+        _narrow(table, widest, least, console.width)
+    console.print(table, crop=False)
+
+
+def _heading(column: Column) -> str:
+    return str(column.header)
+
+
+def _texts(column: Column) -> list[str]:
+    return [str(cell) for cell in column.cells]
+
+
+def _least_width(column: Column) -> int:
+    """That of the longest word; numbers stay with their units."""
+    texts = _texts(column)
+    words = [word for text in (_heading(column), *texts) for word in text.split()]
+    return max((cell_len(text) for text in (words + texts if column.justify == "right" else words)), default=0)
+
+
+def _narrow(table: Table, widths: list[int], least: Sequence[int], most: int) -> None:
+    """One blank between columns; headings and texts are broken between words, the widest first, numbers never."""
+    blanks = len(widths) - 1
+    spare = [width - few for width, few in zip(widths, least, strict=True)]
+    while sum(widths) + blanks > most and any(spare):
+        widest = spare.index(max(spare))
+        spare[widest] -= 1
+        widths[widest] -= 1
+    for column, width in zip(table.columns, widths, strict=True):
+        column.width, column.no_wrap = width, False
+    table.padding = 0
+    table.width = sum(widths) + blanks

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from permitflow.cli.console import open_console, open_table
+from permitflow.cli.console import open_console, open_table, print_table
 
 if TYPE_CHECKING:
     from permitflow_proofs import Verdict
@@ -34,7 +34,7 @@ def print_verdicts(verdicts: "list[Verdict]", seconds: float) -> None:
             "\n".join(_outcome(opinion, theorem.expected) for opinion in verdict.opinions),
             "\n".join(f"{opinion.seconds:.1f} s" for opinion in verdict.opinions),
         )
-    console.print(table)
+    print_table(console, table)
     for line in _problems(verdicts):
         console.print(line, soft_wrap=True)
     console.print(_summary(verdicts, seconds), soft_wrap=True)
@@ -77,7 +77,7 @@ def print_runs(verdicts: "list[Verdict]") -> None:
         run = verdict.counterexample.run if verdict.counterexample is not None else None
         if run is not None:
             console.print(f"\n{verdict.theorem.id}: a shortest run to a state in which it is false")
-            console.print(run_table(run.start, run.steps))
+            print_table(console, run_table(run.start, run.steps))
 
 
 def as_json(verdict: "Verdict") -> dict[str, object]:

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from permitflow.cli.check_file import decided
-from permitflow.cli.console import open_console, open_table
+from permitflow.cli.console import open_console, open_table, print_table
 from permitflow.cli.outcomes import print_json, stop
 from permitflow.cli.progress import late_progress
 from permitflow.errors import InvalidParametersError
@@ -85,7 +85,7 @@ def in_words(setting: Setting) -> str:
 
 def _print_run(console: "Console", run: SimulatedRun) -> None:
     if run.figures is not None:
-        console.print(_figures_table(run, run.figures))
+        print_table(console, _figures_table(run, run.figures))
         warm_up, measured = run.length.warm_up_rows, run.figures.rows
         console.print(
             f"measured: {run.figures.chunks:,} chunks, {measured:,} rows, {duration_text(run.figures.seconds)} of "
@@ -178,7 +178,7 @@ def _print_window(console: "Console", setting: Setting, window: Window | None) -
     if window.enough is not None:
         reason = "rate * round trip + batch + two of the largest chunk (three, if there is a link rate)"
         table.add_row("always enough", f"{window.enough:,}", reason)
-    console.print(table)
+    print_table(console, table)
 
 
 def run_as_json(run: SimulatedRun) -> dict[str, object]:

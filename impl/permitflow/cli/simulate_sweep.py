@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from permitflow.cli.console import open_console, open_table
+from permitflow.cli.console import open_console, open_table, print_table
 from permitflow.cli.outcomes import print_json, stop, unusable
 from permitflow.cli.output import require_folder, write_files
 from permitflow.cli.progress import late_progress
@@ -72,7 +72,7 @@ def _print(description: Description, rows: Sequence[Row], written: Sequence[str]
     table = open_table(*names, "verdict", *HEADS, right=(*names, *HEADS), wrap=HEADS)
     for row in rows:
         table.add_row(*(shown_value(name, row.point.values[name]) for name in names), row.verdict, *row.shown())
-    console.print(table)
+    print_table(console, table)
     for row in rows:
         if row.run is None:
             console.print(f"impossible, for example with {_values(row.point)}: {row.reason}", soft_wrap=True)

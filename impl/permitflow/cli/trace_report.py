@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from rich.table import Table
 
-from permitflow.cli.console import open_console, open_table
+from permitflow.cli.console import open_console, open_table, print_table
 from permitflow.cli.run_table import Ledger, ledger_of
 from permitflow.testing.referee import Referee
 from permitflow.testing.verdicts import Verdict
@@ -21,7 +21,7 @@ _ALL_ACTIONS = len(SYSTEM.actions)
 def print_report(verdicts: Sequence[Verdict], referees: Mapping[str, Referee]) -> None:
     """Print what was found."""
     console = open_console()
-    console.print(_overview(verdicts))
+    print_table(console, _overview(verdicts))
     for verdict in verdicts:
         for remark in verdict.remarks():
             console.print(f"{verdict.channel}: {remark}", soft_wrap=True)
@@ -31,7 +31,10 @@ def print_report(verdicts: Sequence[Verdict], referees: Mapping[str, Referee]) -
         if not verdict.is_valid:
             console.print()
             for line in _objection(verdict):
-                console.print(line, soft_wrap=isinstance(line, str))
+                if isinstance(line, Table):
+                    print_table(console, line)
+                else:
+                    console.print(line, soft_wrap=True)
     for channel, referee in referees.items():
         console.print(f"{channel}: {referee.describe()}", soft_wrap=True)
     console.print(_summary(verdicts))
