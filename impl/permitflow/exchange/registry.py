@@ -23,6 +23,7 @@ from permitflow.protocol.staged_parts import require_room
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.transports.arrow_compression import available_codecs
 from permitflow.transports.same_host import SameHost
+from permitflow.transports.texts import require_text
 
 __all__ = ["Exchange", "stream_channels"]
 
@@ -125,7 +126,7 @@ class Exchange:
                 times the window.  A channel that is read once stages nothing.
 
         Raises:
-            InvalidParametersError: the name is empty, or taken; consumers that are none.
+            InvalidParametersError: the name is empty, taken, or no text that UTF-8 can hold; consumers that are none.
             SchemaMismatchError: the store has kept the channel with another schema.
             StoreError: the store has kept it otherwise, or cannot be read.
         """
@@ -165,6 +166,7 @@ class Exchange:
         for name in names:
             if not name:
                 raise InvalidParametersError(name="channel", value=name, rule="must not be empty")
+            require_text("channel", name)
             if name in self._channels or name in seen:
                 raise InvalidParametersError(name="channel", value=name, rule="must be a name that is not in use")
             seen.add(name)
@@ -179,6 +181,8 @@ class Exchange:
     ) -> list[ReplayChannel]:
         # Before the store is asked: what it has written down would be in the way of the next try.
         require_consumers(consumers)
+        for consumer in consumers:
+            require_text("consumers", consumer)
         require_room(limit_rows)
         places = self._store.open_channels(names, parameters=parameters, consumers=consumers, schema=schema)
         channels = [

@@ -29,6 +29,7 @@ from permitflow.transports.arrow import read_schema
 from permitflow.transports.carrier import Received
 from permitflow.transports.frame_readers import read_parameters
 from permitflow.transports.frame_writers import set_number, set_text, write_parameters
+from permitflow.transports.texts import sendable
 from permitflow.transports.traffic_codec import read_statistics, write_statistics
 from permitflow.wire.v1 import exchange_pb2 as pb
 
@@ -169,7 +170,7 @@ def _write_position(into: pb.ChannelPosition, position: ChannelPosition[pa.Schem
     into.acknowledged_row = position.acknowledged_row
     into.next_row = position.next_row
     into.state = _STATES[position.state]
-    into.reason = position.reason
+    into.reason = sendable(position.reason)
     write_parameters(into.parameters, StatedParameters.of(position.parameters))
     if position.schema is not None:
         into.schema = position.schema.serialize().to_pybytes()

@@ -21,11 +21,11 @@ from permitflow.protocol.frames import (
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.parameters import Oversize
 from permitflow.transports.payloads import EncodedChunks, Marker, checked_marker
+from permitflow.transports.texts import TEXT_RULE, sendable
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = ["DOWNSTREAM_WRITERS", "UPSTREAM_WRITERS", "set_number", "set_text", "write_chunks", "write_parameters"]
 
-_TEXT_RULE = "must be text that UTF-8 can hold"
 _CODECS = {None: pb.CODEC_UNSPECIFIED, Codec.LZ4: pb.CODEC_LZ4, Codec.ZSTD: pb.CODEC_ZSTD}
 _OVERSIZE = {Oversize.SPLIT: pb.OVERSIZE_SPLIT, Oversize.WHOLE: pb.OVERSIZE_WHOLE}
 
@@ -34,7 +34,7 @@ def _write_dialling(into: pb.Get | pb.Put, frame: Get | Put) -> None:
     into.protocol_version = frame.protocol_version
     for name, value in frame.address._asdict().items():
         if value is not None:
-            _set(into, name, value, rule=_TEXT_RULE if name == "channel" else "must fit 32 bits")
+            _set(into, name, value, rule=TEXT_RULE if name == "channel" else "must fit 32 bits")
     write_parameters(into.wanted, frame.wanted)
     if frame.schema is not None:
         into.schema = frame.schema
@@ -79,7 +79,7 @@ def set_text(into: Message, name: str, value: str) -> None:
     Raises:
         InvalidParametersError: UTF-8 cannot hold it.
     """
-    _set(into, name, value, rule=_TEXT_RULE)
+    _set(into, name, value, rule=TEXT_RULE)
 
 
 def _set(into: Message, name: str, value: object, *, rule: str) -> None:
@@ -176,7 +176,7 @@ def _write_end(into: pb.UpstreamFrame, frame: End) -> None:
 
 def _write_abort(into: pb.UpstreamFrame, frame: Abort) -> None:
     into.abort.SetInParent()
-    into.abort.reason = frame.reason
+    into.abort.reason = sendable(frame.reason)
 
 
 def _write_failure(into: pb.UpstreamFrame | pb.DownstreamFrame, frame: Failure) -> None:

@@ -8,6 +8,7 @@ import grpc
 from permitflow import errors
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
 from permitflow.transports.strangers import behind_grpc
+from permitflow.transports.texts import sendable
 
 __all__ = ["ERROR_KEY", "Metadata", "again", "error_from_status", "error_of", "heard", "said", "status_of", "told"]
 
@@ -16,9 +17,8 @@ Metadata = tuple[tuple[str, str | bytes], ...]
 ERROR_KEY = "permitflow-error-bin"
 """Trailing metadata: the error's type, message and facts as JSON."""
 
-# Together they stay well below the limit on metadata, whatever a schema or a reason contains.
+# With its facts, which are shortened, too, it stays well below the limit on metadata, whatever a schema contains.
 _MESSAGE_CHARACTERS = 2_000
-_FACT_CHARACTERS = 4_000
 
 _STATUS: dict[type[PermitflowError], grpc.StatusCode] = {
     errors.UnknownChannelError: grpc.StatusCode.NOT_FOUND,
@@ -61,16 +61,16 @@ def status_of(error: BaseException) -> tuple[grpc.StatusCode, str, Metadata]:
     """The status, its text and the trailing metadata that tell a peer about an error."""
     code = _STATUS.get(type(error), grpc.StatusCode.INTERNAL) if isinstance(error, PermitflowError) else None
     if code is None or not isinstance(error, PermitflowError):
-        return grpc.StatusCode.INTERNAL, _shortened(f"{type(error).__name__}: {error}", _MESSAGE_CHARACTERS), ()
-    return code, _shortened(error.message, _MESSAGE_CHARACTERS), ((ERROR_KEY, told(error)),)
+        return grpc.StatusCode.INTERNAL, sendable(f"{type(error).__name__}: {error}", _MESSAGE_CHARACTERS), ()
+    return code, sendable(error.message, _MESSAGE_CHARACTERS), ((ERROR_KEY, told(error)),)
 
 
 def told(error: PermitflowError) -> bytes:
     """An error as JSON: its type, its message and its facts."""
-    text = _shortened(error.message, _MESSAGE_CHARACTERS)
+    text = sendable(error.message, _MESSAGE_CHARACTERS)
     facts = {name: _plain(value) for name, value in error.facts.items() if name != "undelivered"}
     content = {"type": type(error).__name__, "message": text, "facts": facts}
-    return json.dumps(content, ensure_ascii=False).encode(errors="replace")
+    return json.dumps(content, ensure_ascii=False).encode()
 
 
 def _plain(value: object) -> object:
@@ -78,11 +78,7 @@ def _plain(value: object) -> object:
         return value
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value[:20]]
-    return _shortened(str(value), _FACT_CHARACTERS)
-
-
-def _shortened(text: str, characters: int) -> str:
-    return text if len(text) <= characters else f"{text[: characters - 1]}…"
+    return sendable(str(value))
 
 
 def error_from_status(
@@ -118,7 +114,7 @@ def error_of(value: bytes, *, who: str) -> PermitflowError:
     """The error that a peer meant by a status as bytes."""
     try:
         content = json.loads(value)
-        code, details, error = grpc.StatusCode[content["code"]], str(content["details"]), content["error"]
+        code, details, error = grpc.StatusCode[content["code"]], sendable(str(content["details"])), content["error"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return PeerGoneError(who=who, reason="it ended the stream with a status that cannot be read")
     metadata = ((ERROR_KEY, error.encode(errors="replace")),) if isinstance(error, str) else ()
@@ -136,7 +132,7 @@ def heard(value: bytes, *, who: str) -> PermitflowError | None:
         return None
     # A fact becomes an attribute; no peer may overwrite what every error has.
     known = {name: value for name, value in facts.items() if name.isidentifier() and not hasattr(kind, name)}
-    error = errors.restored(kind, message, {name: _tupled(value) for name, value in known.items()})
+    error = errors.restored(kind, sendable(message), {name: _heard(value) for name, value in known.items()})
     error.add_note(f"reported by {who}")
     return error
 
@@ -153,5 +149,7 @@ def again(error: PermitflowError, undelivered: object) -> PermitflowError:
     return repeated
 
 
-def _tupled(value: object) -> object:
-    return tuple(_tupled(item) for item in value) if isinstance(value, list) else value
+def _heard(value: object) -> object:
+    if isinstance(value, str):  # JSON can say what UTF-8 cannot; it may go to others, or to a disk
+        return sendable(value)
+    return tuple(_heard(item) for item in value) if isinstance(value, list) else value

@@ -1,6 +1,7 @@
 """Statistics of an exchange to the wire and back."""
 
 from permitflow.protocol.traffic import ChannelTraffic, KeptRows, Statistics
+from permitflow.transports.texts import sendable
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = ["read_statistics", "write_statistics"]
@@ -9,7 +10,6 @@ __all__ = ["read_statistics", "write_statistics"]
 _SAME = (
     "channel",
     "state",
-    "reason",
     "row_permits",
     "producers",
     "consumers",
@@ -30,6 +30,7 @@ def write_statistics(into: pb.Statistics, statistics: Statistics) -> None:
         added = into.channels.add()
         for name in _SAME:
             setattr(added, name, getattr(traffic, name))
+        added.reason = sendable(traffic.reason)
         added.compressed_streams.update(traffic.compressed_streams)
         if traffic.kept is not None:
             _write_kept(added.kept, traffic.kept)
@@ -52,7 +53,7 @@ def _read_traffic(message: pb.ChannelTraffic) -> ChannelTraffic:
     same = {name: getattr(message, name) for name in _SAME}
     compressed = dict(sorted(message.compressed_streams.items()))
     kept = _read_kept(message.kept) if message.HasField("kept") else None
-    return ChannelTraffic(**same, compressed_streams=compressed, kept=kept)
+    return ChannelTraffic(**same, reason=message.reason, compressed_streams=compressed, kept=kept)
 
 
 def _read_kept(message: pb.Kept) -> KeptRows:

@@ -14,6 +14,7 @@ from permitflow.exchange.statistics import BridgeState, Direction
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import End, Recorder
+from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import get, put
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -49,6 +50,10 @@ def test_a_name_is_given_once(complete: Complete) -> None:
             exchange.add_channel("orders/0")
         with pytest.raises(InvalidParametersError, match="channel must not be empty"):
             exchange.add_channel("")
+        with pytest.raises(InvalidParametersError, match="channel must be text that UTF-8 can hold"):
+            exchange.add_channel("\udcff")
+        with pytest.raises(InvalidParametersError, match="consumers must be text that UTF-8 can hold"):
+            exchange.add_channel("orders/1", retention=Retention.REPLAY, consumers=["one", "\udcff"])
         with pytest.raises(UnknownChannelError, match="known channels: orders/0"):
             exchange.channel("orders/1")
 

@@ -53,6 +53,18 @@ def test_an_exception_in_the_senders_block_reaches_the_consumer(exchange: Served
             list(source)
 
 
+def test_an_exception_that_utf_8_cannot_hold_stays_as_it_is_and_reaches_the_consumer_in_other_words(
+    exchange: ServedExchange,
+) -> None:
+    channel = exchange.channel()
+    sink = sink_of(exchange, channel)
+    with source_of(exchange, channel) as source:
+        with pytest.raises(ValueError, match="of a file: \udcff"), sink:
+            raise ValueError("of a file: \udcff")  # as Python reads a name that is no UTF-8
+        with pytest.raises(ChannelAbortedError, match=r"gave up: ValueError: of a file: \?$"):
+            list(source)
+
+
 def test_the_reason_of_a_starved_sender_reaches_a_consumer_that_comes_later(exchange: ServedExchange) -> None:
     channel = exchange.channel()
     with (

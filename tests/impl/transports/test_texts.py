@@ -1,0 +1,125 @@
+"""Reasons arrive, whatever is in them; names that could not are refused where they are given."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permitflow.errors import (
+    ChannelAbortedError,
+    InvalidParametersError,
+    PeerGoneError,
+    PermitflowError,
+    StoreWriteError,
+)
+from permitflow.protocol.control import ChannelPosition, ChannelState, Positions
+from permitflow.protocol.frames import Abort
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.traffic import ChannelTraffic, Statistics
+from permitflow.transports.arrow import MAX_MESSAGE_BYTES
+from permitflow.transports.codec import decode_upstream, encode_upstream
+from permitflow.transports.control_codec import decode_reply, encode_reply
+from permitflow.transports.status import error_from_status, error_of, said, status_of
+from permitflow.transports.texts import MOST_CHARACTERS, require_text, sendable
+
+# As Python reads a file name that is no UTF-8.
+NAME = b"/data/\xff.csv".decode(errors="surrogateescape")
+REASON, ARRIVES = f"cannot read {NAME}", "cannot read /data/?.csv"
+texts = st.text(st.characters(exclude_categories=[]), max_size=20)
+
+
+@given(texts, st.integers(1, 20))
+def test_what_is_sent_is_the_beginning_and_utf_8_can_hold_it(text: str, most: int) -> None:
+    sent = sendable(text, most)
+    require_text("a text", sent)
+    assert len(sent) == min(len(text), most)
+    kept = text if len(text) <= most else text[: most - 1]
+    assert all(one in (another, "?") for one, another in zip(sent, kept, strict=False))
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
+def test_a_proper_text_is_sent_as_it_is(text: str) -> None:
+    require_text("a text", text)
+    assert sendable(text) == text
+
+
+def test_a_name_that_cannot_travel_is_refused() -> None:
+    with pytest.raises(InvalidParametersError, match="channel must be text that UTF-8 can hold"):
+        require_text("channel", NAME)
+
+
+def aborted(reason: str) -> str:
+    (message,) = encode_upstream([Abort(reason)])
+    (frame,) = decode_upstream(b"".join(message))
+    assert isinstance(frame, Abort)
+    return frame.reason
+
+
+def positioned(reason: str) -> str:
+    channel: ChannelPosition[pa.Schema] = ChannelPosition(
+        "c", 0, 0, ChannelState.BROKEN, reason, ChannelParameters(row_permits=8), None, ""
+    )
+    reply = decode_reply(encode_reply(Positions((channel,))))
+    assert isinstance(reply, Positions)
+    return reply.channels[0].reason
+
+
+def counted(reason: str) -> str:
+    numbers: dict[str, Any] = dict.fromkeys(
+        (
+            "row_permits",
+            "producers",
+            "consumers",
+            "rows_in",
+            "rows_out",
+            "rows_held",
+            "peak_rows_held",
+            "rows_with_consumers",
+            "waiting_seconds",
+            "consumer_waiting_seconds",
+        ),
+        0,
+    )
+    traffic = ChannelTraffic(channel="c", state="broken", reason=reason, **numbers)
+    reply = decode_reply(encode_reply(Statistics(0.0, (traffic,))))
+    assert isinstance(reply, Statistics)
+    return reply.channels[0].reason
+
+
+@pytest.mark.parametrize("through", [aborted, positioned, counted])
+def test_the_reason_of_a_channels_end_arrives_whatever_is_in_it(through: Any) -> None:
+    assert through("well") == "well"
+    assert through(REASON) == ARRIVES
+    assert through("x" * (MAX_MESSAGE_BYTES + 1)) == "x" * (MOST_CHARACTERS - 1) + "…"
+
+
+ERRORS = [StoreWriteError(path=NAME, reason=REASON), ChannelAbortedError(channel="c", reason=REASON), OSError(REASON)]
+
+
+def over_grpc(error: Exception) -> PermitflowError:
+    code, details, metadata = status_of(error)
+    details.encode()
+    return error_from_status(code, details, metadata, who="the exchange")
+
+
+def over_tcp(error: Exception) -> PermitflowError:
+    return error_of(said(error), who="the exchange")
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("over", [over_grpc, over_tcp])
+def test_an_error_arrives_whatever_is_in_its_words(over: Any, error: Exception) -> None:
+    arrived = over(error)
+    assert ARRIVES in str(arrived)
+    require_text("an error", f"{arrived} {arrived.facts}")
+
+
+def test_what_only_json_can_say_is_not_taken_over_from_a_peer() -> None:
+    told = rb'{"type": "PeerGoneError", "message": "\udcff", "facts": {"who": "\udcff", "reason": ["\udcff"]}}'
+    error = error_from_status(None, None, (("permitflow-error-bin", told),), who="x")
+    assert isinstance(error, PeerGoneError)
+    assert (error.message, error.facts) == ("?", {"who": "?", "reason": ("?",)})
+    status = rb'{"code": "INTERNAL", "details": "\udcff", "error": null}'
+    assert "failed: ? (gRPC status INTERNAL)" in str(error_of(status, who="x"))
