@@ -60,3 +60,24 @@ def test_what_is_read_or_written_is_not_replaced(
 def test_what_is_no_file_may_take_both(command: Command) -> None:
     code, _, stderr = command("explain", *STUCK, "-o", "/dev/null", "--svg", "/dev/null")
     assert (code, stderr) == (0, "")
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("name", ["check", "simulate"])
+def test_a_table_that_took_long_is_shown_although_its_file_cannot_be_written(command: Command, name: str) -> None:
+    code, stdout, stderr = command(name, "orders.toml", *VARIED, "--csv", "/dev/full")
+    assert code == 2
+    assert "cannot write /dev/full: No space left on device" in stderr
+    assert [line.split()[:2] for line in stdout.splitlines() if line.lstrip()[:1].isdigit()] == [
+        ["256", "live" if name == "check" else "flows"],
+        ["512", "live" if name == "check" else "flows"],
+    ]
+    assert "written" not in stdout
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("name", ["check", "simulate"])
+def test_what_is_varied_twice_is_refused(command: Command, name: str) -> None:
+    code, stdout, stderr = command(name, "orders.toml", *VARIED, "--sweep", "batch=1024")
+    assert (code, stdout) == (2, "")
+    assert "--sweep: batch is varied twice; name all of its values in one --sweep" in stderr

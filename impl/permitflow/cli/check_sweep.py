@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from permitflow.checking import Cell, Check, Finding, Grid, cells_of, check_cell
 from permitflow.checking.grid import NAMES
 from permitflow.cli.check_file import described
 from permitflow.cli.console import open_console, open_table, print_table
+from permitflow.cli.options import distinct
 from permitflow.cli.outcomes import print_json, requires_extra, stop, unusable
 from permitflow.cli.output import require_apart, require_folder, write_files
 from permitflow.cli.progress import late_progress
@@ -49,12 +50,16 @@ def check_sweep(path: Path, axes: Sequence[Axis], options: SweepOptions) -> None
         unusable(f"--sweep: {len(cells):,} combinations are too many; the most is {most:,}{advice}")
     _require(grid, options)
     findings = _here(cells, options) if options.spark is None else _on_spark(grid, options)
-    written = _write(grid, findings, options)
-    if options.as_json:
-        points = [_as_json(finding) for finding in findings]
-        print_json({"file": str(path), "check": str(options.check), "points": points, "files": written})
-    else:
-        _print(grid, findings, options.check, written)
+    written: list[str] = []
+    try:
+        for file in _written(grid, findings, options):
+            written.append(str(file))
+    finally:  # what took so long is shown, whatever the disk says
+        if options.as_json:
+            points = [_as_json(finding) for finding in findings]
+            print_json({"file": str(path), "check": str(options.check), "points": points, "files": written})
+        else:
+            _print(grid, findings, options.check, written)
     stop(holds=all(finding.holds for finding in findings))
 
 
@@ -64,7 +69,7 @@ def _grid(path: Path, axes: Sequence[Axis]) -> Grid:
     for axis in axes:
         if axis.name not in NAMES:
             unusable(f"--sweep: {axis.name} changes no verdict; vary {', '.join(NAMES)}")
-    axes = axes or [axis for axis in description.axes if axis.name in NAMES]
+    axes = distinct(axes) or [axis for axis in description.axes if axis.name in NAMES]
     if not axes:
         unusable(f"nothing varies: give --sweep, or a [sweep] of {', '.join(NAMES)} in {path}")
     return Grid(description.setting, axes)
@@ -103,15 +108,16 @@ def _on_spark(grid: Grid, options: SweepOptions) -> list[Finding]:
     return sweep_on(options.spark, options.check, grid, max_states=options.max_states)
 
 
-def _write(grid: Grid, findings: Sequence[Finding], options: SweepOptions) -> list[str]:
-    """The files that were asked for; their names."""
+def _written(grid: Grid, findings: Sequence[Finding], options: SweepOptions) -> Iterator[Path]:
+    """Write the files that were asked for; each, once it is there."""
     if options.csv is not None:
         write_files({options.csv: _as_csv(grid, findings)})
+        yield options.csv
     if options.plot is not None:
         from permitflow.cli.check_drawing import draw_map
 
         draw_map(grid, findings, options.check, options.plot)
-    return [str(path) for path in (options.csv, options.plot) if path]
+        yield options.plot
 
 
 def _print(grid: Grid, findings: Sequence[Finding], check: Check, written: Sequence[str]) -> None:

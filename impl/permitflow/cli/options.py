@@ -1,6 +1,6 @@
 """Option values that are checked where they are read, so that a complaint names the option, the value and the rule."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import typer
 
+from permitflow.cli.outcomes import unusable
 from permitflow.errors import InvalidParametersError
 from permitflow.parameters_file import axes, quantities
 from permitflow.parameters_file.chunk_table import sizes_of
@@ -18,6 +19,7 @@ __all__ = [
     "StreamName",
     "axis",
     "chunk_sizes",
+    "distinct",
     "duration",
     "folder",
     "host_and_port",
@@ -132,6 +134,14 @@ def rows_per_second(text: str) -> float:
 def axis(text: str | Axis) -> Axis:
     """Parse what is varied, as in ``row_count=256..65536:x2``."""
     return text if isinstance(text, Axis) else _understood(axes.read_axis, text)
+
+
+def distinct(axes: Sequence[Axis]) -> Sequence[Axis]:
+    """Axes of which none comes twice, or the end of the command."""
+    names = [axis.name for axis in axes]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        unusable(f"--sweep: {twice} is varied twice; name all of its values in one --sweep")
+    return axes
 
 
 def share(text: str | float) -> float:

@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from permitflow.cli.channel_options import RowCount
-from permitflow.cli.options import axis, chunk_sizes, duration, rows_per_second, share, whole_number
+from permitflow.cli.options import axis, chunk_sizes, distinct, duration, rows_per_second, share, whole_number
 from permitflow.cli.outcomes import Json, unusable
 from permitflow.cli.output import require_apart
 from permitflow.cli.simulate_once import simulate_once
@@ -137,7 +137,7 @@ def simulate(
         description,
         seed=description.seed if seed is None else seed,
         least_chunks=chunks or description.least_chunks,
-        axes=sweep or description.axes,
+        axes=distinct(sweep or description.axes),
     )
     try:
         if description.axes:

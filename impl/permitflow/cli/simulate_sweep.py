@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,16 +44,26 @@ def simulate_sweep(description: Description, outputs: Outputs) -> None:
             _row(description, point, lambda share, done=done: report((done + share) / len(combinations)))  # type: ignore[misc]
             for done, point in enumerate(combinations)
         ]
-    contents = {outputs.csv: _as_csv(description, rows)} if outputs.csv else {}
-    write_files(contents)
+    written: list[str] = []
+    try:
+        for path in _written(description, rows, outputs):
+            written.append(str(path))
+    finally:  # what took so long is shown, whatever the disk says
+        if outputs.as_json:
+            print_json({"points": [_as_json(row) for row in rows], "files": written})
+        else:
+            _print(description, rows, written)
+    stop(holds=all(row.verdict == "flows" for row in rows))
+
+
+def _written(description: Description, rows: Sequence[Row], outputs: Outputs) -> Iterator[Path]:
+    """Write the files that were asked for; each, once it is there."""
+    if outputs.csv is not None:
+        write_files({outputs.csv: _as_csv(description, rows)})
+        yield outputs.csv
     if outputs.plot is not None:
         draw(description, rows, outputs.plot)
-    written = [str(path) for path in (outputs.csv, outputs.plot) if path]
-    if outputs.as_json:
-        print_json({"points": [_as_json(row) for row in rows], "files": written})
-    else:
-        _print(description, rows, written)
-    stop(holds=all(row.verdict == "flows" for row in rows))
+        yield outputs.plot
 
 
 def _row(description: Description, point: Point, report: Progress) -> Row:
