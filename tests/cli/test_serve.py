@@ -264,6 +264,22 @@ def test_a_port_in_use_is_unusable(process: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
+        (["--address", "unix:5"], "address must be host:port or tcp://host:port, not 'unix:5'"),
+        (["--address", "tcp://a..b:5"], "address must be tcp://host:port, not 'tcp://a..b:5'"),
+        (
+            ["--retention", "replay", "--consumer", os.fsdecode(b"\xff")],
+            r"consumers must be text that UTF-8 can hold, not '\udcff'",
+        ),
+    ],
+    ids=["a path", "no name", "no text"],
+)
+def test_what_the_exchange_refuses_is_unusable(process: Command, arguments: list[str], complaint: str) -> None:
+    assert process("serve", "--stream", "orders", *arguments) == (2, "", f"Error: {complaint}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
         ([], "Missing option '--stream'"),
         (["--stream", "orders:99999999999"], "may have at most 100,000 channels"),
         (["--stream", "orders", "--row-permits", "1" + "0" * 20], "must be at most 1,000,000,000,000,000, not 100"),

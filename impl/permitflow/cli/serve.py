@@ -159,7 +159,7 @@ def _run(plan: "Plan", trace: Path | None, style: "Style") -> NoReturn:
         unusable(f"--address: {error.facts['what']}: the port is in use, or this machine has no such address")
     except StoreError as error:
         unusable(f"--store: {error}")
-    except InvalidOptionError as error:
+    except (InvalidOptionError, InvalidParametersError) as error:
         unusable(str(error))
     except TraceWriteError as error:
         complain(str(error))

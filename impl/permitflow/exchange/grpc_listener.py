@@ -7,7 +7,7 @@ from functools import partial
 
 import grpc
 
-from permitflow.errors import PeerGoneError, PermitflowError, TransportError
+from permitflow.errors import InvalidParametersError, PeerGoneError, PermitflowError, TransportError
 from permitflow.exchange.health import HealthService
 from permitflow.exchange.methods import METHODS, Serve
 from permitflow.exchange.registry import Exchange
@@ -17,6 +17,7 @@ from permitflow.transports.connection import SERVER_OPTIONS, SERVICE
 from permitflow.transports.handing_over import HandingOver
 from permitflow.transports.malloc import expect_large_blocks
 from permitflow.transports.status import status_of
+from permitflow.transports.texts import require_text
 from permitflow.transports.wakefulness import of_running_loop
 
 __all__ = ["GrpcListener", "ServerCall"]
@@ -25,6 +26,9 @@ _log = logging.getLogger(__name__)
 
 # Time for those who are told that the exchange stops to hear it.
 _FAREWELL_SECONDS = 2.0
+_LAST_PORT = 65_535
+# What gRPC takes for the beginning of a path, and the like.
+_NO_HOSTS = ("unix:", "unix-abstract:", "vsock:")
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
@@ -82,7 +86,12 @@ class GrpcListener:
     """A gRPC server; see ``Listener``."""
 
     def __init__(self, exchange: Exchange, address: str) -> None:
-        """See ``ExchangeServer``."""
+        """See ``ExchangeServer``.
+
+        Raises:
+            InvalidParametersError: it is no address.
+        """
+        _require_host_and_port(address)
         self._exchange = exchange
         self._wanted_address = address
         self._address = ""
@@ -161,3 +170,12 @@ class GrpcListener:
             raise
         except grpc.aio.BaseError as lost:
             _log.info("%s could not be told: %s (%s)", context.peer(), error, lost)
+
+
+def _require_host_and_port(address: str) -> None:
+    """gRPC would listen elsewhere, too, and say a port with which nobody can dial it."""
+    require_text("address", address)
+    host, _, port = address.rpartition(":")
+    is_port = port.isascii() and port.isdecimal() and int(port) <= _LAST_PORT
+    if not host or not is_port or address.startswith(_NO_HOSTS):
+        raise InvalidParametersError(name="address", value=address, rule="must be host:port or tcp://host:port")

@@ -50,7 +50,7 @@ class ExchangeServer:
             address: host and port for gRPC, ``tcp://`` before them for TCP; port 0 chooses a free one.
 
         Raises:
-            InvalidParametersError: what follows ``tcp://`` is not host and port.
+            InvalidParametersError: these are not host and port.
         """
         listener = TcpListener if address.startswith(SCHEME) else GrpcListener
         self._listener: Listener = listener(exchange, address)

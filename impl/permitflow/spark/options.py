@@ -231,8 +231,6 @@ def consumer_name(text: str) -> str:
 
 def network_address(text: str) -> str:
     """Check the form ``host:port``; whether somebody listens there shows when a stream is opened."""
-    if text.startswith("unix:"):
-        return text
     host, colon, port = text.rpartition(":")
     if not (host and colon and port.isdecimal() and 0 < int(port) < 65_536):
         raise ValueError("must be host:port, as in localhost:5433")

@@ -23,7 +23,7 @@ def test_a_stream_and_a_number_name_the_channels() -> None:
 
 
 def test_channels_can_be_listed_by_name() -> None:
-    options = ReadOptions.parse({"address": "unix:/run/exchange", "channels": "late, early"})
+    options = ReadOptions.parse({"address": "tcp://localhost:5433", "channels": "late, early"})
     assert options.channels == ("late", "early")
 
 
@@ -62,6 +62,7 @@ def test_options_travel_to_the_workers() -> None:
         ({"address": "localhost"}, "address", "must be host:port"),
         ({"address": "localhost:http"}, "address", "must be host:port"),
         ({"address": ":5433"}, "address", "must be host:port"),
+        ({"address": "unix:/run/exchange"}, "address", "must be host:port"),
         ({"address": "localhost:70000"}, "address", "must be host:port"),
         ({"channels": None}, "channels", "is missing"),
         ({"channels": "0"}, "channels", "whole number from 1"),
