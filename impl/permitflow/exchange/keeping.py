@@ -16,7 +16,7 @@ from permitflow.exchange.streams import Stream
 from permitflow.protocol.frames import Abort, End, Put
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.replay import Retention
-from permitflow.transports.arrow import owned
+from permitflow.transports.arrow_joining import owned
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.same_host import SameHost
 

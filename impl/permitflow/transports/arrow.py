@@ -7,7 +7,7 @@ message cannot carry them, so that chunks of such a schema are whole IPC streams
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, takewhile
+from itertools import takewhile
 from operator import attrgetter
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from permitflow.transports.arrow_types import holds_any_bytes, holds_dictionary,
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.shared_memory.sized_parts import size_of
 
-__all__ = ["MAX_CHUNK_BYTES", "MAX_MESSAGE_BYTES", "BatchCodec", "owned", "read_schema", "require_equal_schemas"]
+__all__ = ["MAX_CHUNK_BYTES", "MAX_MESSAGE_BYTES", "BatchCodec", "read_schema", "require_equal_schemas"]
 
 # gRPC's own limit is 4 MiB, a few thousand wide rows.  Some limit has to be: a peer's claim decides how much memory
 # is taken before permits are looked at.
@@ -268,19 +268,6 @@ class BatchCodec:
         if len(batches) != 1:
             raise ValueError(f"it holds {len(batches)} batches, not 1")
         return batches[0]
-
-
-def owned(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The same batches in memory that nobody else has."""
-    if not batches:
-        return []
-    codec = BatchCodec(batches[0].schema)
-    if not codec.can_join:
-        return [codec.decode(b"".join(codec.encode([batch])), [batch.num_rows]) for batch in batches]
-    # With something to join, Arrow copies; one batch alone would stay where it is.
-    joined = pa.concat_batches([*batches, batches[0].slice(0, 0)])
-    ends = accumulate(batch.num_rows for batch in batches)
-    return [joined.slice(end - batch.num_rows, batch.num_rows) for batch, end in zip(batches, ends, strict=True)]
 
 
 def _require_size(rows: int, size_bytes: int) -> None:

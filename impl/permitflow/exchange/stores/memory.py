@@ -12,31 +12,16 @@ from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.arrow_joining import joined, runs
 
 __all__ = ["MemoryChannelStore", "MemoryStore"]
 
 # A list is cut at its beginning as a whole: only when that is worth it.
 _CUT_AT = 256
-
-
 # So many bytes are worth a batch of their own; a batch takes about a kilobyte besides its rows, and a call to read.
 _SMALL_BYTES = 4 << 10
-
-
-def _joined(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
-    """The same rows; in one batch if they came in many small ones."""
-    if len(batches) == 1 or _size_bytes(batches[0]) > _SMALL_BYTES:
-        return batches
-    return [pa.concat_batches(batches)] if BatchCodec(batches[0].schema).can_join else batches
-
-
-def _size_bytes(batch: pa.RecordBatch) -> int:
-    try:
-        size_bytes: int = batch.nbytes
-    except pa.ArrowTypeError:
-        # Older releases cannot tell what part of its buffers a batch with string views uses.
-        size_bytes = batch.get_total_buffer_size()
-    return size_bytes
+# What is joined is let go of as a whole: a few rows that somebody needs should not hold a window of others.
+_JOINED_BYTES = 256 << 10
 
 
 def _nothing() -> None:
@@ -49,6 +34,8 @@ class MemoryChannelStore:
     def __init__(self, on_removal: Callable[[], object] = _nothing) -> None:
         """Nothing is kept; whoever else knows the place is told when it is removed."""
         self._on_removal = on_removal
+        self._codec: BatchCodec | None = None
+        """None: there was nothing to join yet."""
         self._first_rows: list[int] = []
         self._batches: list[pa.RecordBatch] = []
         self._forgotten = 0
@@ -79,10 +66,18 @@ class MemoryChannelStore:
         self, first_row: int, batches: Sequence[pa.RecordBatch], producer: str = "", producer_rows: int = 0
     ) -> None:
         """Keep rows."""
-        for batch in _joined(batches):
+        for batch in self._joined(batches) if len(batches) > 1 else batches:
             self._first_rows.append(first_row)
             self._batches.append(batch)
             first_row += batch.num_rows
+
+    def _joined(self, batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
+        """The same rows; small neighbours in one batch."""
+        codec = self._codec = self._codec or BatchCodec(batches[0].schema)
+        if not codec.can_join:
+            return batches
+        found = runs(batches, codec.size_of, most_bytes=_JOINED_BYTES, small_bytes=_SMALL_BYTES)
+        return [batch for run in found for batch in joined(run)]
 
     async def read(self, from_row: int, to_row: int) -> list[pa.RecordBatch]:
         """The rows ``[from_row, to_row)``."""

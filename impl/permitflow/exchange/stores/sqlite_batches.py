@@ -2,12 +2,12 @@
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
 
 from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.arrow_joining import joined, runs
 from permitflow.transports.carrier import Buffer
 
 __all__ = ["append_batches", "forget_batches", "insert_batch", "load_batches", "read_batch"]
@@ -20,27 +20,6 @@ SELECT first_row, rows, arrow, checksum FROM kept LEFT JOIN batches ON batch = i
 """
 
 
-class _Run(NamedTuple):
-    """Batches that are written as one."""
-
-    batches: Sequence[pa.RecordBatch]
-    rows: int
-
-
-def _runs(codec: BatchCodec, batches: Sequence[pa.RecordBatch], most_rows: int) -> Iterator[_Run]:
-    start = rows = size_bytes = 0
-    for position, batch in enumerate(batches):
-        own_bytes = codec.size_of(batch)
-        is_full = size_bytes + own_bytes > _JOINED_BYTES or rows + batch.num_rows > most_rows
-        if position > start and (is_full or not codec.can_join):
-            yield _Run(batches[start:position], rows)
-            start, rows, size_bytes = position, 0, 0
-        rows += batch.num_rows
-        size_bytes += own_bytes
-    if start < len(batches):
-        yield _Run(batches[start:], rows)
-
-
 def append_batches(
     connection: sqlite3.Connection,
     codec: BatchCodec,
@@ -50,15 +29,20 @@ def append_batches(
     most_rows: int,
 ) -> None:
     """Write rows of a channel, from ``first_row`` on; none of its batches will have more than ``most_rows``."""
-    for run in _runs(codec, batches, most_rows):
-        place = (channel, first_row, run.rows, insert_batch(connection, codec, run.batches))
+    for batch in _joined(codec, batches, most_rows) if codec.can_join else batches:
+        place = (channel, first_row, batch.num_rows, insert_batch(connection, codec, batch))
         connection.execute("INSERT INTO kept (channel, first_row, rows, batch) VALUES (?, ?, ?, ?)", place)
-        first_row += run.rows
+        first_row += batch.num_rows
 
 
-def insert_batch(connection: sqlite3.Connection, codec: BatchCodec, batches: Sequence[pa.RecordBatch]) -> int:
-    """Write batches as one; the number by which other tables know it."""
-    pieces = codec.encode(batches)
+def _joined(codec: BatchCodec, batches: Sequence[pa.RecordBatch], most_rows: int) -> Iterator[pa.RecordBatch]:
+    for run in runs(batches, codec.size_of, most_bytes=_JOINED_BYTES, most_rows=most_rows):
+        yield from joined(run)
+
+
+def insert_batch(connection: sqlite3.Connection, codec: BatchCodec, batch: pa.RecordBatch) -> int:
+    """Write a batch; the number by which other tables know it."""
+    pieces = codec.encode([batch])
     arrow: Buffer = pieces[0] if len(pieces) == 1 else b"".join(pieces)
     facts = (arrow, crc32(arrow))
     number = connection.execute("INSERT INTO batches (arrow, checksum) VALUES (?, ?)", facts).lastrowid

@@ -60,7 +60,7 @@ def stage_batches(
         part = connection.execute(_BEGIN, (channel, *staging)).lastrowid
     ((first,),) = connection.execute("SELECT coalesce(max(position) + 1, 0) FROM staged WHERE part = ?", (part,))
     places = [
-        (part, position, batch.num_rows, insert_batch(connection, codec, [batch]))
+        (part, position, batch.num_rows, insert_batch(connection, codec, batch))
         for position, batch in enumerate(batches, first)
     ]
     connection.executemany("INSERT INTO staged (part, position, rows, batch) VALUES (?, ?, ?, ?)", places)
