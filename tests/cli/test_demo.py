@@ -156,6 +156,7 @@ def test_the_pipeline_gets_its_options_and_its_report_is_shown(
     ("arguments", "complaint"),
     [
         (("--kills", "3"), "--kills: needs --streaming"),
+        (("--seed", "3"), "--seed: needs --streaming"),
         (("--streaming", "--kills", "-1"), "must be at least 0"),
         (("--streaming", "--kills", "1001"), "--kills' must be from 0 to 1000: 1001"),
         (("--streaming", "--scale", "0"), "--scale' must be above 0"),

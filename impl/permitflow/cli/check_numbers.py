@@ -1,5 +1,6 @@
 """``permitflow check`` with numbers: live for good, or a run into the deadlock and what to change."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -71,14 +72,20 @@ def check_numbers(numbers: Numbers, *, as_json: bool) -> None:
     stop(holds=decision.is_live)
 
 
+def _ways_to_room(numbers: Numbers, name: str) -> Iterator[str]:
+    """A batch of 1 leaves none in a channel of one permit."""
+    yield f"choose {name} below {numbers.row_count}" if numbers.row_count > 1 else "choose a larger --row-count"
+    if numbers.batch_up is None:
+        yield "give --max-chunk"
+
+
 def require_room(numbers: Numbers) -> None:
     """End the command if the batch leaves no room for any chunk."""
     if numbers.max_cost < 1:
         name, value = ("--batch", numbers.batch) if numbers.batch_up is None else ("--batch-up", numbers.batch_up)
         unusable(
             f"{name}: the published protocol clamps chunks to row count less batch, and {numbers.row_count} - {value} "
-            f"leaves no room for any; choose {name} below {numbers.row_count}"
-            + (", or give --max-chunk" if numbers.batch_up is None else "")
+            f"leaves no room for any; {' or '.join(_ways_to_room(numbers, name))}"
         )
 
 

@@ -50,11 +50,11 @@ def conform(
     made = _load(adapter)
     try:
         if pair:
-            report = judge_pair(made, name=adapter, only=rule or [], random_runs=random_runs)  # type: ignore[arg-type]
+            report = judge_pair(_pair(made, adapter), name=adapter, only=rule or [], random_runs=random_runs)  # type: ignore[arg-type]
         else:
             report = judge_adapter(_channel(made, adapter), name=adapter, only=rule or [], random_runs=random_runs)  # type: ignore[arg-type]
     except InvalidParametersError as error:
-        unusable(f"--rule: {error}" if error.facts["name"] == "only" else str(error))
+        unusable(f"--rule {error.rule}, not {error.value!r}" if error.name == "only" else str(error))
     if as_json:
         print_json(report.as_json())
     else:
@@ -64,7 +64,7 @@ def conform(
 
 def _load(place: str) -> object:
     module_name, colon, name = place.partition(":")
-    if not colon or not module_name or not name:
+    if not colon or not module_name or not name or "/" in module_name or module_name.endswith(".py"):
         unusable(f"MODULE:ADAPTER must be as in my_channel:MyAdapter, not {place!r}")
     sys.path.insert(0, "")  # as python -m does: modules of this folder are found
     try:
@@ -81,6 +81,16 @@ def _channel(made: object, place: str) -> object:
 
     if not (isinstance(made, type) and issubclass(made, ChannelAdapter)):
         unusable(f"{place} is no class of permitflow.testing.ChannelAdapter; for a pair of ends, say --pair")
+    return made
+
+
+def _pair(made: object, place: str) -> object:
+    from permitflow.testing import ChannelAdapter
+
+    if isinstance(made, type) and issubclass(made, ChannelAdapter):
+        unusable(f"{place} is a channel as a whole, a permitflow.testing.ChannelAdapter; leave --pair away")
+    if not callable(made):
+        unusable(f"{place} makes nothing; --pair wants what can be called to make a permitflow.testing.PairAdapter")
     return made
 
 

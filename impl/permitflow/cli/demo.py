@@ -52,8 +52,8 @@ def demo(
         ),
     ] = 0,
     seed: Annotated[
-        int, typer.Option(parser=whole_number(least=0), metavar="N", help="Of which part is killed, and when.")
-    ] = 1,
+        int | None, typer.Option(parser=whole_number(least=0), metavar="N", help="Of which part is killed, and when.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run TPC-H query 12 as two Spark jobs with an exchange between them, and check everything about it.
@@ -81,9 +81,11 @@ def demo(
         _require("grpc", "pyarrow", "pyspark", "z3")
     if kills and not streaming:
         unusable("--kills: needs --streaming: what two jobs have sent they cannot take back")
+    if seed is not None and not streaming:
+        unusable("--seed: needs --streaming: nothing is drawn, because nothing of two jobs is killed")
     try:
         if streaming:
-            _run_streaming(scale, keep, kills, seed, as_json=as_json)
+            _run_streaming(scale, keep, kills, 1 if seed is None else seed, as_json=as_json)
         else:
             _run_jobs(scale, keep, as_json=as_json)
     except InvalidOptionError as error:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["explain"]
 
 _DEFAULT_PAGE = Path("permitflow-explain.html")
+# What other commands draw, and this one does not.
+_OTHER_FORMATS = frozenset({".svg", ".png", ".pdf"})
 
 
 def explain(
@@ -85,6 +87,10 @@ def explain(
     if files and given:
         unusable(f"{given[0]} belongs to numbers of your own; leave it or the trace files away")
     page = output or (None if svg else _DEFAULT_PAGE)
+    if page is not None and page.suffix.lower() in _OTHER_FORMATS:
+        unusable(f"--output writes a web page, and {page} is none by its name; name a file .html, or say --svg FILE")
+    if svg is not None and svg.suffix.lower() in (_OTHER_FORMATS - {".svg"} | {".html"}):
+        unusable(f"--svg writes an SVG drawing, and {svg} is none by its name; name a file .svg")
     require_apart({"--output": page, "--svg": svg}, files_of(files or []))
     if files:
         shown: Run | StateGraph = _recorded(_channel(files, channel, allow_truncated))

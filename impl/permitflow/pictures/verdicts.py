@@ -20,7 +20,7 @@ def stuck_run(parameters: Parameters, start: State, steps: Sequence[Step[State]]
     return Run(
         title=f"{_in_numbers(parameters)}: this channel can get stuck",
         verdict=Verdict.STUCK,
-        sentence=f"After {len(steps):,} steps {in_words(end, parameters)}.",
+        sentence=f"After {len(steps):,} {'step' if len(steps) == 1 else 'steps'} {in_words(end, parameters)}.",
         parameters=parameters,
         start=start,
         steps=steps,

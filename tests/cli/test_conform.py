@@ -1,0 +1,44 @@
+"""``permitflow conform``: an adapter that is named, and what is said if there is none."""
+
+import sys
+from collections.abc import Callable
+
+import pytest
+
+Command = Callable[..., tuple[int, str, str]]
+
+QUEUE = "permitflow.testing.kit.examples.queues:QueueChannel"
+
+
+@pytest.fixture(autouse=True)
+def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command looks for modules in the folder that it runs in; later tests do not."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
+def test_a_rule_that_holds_and_one_that_is_broken(command: Command) -> None:
+    code, stdout, _ = command("conform", QUEUE, "--rule", "window", "--rule", "cost-is-rows")
+    assert code == 1
+    assert "breaks rule 'cost-is-rows'" in stdout
+    assert f"{QUEUE}: 2 rules, 1 hold, 1 broken, 0 not applicable" in stdout
+    assert command("conform", QUEUE, "--rule", "window")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("queues",), "MODULE:ADAPTER must be as in my_channel:MyAdapter, not 'queues'"),
+        (("a/queues.py:Queue",), "MODULE:ADAPTER must be as in my_channel:MyAdapter, not 'a/queues.py:Queue'"),
+        (("no_such_module:Queue",), "module no_such_module cannot be imported: ModuleNotFoundError"),
+        (("json:Queue",), "module json has no Queue"),
+        (("json:JSONDecoder",), "json:JSONDecoder is no class of permitflow.testing.ChannelAdapter"),
+        ((QUEUE, "--pair"), "is a channel as a whole, a permitflow.testing.ChannelAdapter; leave --pair away"),
+        (("json:__name__", "--pair"), "json:__name__ makes nothing; --pair wants what can be called"),
+        ((QUEUE, "--rule", "windows"), "--rule must be a rule: window, whole-window, "),
+        ((QUEUE, "--rule", "windows"), ", not 'windows'"),
+    ],
+)
+def test_what_is_no_adapter_or_rule_is_named(command: Command, arguments: tuple[str, ...], complaint: str) -> None:
+    code, stdout, stderr = command("conform", *arguments)
+    assert (code, stdout) == (2, "")
+    assert complaint in stderr
