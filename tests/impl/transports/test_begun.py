@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from permitflow.testing.number_streams import turns
 from permitflow.transports.begun import Begun
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -119,5 +120,49 @@ def test_who_is_cancelled_while_it_waits_cancels_it(complete: Complete) -> None:
         await asyncio.sleep(0)
         assert ending == ["cancelled"]
         assert waited.cancelled()
+
+    complete(test())
+
+
+@pytest.mark.parametrize("is_closed", [False, True], ids=["cancelled", "closed"])
+def test_who_gives_it_up_ends_it_at_once_and_nobody_is_told_of_an_end(complete: Complete, *, is_closed: bool) -> None:
+    async def test() -> None:
+        waited, steps, told = future(), list[str](), list[Begun]()
+
+        async def work() -> None:
+            try:
+                await waited
+            finally:
+                steps.append("left")
+
+        working = begun(work())
+        working.at_end(told.append)
+        waiting = working()
+        waiting.send(None)
+        if is_closed:
+            waiting.close()
+            waited.set_result(None)
+        else:
+            with pytest.raises(asyncio.CancelledError):
+                waiting.throw(asyncio.CancelledError())
+        assert steps == ["left"]
+        await turns()
+        assert (steps, told, working.error) == (["left"], [], None)
+
+    complete(test())
+
+
+def test_a_turn_of_the_loop_that_it_lets_pass_is_one(complete: Complete) -> None:
+    async def test() -> None:
+        steps = list[str]()
+
+        async def work() -> None:
+            await asyncio.sleep(0)
+            steps.append("finished")
+
+        working = begun(work())
+        assert steps == []
+        await working()
+        assert steps == ["finished"]
 
     complete(test())

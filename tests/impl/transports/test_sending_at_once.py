@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import PeerGoneError
-from permitflow.protocol.frames import AddPermits, Address, Get
+from permitflow.protocol.frames import Abort, AddPermits, Address, Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import UpstreamSession
-from permitflow.testing.number_streams import until
+from permitflow.testing.number_streams import turns, until
 from permitflow.testing.played_carriers import PlayedCarrier
 from permitflow.transports.carrier import Buffer, Received, Rest
-from permitflow.transports.codec import encode_downstream
+from permitflow.transports.codec import TRAIN_BYTES, decode_upstream, encode_downstream
 from permitflow.transports.remote_sender import RemoteSender
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -27,6 +27,9 @@ WINDOW = ChannelParameters(row_permits=400, permit_batch=100)
 
 def chunk(rows: int, name: str = "n") -> pa.RecordBatch:
     return pa.record_batch({name: pa.array(range(rows), pa.int64())})
+
+
+SCHEMA = chunk(1).schema
 
 
 class SilentConsumer:
@@ -103,13 +106,13 @@ class Wire(PlayedCarrier):
 
 
 @asynccontextmanager
-async def agreed() -> AsyncIterator[tuple[RemoteSender, Wire]]:
+async def agreed(schema: pa.Schema = SCHEMA) -> AsyncIterator[tuple[RemoteSender, Wire]]:
     """An end that has written the agreement, and nothing since."""
     wire = Wire()
     end = RemoteSender(UpstreamSession(), wire)
     running = asyncio.create_task(end.run())
     await end.dialled()
-    end.accept(WINDOW, schema=chunk(1).schema, stream="s")
+    end.accept(WINDOW, schema=schema, stream="s")
     await until(lambda: bool(wire.written))
     wire.written.clear()
     yield end, wire
@@ -197,5 +200,29 @@ def test_a_chunk_is_sent_alone_again_once_permits_are_back(complete: Complete) -
             wire.bring(*encode_downstream([AddPermits(Permits(rows=300))]))
             assert end.send_at_once([chunk(300)]) == 1
             assert end.send_alone(chunk(1))
+
+    complete(test())
+
+
+def test_a_stream_that_is_given_up_while_its_carrier_is_full_says_so_once_there_is_room(complete: Complete) -> None:
+    async def test() -> None:
+        async with agreed() as (end, wire):
+            on_a_carrier_that_is_full(end, wire)
+            wire.is_full = False
+            end.abort("a test")
+            await turns()
+            assert decode_upstream(wire.written[-1]) == [Abort("a test")]
+
+    complete(test())
+
+
+def test_a_sender_that_never_waits_lets_its_chunks_go_where_the_carrier_is_busy(complete: Complete) -> None:
+    async def test() -> None:
+        wide = pa.record_batch({"w": pa.array([bytes(TRAIN_BYTES // 4)], pa.binary(TRAIN_BYTES // 4))})
+        async with agreed(wide.schema) as (end, wire):
+            wire.is_full = True
+            for _ in range(20):
+                await end.send(wide)
+            assert len(wire.written) > 1
 
     complete(test())

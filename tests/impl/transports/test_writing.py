@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import pytest
@@ -70,6 +71,22 @@ class Desk:
 
 async def finished(working: Awaitable[None]) -> None:
     await working
+
+
+@contextmanager
+def callbacks_that_fail() -> Iterator[list[object]]:
+    """Those of the loop that raise something, which would only be logged."""
+    failed, loop = list[object](), asyncio.get_running_loop()
+
+    def note(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        if "handle" in context:
+            failed.append(context["handle"])
+
+    loop.set_exception_handler(note)
+    try:
+        yield failed
+    finally:
+        loop.set_exception_handler(None)
 
 
 def encoded(chunk: str, rows: int) -> list[Buffer]:
@@ -236,6 +253,11 @@ def test_the_task_hears_how_what_went_on_by_itself_has_ended(complete: Complete,
 
 def test_the_half_is_closed_once_what_goes_on_by_itself_is_over(complete: Complete) -> None:
     async def test() -> None:
+        with callbacks_that_fail() as failed:
+            await end_while_something_goes_on_by_itself()
+        assert failed == []
+
+    async def end_while_something_goes_on_by_itself() -> None:
         desk = Desk()
         desk.goes_on_by_itself = True
         desk.writing.be_prompt(desk.write_now)
