@@ -258,3 +258,13 @@ def test_a_chunk_alone_is_taken_and_refused_as_its_frame_is(
     assert taken(state, came_rows, "receive_chunk", [rows], permits) == taken(
         state, came_rows, "receive", [rows], permits
     )
+
+
+def test_the_most_rows_that_were_here_are_counted_of_chunks_that_came_alone() -> None:
+    session = downstream(State.OPEN)
+    for count in (1, 3):
+        for _ in range(count):
+            session.receive_chunk("a", 2, 2)
+        for _ in range(count):
+            session.receive_message()
+    assert session.receiver.peak_inbox_rows == 6

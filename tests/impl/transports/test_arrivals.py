@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import OverspendError, PermitflowError, UndecodableDataError
+from permitflow.protocol.compression import Codec
 from permitflow.protocol.frames import Address, Put
 from permitflow.protocol.handshake import PROTOCOL_VERSION
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrivals import Arrivals
@@ -31,11 +32,17 @@ OF_EACH_KIND = pytest.mark.parametrize("batches", KINDS.values(), ids=KINDS)
 class End(Arrivals):
     """The receiving end of a stream, with nobody who receives."""
 
-    def __init__(self, schema: pa.Schema, record: RecorderFactory | None = None) -> None:
-        self._batches = BatchCodec(schema)
+    def __init__(
+        self,
+        schema: pa.Schema,
+        record: RecorderFactory | None = None,
+        parameters: ChannelParameters = WINDOW,
+        codec: Codec | None = None,
+    ) -> None:
+        self._batches = BatchCodec(schema, codec)
         self._session: DownstreamSession[object] = DownstreamSession(record=record)
         self._session.receive(Put(PROTOCOL_VERSION, Address("numbers")))
-        self._session.accept(WINDOW, schema=self._batches.schema_bytes)
+        self._session.accept(parameters, schema=self._batches.schema_bytes)
 
     def _note(self, frame: WireFrame) -> None:
         """Nobody wants to know."""
@@ -57,9 +64,9 @@ def as_bytes(batch: object) -> bytes:
     return bytes(batch.serialize())
 
 
-def message_of(batch: pa.RecordBatch, permits: int = ROWS) -> bytes:
+def message_of(batch: pa.RecordBatch, permits: int = ROWS, codec: Codec | None = None) -> bytes:
     """One chunk."""
-    arrow = [b"".join(BatchCodec(batch.schema).encode([batch]))]
+    arrow = [b"".join(BatchCodec(batch.schema, codec).encode([batch]))]
     ((*pieces,),) = encode_upstream([EncodedChunks((batch.num_rows,), permits, arrow)])
     return b"".join(pieces)
 
@@ -122,6 +129,29 @@ def test_a_value_that_is_wrong_is_found_however_many_were_right(
         end._take_in(message[:place] + lie + message[place + len(lie) :])
 
 
+@pytest.mark.parametrize(("rows", "permits"), [(0, 1), (5, 4)], ids=["empty", "oversize"])
+def test_a_chunk_that_does_not_cost_its_rows_is_taken_however_many_are_alike(rows: int, permits: int) -> None:
+    batch = pa.record_batch({"a": range(rows)}, schema=pa.schema({"a": pa.int64()}))
+    clamped = ChannelParameters(row_permits=100, permit_batch=50, max_chunk_cost=4, oversize=Oversize.WHOLE)
+    end = End(batch.schema, parameters=clamped)
+    for _ in range(4):
+        assert end.take(message_of(batch, permits)) == [as_bytes(batch)]
+    assert end._session.receiver.granted.rows == clamped.row_permits - 4 * permits
+
+
+def test_what_is_compressed_is_looked_at_however_many_were_alike() -> None:
+    """They say nothing of each other: what becomes of each stands behind what they have in common."""
+    rows = 4_000
+    batch, wide = pa.record_batch({"a": pa.array([7] * rows)}), ChannelParameters(row_permits=10 * rows)
+    honest = message_of(batch, rows, Codec.LZ4)
+    stated = honest.index((8 * rows).to_bytes(8, "little"))
+    lie = honest[:stated] + (1 << 40).to_bytes(8, "little") + honest[stated + 8 :]
+    end = End(batch.schema, parameters=wide, codec=Codec.LZ4)
+    for _ in range(3):
+        assert end.take(honest) == [as_bytes(batch)]
+    assert end.take(lie) == End(batch.schema, parameters=wide, codec=Codec.LZ4).take(lie)
+
+
 def test_each_chunk_is_to_be_paid_for() -> None:
     end = End(NUMBERS[0].schema)
     for _ in range(WINDOW.row_permits // ROWS):
@@ -147,8 +177,10 @@ def test_a_message_in_memory_that_is_shared_is_taken_as_well() -> None:
 def test_between_trains_each_chunk_has_its_place() -> None:
     end, codec = experienced(NUMBERS, 3), BatchCodec(NUMBERS[0].schema)
     train = EncodedChunks((2, 1), 3, codec.encode([NUMBERS[4]]))
-    for message in (b"".join(*encode_upstream([train])), message_of(NUMBERS[3])) * 2:
+    joined, lone = b"".join(*encode_upstream([train])), message_of(NUMBERS[3])
+    for message in (joined, lone, joined, joined, lone, lone):
         end._take_in(message)
     end._unfold()
     chunks = [message.payload for message in end._session.receiver.inbox]
-    assert chunks == NUMBERS[:3] + [NUMBERS[4].slice(0, 2), NUMBERS[4].slice(2), NUMBERS[3]] * 2
+    two, one = [NUMBERS[4].slice(0, 2), NUMBERS[4].slice(2)], [NUMBERS[3]]
+    assert chunks == NUMBERS[:3] + two + one + two + two + one + one
