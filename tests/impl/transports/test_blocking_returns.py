@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -12,6 +14,7 @@ from permitflow.testing.served_exchange import ServedExchange, served_exchange
 from permitflow.transports import blocking_source
 from permitflow.transports.codec import decode_downstream
 from permitflow.transports.grpc_blocking import BlockingSource, open_sink, open_source
+from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.shared_memory.outgoing import Outgoing
 
 PATIENCE_SECONDS = 60.0
@@ -105,3 +108,69 @@ def test_the_residue_of_chunks_that_come_alone_waits_for_more_of_it(
         assert sum(written) == 2 * ROWS * (patience_seconds == 0.0)
         assert next(source, None) is None
     assert written == returned
+
+
+def test_permits_that_are_due_do_not_wait_with_the_residue_behind_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four chunks that were read jointly, three make permits due; what is left of the fourth may wait."""
+    with (
+        served_exchange(replace(WIDE_WINDOW, permit_batch=3 * ROWS)) as exchange,
+        nullcontext(exchange.channel()) as channel,
+        open_sink(exchange.address, channel, BATCH.schema, timeout_seconds=PATIENCE_SECONDS) as sink,
+        open_source(exchange.address, channel, timeout_seconds=PATIENCE_SECONDS) as source,
+    ):
+        for _ in range(4):
+            sink.send(BATCH)
+        while source._session.receiver.untaken < 4:
+            source._await_reply("they are there")
+        source._is_halfway = False
+        written, wait = written_rows(source, monkeypatch), source._call.wait
+        before_a_wait = list[list[int]]()
+
+        def next_comes_while_it_waits(seconds: float) -> bool:
+            if not before_a_wait:
+                before_a_wait.append(list(written))
+                sink.send(BATCH)
+            return wait(PATIENCE_SECONDS)
+
+        joined = source.receive_joined()
+        assert isinstance(joined, JoinedChunks)
+        assert len(joined) == 4
+        monkeypatch.setattr(source._call, "wait", next_comes_while_it_waits)
+        source.receive()
+    assert before_a_wait == [[3 * ROWS]]
+
+
+@pytest.mark.parametrize("way", ["receive", "receive_joined"])
+def test_what_an_interrupt_has_kept_from_being_written_is_written_by_the_next_read(
+    exchange: ServedExchange, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    with full_source(exchange, monkeypatch) as (source, written):
+        write = source._call.write
+        ways: dict[str, Callable[[], object]] = {
+            "receive": source.receive,
+            "receive_joined": partial(source.receive_joined, ROWS),
+        }
+        read = ways[way]
+
+        def interrupted(message: Outgoing) -> None:
+            monkeypatch.setattr(source._call, "write", write)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(source._call, "write", interrupted)
+        for _ in range(2):
+            read()
+        with pytest.raises(KeyboardInterrupt):
+            read()
+        assert written == []
+        read()
+        assert written == [2 * ROWS]
+
+
+def test_nothing_waits_for_company_behind_a_joined_read_of_all_that_is_here(
+    exchange: ServedExchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with full_source(exchange, monkeypatch) as (source, written):
+        source.receive()
+        joined = source.receive_joined()
+        assert isinstance(joined, JoinedChunks)
+        assert (len(joined), written) == (CHUNKS - 1, [ROWS])

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,12 +33,15 @@ def within_a_callback(deed: Callable[[], object]) -> None:
 
 
 @EACH_WAY
-def test_permits_that_are_due_return_before_the_consumer_has_what_makes_them_due(complete: Complete, way: str) -> None:
+@pytest.mark.parametrize("batch", [10, 40], ids=["less than a quarter", "a quarter"])
+def test_permits_that_are_due_return_before_the_consumer_has_what_makes_them_due(
+    complete: Complete, way: str, batch: int
+) -> None:
     async def test() -> None:
-        async with played_stream(WINDOW) as (producer, receiver):
-            within_a_callback(lambda: producer.send(40))
+        async with played_stream(replace(WINDOW, permit_batch=batch)) as (producer, receiver):
+            within_a_callback(lambda: producer.send(batch))
             await getattr(receiver, way)()
-            assert producer.returned_rows == [40]
+            assert producer.returned_rows == [batch]
 
     complete(test())
 
