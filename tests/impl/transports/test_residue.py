@@ -1,14 +1,16 @@
 """When the residue of an idle receiver returns: not with each chunk that comes alone, but soon."""
 
-from collections.abc import Callable, Coroutine
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
 
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.number_streams import turns
-from permitflow.testing.played_producers import played_stream
+from permitflow.testing.played_producers import PlayedProducer, played_stream
 from permitflow.transports import remote_downstream
+from permitflow.transports.carrier import Buffer, Rest
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -117,5 +119,43 @@ def test_at_the_end_no_residue_waits(complete: Complete, *, is_end_first: bool) 
                 producer.end()
                 await turns()
             assert producer.returned_rows == [4]
+
+    complete(test())
+
+
+@pytest.mark.usefixtures("patient")
+def test_whoever_closes_while_a_residue_waits_leaves_no_timer_behind(complete: Complete) -> None:
+    async def test() -> None:
+        async with played_stream(WINDOW) as (producer, receiver):
+            producer.send(9)
+            await receiver.receive()
+            await turns()
+            timer = receiver._writing._timer
+            assert timer is not None
+            assert not timer.cancelled()
+            receiver.close()
+            assert timer.cancelled()
+
+    complete(test())
+
+
+def test_a_consumer_that_never_waits_lets_its_permits_go_where_the_carrier_is_busy(
+    complete: Complete, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_now = PlayedProducer.write_now
+
+    def take_a_turn(producer: PlayedProducer, message: Sequence[Buffer]) -> Rest:
+        write_now(producer, message)
+        return lambda: asyncio.sleep(0)
+
+    monkeypatch.setattr(PlayedProducer, "write_now", take_a_turn)
+
+    async def test() -> None:
+        async with played_stream(WINDOW) as (producer, receiver):
+            producer.send(*[10] * 16)
+            for _ in range(16):
+                await receiver.receive()
+            assert len(producer.returned_rows) > 1
+            assert sum(producer.returned_rows) > WINDOW.row_permits // 2
 
     complete(test())
