@@ -112,6 +112,18 @@ def test_small_batches_that_are_here_become_one_and_large_ones_stay_where_they_a
     assert [n for joined in found if joined for n in joined.batch.column(0).to_pylist()] == [*range(15 + LARGE_ROWS)]
 
 
+def test_small_batches_are_copied_up_to_half_a_mebibyte() -> None:
+    rows, size_bytes = 1_500, 12_000
+    reader = Reader("fixed width", is_recorded=False, parameters=ChannelParameters(row_permits=100 * rows))
+    for _ in range(60):
+        reader.deliver([rows])
+
+    found = [reader.hold_joined() for _ in range(2)]
+
+    assert [joined and len(joined) for joined in found] == [44, 16]
+    assert 43 * size_bytes < 512 << 10 < 44 * size_bytes
+
+
 def test_a_mispriced_train_leaves_the_chunks_before_the_lie_to_every_way_of_reading() -> None:
     """Rows 5 are clamped to 4 permits, so that the last chunk is short of one."""
     for read in ("receive", "receive_joined"):

@@ -15,6 +15,7 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.blocking_ends import numbers, send_all, source_of, values
 from permitflow.testing.number_streams import CHANNEL, batch, serving, until
+from permitflow.testing.played_producers import played_stream
 from permitflow.testing.served_exchange import ServedExchange
 from permitflow.tracing import MemoryTrace
 from permitflow.transports.grpc_aio import get
@@ -230,3 +231,15 @@ def test_permits_wait_for_company_up_to_a_quarter_of_the_window_and_for_one_turn
             await until(lambda: receiver._session.owed_rows == 0)
 
     complete(run())
+
+
+def test_small_chunks_that_came_one_by_one_are_one_batch(complete: Complete) -> None:
+    async def test() -> None:
+        async with played_stream(WINDOW) as (producer, receiver):
+            for rows in (2, 3):
+                producer.send(rows)
+            joined = await receiver.receive_joined()
+            assert isinstance(joined, JoinedChunks)
+            assert (joined.rows, content([joined])) == ((2, 3), [*range(5)])
+
+    complete(test())

@@ -10,7 +10,7 @@ import pytest
 from permitflow.errors import LocalProtocolError
 from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.number_streams import until
+from permitflow.testing.number_streams import turns, until
 from permitflow.testing.played_producers import played_stream
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_receiver import RemoteReceiver
@@ -90,5 +90,18 @@ def test_tasks_that_take_get_one_what_came_behind_the_others_and_all_of_it_keeps
                 await receiver.receive_joined()
             receiver.consume(2)
             assert receiver.statistics().inbox_rows == 0
+
+    complete(test())
+
+
+@pytest.mark.parametrize("way", [getattr(RemoteReceiver, name) for name in WAYS_TO_RECEIVE])
+def test_who_holds_a_message_is_refused_and_does_not_wait_for_one_to_receive(complete: Complete, way: Way) -> None:
+    async def test() -> None:
+        async with played_stream(WINDOW) as (producer, receiver):
+            producer.send(1)
+            await receiver.take()
+            receiving = asyncio.ensure_future(way(receiver))
+            await turns()
+            assert isinstance(receiving.done() and receiving.exception(), LocalProtocolError)
 
     complete(test())

@@ -108,6 +108,10 @@ def test_a_chunk_alone_of_any_type_travels_as_in_a_train(values: pa.Array) -> No
     written([pa.record_batch({"v": values})])
 
 
+def test_a_batch_has_at_most_so_many_chunks_however_short_they_are() -> None:
+    assert [len(each.rows) for each in written([numbers(1)] * 9_000)] == [8_192, 808]
+
+
 def test_more_chunks_than_are_remembered_are_one_batch() -> None:
     assert [len(each.rows) for each in written([numbers(1)] * 1_000)] == [1_000]
 
