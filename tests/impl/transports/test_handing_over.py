@@ -248,3 +248,18 @@ def test_an_error_of_the_taker_comes_before_that_of_the_next_message(complete: C
             await reading
 
     complete(test())
+
+
+def test_what_is_here_already_is_not_taken_once_its_reader_is_cancelled(complete: Complete) -> None:
+    async def test() -> list[str]:
+        library = Library()
+        library.at_once = [b"one"]
+        library.messages.hand_to(library.take)
+        reading = asyncio.create_task(library.messages.read())
+        await asyncio.sleep(0)
+        reading.cancel()
+        await asyncio.wait([reading])
+        await turns()
+        return library.noted
+
+    assert complete(test()) == ["asked"]

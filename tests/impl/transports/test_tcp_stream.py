@@ -18,7 +18,7 @@ from permitflow.errors import (
 )
 from permitflow.transports import tcp_stream
 from permitflow.transports.blocking_tcp_call import send_all
-from permitflow.transports.carrier import Buffer
+from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.connection import GET_STREAM
 from permitflow.transports.tcp_client import host_and_port
 from permitflow.transports.tcp_framing import Kind, header
@@ -318,13 +318,33 @@ def test_what_the_socket_does_not_take_now_is_left_and_comes_in_order(complete: 
 class Trickle:
     """A socket that takes a little at a time, each within its time-out, and all of it in more."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int = 1_000) -> None:
         self.taken = bytearray()
+        self._at_once = at_once
 
     def sendmsg(self, pieces: Sequence[Buffer]) -> int:
-        taken = b"".join(pieces)[:1_000]
+        taken = b"".join(pieces)[: self._at_once]
         self.taken += taken
         return len(taken)
+
+
+def test_the_rest_of_a_sign_of_life_is_no_part_of_the_message_behind_it(
+    complete: Complete, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A socket that takes as much at once as the message has bytes has not taken all of it."""
+    rest, message = header(Kind.PING)[3:], header(Kind.MESSAGE, 4) + b"next"
+
+    async def test() -> None:
+        async with connected() as (dialler, _):
+            trickle = Trickle(len(message))
+            dialler._vitality.stop()
+            with monkeypatch.context() as patch:
+                patch.setattr(dialler, "_socket", trickle)
+                dialler._ping_rest = rest
+                assert dialler.write_now([b"next"]) is None
+            assert trickle.taken == rest + message
+
+    complete(test())
 
 
 def test_a_blocking_writer_has_a_time_out_for_each_part_of_a_chunk_not_for_all_of_it() -> None:
@@ -366,6 +386,47 @@ def test_what_is_left_by_a_taker_that_is_interrupted_is_read(complete: Complete)
                 acceptor._on_readable()
 
             assert await reading == b"2"
+
+    complete(test())
+
+
+def test_what_comes_behind_what_a_reader_gives_up_over_is_not_handed_over(complete: Complete) -> None:
+    async def test() -> None:
+        async with dialled_by_a_stranger() as (stranger, acceptor):
+            stranger.send(header(Kind.PUT))
+            await acceptor.method()
+            handed = list[bytes]()
+
+            def give_up(message: Received) -> None:
+                handed.append(bytes(message))
+                reading.cancel()
+
+            acceptor.hand_to(give_up)
+            reading = asyncio.create_task(acceptor.read())
+            await asyncio.sleep(0)
+            stranger.send(header(Kind.MESSAGE, 1) + b"1" + header(Kind.MESSAGE, 1) + b"2")
+            await asyncio.wait({reading})
+            assert handed == [b"1"]
+
+    complete(test())
+
+
+def test_what_comes_after_the_last_read_is_handed_to_nobody(complete: Complete) -> None:
+    async def test() -> None:
+        async with connected() as (dialler, acceptor):
+            handed = list[Received]()
+            acceptor.hand_to(handed.append)
+            await dialler.write([b"kept"])
+            while not acceptor._inbox:  # noqa: ASYNC110 - what is waited for is the socket's business
+                await asyncio.sleep(0)
+            assert await acceptor.read() == b"kept"
+
+            finishing = asyncio.create_task(acceptor.finish(None))
+            assert await dialler.read() is None
+            await dialler.write([b"too late"])
+            dialler.close()
+            await finishing
+            assert handed == []
 
     complete(test())
 
