@@ -94,6 +94,22 @@ def test_what_belongs_to_a_task_that_was_woken_is_not_received_with_the_rest(
     complete(test())
 
 
+def test_a_queue_of_short_chunks_does_not_overtake_one_that_waits(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        sender.send_nowait("aaa")
+        waiting = asyncio.ensure_future(sender.send("bb"))
+        await settle()
+        many = asyncio.ensure_future(sender.send_many(deque(["c", "d"])))
+        await settle()
+        assert received(receiver) == ["aaa"]
+        await settle()
+        assert received(receiver) == ["bb", "c", "d"]
+        await asyncio.gather(waiting, many)
+
+    complete(test())
+
+
 class Unreadable:
     """A chunk that cannot say how many rows it has."""
 

@@ -109,3 +109,17 @@ def test_nothing_is_passed_by_where_the_channel_is_over() -> None:
     receiver.close()
     with pytest.raises(ChannelClosedError):
         receiver.pass_by(1)
+
+
+def test_nothing_is_shown_that_belongs_to_a_task_that_was_woken(complete: Complete, settle: Settle) -> None:
+    async def test() -> None:
+        sender, receiver = opened()
+        receiving = asyncio.ensure_future(receiver.receive())
+        await settle()
+        sent(sender, "2")
+        assert (receiver.lone_chunk(), receiver.chunks_at_hand(9, 99)) == (None, [])
+        sent(sender, "3")
+        assert receiver.chunks_at_hand(9, 99) == ["2"], "one of the two is nobody's, and the oldest comes first"
+        assert (await receiving).payload == "2"
+
+    complete(test())

@@ -1,6 +1,7 @@
 """What a channel reports about itself, by a clock that stands still unless it is moved."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -159,5 +160,24 @@ def test_both_ends_report_the_same_numbers() -> None:
         receiver.consume()
         await receiver.receive_many(2)
         await asyncio.gather(*waiting)
+
+    by_the_clock(test)
+
+
+@pytest.mark.parametrize("way", ["send", "send_nowait", "send_many"])
+def test_the_most_rows_that_were_here_are_counted_whichever_way_they_came(way: str) -> None:
+    async def test(_: ClockLoop) -> None:
+        sender, receiver = channel()
+        for count in (1, 4):
+            if way == "send_many":
+                await sender.send_many(deque(["a"] * count))
+            elif way == "send":
+                await asyncio.gather(*[sender.send("a", 1) for __ in range(count)])
+            else:
+                for __ in range(count):
+                    sender.send_nowait("a", 1)
+            for __ in range(count):
+                await receiver.receive()
+        assert receiver.statistics().peak_inbox_rows == 4
 
     by_the_clock(test)
