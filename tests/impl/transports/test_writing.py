@@ -74,19 +74,20 @@ async def finished(working: Awaitable[None]) -> None:
 
 
 @contextmanager
-def callbacks_that_fail() -> Iterator[list[object]]:
-    """Those of the loop that raise something, which would only be logged."""
-    failed, loop = list[object](), asyncio.get_running_loop()
+def callbacks_that_fail() -> Iterator[list[str]]:
+    """Those of what goes on by itself that raise something, which would only be logged."""
+    failed, loop = list[str](), asyncio.get_running_loop()
+    before = loop.get_exception_handler()
 
     def note(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-        if "handle" in context:
-            failed.append(context["handle"])
+        if Begun.__name__ in (callback := repr(context.get("handle"))):
+            failed.append(callback)
 
     loop.set_exception_handler(note)
     try:
         yield failed
     finally:
-        loop.set_exception_handler(None)
+        loop.set_exception_handler(before)
 
 
 def encoded(chunk: str, rows: int) -> list[Buffer]:
