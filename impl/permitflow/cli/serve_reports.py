@@ -22,7 +22,8 @@ _BAR_CELLS = 8
 class Report:
     """Is told what happens; says the address, and nothing else.  A context manager."""
 
-    interval_seconds: ClassVar[float] = 1.0
+    interval_seconds: ClassVar[float | None] = 1.0
+    """How often it is shown what flows; None: never, which spares looking at thousands of channels."""
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -54,6 +55,8 @@ class Report:
 
 class Silence(Report):
     """Says no more."""
+
+    interval_seconds: ClassVar[float | None] = None
 
 
 class JsonLines(Report):
@@ -93,7 +96,7 @@ class JsonLines(Report):
 class LogLines(Report):
     """A line for each channel on which something happened."""
 
-    interval_seconds: ClassVar[float] = 2.0
+    interval_seconds: ClassVar[float | None] = 2.0
 
     def __init__(self, console: Console) -> None:
         """Print to this console."""
@@ -136,7 +139,7 @@ class LogLines(Report):
 class LiveTable(LogLines):
     """A table that follows what happens, for a terminal."""
 
-    interval_seconds: ClassVar[float] = 0.5
+    interval_seconds: ClassVar[float | None] = 0.5
 
     def __init__(self, console: Console) -> None:
         """Draw on this console."""

@@ -153,6 +153,9 @@ def _resolve_by_signals(stopped: "asyncio.Future[bool]") -> None:
 
 
 async def _watch(exchange: Exchange, report: Report, until: "asyncio.Future[T]") -> None:
+    if report.interval_seconds is None:
+        await asyncio.wait({until})
+        return
     before, since = exchange.statistics(), monotonic()
     while not until.done():
         await asyncio.wait({until}, timeout=report.interval_seconds)

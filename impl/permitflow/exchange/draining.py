@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import chain
 from time import monotonic
 from typing import NamedTuple
 
@@ -11,8 +12,10 @@ from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direct
 
 __all__ = ["Remainder", "drain", "remainder"]
 
-# Consumers are not in such a hurry, and thousands of channels take a while to look at.
+# Consumers are not in such a hurry, and thousands of channels take a while to look at: those who empty them need the
+# event loop more than who waits for it.
 _LOOK_EVERY_SECONDS = 0.05
+_SECONDS_BETWEEN_FOR_EACH_OF_LOOKING = 9
 _OVER = ("closed", "failed")
 
 
@@ -33,10 +36,23 @@ async def drain(exchange: Exchange, timeout_seconds: float) -> None:
     """
     exchange.readiness.enter(Phase.DRAINING)
     until = monotonic() + timeout_seconds
-    while (left := until - monotonic()) > 0:
-        if not any(_is_worth_waiting(channel, exchange) for channel in exchange.statistics()):
+    waits_for: str | None = None
+    while (began := monotonic()) < until:
+        waits_for = _worth_waiting(exchange, waits_for)
+        if waits_for is None:
             return
-        await asyncio.sleep(min(_LOOK_EVERY_SECONDS, left))
+        now = monotonic()
+        pause_seconds = max(_LOOK_EVERY_SECONDS, _SECONDS_BETWEEN_FOR_EACH_OF_LOOKING * (now - began))
+        await asyncio.sleep(max(0.0, min(pause_seconds, until - now)))
+
+
+def _worth_waiting(exchange: Exchange, before: str | None) -> str | None:
+    """A channel that is worth waiting for: the same as before, as long as it is; None: there is none."""
+    names = exchange.names
+    first = [] if before is None or before not in names else [before]
+    others = (name for name in names if name != before)
+    found = (name for name in chain(first, others) if _is_worth_waiting(exchange.statistics([name])[0], exchange))
+    return next(found, None)
 
 
 def _is_worth_waiting(channel: BridgeStatistics, exchange: Exchange) -> bool:

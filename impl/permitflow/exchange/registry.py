@@ -1,6 +1,6 @@
 """The channels of an exchange by their names."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Literal, overload
 
@@ -64,6 +64,11 @@ class Exchange:
         self.same_host = same_host
         self.compression = checked(compression, available_codecs())
         self.readiness = Readiness()
+
+    @property
+    def names(self) -> Collection[str]:
+        """Of all channels, in the order in which they were added."""
+        return self._channels.keys()
 
     @property
     def is_durable(self) -> bool:

@@ -13,6 +13,7 @@ import pytest
 from permitflow.errors import PeerGoneError
 from permitflow.exchange.draining import Remainder, drain, remainder
 from permitflow.exchange.registry import Exchange
+from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.sqlite import SqliteStore
@@ -189,3 +190,62 @@ def test_what_is_left_is_summed_up_without_comparing_channels(monkeypatch: pytes
     for name, retention in (("a", Retention.ONCE), ("b", Retention.REPLAY), ("c", Retention.REPLAY)):
         exchange.add_channel(name, retention=retention)
     assert remainder(exchange) == Remainder({}, {})
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The channels whose statistics were asked for."""
+    names: list[str] = []
+    statistics = ReplayChannel.statistics
+
+    def look(channel: ReplayChannel) -> BridgeStatistics:
+        names.append(channel.name)
+        return statistics(channel)
+
+    monkeypatch.setattr(ReplayChannel, "statistics", look)
+    return names
+
+
+def test_while_one_channel_is_waited_for_no_other_is_looked_at(
+    complete: Complete, looked_at: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("permitflow.exchange.draining._LOOK_EVERY_SECONDS", 0.001)
+    names = [f"kept/{number}" for number in range(100)]
+
+    async def test() -> None:
+        exchange = Exchange()
+        exchange.add_channels(names, retention=Retention.REPLAY)
+        await exchange.replay_channel(names[-1]).append(CHUNK)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(drain(exchange, LONG_SECONDS))
+            while looked_at.count(names[-1]) < 3:  # noqa: ASYNC110  # it has no event for that
+                await asyncio.sleep(0.001)
+            await exchange.replay_channel(names[-1]).acknowledge(CHUNK.num_rows)
+
+    complete(test())
+    others = names[:-1]
+    assert looked_at[: len(names)] == names
+    assert {*looked_at[len(names) : -len(others)]} == {names[-1]}
+    assert looked_at[-len(others) :] == others
+
+
+def test_looking_takes_a_tenth_of_the_time_at_most(
+    complete: Complete, looked_at: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    # A look at one channel takes a second.
+    monkeypatch.setattr("permitflow.exchange.draining.monotonic", lambda: len(looked_at) + sum(pauses))
+
+    async def test() -> None:
+        exchange = Exchange()
+        await exchange.add_channel(KEPT, retention=Retention.REPLAY).append(CHUNK)
+        with monkeypatch.context() as patch:
+            patch.setattr("permitflow.exchange.draining.asyncio.sleep", pause)
+            await drain(exchange, 25.0)
+
+    complete(test())
+    assert (len(looked_at), pauses) == (3, [9.0, 9.0, 4.0])
