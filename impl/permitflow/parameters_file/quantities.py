@@ -9,6 +9,8 @@ __all__ = ["duration", "duration_text", "rate", "values", "whole"]
 
 Number = TypeVar("Number", int, float)
 
+# Beyond these, the sums of times lose what is added to them, or overflow.
+_LEAST_RATE, _MOST_RATE = 1e-6, 1e15
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 _DURATION = re.compile(r"(\d[\d_]*\.?\d*)\s*([a-zµ]+)")
 _RANGE = re.compile(r"(.+)\.\.(.+?)(?::\s*([x+])\s*(.+))?")
@@ -52,6 +54,9 @@ def rate(given: object) -> float:
         rows = None
     if isinstance(rows, bool) or not isinstance(rows, int | float) or not 0 < rows < math.inf:
         raise ValueError(f'must be rows a second, as in 1_000_000, or "unlimited", not {given!r}')
+    if not _LEAST_RATE <= rows <= _MOST_RATE:
+        limits = f"{_LEAST_RATE:g} to {_MOST_RATE:g}"
+        raise ValueError(f'must be from {limits} rows a second, or "unlimited", not {given!r}')
     return float(rows)
 
 

@@ -52,6 +52,12 @@ def test_an_impossible_rate_is_refused(given: object) -> None:
         rate(given)
 
 
+@pytest.mark.parametrize("given", [1e-300, "1e-7", "1e16", 10**400], ids=lambda given: f"{given!s:.8}")
+def test_a_rate_is_refused_at_which_times_are_no_numbers(given: object) -> None:
+    with pytest.raises(ValueError, match=r"must be from 1e-06 to 1e\+15 rows a second, or \"unlimited\", not "):
+        rate(given)
+
+
 @pytest.mark.parametrize(
     ("given", "read", "expected"),
     [
