@@ -17,6 +17,7 @@ from permitflow.exchange.stores.sqlite_channel import SqliteChannelStore
 from permitflow.exchange.stores.sqlite_database import Database
 from permitflow.exchange.stores.sqlite_file import ADVICE, FILE_NAME, open_file
 from permitflow.exchange.stores.sqlite_load import StoredChannel, load_channels
+from permitflow.exchange.stores.sqlite_mark import LogMark
 from permitflow.exchange.stores.sqlite_staging import load_published, publish_parts
 from permitflow.exchange.stores.store import KeptChannel
 from permitflow.protocol.frames import Staging
@@ -53,7 +54,7 @@ class SqliteStore:
             connection.close()
             reason = f"it is damaged ({error}); {ADVICE}"
             raise StoreUnusableError(path=str(folder / FILE_NAME), reason=reason) from error
-        self._database = Database(connection, folder)
+        self._database = Database(connection, folder, LogMark(folder / FILE_NAME))
         self._channels: dict[str, SqliteChannelStore] = {}
 
     def __enter__(self) -> Self:

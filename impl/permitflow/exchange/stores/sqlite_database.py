@@ -12,10 +12,12 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.errors import StoreWriteError
+from permitflow.exchange.stores.sqlite_mark import CLOSING, LogMark
 
 __all__ = ["Database"]
 
@@ -52,10 +54,17 @@ class _Outcome(NamedTuple):
 class Database:
     """Runs jobs in the order in which they come, many in one transaction.  For one event loop."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        """Take over a connection that no other thread uses any more; it must be in autocommit mode."""
+    def __init__(self, connection: sqlite3.Connection, path: Path, mark: LogMark) -> None:
+        """Take over a connection that no other thread uses any more; it must be in autocommit mode.
+
+        Args:
+            connection: to the file of the store.
+            path: of the store.
+            mark: of the same file; closed with the connection.
+        """
         self._connection = connection
         self._path = path
+        self._mark = mark
         self._jobs: queue.SimpleQueue[_AnyJob | None] = queue.SimpleQueue()
         self._is_closed = self._is_failing = False
         self.commits = 0
@@ -117,7 +126,9 @@ class Database:
                 if self.commits % _COMMITS_BETWEEN_LOOKS == 0:
                     self._tidy()
         finally:
-            self._connection.close()
+            with CLOSING:
+                self._connection.close()
+                self._mark.close()
 
     def _next(self) -> list[_AnyJob]:
         """All that has come; waits for the first.  Nothing: the database is to be closed."""
@@ -132,21 +143,27 @@ class Database:
             self._jobs.put(None)
         return jobs
 
-    def _outcomes(self, jobs: Sequence[_AnyJob]) -> list[_Outcome]:
+    def _outcomes(self, jobs: Sequence[_AnyJob], *, may_mark: bool = True) -> list[_Outcome]:
+        marks = may_mark and self._mark.is_due()
         try:
-            return self._together(jobs)
+            return self._together(jobs, marks=marks)
         except Exception as error:
             self._roll_back()
-            if len(jobs) == 1:
+            if len(jobs) == 1 and not marks:
                 return [_Outcome(jobs[0].answer, None, self._told(error))]
-        # One that cannot be done must not keep the others from being done: deleting may be what makes room.
-        return [outcome for job in jobs for outcome in self._outcomes([job])]
+        # One that cannot be done must not keep the others from being done: deleting may be what makes room.  Nor must
+        # the page that the mark takes.
+        return [outcome for job in jobs for outcome in self._outcomes([job], may_mark=False)]
 
-    def _together(self, jobs: Sequence[_AnyJob]) -> list[_Outcome]:
+    def _together(self, jobs: Sequence[_AnyJob], *, marks: bool) -> list[_Outcome]:
         """Do them in one transaction: all or none."""
+        changes = self._connection.total_changes
         self._connection.execute("BEGIN IMMEDIATE")
         outcomes = [_Outcome(job.answer, job.do(self._connection), None) for job in jobs]
-        self._connection.execute("COMMIT")
+        # A log without a change may well be lost.
+        marks = marks and self._connection.total_changes > changes
+        with self._mark.marking(self._connection) if marks else nullcontext():
+            self._connection.execute("COMMIT")
         self.commits += 1
         if self._is_failing:
             self._is_failing = False

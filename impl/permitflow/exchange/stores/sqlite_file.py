@@ -3,9 +3,11 @@
 import errno
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 from permitflow.errors import StoreInUseError, StoreUnusableError
+from permitflow.exchange.stores.sqlite_mark import CLOSING, says_more_is_in_the_log
 from permitflow.exchange.stores.sqlite_tables import TABLES, TABLES_VERSION
 
 __all__ = ["ADVICE", "FILE_NAME", "open_file"]
@@ -47,11 +49,13 @@ def open_file(folder: Path) -> sqlite3.Connection:
     try:
         if not is_begun:
             _lay_out(connection)
-        _take(connection, folder)
+        with CLOSING:
+            _take(connection, folder)
         has_all = _require_ours(connection, path)
         _prepare(connection, path)
         if not has_all:
             _create_tables(connection)
+        _fold(connection)
     except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's own words may quote what is damaged
         connection.close()
         raise StoreUnusableError(path=str(path), reason=_words(error)) from error
@@ -94,12 +98,30 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> bool:
     )
     if mark != _APPLICATION_ID and (tables or mark):
         raise StoreUnusableError(path=str(path), reason="it is a database of another program; take another folder")
+    if says_more_is_in_the_log(version):
+        log = Path(f"{path.resolve()}-wal")
+        _close_and_leave(connection, log)
+        reason = f"its newest commits are in its log, {log}, which is not there or not whole; put it back, or {ADVICE}"
+        raise StoreUnusableError(path=str(path), reason=reason)
     if version > TABLES_VERSION:
         reason = f"a newer release wrote it (tables of version {version}, this one knows {TABLES_VERSION}); update"
         raise StoreUnusableError(path=str(path), reason=reason)
     if tables and (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
         raise StoreUnusableError(path=str(path), reason=f"it is damaged ({damage.splitlines()[-1]}); {ADVICE}")
     return int(tables) >= len(TABLES)
+
+
+def _close_and_leave(connection: sqlite3.Connection, log: Path) -> None:
+    """SQLite removes, as it closes, a log in which it has found nothing; somebody may still find something."""
+    kept = log.with_name(f"{log.name}.kept")
+    with suppress(OSError):
+        if log.stat().st_size > 0:
+            os.link(log, kept)
+    connection.close()
+    with suppress(OSError):
+        if not log.exists():
+            kept.rename(log)
+        kept.unlink(missing_ok=True)
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -120,6 +142,12 @@ def _create_tables(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={TABLES_VERSION}")
     connection.execute("COMMIT")
+
+
+def _fold(connection: sqlite3.Connection) -> None:
+    """Fold back the tables of a new store, or what was left in the log: an empty file without a log is a new store."""
+    with suppress(sqlite3.OperationalError):  # a full disk; the log still has everything
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def _words(error: sqlite3.Error | UnicodeDecodeError) -> str:
