@@ -159,3 +159,16 @@ def test_a_consumer_that_never_waits_lets_its_permits_go_where_the_carrier_is_bu
             assert sum(producer.returned_rows) > WINDOW.row_permits // 2
 
     complete(test())
+
+
+def test_what_was_written_keeps_no_later_read_waiting_for_a_turn(complete: Complete) -> None:
+    async def test() -> None:
+        async with played_stream(WINDOW) as (producer, receiver):
+            producer.send(*[10] * 8)
+            for _ in range(4):
+                await receiver.receive()
+            assert producer.returned_rows == [40]
+            with pytest.raises(StopIteration):
+                receiver.receive().send(None)
+
+    complete(test())

@@ -166,6 +166,10 @@ def after_it_has_failed(end: RemoteSender, wire: Wire) -> None:
     end.break_off(PeerGoneError(who="the producer", reason="a test"))
 
 
+def after_its_carrier_has_failed(end: RemoteSender, wire: Wire) -> None:
+    end._fail(PeerGoneError(who="the consumer", reason="a test"))
+
+
 def after_its_end(end: RemoteSender, wire: Wire) -> None:
     end._session.end()
 
@@ -178,6 +182,7 @@ def after_its_end(end: RemoteSender, wire: Wire) -> None:
         on_a_carrier_that_is_full,
         after_it_was_closed,
         after_it_has_failed,
+        after_its_carrier_has_failed,
         after_its_end,
     ],
     ids=lambda before: str(before.__name__),
@@ -224,5 +229,18 @@ def test_a_sender_that_never_waits_lets_its_chunks_go_where_the_carrier_is_busy(
             for _ in range(20):
                 await end.send(wide)
             assert len(wire.written) > 1
+
+    complete(test())
+
+
+def test_what_was_written_keeps_no_later_send_waiting_for_a_turn(complete: Complete) -> None:
+    async def test() -> None:
+        async with agreed() as (end, wire):
+            for _ in range(2):
+                await end.send(chunk(100))
+            await turns()
+            assert wire.written
+            with pytest.raises(StopIteration):
+                end.send(chunk(50)).send(None)
 
     complete(test())

@@ -1,7 +1,7 @@
 """A receiver that goes on within the callback that brings its message: what is done before it has it, what after."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.number_streams import turns, until
 from permitflow.testing.played_producers import played_stream
 from permitflow.transports import remote_downstream
+from permitflow.transports.carrier import Buffer
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -81,5 +82,21 @@ def test_whoever_closes_with_a_residue_leaves_nothing_behind(complete: Complete)
             await turns()
             assert producer.returned_rows == []
             assert receiver._writing._timer is None
+
+    complete(test())
+
+
+def test_whoever_waits_is_told_once_for_all_that_has_come_together(
+    complete: Complete, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        async with played_stream(WINDOW) as (producer, receiver):
+            messages = list[Sequence[Buffer]]()
+            with monkeypatch.context() as patch:
+                patch.setattr(producer, "bring", lambda *brought: messages.extend(brought))
+                producer.send(1)
+                producer.send(2)
+            within_a_callback(lambda: producer.bring(*messages))
+            assert [message.rows for message in await receiver.receive_many()] == [1, 2]
 
     complete(test())
