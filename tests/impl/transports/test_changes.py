@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from permitflow.testing.number_streams import turns
 from permitflow.transports.changes import Changes
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -170,3 +171,33 @@ def test_who_is_interrupted_keeps_nobody_else_from_hearing_of_the_change(complet
         return waiters.seen
 
     assert complete(test()) == ["second", "third"]
+
+
+def test_who_waits_again_before_another_one_is_interrupted_hears_of_the_next_change(complete: Complete) -> None:
+    async def test() -> list[str]:
+        waiters = Waiters()
+
+        async def wait_twice() -> None:
+            await waiters.wait("once")
+            await waiters.wait("twice")
+
+        async def be_interrupted() -> None:
+            await waiters.changes.next()
+            raise KeyboardInterrupt
+
+        tasks = [asyncio.create_task(wait_twice()), asyncio.create_task(be_interrupted())]
+        await asyncio.sleep(0)
+
+        def callback() -> None:
+            with pytest.raises(KeyboardInterrupt):
+                waiters.callback()
+            assert waiters.seen == ["once"]
+            waiters.callback()
+
+        asyncio.get_running_loop().call_soon(callback)
+        await turns()
+        assert [task.done() for task in tasks] == [True, True]
+        assert isinstance(tasks[1].exception(), KeyboardInterrupt)
+        return waiters.seen
+
+    assert complete(test()) == ["once", "twice", "the callback's end"]
