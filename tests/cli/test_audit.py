@@ -82,6 +82,13 @@ def test_a_recording_of_nothing_is_unusable(command: Command, tmp_path: Path) ->
     assert "holds no channel" in error
 
 
+@pytest.mark.parametrize(("given", "rule"), [("-1", "at least 0, not -1"), ("1001", "at most 1,000, not 1,001")])
+def test_a_number_of_processes_that_cannot_be_is_named(command: Command, given: str, rule: str) -> None:
+    code, _, error = command("audit", "run.parquet", "--processes", given)
+    assert code == 2
+    assert f"'--processes': must be {rule}" in error
+
+
 def test_a_damaged_file_is_unusable_and_no_traceback(command: Command, tmp_path: Path) -> None:
     path = Path(write(tmp_path / "run.parquet", run()))
     whole = path.read_bytes()

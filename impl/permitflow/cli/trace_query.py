@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from permitflow.cli.options import whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 
 if TYPE_CHECKING:
@@ -24,7 +25,10 @@ def query(
     ] = None,
     consumer: Annotated[str, typer.Option(metavar="NAME", help="As whom the source reads.")] = "default",
     source: Annotated[
-        int, typer.Option(metavar="N", min=0, help="The source's number among those of the query, from 0.")
+        int,
+        typer.Option(
+            parser=whole_number(least=0), metavar="N", help="The source's number among those of the query, from 0."
+        ),
     ] = 0,
     in_memory: Annotated[
         bool, typer.Option("--in-memory", help="The exchange has no store: it may lose rows, and the query fail.")
