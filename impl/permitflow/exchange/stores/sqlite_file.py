@@ -101,7 +101,8 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> bool:
     if says_more_is_in_the_log(version):
         log = Path(f"{path.resolve()}-wal")
         _close_and_leave(connection, log)
-        reason = f"its newest commits are in its log, {log}, which is not there or not whole; put it back, or {ADVICE}"
+        advice = "put that back, or keep a copy of what is here, and take another folder"
+        reason = f"its newest commits are in its log, {log}, which is not there or not whole; {advice}"
         raise StoreUnusableError(path=str(path), reason=reason)
     if version > TABLES_VERSION:
         reason = f"a newer release wrote it (tables of version {version}, this one knows {TABLES_VERSION}); update"
