@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["explain", "run/run.jsonl", "-o", "run/run.jsonl"], "--output: run/run.jsonl is what is read"),
         (["explain", "run", "--svg", "run/run.jsonl"], "--svg: run/run.jsonl is what is read"),
         (["explain", "run", "-o", "link.html"], "--output: link.html is what is read"),
-        (["explain", *STUCK, "-o", "a.svg", "--svg", "a.svg"], "--svg: a.svg is what --output names"),
+        (["explain", *STUCK, "-o", "a", "--svg", "a"], "--svg: a is what --output names"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
