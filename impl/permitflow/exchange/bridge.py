@@ -17,7 +17,7 @@ from permitflow.errors import ChannelAbortedError, ChannelClosedError, EndOfStre
 from permitflow.protocol.messages import Kind, Message
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
-from permitflow.transports.trains import rows_at_once
+from permitflow.transports.trains import collected_rows
 
 __all__ = ["AT_ONCE", "Forwarding", "carrying", "words"]
 
@@ -57,7 +57,7 @@ class Forwarding:
 
     def _runs(self, messages: Sequence[Message[pa.RecordBatch]]) -> Iterator[Sequence[Message[pa.RecordBatch]]]:
         """Chunks that follow each other, as many as are worth a train; all others singly."""
-        most_rows = rows_at_once(self._source.parameters)
+        most_rows = collected_rows(self._source.parameters)
         start = rows = 0
         for position, message in enumerate(messages):
             rows += message.rows

@@ -89,7 +89,7 @@ class Feeding(Forwarding):
         """Move chunks as long as that goes on without waiting; is something left that must go the general way?"""
         source, target = self._channel_end, self._stream_end
         # Also where nothing is at hand: a channel that was aborted has lost what permits were lacked for.
-        while moved := target.send_at_once(source.chunks_at_hand(_AT_ONCE, target.rows_at_once)):
+        while moved := target.send_at_once(source.chunks_at_hand(_AT_ONCE, target.sendable_rows)):
             self.taken += moved
             source.pass_by(moved)
             if target.lacks_permits or not source.has_untaken:

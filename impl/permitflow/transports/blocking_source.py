@@ -50,7 +50,7 @@ class BlockingSource(Arrivals, BlockingStream):
             get, peer=f"the exchange at {address} (channel {get.address.name!r})", record=record
         )
         self._held = 0
-        self._rows_at_once = 0
+        self._owed_rows_at_once = 0
         super().__init__(address, GET_STREAM, self._session, timeout_seconds, offer)
 
     def receive(self) -> Message[pa.RecordBatch | Marker]:
@@ -165,7 +165,7 @@ class BlockingSource(Arrivals, BlockingStream):
         Before anything is taken, so that an interrupt finds it where it was.  Who would have to wait has returned
         everything before: docs/decisions/0024-callbacks-before-tasks.md.
         """
-        if len(self._here) <= behind or self._core.due_rows >= self._rows_at_once or self._unwritten:
+        if len(self._here) <= behind or self._core.due_rows >= self._owed_rows_at_once or self._unwritten:
             self._write()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -231,4 +231,4 @@ class BlockingSource(Arrivals, BlockingStream):
             self._note_parameters(self.parameters)
             self._core = self._session.receiver
             self._here, _ = self._core.queues
-            self._rows_at_once = owed_rows_at_once(self.parameters)
+            self._owed_rows_at_once = owed_rows_at_once(self.parameters)

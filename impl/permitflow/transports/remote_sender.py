@@ -40,7 +40,7 @@ class RemoteSender(RemoteUpstream):
     async def send(self, chunk: pa.RecordBatch, rows: int | None = None) -> None:
         """Send a chunk; wait until its permits are here."""
         # A sender that never waits would fill the window before any of it leaves.
-        if self._posted_rows >= self._rows_at_once:
+        if self._posted_rows >= self._collected_rows:
             await self._write_or_turn()
         if rows is None and self._send_now((chunk,)):
             self._writing.soon()
@@ -57,7 +57,7 @@ class RemoteSender(RemoteUpstream):
     async def send_many(self, chunks: deque[pa.RecordBatch]) -> None:
         """Send all chunks of a queue, from the left, until it is empty."""
         while chunks:
-            if self._posted_rows >= self._rows_at_once:
+            if self._posted_rows >= self._collected_rows:
                 await self._write_or_turn()
             if sent := self._send_now(chunks):
                 self._writing.soon()
@@ -79,7 +79,7 @@ class RemoteSender(RemoteUpstream):
         """Send and write the first chunks, as many as may leave now and are worth a message; say how many.
 
         Those that are unusual are left to ``send``.  Those that only lack permits make ``lacks_permits`` true, which is
-        waiting as ``statistics`` counts it, until this is called again.  All are looked at: ``rows_at_once`` says how
+        waiting as ``statistics`` counts it, until this is called again.  All are looked at: ``sendable_rows`` says how
         many rows are worth that.
         """
         sent, rows = self._send_first(chunks)
@@ -138,7 +138,7 @@ class RemoteSender(RemoteUpstream):
         run, rows = self._codec.accepted(chunks)
         most = len(rows)
         if most > 1:
-            at_once = min(self._rows_at_once, self._rows_in_train(rows[0]))
+            at_once = min(self._collected_rows, self._message_rows(rows[0]))
             if sum(rows) > at_once:
                 most = bisect_left(list(accumulate(rows)), at_once) + 1
                 run = run[:most]
@@ -149,12 +149,12 @@ class RemoteSender(RemoteUpstream):
     def _most_at_once(self, first: pa.RecordBatch) -> int:
         """How many chunks are worth a look: as many as may leave if all are as long as the first one, and another."""
         rows = first.num_rows if isinstance(first, pa.RecordBatch) else 0
-        return 1 + self.rows_at_once // max(1, rows)
+        return 1 + self.sendable_rows // max(1, rows)
 
     @property
-    def rows_at_once(self) -> int:
+    def sendable_rows(self) -> int:
         """How many rows may leave now and are written at once, about."""
-        return min(self._rows_at_once, self._session.row_permits)
+        return min(self._collected_rows, self._session.row_permits)
 
     def _must_wait(self, chunk: pa.RecordBatch) -> bool:
         """Is all well with an ordinary chunk, except that permits are missing?  That is what happens all the time."""

@@ -15,7 +15,7 @@ from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.codec import decode_downstream, encode_upstream
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
-from permitflow.transports.trains import TrainWriter, encoded, rows_at_once, rows_in_message
+from permitflow.transports.trains import TrainWriter, collected_rows, encoded, rows_in_message
 
 __all__ = ["RemoteUpstream"]
 
@@ -44,8 +44,8 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
         self._writer: TrainWriter | None = None
         self._encode_alone: Callable[[pa.RecordBatch, int], Sequence[Buffer]]
         self._rows_of: Callable[[pa.RecordBatch], int]
-        self._rows_at_once = 0
-        self._rows_in_train: Callable[[int], int]
+        self._collected_rows = 0
+        self._message_rows: Callable[[int], int]
         self.lacks_permits = False
         """Has ``send_at_once`` left chunks for want of permits?"""
         self.on_change: Callable[[], None] | None = None
@@ -56,9 +56,9 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
     def _opened(self) -> None:
         sender = self._session.sender
         self._writer = TrainWriter(self._codec, self.parameters)
-        self._rows_in_train = self._writer.rows_at_once
+        self._message_rows = self._writer.message_rows
         self._encode_alone, self._rows_of = self._writer.alone, self._codec.rows_of
-        self._rows_at_once = min(rows_at_once(self.parameters), rows_in_message(self._codec.row_bytes))
+        self._collected_rows = min(collected_rows(self.parameters), rows_in_message(self._codec.row_bytes))
         self._chunks = SendLine(
             sendable=sender.sendable_chunks, send=sender.send_chunk, withdraw=sender.withdraw, deliver=self._post
         )

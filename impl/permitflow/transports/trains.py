@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import TypeAlias, cast
+from typing import cast
 
 import pyarrow as pa
 
@@ -24,17 +24,15 @@ from permitflow.transports.payloads import EncodedChunks, WireFrame, checked_mar
 
 __all__ = [
     "TrainWriter",
+    "collected_rows",
     "encoded",
     "even_rows",
     "owed_rows_at_once",
     "residue_waits_below_rows",
-    "rows_at_once",
     "rows_in_message",
     "rows_in_train",
     "with_batches",
 ]
-
-_Batches: TypeAlias = Sequence[pa.RecordBatch]
 
 
 # Below this size a chunk is copied, if need be, to travel as rows of one batch with its neighbours.  A larger one
@@ -54,7 +52,7 @@ _NO_LIMIT = 1 << 62
 _CHUNK_SIZES = 64
 
 
-def rows_at_once(parameters: ChannelParameters) -> int:
+def collected_rows(parameters: ChannelParameters) -> int:
     """How many rows are collected before the first of them leave."""
     return max(parameters.permit_batch, parameters.row_permits // _WINDOW_SHARE)
 
@@ -124,7 +122,7 @@ class TrainWriter:
             self._rows_in_train = min(self._most_rows, int(TRAIN_BYTES / row_bytes))
             self._rows_in_copy = min(self._most_rows, int(_JOINED_BYTES / row_bytes))
 
-    def rows_at_once(self, rows: int) -> int:
+    def message_rows(self, rows: int) -> int:
         """How many rows are worth a message of their own, where all chunks have so many ``rows``."""
         if not self._row_bytes or rows < self._staying_rows:
             return rows_in_train(rows, self._row_bytes)

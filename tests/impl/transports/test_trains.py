@@ -143,7 +143,7 @@ def test_what_is_sent_at_once_fills_one_message_with_full_batches(rows: int) -> 
 def test_a_window_of_chunks_that_are_gathered_leaves_in_few_and_even_messages(in_window: int) -> None:
     chunk, parameters = numbers(3_000), ChannelParameters(row_permits=in_window * 3_000 + 100)
     codec = BatchCodec(chunk.schema)
-    at_once = TrainWriter(codec, parameters).rows_at_once(3_000) // 3_000
+    at_once = TrainWriter(codec, parameters).message_rows(3_000) // 3_000
     most = TRAIN_BYTES // codec.size_of(chunk)
     if in_window <= 2 * most:
         assert at_once > in_window  # half the window bounds them, and is no full message
