@@ -28,3 +28,19 @@ def test_what_is_closed_a_moment_later_does_not_stay() -> None:
         closing = threading.Timer(0.05, os.close, [os.open(os.devnull, os.O_RDONLY)])
         closing.start()
     closing.join()
+
+
+class Cycle:
+    """Open until it is found to be garbage."""
+
+    def __init__(self) -> None:
+        self.itself = self
+        self.descriptor = os.open(os.devnull, os.O_RDONLY)
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+
+def test_what_only_garbage_holds_does_not_stay() -> None:
+    with nothing_stays_open():
+        Cycle()
