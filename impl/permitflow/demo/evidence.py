@@ -28,7 +28,7 @@ class Command(NamedTuple):
 COMMANDS = (
     Command("models, by the explorer", ("check", "--engine", "explorer"), "models"),
     Command("models, by TLC", ("check", "--engine", "tlc", *(f"--model={name}" for name in STORY)), "models"),
-    Command("theorems, by Z3", ("prove",), "theorems"),
+    Command("theorems, by Z3", ("prove", "--solver", "z3"), "theorems"),
 )
 
 

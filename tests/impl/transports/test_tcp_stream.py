@@ -199,6 +199,7 @@ def test_an_acceptor_that_gave_up_within_a_message_hangs_up_and_adds_nothing_to_
 def test_half_a_sign_of_life_is_completed_by_the_next_one(complete: Complete) -> None:
     async def test() -> None:
         async with dialled_by_a_stranger() as (stranger, acceptor):
+            acceptor._vitality.stop()  # whose thread would give one of its own
             first, acceptor._ping_rest = header(Kind.PING)[:3], header(Kind.PING)[3:]
             acceptor._socket.send(first)
             acceptor._ping()
