@@ -13,6 +13,8 @@ import pytest
 Command = Callable[..., tuple[int, str, str]]
 Report = Callable[..., tuple[int, dict[str, Any]]]
 GRID = str(Path(__file__).resolve().parents[2] / "docs/examples/grid.toml")
+# For Spark to be started on a machine that has other things to do, too.
+HANG_SECONDS = 600
 SMALL = ("--sweep", "row_count=4", "--sweep", "batch=1,3,9", "--sweep", "max_chunk=1..5:+1")
 
 
@@ -97,12 +99,15 @@ def test_a_file_that_varies_nothing_is_told_what_to_add(command: Command) -> Non
     assert "nothing varies: give --sweep, or a [sweep] of row_count, batch, max_chunk, chunk_rows in" in stderr
 
 
+@pytest.mark.timeout(2 * HANG_SECONDS)
 def test_spark_finds_the_same() -> None:
     """In a process of its own: Spark's gateway forks."""
     program = [sys.executable, "-m", "permitflow.cli", "check", GRID, *SMALL, "--explore"]
     environment = {**os.environ, "COLUMNS": "120"}
     here, there = (
-        subprocess.run([*program, *more], capture_output=True, text=True, timeout=200, env=environment, check=False)
+        subprocess.run(
+            [*program, *more], capture_output=True, text=True, timeout=HANG_SECONDS, env=environment, check=False
+        )
         for more in ((), ("--spark", "local[2]"))
     )
     assert (here.returncode, there.returncode) == (1, 1), there.stderr
