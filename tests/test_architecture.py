@@ -18,7 +18,7 @@ MOST_LINES = 300
 MOST_LINES_OF_A_FUNCTION = 30
 # The way of nearly every message, in one piece, and lists: what commands and reports hand on, what theorems state.
 WAY_OF_A_MESSAGE = {"receive": 36, "send": 31}
-COMMANDS_AND_REPORTS = {"check": 35, "simulate": 33, "serve": 33, "run_pipeline": 37}
+COMMANDS_AND_REPORTS = {"check": 35, "simulate": 34, "serve": 33, "run_pipeline": 37}
 STATEMENTS = {"theorems": 78, "_thresholds": 68, "queue_obligations": 32}
 LONG_FUNCTIONS = WAY_OF_A_MESSAGE | COMMANDS_AND_REPORTS | STATEMENTS
 

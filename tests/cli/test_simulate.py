@@ -122,6 +122,7 @@ def test_a_combination_that_cannot_be_is_said_and_the_others_are_run(command: Co
         ([ORDERS, "--full", "0"], "'--full': must be a share above 0 and up to 1"),
         ([ORDERS, "--full", "101%"], "'--full': must be a share above 0 and up to 1"),
         ([ORDERS, "--sweep", "rows=1"], "'--sweep': 'rows' cannot be varied"),
+        ([ORDERS, "--full", "99%", "--sweep", "rtt=1ms"], "--full is about the smallest window of a single run"),
         ([ORDERS, "--plot", "x.svg"], "--plot needs something to vary"),
         ([ORDERS, "--csv", "x.csv"], "--csv needs something to vary"),
         ([ORDERS, "--sweep", "rtt=1ms", "--plot", "x.gif"], "--plot: the name must end in .html, .svg, .png, .pdf"),

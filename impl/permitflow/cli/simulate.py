@@ -141,16 +141,19 @@ def simulate(
     )
     try:
         if description.axes:
-            simulate_sweep(description, _outputs(file, plot, csv, as_json=as_json))
+            _require_sweep(file, plot, csv, full)
+            simulate_sweep(description, Outputs(plot=plot, csv=csv, as_json=as_json))
         _require_one_run(description.setting, plot, csv)
         simulate_once(description, full_share=full, as_json=as_json)
     except InvalidParametersError as error:
         _refuse(error)
 
 
-def _outputs(file: Path | None, plot: Path | None, csv: Path | None, *, as_json: bool) -> Outputs:
+def _require_sweep(file: Path | None, plot: Path | None, csv: Path | None, full: float) -> None:
+    """End the command if a sweep is not what was meant, or would replace what it reads."""
+    if full != 1.0:
+        unusable("--full is about the smallest window of a single run: leave it, or what varies, away")
     require_apart({"--csv": csv, "--plot": plot}, [] if file is None else [file])
-    return Outputs(plot=plot, csv=csv, as_json=as_json)
 
 
 def _require_one_run(setting: Setting, plot: Path | None, csv: Path | None) -> None:
