@@ -15,9 +15,8 @@ import pyarrow as pa
 from permitflow.errors import StoreLeftoverError, StoreMismatchError, StoreUnusableError
 from permitflow.exchange.stores.sqlite_channel import SqliteChannelStore
 from permitflow.exchange.stores.sqlite_database import Database
-from permitflow.exchange.stores.sqlite_file import ADVICE, FILE_NAME, open_file
+from permitflow.exchange.stores.sqlite_file import ADVICE, FILE_NAME, close_file, open_file
 from permitflow.exchange.stores.sqlite_load import StoredChannel, load_channels
-from permitflow.exchange.stores.sqlite_mark import LogMark
 from permitflow.exchange.stores.sqlite_staging import load_published, publish_parts
 from permitflow.exchange.stores.store import KeptChannel
 from permitflow.protocol.frames import Staging
@@ -46,15 +45,18 @@ class SqliteStore:
             StoreUnusableError: there is something else, or a newer store, or a damaged one, or it cannot be written.
         """
         self._folder = folder
-        connection = open_file(folder)
+        connection, mark = open_file(folder)
         try:
             self._stored = load_channels(connection)
             self._published = load_published(connection)
+            self._database = Database(connection, folder, mark)
         except (ValueError, sqlite3.Error) as error:
-            connection.close()
+            close_file(connection, mark)
             reason = f"it is damaged ({error}); {ADVICE}"
             raise StoreUnusableError(path=str(folder / FILE_NAME), reason=reason) from error
-        self._database = Database(connection, folder, LogMark(folder / FILE_NAME))
+        except BaseException:
+            close_file(connection, mark)
+            raise
         self._channels: dict[str, SqliteChannelStore] = {}
 
     def __enter__(self) -> Self:

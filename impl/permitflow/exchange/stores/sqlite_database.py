@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.errors import StoreWriteError
-from permitflow.exchange.stores.sqlite_mark import CLOSING, LogMark
+from permitflow.exchange.stores.sqlite_file import close_file
+from permitflow.exchange.stores.sqlite_mark import LogMark
 
 __all__ = ["Database"]
 
@@ -126,9 +127,7 @@ class Database:
                 if self.commits % _COMMITS_BETWEEN_LOOKS == 0:
                     self._tidy()
         finally:
-            with CLOSING:
-                self._connection.close()
-                self._mark.close()
+            close_file(self._connection, self._mark)
 
     def _next(self) -> list[_AnyJob]:
         """All that has come; waits for the first.  Nothing: the database is to be closed."""

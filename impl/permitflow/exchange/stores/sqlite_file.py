@@ -7,10 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from permitflow.errors import StoreInUseError, StoreUnusableError
-from permitflow.exchange.stores.sqlite_mark import CLOSING, says_more_is_in_the_log
+from permitflow.exchange.stores.sqlite_mark import CLOSING, LogMark, identity_of, says_more_is_in_the_log
 from permitflow.exchange.stores.sqlite_tables import TABLES, TABLES_VERSION
 
-__all__ = ["ADVICE", "FILE_NAME", "open_file"]
+__all__ = ["ADVICE", "FILE_NAME", "close_file", "open_file"]
 
 FILE_NAME = "permitflow.sqlite"
 
@@ -24,10 +24,11 @@ _LOG_BYTES = 32 << 20
 ADVICE = "keep a copy of it, and take another folder"
 
 
-def open_file(folder: Path) -> sqlite3.Connection:
+def open_file(folder: Path) -> tuple[sqlite3.Connection, LogMark]:
     """Open the store in this folder, or begin one there; nobody else can open it until the connection is closed.
 
-    The lock is the operating system's, on the file itself: a process that is killed leaves none behind.
+    The lock is the operating system's, on the file itself: a process that is killed leaves none behind.  The mark is to
+    be closed after the connection; see ``close_file``.
 
     Raises:
         StoreInUseError: another exchange has it open.
@@ -39,6 +40,7 @@ def open_file(folder: Path) -> sqlite3.Connection:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_begun = path.exists() and path.stat().st_size > 0
         _require_writable(path if is_begun else folder, folder)
+        identity = identity_of(path) if is_begun else None
         connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     except FileExistsError as error:
         raise StoreUnusableError(path=str(folder), reason="it is no folder; name one, which may be new") from error
@@ -46,23 +48,29 @@ def open_file(folder: Path) -> sqlite3.Connection:
         raise StoreUnusableError(path=str(folder), reason=error.strerror or str(error)) from error
     except sqlite3.Error as error:
         raise StoreUnusableError(path=str(folder), reason=str(error)) from error
+    mark: LogMark | None = None
     try:
         if not is_begun:
             _lay_out(connection)
         with CLOSING:
             _take(connection, folder)
-        has_all = _require_ours(connection, path)
-        _prepare(connection, path)
-        if not has_all:
-            _create_tables(connection)
-        _fold(connection)
+            mark = LogMark(path, identity or identity_of(path))
+        _make_ready(connection, path)
     except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's own words may quote what is damaged
-        connection.close()
+        close_file(connection, mark)
         raise StoreUnusableError(path=str(path), reason=_words(error)) from error
     except BaseException:
-        connection.close()
+        close_file(connection, mark)
         raise
-    return connection
+    return connection, mark
+
+
+def close_file(connection: sqlite3.Connection, mark: LogMark | None) -> None:
+    """Close what ``open_file`` has opened, which gives up the lock."""
+    with CLOSING:
+        connection.close()
+        if mark is not None:
+            mark.close()
 
 
 def _require_writable(*paths: Path) -> None:
@@ -88,6 +96,14 @@ def _take(connection: sqlite3.Connection, folder: Path) -> None:
         if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
             raise StoreInUseError(path=str(folder)) from error
         raise
+
+
+def _make_ready(connection: sqlite3.Connection, path: Path) -> None:
+    has_all = _require_ours(connection, path)
+    _prepare(connection, path)
+    if not has_all:
+        _create_tables(connection)
+    _fold(connection)
 
 
 def _require_ours(connection: sqlite3.Connection, path: Path) -> bool:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from permitflow.exchange.stores.sqlite_tables import TABLES_VERSION
 
-__all__ = ["CLOSING", "LogMark", "says_more_is_in_the_log"]
+__all__ = ["CLOSING", "LogMark", "identity_of", "says_more_is_in_the_log"]
 
 # https://www.sqlite.org/fileformat2.html#the_database_header
 _VERSION_AT = 60
@@ -33,6 +33,19 @@ _MARK = b"Log" + TABLES_VERSION.to_bytes(1, "big")
 
 CLOSING = threading.Lock()
 """To be held where a file is closed or opened: whoever closes it gives up all locks that his process has on it."""
+if hasattr(os, "register_at_fork"):  # a child has none of the threads that could release it
+    os.register_at_fork(before=CLOSING.acquire, after_in_parent=CLOSING.release, after_in_child=CLOSING.release)
+
+
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """Which file is at this path; None: nothing can be said of it."""
+    with suppress(OSError):
+        return _identity(path.stat())
+    return None
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def says_more_is_in_the_log(version: int) -> bool:
@@ -46,12 +59,22 @@ class LogMark:
     Whatever cannot be done is left: a store without a mark is as good as ever.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Open the file beside SQLite, which must have it open until ``close`` is called."""
+    def __init__(self, path: Path, identity: tuple[int, int] | None) -> None:
+        """Open the file beside SQLite, which must have it open until ``close`` is called.
+
+        Args:
+            path: of the file.
+            identity: of the file that SQLite has opened there; another one may have taken its place.
+        """
         self._file: int | None = None
-        if hasattr(os, "pwrite"):  # not on Windows, where SQLite's lock would keep this process out as well
-            with suppress(OSError):
-                self._file = os.open(path, os.O_RDWR)
+        if identity is None or not hasattr(os, "pwrite"):  # on Windows, SQLite's lock would keep this process out, too
+            return
+        with suppress(OSError):
+            file = os.open(path, os.O_RDWR)
+            if _identity(os.fstat(file)) == identity:
+                self._file = file
+            else:
+                os.close(file)
 
     def is_due(self) -> bool:
         """Is the file unmarked, so that the next commit should be one of ``marking``?"""
