@@ -22,7 +22,7 @@ from permitflow.transports.shared_memory.outgoing import Outgoing
 from permitflow.transports.shared_memory.sized_parts import size_of
 from permitflow.transports.status import error_of
 from permitflow.transports.strangers import NOTHING_SAID
-from permitflow.transports.tcp_client import host_and_port
+from permitflow.transports.tcp_client import NEXT_ADDRESS_SECONDS, host_and_port
 from permitflow.transports.tcp_framing import (
     HEADER_BYTES,
     KIND_OF_METHOD,
@@ -87,18 +87,20 @@ class BlockingTcpCall(BlockingReplies):
     def _connect(self) -> socket.socket:
         """A connection with the first of the name's addresses that answers."""
         failures: list[OSError] = []
-        for family, kind, protocol, _, name in socket.getaddrinfo(*self._name, type=socket.SOCK_STREAM):
+        addresses = socket.getaddrinfo(*self._name, type=socket.SOCK_STREAM)
+        for family, kind, protocol, _, name in addresses:
+            patience_seconds = CONNECT_SECONDS if name == addresses[-1][-1] else NEXT_ADDRESS_SECONDS
             try:
-                return self._dialled(socket.socket(family, kind, protocol), name)
+                return self._dialled(socket.socket(family, kind, protocol), name, patience_seconds)
             except OSError as error:
                 failures.append(error)
         raise OSError("; ".join(dict.fromkeys(map(str, failures))))
 
-    def _dialled(self, connection: socket.socket, name: tuple[object, ...]) -> socket.socket:
+    def _dialled(self, connection: socket.socket, name: tuple[object, ...], patience_seconds: float) -> socket.socket:
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._begin_to_dial(connection, name)
-            _await_answer(connection)
+            _await_answer(connection, patience_seconds)
         except BaseException:
             with self._lock:
                 self._socket = None
@@ -204,10 +206,10 @@ class BlockingTcpCall(BlockingReplies):
                 self._socket.shutdown(socket.SHUT_RDWR)
 
 
-def _await_answer(connection: socket.socket) -> None:
+def _await_answer(connection: socket.socket, patience_seconds: float) -> None:
     waiting = select.poll()
     waiting.register(connection, select.POLLOUT)
-    has_come = waiting.poll(CONNECT_SECONDS * 1000)
+    has_come = waiting.poll(patience_seconds * 1000)
     _require_no_error(connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if has_come else errno.ETIMEDOUT)
 
 

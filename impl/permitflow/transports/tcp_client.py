@@ -10,9 +10,11 @@ from permitflow.errors import InvalidParametersError, PeerTimeoutError
 from permitflow.transports.tcp_framing import KIND_OF_METHOD, SCHEME
 from permitflow.transports.tcp_stream import TcpStream
 
-__all__ = ["calling", "host_and_port"]
+__all__ = ["NEXT_ADDRESS_SECONDS", "calling", "host_and_port"]
 
 _RETRY_SECONDS = 0.05
+NEXT_ADDRESS_SECONDS = 2.0
+"""So long an address may be silent that is not the last one of its name, as where packets for IPv6 are lost."""
 
 
 def host_and_port(address: str) -> tuple[str, int]:
@@ -70,8 +72,12 @@ async def _connected(host: str, port: int, failures: dict[object, OSError]) -> s
         except OSError as error:
             addresses, failures[host] = [], error
         for family, kind, protocol, _, name in addresses:
+            patience_seconds = None if name == addresses[-1][-1] else NEXT_ADDRESS_SECONDS
             try:
-                return await _dialled(loop, family, kind, protocol, name)
+                async with asyncio.timeout(patience_seconds):
+                    return await _dialled(loop, family, kind, protocol, name)
+            except TimeoutError:
+                failures[name] = TimeoutError(f"{name[0]} does not answer")
             except OSError as error:
                 failures[name] = error
         # As gRPC does: the exchange may be about to start.

@@ -1,9 +1,10 @@
 """Exchanges in processes of their own, reached over every path, for clients that block; names with many addresses."""
 
+import select
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -11,6 +12,8 @@ from permitflow.testing.blocking_ends import PATIENCE_SECONDS
 from permitflow.testing.served_exchange import ServedExchange, served_exchange
 from permitflow.transports import diagnosis
 from permitflow.transports.shared_memory.policy import SameHost
+
+_HANG_SECONDS = 200.0
 
 PATHS = {
     "shared memory": (SameHost.AUTO, "127.0.0.1:0"),
@@ -52,6 +55,21 @@ def pool() -> Iterator[ThreadPoolExecutor]:
     """Other threads, for the end of a stream that the test is not looking at."""
     with ThreadPoolExecutor(4) as executor:
         yield executor
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """Whoever dials it hears nothing: the queue of those who wait to be accepted is full."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        full = select.poll()
+        full.register(listener, select.POLLIN)
+        assert full.poll(_HANG_SECONDS * 1000)
+        yield listener.getsockname()[1]
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
 """Who dials over TCP without an event loop tries each address, and whoever gives up does not wait for an answer."""
 
-import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 
 import pytest
 
@@ -23,21 +21,6 @@ def call(address: str) -> BlockingTcpCall:
     return BlockingTcpCall(address, GET_STREAM, who="the exchange", on_closed=lambda: None)
 
 
-@pytest.fixture
-def silent_port() -> Iterator[int]:
-    """Whoever dials it hears nothing: the queue of those who wait to be accepted is full."""
-    with ExitStack() as stack:
-        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-        for _ in range(4):
-            waiting = stack.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(listener.getsockname())
-        full = select.poll()
-        full.register(listener, select.POLLIN)
-        assert full.poll(HANG_SECONDS * 1000)
-        yield listener.getsockname()[1]
-
-
 def test_whoever_does_not_answer_at_the_first_address_is_dialled_at_the_next(
     resolve_to: Callable[..., None], deaf_port: int
 ) -> None:
@@ -45,6 +28,21 @@ def test_whoever_does_not_answer_at_the_first_address_is_dialled_at_the_next(
         resolve_to((socket.AF_INET, deaf_port), (socket.AF_INET, listener.getsockname()[1]))
         calling = call("tcp://twofold:1")
         listener.settimeout(HANG_SECONDS)
+        peer, _ = listener.accept()
+        with peer:
+            assert peer.recv(HEADER_BYTES) == header(Kind.GET)
+        calling.close()
+
+
+def test_an_address_that_is_silent_does_not_keep_the_next_one_from_being_dialled(
+    resolve_to: Callable[..., None], silent_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking_tcp_call, "NEXT_ADDRESS_SECONDS", 0.01)
+    monkeypatch.setattr(blocking_tcp_call, "CONNECT_SECONDS", HANG_SECONDS)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        resolve_to((socket.AF_INET, silent_port), (socket.AF_INET, listener.getsockname()[1]))
+        calling = call("tcp://twofold:1")
+        listener.settimeout(HANG_SECONDS / 2)
         peer, _ = listener.accept()
         with peer:
             assert peer.recv(HEADER_BYTES) == header(Kind.GET)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from permitflow.errors import InvalidParametersError
+from permitflow.transports import tcp_client
 from permitflow.transports.connection import GET_STREAM
 from permitflow.transports.tcp_client import _connected, calling, host_and_port
 from permitflow.transports.tcp_framing import HEADER_BYTES, Kind, header
@@ -30,6 +31,42 @@ def test_whoever_does_not_answer_at_the_first_address_is_dialled_at_the_next(
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         complete(test(listener))
+
+
+def test_an_address_that_is_silent_does_not_keep_the_next_one_from_being_dialled(
+    complete: Complete, resolve_to: Callable[..., None], silent_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(listener: socket.socket) -> None:
+        resolve_to((socket.AF_INET, silent_port), (socket.AF_INET, listener.getsockname()[1]))
+        async with calling("tcp://twofold:1", GET_STREAM, "the exchange", timeout_seconds=100):
+            peer, _ = listener.accept()
+            with peer:
+                assert peer.recv(HEADER_BYTES) == header(Kind.GET)
+
+    monkeypatch.setattr(tcp_client, "NEXT_ADDRESS_SECONDS", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        complete(test(listener))
+
+
+def test_that_an_address_was_silent_is_noted(
+    complete: Complete,
+    resolve_to: Callable[..., None],
+    silent_port: int,
+    deaf_port: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test() -> None:
+        failures: dict[object, OSError] = {}
+        dialling = asyncio.create_task(_connected("twofold", 1, failures))
+        while len(failures) < 2:  # noqa: ASYNC110 - what is waited for is the socket's business
+            await asyncio.sleep(0)
+        dialling.cancel()
+        await asyncio.wait({dialling})
+        assert str(failures["127.0.0.1", silent_port]) == "127.0.0.1 does not answer"
+
+    monkeypatch.setattr(tcp_client, "NEXT_ADDRESS_SECONDS", 0.01)
+    resolve_to((socket.AF_INET, silent_port), (socket.AF_INET, deaf_port))
+    complete(test())
 
 
 def test_what_every_address_has_answered_is_noted(
