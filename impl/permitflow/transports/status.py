@@ -125,14 +125,13 @@ def heard(value: bytes, *, who: str) -> PermitflowError | None:
     """The error that the peer has told, if it is one that may be told."""
     try:
         content = json.loads(value)
-        kind, message, facts = _BY_NAME[content["type"]], str(content["message"]), content["facts"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    if not isinstance(facts, dict):
+        kind, message = _BY_NAME[content["type"]], str(content["message"])
+        facts = {name: _heard(value) for name, value in content["facts"].items() if name.isidentifier()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     # A fact becomes an attribute; no peer may overwrite what every error has.
-    known = {name: value for name, value in facts.items() if name.isidentifier() and not hasattr(kind, name)}
-    error = errors.restored(kind, sendable(message), {name: _heard(value) for name, value in known.items()})
+    known = {name: value for name, value in facts.items() if not hasattr(kind, name)}
+    error = errors.restored(kind, sendable(message), known)
     error.add_note(f"reported by {who}")
     return error
 
@@ -152,4 +151,6 @@ def again(error: PermitflowError, undelivered: object) -> PermitflowError:
 def _heard(value: object) -> object:
     if isinstance(value, str):  # JSON can say what UTF-8 cannot; it may go to others, or to a disk
         return sendable(value)
+    if isinstance(value, dict):  # no fact is one
+        return sendable(str(value))
     return tuple(_heard(item) for item in value) if isinstance(value, list) else value

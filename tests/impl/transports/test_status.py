@@ -114,6 +114,9 @@ def test_a_status_of_grpc_itself_says_who_and_why(code: grpc.StatusCode, kind: t
     assert "Socket closed" in str(error)
 
 
+EITHER = (TransportError, PeerGoneError)
+
+
 def metadata(told: object) -> tuple[tuple[str, bytes]]:
     return ((ERROR_KEY, json.dumps(told).encode()),)
 
@@ -136,6 +139,18 @@ def metadata(told: object) -> tuple[tuple[str, bytes]]:
 def test_a_peer_that_tells_nonsense_is_not_believed(told: object) -> None:
     error = error_from_status(grpc.StatusCode.INTERNAL, "boom", metadata(told), who="x")
     assert type(error) is TransportError
+
+
+@pytest.mark.parametrize("depth", [300, 700, 2_000, 20_000])
+def test_facts_that_are_too_deep_are_not_believed_and_not_fallen_for(depth: int) -> None:
+    told = b'{"type": "PeerGoneError", "message": "m", "facts": {"reason": ' + b"[" * depth + b"]" * depth + b"}}"
+    assert type(error_from_status(grpc.StatusCode.INTERNAL, "", ((ERROR_KEY, told),), who="x")) in EITHER
+
+
+def test_a_fact_that_is_none_is_a_text() -> None:
+    told = {"type": "PeerGoneError", "message": "m", "facts": {"reason": {"a": "\udcff"}}}
+    error = error_from_status(grpc.StatusCode.UNAVAILABLE, "", metadata(told), who="x")
+    assert error.facts == {"reason": r"{'a': '\udcff'}"}
 
 
 def test_a_peer_cannot_overwrite_what_every_error_has() -> None:
