@@ -44,6 +44,13 @@ def test_a_narrow_table_keeps_to_its_terminal_if_its_words_do() -> None:
     assert max(len(line) for line in printed(run(), 50).splitlines()) == 50
 
 
+def test_a_column_that_says_nothing_takes_nothing_from_the_others() -> None:
+    table = open_table("", "reconfigured")
+    table.add_row("", "unfortunately")
+    for width in range(8, 24):
+        assert "unfortunately" in printed(table, width)
+
+
 def test_columns_0_means_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "0")
     assert open_console().width > 0

@@ -51,7 +51,7 @@ def open_table(*columns: str, right: tuple[str, ...] = (), wrap: tuple[str, ...]
 
 def print_table(console: Console, table: Table) -> None:
     """Print a table of ``open_table`` with nothing left out: too wide a one gets narrower, or its lines are broken."""
-    widest = [max(cell_len(text) for text in (_heading(column), *_texts(column))) for column in table.columns]
+    widest = [max(1, *(cell_len(text) for text in (_heading(column), *_texts(column)))) for column in table.columns]
     least = [_least_width(column) for column in table.columns]
     kept = [most if column.no_wrap else few for column, most, few in zip(table.columns, widest, least, strict=True)]
     if sum(kept) + _BETWEEN_COLUMNS * (len(kept) - 1) > console.width:
@@ -71,7 +71,8 @@ def _least_width(column: Column) -> int:
     """That of the longest word; numbers stay with their units."""
     texts = _texts(column)
     words = [word for text in (_heading(column), *texts) for word in text.split()]
-    return max((cell_len(text) for text in (words + texts if column.justify == "right" else words)), default=0)
+    # One that says nothing takes a cell all the same.
+    return max((1, *(cell_len(text) for text in (words + texts if column.justify == "right" else words))))
 
 
 def _narrow(table: Table, widths: list[int], least: Sequence[int], most: int) -> None:

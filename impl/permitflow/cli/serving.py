@@ -108,7 +108,11 @@ async def _serve(
     _resolve_by_signals(stopped)
     _add_channels(plan, exchange, store)
     async with AsyncExitStack() as stack:
-        servers = [await stack.enter_async_context(ExchangeServer(exchange, address)) for address in plan.addresses]
+        servers = []
+        for address in plan.addresses:
+            servers.append(await stack.enter_async_context(ExchangeServer(exchange, address)))
+            if recording is not None:
+                recording.begin()
         report.listening([server.address for server in servers], plan.channels)
         if plan.metrics_address is not None:
             report.metrics(stack.enter_context(metrics_at(plan.metrics_address, exchange)))

@@ -147,7 +147,10 @@ class StagingAreas:
             place.waiting.stop()
 
     async def _keep(self, part: Part, chunks: Sequence[pa.RecordBatch]) -> None:
-        log = self._places[part.channel].log
+        place = self._places.get(part.channel)
+        if place is None:  # removed meanwhile, with the part; whoever stages is told so when he goes on
+            return
+        log = place.log
         await log.store.stage(part.staging, chunks)
         if part.is_kept:
             self._chunk_rows[part] += [chunk.num_rows for chunk in chunks]

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from permitflow.errors import StagedPartError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.stores.memory import MemoryChannelStore, MemoryStore
 from permitflow.exchange.stores.sqlite import SqliteStore
@@ -87,3 +88,21 @@ def test_a_store_looks_no_more_at_channels_that_were_removed(
 
     complete(test())
     assert len(looked_at) == 1
+
+
+def test_whoever_stages_for_a_channel_that_is_removed_is_told_so_when_he_goes_on(
+    complete: Complete, store: Store
+) -> None:
+    async def test() -> None:
+        exchange = Exchange(store=store)
+        exchange.add_channels(["removed"], retention=Retention.REPLAY)
+        await exchange.replay_channel("removed").log.declare(CHUNK.schema)
+        part = exchange.staging.open("removed", Staging("q", 0, 0, "a"))
+        staging = asyncio.create_task(exchange.staging.stage(part, [CHUNK]))
+        await asyncio.sleep(0)  # it has room, and is about to be written
+        exchange.remove_channel("removed")
+        assert await staging == 1
+        with pytest.raises(StagedPartError, match="removed"):
+            await exchange.staging.stage(part, [CHUNK])
+
+    complete(test())
