@@ -207,6 +207,16 @@ def test_an_exchange_that_cannot_listen_leaves_no_recording(process: Command, tm
     assert list(tmp_path.iterdir()) == [link]
 
 
+def test_what_an_exchange_may_have_recorded_at_its_first_address_stays(process: Command, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        addresses = ("--address", "127.0.0.1:0", "--address", f"127.0.0.1:{taken.getsockname()[1]}")
+        code, _, stderr = process("serve", "--stream", "orders", *addresses, "--trace", str(tmp_path / "run.jsonl"))
+    assert (code, "cannot listen" in stderr) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.jsonl"]
+
+
 def test_a_recording_may_go_into_a_pipe(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)

@@ -11,6 +11,7 @@ from types import CodeType, FrameType
 import psutil
 import pytest
 
+from permitflow.testing.workers import workers
 from permitflow_model.side_by_side import in_processes, result_of
 
 
@@ -45,18 +46,6 @@ def test_an_interrupt_while_processes_start_is_seen_once_they_have() -> None:
     with pytest.raises(KeyboardInterrupt):
         next(in_processes(tell_or_work_for_ever, interrupting(), processes=1))
     assert workers() <= before
-
-
-def workers() -> set[psutil.Process]:
-    """Those that this process has, whoever has started them."""
-    return {child for child in psutil.Process().children() if is_worker(child)}
-
-
-def is_worker(child: psutil.Process) -> bool:
-    try:
-        return "spawn_main" in " ".join(child.cmdline())
-    except psutil.Error:  # a child of another test, which has ended
-        return False
 
 
 def codes_of(thread: int) -> Iterator[CodeType]:

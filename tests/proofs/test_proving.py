@@ -2,9 +2,9 @@
 
 from contextlib import closing
 
-import psutil
 import pytest
 
+from permitflow.testing.workers import workers
 from permitflow_proofs import Verdict, catalogue, prove_catalogue
 from permitflow_proofs.proving import usable_processors
 
@@ -14,18 +14,6 @@ SHORT = ["bounded", "2014-sign", "2014-right"]
 def gist(verdict: Verdict) -> tuple[object, ...]:
     opinions = [(opinion.solver, opinion.outcome, opinion.problems) for opinion in verdict.opinions]
     return verdict.theorem.id, verdict.is_as_expected, verdict.obligations, verdict.twins_refuted, opinions
-
-
-def workers() -> set[psutil.Process]:
-    """Those that this process has, whoever has started them."""
-    return {child for child in psutil.Process().children() if is_worker(child)}
-
-
-def is_worker(child: psutil.Process) -> bool:
-    try:
-        return "spawn_main" in " ".join(child.cmdline())
-    except psutil.Error:  # a child of another test, which has ended
-        return False
 
 
 def test_it_proves_what_is_asked_for_in_the_order_of_the_catalogue() -> None:

@@ -48,6 +48,17 @@ def test_an_address_that_is_silent_does_not_keep_the_next_one_from_being_dialled
         complete(test(listener))
 
 
+async def heard_of_two() -> dict[object, OSError]:
+    """What two addresses of a name have answered."""
+    failures: dict[object, OSError] = {}
+    dialling = asyncio.create_task(_connected("twofold", 1, failures))
+    while len(failures) < 2:  # noqa: ASYNC110 - what is waited for is the socket's business
+        await asyncio.sleep(0)
+    dialling.cancel()
+    await asyncio.wait({dialling})
+    return failures
+
+
 def test_that_an_address_was_silent_is_noted(
     complete: Complete,
     resolve_to: Callable[..., None],
@@ -56,12 +67,7 @@ def test_that_an_address_was_silent_is_noted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def test() -> None:
-        failures: dict[object, OSError] = {}
-        dialling = asyncio.create_task(_connected("twofold", 1, failures))
-        while len(failures) < 2:  # noqa: ASYNC110 - what is waited for is the socket's business
-            await asyncio.sleep(0)
-        dialling.cancel()
-        await asyncio.wait({dialling})
+        failures = await heard_of_two()
         assert str(failures["127.0.0.1", silent_port]) == "127.0.0.1 does not answer"
 
     monkeypatch.setattr(tcp_client, "NEXT_ADDRESS_SECONDS", 0.01)
@@ -73,12 +79,7 @@ def test_what_every_address_has_answered_is_noted(
     complete: Complete, resolve_to: Callable[..., None], deaf_port: int
 ) -> None:
     async def test() -> None:
-        failures: dict[object, OSError] = {}
-        dialling = asyncio.create_task(_connected("twofold", 1, failures))
-        while len(failures) < 2:  # noqa: ASYNC110 - what is waited for is the socket's business
-            await asyncio.sleep(0)
-        dialling.cancel()
-        await asyncio.wait({dialling})
+        failures = await heard_of_two()
         assert [type(failure) for failure in failures.values()] == [OSError, ConnectionRefusedError]
 
     resolve_to((UNKNOWN_FAMILY, 1), (socket.AF_INET, deaf_port))

@@ -3,8 +3,8 @@
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
@@ -16,51 +16,14 @@ from permitflow.errors import (
     UndecodableDataError,
     UnknownChannelError,
 )
-from permitflow.transports import tcp_stream
+from permitflow.testing.tcp_streams import connected, dialled_by_a_stranger
 from permitflow.transports.blocking_tcp_call import send_all
-from permitflow.transports.carrier import Buffer, Received
-from permitflow.transports.connection import GET_STREAM
+from permitflow.transports.carrier import Buffer
 from permitflow.transports.tcp_client import host_and_port
 from permitflow.transports.tcp_framing import Kind, header
 from permitflow.transports.tcp_stream import TcpStream
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
-
-
-@asynccontextmanager
-async def connected() -> AsyncIterator[tuple[TcpStream, TcpStream]]:
-    """A dialler and an acceptor; the call has been made."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        near = socket.create_connection(listener.getsockname())
-        far, _ = listener.accept()
-    dialler = TcpStream(near, who="the acceptor", is_acceptor=False)
-    acceptor = TcpStream(far, who="the dialler", is_acceptor=True)
-    await dialler.call(Kind.GET)
-    assert await acceptor.method() == GET_STREAM
-    yield dialler, acceptor
-    dialler.close()
-    acceptor.close()
-
-
-@asynccontextmanager
-async def dialled_by_a_stranger() -> AsyncIterator[tuple[socket.socket, TcpStream]]:
-    near, far = socket.socketpair(socket.AF_UNIX)
-    near.setblocking(False)
-    far_inet = _Inet(far)
-    acceptor = TcpStream(far_inet, who="the client", is_acceptor=True)
-    yield near, acceptor
-    acceptor.close()
-    near.close()
-
-
-class _Inet(socket.socket):
-    """A socket pair knows no options of TCP."""
-
-    def __init__(self, other: socket.socket) -> None:
-        super().__init__(other.family, other.type, other.proto, other.detach())
-
-    def setsockopt(self, *_: Any) -> None:
-        """Nothing to set."""
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -249,54 +212,6 @@ def test_addresses_of_both_versions_are_understood() -> None:
     assert host_and_port("tcp://[::1]:0") == ("::1", 0)
 
 
-def test_a_message_is_handed_over_where_it_comes_and_read_goes_on_waiting(complete: Complete) -> None:
-    async def test() -> None:
-        async with connected() as (dialler, acceptor):
-            handed: list[bytes] = []
-            await dialler.write([b"before"])
-            assert await acceptor.read() == b"before"
-            acceptor.hand_to(lambda message: handed.append(bytes(message)))
-            reading = asyncio.create_task(acceptor.read())
-            for number in range(3):
-                await dialler.write([b"%d" % number])
-            await dialler.half_close()
-
-            assert await reading is None
-            assert handed == [b"0", b"1", b"2"]
-
-    complete(test())
-
-
-def test_what_comes_while_nobody_reads_is_not_handed_over_but_read(complete: Complete) -> None:
-    async def test() -> None:
-        async with connected() as (dialler, acceptor):
-            acceptor.hand_to(lambda message: pytest.fail(f"{message!r} was handed over"))
-            await dialler.write([b"kept"])
-            while not acceptor._inbox:  # noqa: ASYNC110 - what is waited for is the socket's business
-                await asyncio.sleep(0)
-
-            assert await acceptor.read() == b"kept"
-
-    complete(test())
-
-
-def test_what_the_taker_raises_read_raises(complete: Complete) -> None:
-    async def test() -> None:
-        async with connected() as (dialler, acceptor):
-
-            def refuse(message: object) -> None:
-                raise UndecodableDataError(what="a message", reason="of a test")
-
-            acceptor.hand_to(refuse)
-            reading = asyncio.create_task(acceptor.read())
-            await asyncio.sleep(0)
-            await dialler.write([b"bad"])
-            with pytest.raises(UndecodableDataError, match="of a test"):
-                await reading
-
-    complete(test())
-
-
 def test_what_the_socket_does_not_take_now_is_left_and_comes_in_order(complete: Complete) -> None:
     async def test() -> None:
         async with connected() as (dialler, acceptor):
@@ -352,85 +267,3 @@ def test_a_blocking_writer_has_a_time_out_for_each_part_of_a_chunk_not_for_all_o
     trickle, chunk = Trickle(), random.Random(2).randbytes(54_321)
     send_all(cast("socket.socket", trickle), [chunk[:10], memoryview(chunk)[10:40_000], b"", chunk[40_000:]])
     assert trickle.taken == chunk
-
-
-def test_many_small_messages_that_come_together_are_handed_over_and_so_is_the_next_one(complete: Complete) -> None:
-    async def test() -> None:
-        async with dialled_by_a_stranger() as (stranger, acceptor):
-            stranger.send(header(Kind.PUT))
-            await acceptor.method()
-            handed = list[bytes]()
-            acceptor.hand_to(lambda message: handed.append(bytes(message)))
-            reading = asyncio.create_task(acceptor.read())
-            await asyncio.sleep(0)
-            stranger.send((header(Kind.MESSAGE, 1) + b"m") * tcp_stream._MOST_AHEAD)
-            while not handed:  # noqa: ASYNC110 - what is waited for is the socket's business
-                await asyncio.sleep(0)
-            stranger.send(header(Kind.MESSAGE, 4) + b"next" + header(Kind.END))
-
-            assert await reading is None
-            assert handed == [*[b"m"] * tcp_stream._MOST_AHEAD, b"next"]
-
-    complete(test())
-
-
-def test_what_is_left_by_a_taker_that_is_interrupted_is_read(complete: Complete) -> None:
-    async def test() -> None:
-        async with dialled_by_a_stranger() as (stranger, acceptor):
-            stranger.send(header(Kind.PUT))
-            await acceptor.method()
-            acceptor.hand_to(interrupt)
-            reading = asyncio.create_task(acceptor.read())
-            await asyncio.sleep(0)
-            stranger.send((header(Kind.MESSAGE, 1) + b"1") + (header(Kind.MESSAGE, 1) + b"2"))
-            with pytest.raises(KeyboardInterrupt):
-                acceptor._on_readable()
-
-            assert await reading == b"2"
-
-    complete(test())
-
-
-def test_what_comes_behind_what_a_reader_gives_up_over_is_not_handed_over(complete: Complete) -> None:
-    async def test() -> None:
-        async with dialled_by_a_stranger() as (stranger, acceptor):
-            stranger.send(header(Kind.PUT))
-            await acceptor.method()
-            handed = list[bytes]()
-
-            def give_up(message: Received) -> None:
-                handed.append(bytes(message))
-                reading.cancel()
-
-            acceptor.hand_to(give_up)
-            reading = asyncio.create_task(acceptor.read())
-            await asyncio.sleep(0)
-            stranger.send(header(Kind.MESSAGE, 1) + b"1" + header(Kind.MESSAGE, 1) + b"2")
-            await asyncio.wait({reading})
-            assert handed == [b"1"]
-
-    complete(test())
-
-
-def test_what_comes_after_the_last_read_is_handed_to_nobody(complete: Complete) -> None:
-    async def test() -> None:
-        async with connected() as (dialler, acceptor):
-            handed = list[Received]()
-            acceptor.hand_to(handed.append)
-            await dialler.write([b"kept"])
-            while not acceptor._inbox:  # noqa: ASYNC110 - what is waited for is the socket's business
-                await asyncio.sleep(0)
-            assert await acceptor.read() == b"kept"
-
-            finishing = asyncio.create_task(acceptor.finish(None))
-            assert await dialler.read() is None
-            await dialler.write([b"too late"])
-            dialler.close()
-            await finishing
-            assert handed == []
-
-    complete(test())
-
-
-def interrupt(_: object) -> None:
-    raise KeyboardInterrupt

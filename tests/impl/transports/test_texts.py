@@ -1,5 +1,6 @@
 """Reasons arrive, whatever is in them; names that could not are refused where they are given."""
 
+from dataclasses import fields
 from typing import Any
 
 import pyarrow as pa
@@ -67,22 +68,9 @@ def positioned(reason: str) -> str:
 
 
 def counted(reason: str) -> str:
-    numbers: dict[str, Any] = dict.fromkeys(
-        (
-            "row_permits",
-            "producers",
-            "consumers",
-            "rows_in",
-            "rows_out",
-            "rows_held",
-            "peak_rows_held",
-            "rows_with_consumers",
-            "waiting_seconds",
-            "consumer_waiting_seconds",
-        ),
-        0,
-    )
-    traffic = ChannelTraffic(channel="c", state="broken", reason=reason, **numbers)
+    numbers: dict[str, Any] = dict.fromkeys((field.name for field in fields(ChannelTraffic)), 0)
+    numbers |= {"channel": "c", "state": "broken", "reason": reason, "compressed_streams": {}, "kept": None}
+    traffic = ChannelTraffic(**numbers)
     reply = decode_reply(encode_reply(Statistics(0.0, (traffic,))))
     assert isinstance(reply, Statistics)
     return reply.channels[0].reason

@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,7 +14,9 @@ import pytest
 
 from permitflow.exchange.stores import sqlite
 from permitflow.exchange.stores.sqlite import SqliteStore
+from permitflow.exchange.stores.sqlite_file import FILE_NAME
 from permitflow.exchange.stores.sqlite_load import load_channels
+from permitflow.exchange.stores.sqlite_mark import LogMark, identity_of
 from permitflow.testing.descriptors import nothing_stays_open
 from permitflow.testing.stored_channels import channel, filled
 
@@ -40,6 +43,16 @@ def test_a_store_that_takes_the_place_of_an_open_one_is_not_marked(
     for folder in (live, tmp_path / "moved"):
         with SqliteStore(folder) as store:
             assert channel(store).load().next_row == 30
+
+
+def test_a_file_that_is_not_the_one_that_sqlite_has_open_is_left_alone(tmp_path: Path) -> None:
+    for name in ("open", "other"):
+        SqliteStore(tmp_path / name).close()
+    file, other = tmp_path / "open" / FILE_NAME, tmp_path / "other" / FILE_NAME
+    with closing(LogMark(file, identity_of(file))) as mark:
+        assert mark.is_due()
+    with closing(LogMark(file, identity_of(other))) as mark:
+        assert not mark.is_due()
 
 
 def test_a_store_that_cannot_be_opened_to_the_end_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
