@@ -116,8 +116,6 @@ async def _serve(
         report.listening([server.address for server in servers], plan.channels)
         if plan.metrics_address is not None:
             report.metrics(stack.enter_context(metrics_at(plan.metrics_address, exchange)))
-        if recording is not None:
-            recording.begin()
         await _watch(exchange, report, stopped)
         report.stopping()
         draining = asyncio.ensure_future(drain(exchange, plan.drain_seconds))
