@@ -7,7 +7,7 @@ agree, and no stream began.  ``ChannelError``: nobody's fault.  ``TransportError
 ``StoreError``: where an exchange keeps its rows cannot be used, or cannot write.
 """
 
-from permitflow.errors.base import PermitflowError, restored
+from permitflow.errors.base import PermitflowError, printable, restored
 from permitflow.errors.channel import (
     ChannelAbortedError,
     ChannelClosedError,
@@ -135,6 +135,7 @@ __all__ = [
     "UnsplittableChunkError",
     "VersionMismatchError",
     "WouldBlock",
+    "printable",
     "restored",
 ]
 

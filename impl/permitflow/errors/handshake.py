@@ -71,8 +71,8 @@ class SchemaMismatchError(HandshakeError):
     """The peer's schema differs from the channel's."""
 
     def __init__(self, *, ours: str, theirs: str) -> None:
-        """Schemas as text."""
-        super().__init__(f"schemas differ; here:\n{ours}\nat the peer:\n{theirs}", ours=ours, theirs=theirs)
+        """The fields in which they differ, as text."""
+        super().__init__(f"schemas differ: here {ours}; at the peer {theirs}", ours=ours, theirs=theirs)
 
 
 class SameHostError(HandshakeError):

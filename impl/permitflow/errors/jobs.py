@@ -49,3 +49,5 @@ class UnknownBatchError(PermitflowError):
 
 class DemoError(PermitflowError):
     """The demo cannot be run on this machine, or one of its processes failed."""
+
+    KEEPS_LINES = True  # it shows the end of a log

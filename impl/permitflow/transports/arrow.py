@@ -20,6 +20,7 @@ from permitflow.transports.arrow_pieces import PieceWriter
 from permitflow.transports.arrow_types import holds_any_bytes, holds_dictionary, row_bytes
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.shared_memory.sized_parts import size_of
+from permitflow.transports.texts import sendable
 
 __all__ = ["MAX_CHUNK_BYTES", "MAX_MESSAGE_BYTES", "BatchCodec", "read_schema", "require_equal_schemas"]
 
@@ -35,6 +36,9 @@ _COPIED_BELOW_BYTES = 16 << 10
 # What is shorter gains little: much of it is metadata, which are never compressed, and even at 100 Mbit/s the work
 # takes as long as the bytes that it saves.
 _COMPRESSED_FROM_BYTES = 4 << 10
+# Of a schema that differs: enough to see how, few enough for the metadata of gRPC.
+_SHOWN_FIELDS = 5
+_SHOWN_CHARACTERS = 120
 _BATCH = pa.RecordBatch
 _ROWS_OF: Callable[[pa.RecordBatch], int] = attrgetter("num_rows")
 _SCHEMA_OF: Callable[[pa.RecordBatch], pa.Schema] = attrgetter("schema")
@@ -58,15 +62,25 @@ def require_equal_schemas(*, ours: pa.Schema, theirs: pa.Schema) -> None:
     """Refuse a peer whose names, types or nullability differ; metadata may.
 
     Raises:
-        SchemaMismatchError: they differ; the message shows both.
+        SchemaMismatchError: they differ; the message shows in which fields.
     """
     if not ours.equals(theirs, check_metadata=False):
-        raise SchemaMismatchError(ours=_text(ours), theirs=_text(theirs))
+        mine, others = list(map(_text, ours)), list(map(_text, theirs))
+        raise SchemaMismatchError(ours=_differing(mine, others), theirs=_differing(others, mine))
 
 
-def _text(schema: pa.Schema) -> str:
-    text: str = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
-    return text
+def _text(field: pa.Field) -> str:
+    return f"{field.name}: {field.type}{'' if field.nullable else ' not null'}"
+
+
+def _differing(fields: Sequence[str], others: Sequence[str]) -> str:
+    """The first fields that the other schema has not, or, if it has all of them, those that it has elsewhere."""
+    known = set(others)
+    found = [field for field in fields if field not in known]
+    if not found and known.issubset(fields):
+        found = [field for place, field in enumerate(fields) if others[place : place + 1] != [field]] or [*fields]
+    shown = [sendable(field, _SHOWN_CHARACTERS) for field in found[:_SHOWN_FIELDS]] or ["nothing more"]
+    return ", ".join(shown if len(found) <= _SHOWN_FIELDS else [*shown, f"and {len(found) - _SHOWN_FIELDS} more"])
 
 
 class BatchCodec:

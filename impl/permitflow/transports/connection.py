@@ -37,8 +37,6 @@ _PING_ANSWER_MS = 4_000
 # How much may be on its way is for permits to say.  HTTP/2 has windows of its own, in bytes, which gRPC lets grow to
 # some 4 MiB for each round trip: over distances they bind first, and the time of one is what a larger ROW_COUNT pays.
 _WINDOW_BYTES = 1 << 30
-# The schema may be part of an error, which travels in the metadata; the default is 8 KiB.
-_METADATA_BYTES = 64 << 10
 
 _COMMON: Options = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -46,8 +44,6 @@ _COMMON: Options = (
     ("grpc.http2.lookahead_bytes", _WINDOW_BYTES),
     # It measures round trips to fit the window to them, and would make it smaller.
     ("grpc.http2.bdp_probe", 0),
-    ("grpc.max_metadata_size", _METADATA_BYTES),
-    ("grpc.absolute_max_metadata_size", 2 * _METADATA_BYTES),
     ("grpc.keepalive_time_ms", _PING_EVERY_MS),
     ("grpc.keepalive_timeout_ms", _PING_ANSWER_MS),
     ("grpc.http2.ping_timeout_ms", _PING_ANSWER_MS),

@@ -27,12 +27,14 @@ from permitflow.protocol.frames import (
     DownstreamFrame,
     End,
     Failure,
+    Put,
     StatedParameters,
 )
 from permitflow.protocol.messages import Permits
 from permitflow.testing.peers_by_hand import call, data, dialling, encoded, get_frame, put_frame, serving
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
+from permitflow.transports.client_call import ClientCall
 from permitflow.transports.codec import decode_downstream, decode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.payloads import WireFrame
@@ -56,6 +58,9 @@ NOT_FOUND, UNAVAILABLE = grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNAVAILABLE
 OVERRUN = AddPermits(Permits(rows=7))
 TOO_EARLY = UnexpectedFrameError
 SCHEMALESS = put_frame(schema=None)
+OF_120_COLUMNS = BatchCodec(
+    pa.schema([(f"a_name_as_long_as_many_are_{n}", pa.string()) for n in range(120)])
+).schema_bytes
 
 
 def wishes(**numbers: int) -> StatedParameters:
@@ -211,6 +216,31 @@ def test_an_agreed_stream_is_broken_off_in_band_before_its_status(complete: Comp
                 await carrier.read()
             assert carrier._status is not None
             assert carrier._status.code is code
+
+    complete(test())
+
+
+@pytest.mark.parametrize("refused", [put_frame(schema=OF_120_COLUMNS), put_frame(address=Address("ö" * 30_000))])
+def test_an_error_does_not_break_the_connection_of_a_client_that_accepts_8_kib_of_metadata(
+    complete: Complete, refused: Put
+) -> None:
+    """Other streams of the client share that connection."""
+    options = [("grpc.max_metadata_size", 8 << 10), ("grpc.absolute_max_metadata_size", 8 << 10)]
+
+    async def test() -> None:
+        async with serving() as (_, address), grpc.aio.insecure_channel(address, options=options) as channel:
+            honest, other = (ClientCall(channel.stream_stream(PUT_STREAM)(), "the exchange") for _ in range(2))
+            await honest.write([encoded(PUT_STREAM, put_frame())])
+            assert await honest.read()
+            await other.write([encoded(PUT_STREAM, refused)])
+            with pytest.raises((SchemaMismatchError, UnknownChannelError)):
+                await other.read()
+            await honest.write([encoded(PUT_STREAM, End(0, 0, 0))])
+            await honest.half_close()
+            while await honest.read() is not None:
+                pass
+            assert honest._status is not None
+            assert honest._status.code is grpc.StatusCode.OK
 
     complete(test())
 

@@ -1,6 +1,7 @@
 """A typed error arrives as the same type with the same facts; other statuses become errors that say who."""
 
 import json
+from base64 import b64encode
 from typing import Any
 
 import grpc
@@ -80,12 +81,29 @@ def test_what_was_not_delivered_stays_at_home() -> None:
     assert b"secret" not in metadata[0][1]
 
 
-@pytest.mark.parametrize("text", ["a" * 100_000, "ä" * 100_000, "\udfff" * 10_000, "𝄞" * 100_000])
-def test_the_longest_error_fits_into_the_metadata(text: str) -> None:
-    code, details, metadata = status_of(SchemaMismatchError(ours=text, theirs=text))
-    size = len(details.encode(errors="replace")) * 3 + sum(len(value) for _, value in metadata)
-    assert size < 64 << 10
-    assert isinstance(error_from_status(code, details, metadata, who="x"), SchemaMismatchError)
+@pytest.mark.parametrize("text", ["a" * 100_000, "ä" * 100_000, "\udfff" * 10_000, "𝄞" * 100_000, "\n" * 100_000])
+@pytest.mark.parametrize("kind", [SchemaMismatchError, UnknownChannelError, ValueError])
+def test_the_longest_error_takes_less_than_6_kib_of_metadata(kind: type[Exception], text: str) -> None:
+    error = {
+        SchemaMismatchError: SchemaMismatchError(ours=text, theirs=text),
+        UnknownChannelError: UnknownChannelError(channel=text, known=(text,) * 10_000),
+    }.get(kind, ValueError(text))
+    code, details, metadata = status_of(error)
+    told = [b64encode(value) for _, value in metadata if isinstance(value, bytes)]
+    as_grpc_writes_it = sum(1 if 0x20 <= byte <= 0x7E and byte != ord("%") else 3 for byte in details.encode())
+    assert as_grpc_writes_it + sum(map(len, told)) < (6 << 10) - 256  # other trailers take some, too
+    arrived = error_from_status(code, details, metadata, who="x")
+    assert isinstance(arrived, TransportError if kind is ValueError else kind)
+
+
+def test_of_a_long_error_the_type_the_message_and_the_first_of_each_fact_arrive() -> None:
+    known = tuple(f"{'lines' * 40}/{number}" for number in range(10_000))
+    arrived = error_from_status(*status_of(UnknownChannelError(channel="orders", known=known)), who="x")
+    assert isinstance(arrived, UnknownChannelError)
+    assert str(arrived).startswith("unknown channel 'orders'; known channels: lineslines")
+    assert arrived.channel == "orders"
+    assert len(arrived.known) == 20
+    assert all(name.startswith("lines") for name in arrived.known)
 
 
 @pytest.mark.parametrize("error", [EndOfStream(), errors.WouldBlock(), ValueError("x")], ids=repr)
