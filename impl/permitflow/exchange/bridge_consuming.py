@@ -68,10 +68,10 @@ class BridgeConsumer:
 
     async def _accept(self, get: Get) -> Stream:
         channel = self._channel
+        await self._end.meet(self._same_host)
         schema = await channel.schema()
         if get.schema is not None:
             require_equal_schemas(ours=schema, theirs=read_schema(get.schema))
-        await self._end.meet(self._same_host)
         name = channel.streams.new_name(Direction.GET)
         self._end.accept(channel.parameters, schema=schema, stream=name)
         return Stream(name, self._peer, Direction.GET, self._end)

@@ -6,8 +6,9 @@ from permitflow.exchange.bridge import carrying, words
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.streams import ConsumerStream
 from permitflow.protocol.frames import Get
-from permitflow.protocol.handshake import require_version
+from permitflow.protocol.handshake import agree, require_version
 from permitflow.protocol.session import UpstreamSession
+from permitflow.transports.arrow import read_schema
 from permitflow.transports.carrier import Carrier
 from permitflow.transports.remote_sender import RemoteSender
 
@@ -34,6 +35,10 @@ async def serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
             get = await end.dialled()
             require_version(get.protocol_version)
             channel = exchange.served(get.address.name)
+            # What is wrong whatever a producer will state is refused before anybody waits for one.
+            agree(channel.parameters, get.wanted)
+            if get.schema is not None:
+                read_schema(get.schema)
             stream = channel.consuming(end, peer, exchange.same_host)
             assert isinstance(get, Get), "the session has refused everything else"
             await stream.serve(get)

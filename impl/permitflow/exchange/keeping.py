@@ -42,6 +42,10 @@ class KeepingProducer(ABC):
         return True
 
     @abstractmethod
+    def _judge(self, put: Put) -> None:
+        """Refuse what cannot be, before the channel takes its schema over."""
+
+    @abstractmethod
     async def _begin(self, put: Put) -> int | None:
         """The producer may begin; how many of its rows are kept already, if it has a name."""
 
@@ -76,6 +80,7 @@ class KeepingProducer(ABC):
                 await self._finish(end)
 
     async def _accept(self, put: Put, schema: pa.Schema) -> None:
+        self._judge(put)
         channel = self._channel
         if self._needs_channel(put):
             await channel.log.declare(schema)

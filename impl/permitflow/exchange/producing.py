@@ -9,7 +9,7 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.staged_producing import StagedProducer
 from permitflow.exchange.streams import ProducerStream
 from permitflow.protocol.frames import Get, Put
-from permitflow.protocol.handshake import require_version
+from permitflow.protocol.handshake import agree, require_version
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import read_schema
 from permitflow.transports.carrier import Carrier
@@ -66,8 +66,11 @@ class _Producer:
     def _stream_of(self, put: Put) -> ProducerStream:
         exchange, name = self._exchange, put.address.name
         if put.staging is None:
-            return exchange.served(name).producing(self.end, self._peer, exchange.same_host)
+            served = exchange.served(name)
+            agree(served.parameters, put.wanted)
+            return served.producing(self.end, self._peer, exchange.same_host)
         channel = exchange.replay_channel(name)
+        agree(channel.parameters, put.wanted)
         return StagedProducer(channel, exchange.staging, self.end, self._peer, exchange.same_host)
 
     async def heed_abort(self) -> None:

@@ -57,10 +57,10 @@ class ReplayConsumer:
         return log.books.require_readable(get.consumer or DEFAULT_CONSUMER, get.from_row, get.to_row)
 
     async def _meet(self, get: Get) -> None:
+        await self._end.meet(self._same_host)
         schema = await self._channel.log.known_schema()
         if get.schema is not None:
             require_equal_schemas(ours=schema, theirs=read_schema(get.schema))
-        await self._end.meet(self._same_host)
 
     def _accept(self, first_row: int | None) -> None:
         channel = self._channel

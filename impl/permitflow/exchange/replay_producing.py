@@ -41,12 +41,14 @@ class ReplayProducer(KeepingProducer):
         finally:
             self._disclaim()
 
-    async def _begin(self, put: Put) -> int | None:
-        if not put.producer:
-            return None
+    def _judge(self, put: Put) -> None:
         if len(put.producer) > _MOST_NAME_CHARACTERS:
             rule = f"must have at most {_MOST_NAME_CHARACTERS} characters"
             raise InvalidParametersError(name="producer", value=put.producer[:_MOST_NAME_CHARACTERS], rule=rule)
+
+    async def _begin(self, put: Put) -> int | None:
+        if not put.producer:
+            return None
         self._name = put.producer
         return await self._channel.claim(put.producer, self)
 

@@ -9,6 +9,7 @@ from permitflow.errors import InvalidParametersError
 from permitflow.exchange.keeping import KeepingProducer
 from permitflow.exchange.staging import StagingAreas
 from permitflow.protocol.frames import Abort, End, Put
+from permitflow.protocol.staged_parts import require_key
 from permitflow.protocol.staging import Part
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.same_host import SameHost
@@ -34,11 +35,15 @@ class StagedProducer(KeepingProducer):
         # What comes late is thrown away: a job that is repeated need not know that its channels have ended since.
         return put.staging is None or not self._areas.books.was_published(put.staging.query, put.staging.batch)
 
-    async def _begin(self, put: Put) -> int | None:
+    def _judge(self, put: Put) -> None:
         assert put.staging is not None, "the exchange has looked at it"
+        require_key(put.staging)
         if put.producer:
             rule = "must be empty for staged rows: an attempt has a name of its own"
             raise InvalidParametersError(name="producer", value=put.producer, rule=rule)
+
+    async def _begin(self, put: Put) -> int | None:
+        assert put.staging is not None, "the exchange has looked at it"
         self._part = self._areas.open(self._channel.name, put.staging)
         return None
 

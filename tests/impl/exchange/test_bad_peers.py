@@ -1,5 +1,6 @@
 """Peers that break the rules get a status and a typed error that names the value; everybody else goes on."""
 
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
@@ -15,23 +16,30 @@ from permitflow.errors import (
     PeerGoneError,
     PermitflowError,
     PermitOverrunError,
+    SameHostError,
     SchemaMismatchError,
     UndecodableDataError,
     UnexpectedFrameError,
     UnknownChannelError,
     VersionMismatchError,
 )
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.frames import (
     AddPermits,
     Address,
     DownstreamFrame,
     End,
     Failure,
+    Get,
     Put,
+    SameHostOffer,
+    Staging,
     StatedParameters,
 )
 from permitflow.protocol.messages import Permits
-from permitflow.testing.peers_by_hand import call, data, dialling, encoded, get_frame, put_frame, serving
+from permitflow.protocol.replay import Retention
+from permitflow.testing.peers_by_hand import SMALL, call, data, dialling, encoded, get_frame, put_frame, serving
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.client_call import ClientCall
@@ -253,5 +261,61 @@ def test_a_peer_that_does_not_heed_the_end_is_not_waited_for(complete: Complete)
             messages = [encoded(misdeed.method, frame) for frame in misdeed.frames]
             outcome = await call(address, misdeed.method, messages, polite=True, leaves=False, heeds=False)
             assert (type(outcome.error), outcome.code) == (misdeed.error, misdeed.code)
+
+    complete(test())
+
+
+HASTY: dict[str, tuple[Get, type[PermitflowError]]] = {
+    "no row permits": (get_frame(wanted=wishes(row_permits=0)), InvalidParametersError),
+    "whole chunks": (get_frame(wanted=StatedParameters(oversize="whole")), ParameterMismatchError),
+    "another version": (get_frame(protocol_version=9), VersionMismatchError),
+    "a schema that is none": (get_frame(schema=b"?"), UndecodableDataError),
+    "memory that cannot be shared": (get_frame(same_host=SameHostOffer("nowhere", True)), SameHostError),
+}
+
+
+@pytest.mark.parametrize("retention", Retention)
+@pytest.mark.parametrize("deed", HASTY)
+def test_a_consumer_hears_what_is_wrong_before_any_producer_has_come(
+    complete: Complete, deed: str, retention: Retention
+) -> None:
+    """And while it waited, it would have been the channel's only consumer."""
+    frame, kind = HASTY[deed]
+
+    async def test() -> None:
+        exchange = Exchange(parameters=SMALL)
+        exchange.add_channel("orders/0", retention=retention)
+        async with ExchangeServer(exchange) as server, asyncio.timeout(5):
+            outcome = await call(server.address, GET_STREAM, [encoded(GET_STREAM, frame)], leaves=False)
+        assert type(outcome.error) is kind
+
+    complete(test())
+
+
+STAGING = Staging(query="q", batch=0, partition=0, attempt="a")
+REFUSED_PUTS: dict[str, tuple[Put, type[PermitflowError]]] = {
+    "a window that cannot be": (put_frame(wanted=wishes(row_permits=0)), InvalidParametersError),
+    "whole chunks": (put_frame(wanted=StatedParameters(oversize="whole")), ParameterMismatchError),
+    "a long name": (put_frame(producer="p" * 201), InvalidParametersError),
+    "a staged window": (
+        put_frame(staging=STAGING, wanted=wishes(row_permits=0)),
+        InvalidParametersError,
+    ),
+    "a name beside staging": (put_frame(staging=STAGING, producer="p"), InvalidParametersError),
+    "staging for no query": (put_frame(staging=STAGING._replace(query="")), InvalidParametersError),
+}
+
+
+@pytest.mark.parametrize("deed", REFUSED_PUTS)
+def test_a_channel_takes_no_schema_over_from_a_producer_that_is_refused(complete: Complete, deed: str) -> None:
+    frame, kind = REFUSED_PUTS[deed]
+
+    async def test() -> None:
+        exchange = Exchange(parameters=SMALL)
+        channel = exchange.add_channel("orders/0", retention=Retention.REPLAY)
+        async with ExchangeServer(exchange) as server:
+            outcome = await call(server.address, PUT_STREAM, [encoded(PUT_STREAM, frame)], leaves=False)
+        assert type(outcome.error) is kind
+        assert channel.log.schema is None
 
     complete(test())
