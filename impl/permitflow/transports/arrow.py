@@ -16,6 +16,7 @@ from permitflow.errors import ChunkTooLargeError, SchemaMismatchError, Undecodab
 from permitflow.protocol.compression import Codec
 from permitflow.transports.arrow_compression import Decompression, padded, write_options
 from permitflow.transports.arrow_gathering import Gathering
+from permitflow.transports.arrow_metadata import field_nodes, metadata_place
 from permitflow.transports.arrow_pieces import PieceWriter
 from permitflow.transports.arrow_types import holds_any_bytes, holds_dictionary, row_bytes
 from permitflow.transports.carrier import Buffer
@@ -108,7 +109,7 @@ class BatchCodec:
         self.gathered_from_bytes = math.inf if self._gathering is None else self._gathering.least_bytes
         """Chunks of so many bytes are gathered, if nothing in them is null."""
         self._decompression = Decompression(
-            codec, row_bytes=self.row_bytes, columns=len(schema), most_bytes=MAX_CHUNK_BYTES
+            codec, row_bytes=self.row_bytes, columns=len(schema), most_bytes=MAX_CHUNK_BYTES, nodes=_nodes_of(schema)
         )
 
     def accepts(self, batch: object) -> bool:
@@ -282,6 +283,13 @@ class BatchCodec:
         if len(batches) != 1:
             raise ValueError(f"it holds {len(batches)} batches, not 1")
         return batches[0]
+
+
+def _nodes_of(schema: pa.Schema) -> int:
+    """How many columns a batch has, with those inside of others."""
+    nothing = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema).serialize()
+    start, end = metadata_place(nothing)
+    return field_nodes(memoryview(nothing)[start:end])
 
 
 def _require_size(rows: int, size_bytes: int) -> None:

@@ -23,6 +23,7 @@ from permitflow.transports.arrow_metadata import (
     ZSTD,
     Compressed,
     compressed,
+    field_nodes,
     is_compressed,
     metadata_place,
 )
@@ -75,9 +76,11 @@ def padded(message: bytes, size_bytes: float) -> bytes:
 
 
 class Decompression:
-    """What may come compressed in a stream of one schema."""
+    """What may come in a stream of one schema, and what of it compressed."""
 
-    def __init__(self, codec: Codec | None, *, row_bytes: float | None, columns: int, most_bytes: int) -> None:
+    def __init__(
+        self, codec: Codec | None, *, row_bytes: float | None, columns: int, most_bytes: int, nodes: int
+    ) -> None:
         """As was agreed.
 
         Args:
@@ -85,7 +88,9 @@ class Decompression:
             row_bytes: what a row takes, where all columns have a fixed width.
             columns: how many there are.
             most_bytes: that a chunk may take, decompressed.
+            nodes: how many columns there are with those inside of others: Arrow heeds no further ones.
         """
+        self._nodes = nodes
         self._codec = codec
         self._row_bytes = row_bytes
         self._slack_bytes = _PADDING_BYTES * _BUFFERS_PER_COLUMN * columns
@@ -100,7 +105,7 @@ class Decompression:
         return len(self._plain)
 
     def require_message(self, message: Buffer, rows: Sequence[int]) -> None:
-        """Refuse what must not be decompressed.
+        """Refuse what must not be decompressed, and columns that nobody has agreed to.
 
         Args:
             message: one batch.
@@ -112,11 +117,12 @@ class Decompression:
         plain = self._plain
         if plain and bytes(message[: len(plain)]) == plain:
             return
+        start, end = metadata_place(message)
+        view = memoryview(message)
+        self._require_columns(view[start:end])
         if self._codec is None:
             self._require_plain(message)
             return
-        start, end = metadata_place(message)
-        view = memoryview(message)
         found = compressed(view[start:end])
         if found is None:
             return
@@ -125,6 +131,10 @@ class Decompression:
         if self._row_bytes is not None:
             paid = int(min(sum(rows) * self._row_bytes, self._most_bytes)) + self._slack_bytes
             _require_within(size, paid, f"its {sum(rows)} rows take")
+
+    def _require_columns(self, metadata: bytes | memoryview) -> None:
+        if (nodes := field_nodes(metadata)) > self._nodes:
+            raise ValueError(f"it has {nodes} columns, with those inside of others, and the schema has {self._nodes}")
 
     def _require_plain(self, message: Buffer) -> None:
         if is_compressed(message):
@@ -150,6 +160,8 @@ class Decompression:
         """
         size = 0
         for message in pa.ipc.MessageReader.open_stream(stream):
+            if message.type == "record batch":
+                self._require_columns(memoryview(message.metadata))
             found = compressed(memoryview(message.metadata))
             body = memoryview(message.body or b"")
             size += len(body) if found is None else self._stated_bytes(found, body)

@@ -18,6 +18,7 @@ __all__ = [
     "ZSTD",
     "Compressed",
     "compressed",
+    "field_nodes",
     "is_compressed",
     "metadata_place",
 ]
@@ -35,7 +36,7 @@ SHORT_BYTES = 2048
 # Numbers of the fields in their tables, of the kinds of messages, and of versions.
 _MESSAGE_VERSION, _MESSAGE_KIND, _MESSAGE_HEADER, _MESSAGE_CUSTOM = 0, 1, 2, 4
 _DICTIONARY_DATA = 1
-_BATCH_BUFFERS, _BATCH_COMPRESSION = 2, 3
+_BATCH_NODES, _BATCH_BUFFERS, _BATCH_COMPRESSION = 1, 2, 3
 _COMPRESSION_CODEC, _COMPRESSION_METHOD = 0, 1
 _DICTIONARY, _BATCH = 2, 3
 _V5 = 4
@@ -108,6 +109,23 @@ def compressed(metadata: bytes | memoryview) -> Compressed | None:
         return UNREADABLE if _names_codec_as_of_old(metadata, root) else None
     except struct.error:
         return None  # no message at all
+
+
+def field_nodes(metadata: bytes | memoryview) -> int:
+    """How many columns a batch has, with those inside of others; 0: there are none, or these are no metadata."""
+    return _nodes_briefly(bytes(metadata)) if len(metadata) <= SHORT_BYTES else _nodes(metadata)
+
+
+def _nodes(metadata: bytes | memoryview) -> int:
+    try:
+        batch = _batch(metadata, _OFFSET.unpack_from(metadata)[0])
+        nodes = None if batch is None else _followed(metadata, batch, _BATCH_NODES)
+        return 0 if nodes is None else int(_OFFSET.unpack_from(metadata, nodes)[0])
+    except struct.error:
+        return 0
+
+
+_nodes_briefly = lru_cache(maxsize=64)(_nodes)
 
 
 def _batch(data: bytes | memoryview, root: int) -> int | None:

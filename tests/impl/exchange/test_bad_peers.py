@@ -39,7 +39,7 @@ from permitflow.protocol.frames import (
 )
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.replay import Retention
-from permitflow.testing.peers_by_hand import SMALL, call, data, dialling, encoded, get_frame, put_frame, serving
+from permitflow.testing.peers_by_hand import BATCH, SMALL, call, data, dialling, encoded, get_frame, put_frame, serving
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.client_call import ClientCall
@@ -158,6 +158,13 @@ MISDEEDS: dict[str, Misdeed] = {
     ),
     "undecodable Arrow data": Misdeed(
         PUT_STREAM, [put_frame(), data(arrow=b"no arrow")], INVALID, UndecodableDataError, {"what": "a chunk of 3 rows"}
+    ),
+    "a column that was not agreed": Misdeed(
+        PUT_STREAM,
+        [put_frame(), data(arrow=BATCH.append_column("m", BATCH["n"]).serialize())],
+        INVALID,
+        UndecodableDataError,
+        {"what": "a chunk of 3 rows"},
     ),
     "other rows than stated": Misdeed(
         PUT_STREAM, [put_frame(), data(rows=2)], INVALID, UndecodableDataError, {"reason": "it holds 3 rows"}

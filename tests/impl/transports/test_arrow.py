@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.errors import ChunkTooLargeError, PermitflowError, SchemaMismatchError, UndecodableDataError
+from permitflow.protocol.compression import Codec
 from permitflow.transports import arrow
 from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_schemas
 from permitflow.transports.arrow_metadata import is_compressed
@@ -81,6 +82,36 @@ def test_a_different_dictionary_in_each_chunk_arrives() -> None:
         {"d": ["x"]},
         {"d": ["y", "z"]},
     ]
+
+
+def widened(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """With a column that is not in its schema."""
+    return batch.append_column("smuggled", pa.array([True] * batch.num_rows))
+
+
+@pytest.mark.parametrize("codec", [None, *Codec])
+@pytest.mark.parametrize("rows", [(3,), (1, 2), (1_000, 2_000)], ids=["alone", "joined", "large"])
+@pytest.mark.parametrize("kind", list(batches()))
+def test_a_batch_with_more_columns_than_were_agreed_is_refused(
+    kind: str, rows: tuple[int, ...], codec: Codec | None
+) -> None:
+    batch = batches()[kind]
+    if not batch.num_rows:
+        batch = pa.record_batch({"n": [1, 2, 3]}).select([])
+    narrow = pa.concat_batches([batch.slice(0, 1)] * sum(rows))
+    agreed, wide = BatchCodec(narrow.schema, codec), BatchCodec(widened(narrow).schema, codec)
+    lie = b"".join(wide.encode([widened(narrow)]))
+    if not agreed.can_join and len(narrow.schema):  # whole streams, which begin with their schema
+        lie = agreed.schema_bytes + lie[len(wide.schema_bytes) :]
+    with pytest.raises(UndecodableDataError, match="columns"):
+        agreed.decode(lie, rows)
+    assert agreed.decode(b"".join(agreed.encode([narrow])), rows).num_rows == sum(rows)
+
+
+def test_a_struct_with_more_columns_than_were_agreed_is_refused() -> None:
+    agreed = BatchCodec(pa.record_batch({"s": [{"x": 1}]}).schema)
+    with pytest.raises(UndecodableDataError, match="it has 3 columns, with those inside of others"):
+        agreed.decode(pa.record_batch({"s": [{"x": 1, "y": 2}]}).serialize(), [1])
 
 
 @pytest.mark.parametrize("rows", [0, 2, 4, -1, 2**62])
