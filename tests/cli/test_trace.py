@@ -170,11 +170,11 @@ def test_one_end_alone_can_be_wrong(ends: tuple[Path, Path], command: Command) -
     sender, receiver = ends
     lines = sender.read_text().splitlines(keepends=True)[:-1]
     returned = next(number for number, line in enumerate(lines) if '"AddPermits"' in line)
-    lines[returned] = lines[returned].replace('"permits": [2', '"permits": [4')
+    lines[returned] = lines[returned].replace('"permits": [2', '"permits": [31')
     write(sender, lines)
     code, stdout, _ = command("trace", "validate", str(sender))
     assert code == 1
-    assert "(4, 0, 0) is no sum" in stdout
+    assert "(31, 0, 0) permits come back, and all that was sent holds" in stdout
 
     header, *lines = receiver.read_text().splitlines(keepends=True)[:-1]
     delivery = json.loads(lines[0]) | {"rows": 10, "permits": [10, 0, 0]}

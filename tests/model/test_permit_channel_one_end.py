@@ -1,10 +1,12 @@
 """One end of a recorded run is accepted exactly if some other end explains it.
 
-Held against a search through everything that the other end could have done.
+Held against a search through everything that the other end could have done.  A receiver that nobody recorded may
+return what it holds in any portions.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import sub
 
 import pytest
 from hypothesis import given, settings
@@ -12,9 +14,10 @@ from hypothesis import strategies as st
 
 from permitflow.testing.behaviours import random_behaviour
 from permitflow.tracing import Event
+from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.replay import Refused, Replay, Starved, replay
 from permitflow_model.kernel.system import Disabled
-from permitflow_model.permit_channel import SYSTEM, Parameters
+from permitflow_model.permit_channel import SYSTEM, Parameters, Permits, carried_by, plus
 from permitflow_model.permit_channel_one_end import ReceiverAlone, SenderAlone
 from permitflow_model.permit_channel_trace import PermitChannelReplay
 from permitflow_model.permit_channel_world import RECEIVER_ACTIONS, World
@@ -81,6 +84,13 @@ def reachable(end: str, worlds: set[World]) -> set[World]:
 
 
 def performed(interpretation: PermitChannelReplay, world: World, event: Event) -> Sequence[World]:
+    if event.action == "AddPermits":
+        held = carried_by(world.state.grants)
+        if not any(event.permits) or any(one > most for one, most in zip(event.permits, held, strict=True)):
+            return ()
+        came, rest = Permits(*event.permits), Permits(*map(sub, held, event.permits))
+        state = world.state._replace(permits=plus(world.state.permits, came), grants=Fifo([rest] if any(rest) else []))
+        return (world._replace(state=state),)
     try:
         return interpretation.perform(world, event)
     except (Refused, Starved):
@@ -107,11 +117,16 @@ def test_one_end_is_accepted_exactly_if_another_explains_it(end: str, seed: int,
         if not events:
             break
         position = data.draw(st.integers(0, len(events) - 1))
-        match data.draw(st.sampled_from(["drop", "repeat", "swap"])):
+        match data.draw(st.sampled_from(["drop", "repeat", "swap", "part"])):
             case "drop":
                 del events[position]
             case "repeat":
                 events.insert(position, events[position])
+            case "part" if events[position].action == "AddPermits":
+                event = events[position]
+                first = type(event.permits)(*(data.draw(st.integers(0, most)) for most in event.permits))
+                rest = type(event.permits)(*map(sub, event.permits, first))
+                events[position : position + 1] = [event._replace(permits=part) for part in (first, rest)]
             case "swap" if position:
                 events[position - 1 : position + 1] = reversed(events[position - 1 : position + 1])
 

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from permitflow.pictures.run import Run, Section, Verdict
 from permitflow.tracing.events import Event
 from permitflow_model.kernel.replay import Blocked, Replay
-from permitflow_model.permit_channel import Parameters
+from permitflow_model.kernel.system import Step
+from permitflow_model.permit_channel import Parameters, State
+from permitflow_model.permit_channel_one_end import PART
 from permitflow_model.permit_channel_trace import PermitChannelReplay
 from permitflow_model.permit_channel_world import World
 
@@ -53,11 +56,16 @@ def recorded_run(recording: Recording) -> Run:
         sentence=_valid(recording) if is_valid else _invalid(recording),
         parameters=recording.parameters,
         start=PermitChannelReplay(recording.parameters).start().state,
-        steps=world.path.steps() if world.path else [],
+        steps=_steps(world),
         is_recorded=True,
         remarks=tuple(_remarks(recording)),
         conclusions=() if is_valid else tuple(_conclusions(recording)),
     )
+
+
+def _steps(world: World) -> list[Step[State]]:
+    """Up to where permits came back in portions, no action of the specification: a page has no place for it."""
+    return list(takewhile(lambda step: step.action != PART, world.path.steps() if world.path else []))
 
 
 def _valid(recording: Recording) -> str:
@@ -80,6 +88,9 @@ def _remarks(recording: Recording) -> Iterator[str]:
             f"{recording.logs} processes recorded this channel. Clocks are not trusted: the steps stand in an order in "
             "which they can have happened, with each process\u2019s own order kept."
         )
+    world = recording.replay.worlds[0]
+    if world.path is not None and len(_steps(world)) < len(world.path.steps()):
+        yield "Permits came back in portions that are not the specification's: the steps from there on are not shown."
     for remark in recording.remarks:
         yield f"{remark[0].upper()}{remark[1:]}."
     if recording.left_over and not recording.is_valid:

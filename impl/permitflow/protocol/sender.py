@@ -8,7 +8,14 @@ overtaken by a small one.
 from collections import deque
 from typing import Generic, TypeVar
 
-from permitflow.errors import InvalidParametersError, LocalProtocolError, PermitOverrunError, WouldBlock
+from permitflow.errors import (
+    InvalidParametersError,
+    LocalProtocolError,
+    PermitOverrunError,
+    RemoteProtocolError,
+    UnexpectedFrameError,
+    WouldBlock,
+)
 from permitflow.protocol.messages import Kind, Message, Offered, Permits
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.recording import Recorder
@@ -272,6 +279,7 @@ class PermitSender(Generic[T]):
 
         Raises:
             PermitOverrunError: the peer returned more than it holds; nothing was changed.
+            UnexpectedFrameError: it returned nothing; no return is empty.
 
         Spec: AddPermits.
         """
@@ -280,6 +288,7 @@ class PermitSender(Generic[T]):
             0 <= rows <= total.rows - self._row_permits
             and 0 <= barriers <= total.barriers - self._barrier_permits
             and 0 <= watermarks <= total.watermarks - self._watermark_permits
+            and (rows or barriers or watermarks)
         ):
             raise self._overrun(returned)
         if self._row_permits < self._least_row_permits:
@@ -291,10 +300,8 @@ class PermitSender(Generic[T]):
         if self._record is not None:
             self._record("AddPermits", 0, returned, self.permits)
 
-    def _overrun(self, returned: Permits) -> PermitOverrunError:
-        facts = zip(Permits._fields, returned, self.outstanding, strict=True)
-        return next(
-            PermitOverrunError(permit_class=permit_class, returned=count, outstanding=outstanding)
-            for permit_class, count, outstanding in facts
-            if not 0 <= count <= outstanding
-        )
+    def _overrun(self, returned: Permits) -> RemoteProtocolError:
+        for permit_class, count, outstanding in zip(Permits._fields, returned, self.outstanding, strict=True):
+            if not 0 <= count <= outstanding:
+                return PermitOverrunError(permit_class=permit_class, returned=count, outstanding=outstanding)
+        return UnexpectedFrameError(frame="AddPermits of no permits", expected="one of at least one permit")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from permitflow.testing.traces import UNLIMITED, judge, largest_rows, model_of
 from permitflow.tracing.reader import ChannelTrace
+from permitflow_model.permit_channel import Permits
+from permitflow_model.permit_channel_one_end import PART
 from permitflow_model.permit_channel_world import Path as Explained
 from permitflow_model.permit_channel_world import TraceEvent
 from permitflow_model.tlc.trace import SEGMENT_STEPS, Told, Walk, walk_trace
@@ -98,7 +100,9 @@ def _told(links: list[Explained]) -> Iterator[Told]:
     for link in links:
         step, event = link.step, link.event
         if event is None:
-            yield Told(step.action, step.arguments[0] if step.arguments else 0)
+            is_part = step.action == PART
+            permits = Permits(*step.arguments) if is_part else None
+            yield Told(step.action, 0 if is_part or not step.arguments else step.arguments[0], permits)
             before.add(step.action)
             continue
         if event.action == step.action and step.action not in before:

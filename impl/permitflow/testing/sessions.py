@@ -35,7 +35,7 @@ def open_downstream(parameters: ChannelParameters = SMALL) -> DownstreamSession[
 
 
 def upstream(state: State) -> UpstreamSession[str]:
-    """An upstream session in this state."""
+    """An upstream session in this state; to one that takes permits, some may come back."""
     match state:
         case State.AWAITING_GET:
             return UpstreamSession()
@@ -46,6 +46,9 @@ def upstream(state: State) -> UpstreamSession[str]:
             session.receive(Get(1, ADDRESS))
             return session
     session = open_upstream()
+    if state in (State.OPEN, State.ENDED):
+        session.send_many(["row"], [1])
+        session.take_frames()
     if state in (State.ENDED, State.CLOSED):
         session.end()
         session.take_frames()

@@ -212,6 +212,14 @@ Barrier == Message("barrier", 0, 0, 1)
 
 Watermark == Message("watermark", 0, 0, 1)
 
+\* A receiver that nobody recorded may return permits in other portions than the specification's.
+Parted(first) ==
+    LET all == SumPermits(grants)
+        rest == Permits(all.rows - first.rows, all.barriers - first.barriers, all.watermarks - first.watermarks)
+    IN  /\ IsPermits(first) /\ IsPermits(rest)
+        /\ grants' = IF rest = Permits(0, 0, 0) THEN <<first>> ELSE <<first, rest>>
+        /\ UNCHANGED <<offered, consumed, waiting, barrierWaiting, watermarkPending, permits, wire, inbox, unreturned>>
+
 Step(step) ==
     /\ inboxRows' = CASE step[1] = "Deliver" -> inboxRows + Head(wire).rows
                       [] step[1] = "Consume" -> inboxRows - Head(inbox).rows
@@ -228,6 +236,7 @@ Step(step) ==
          [] step[1] = "Consume"         -> Consume /\ Of(step, Head(inbox))
          [] step[1] = "Flush"           -> Flush /\ Carries(step, Permits(unreturned, 0, 0))
          [] step[1] = "AddPermits"      -> AddPermits /\ Carries(step, Head(grants))
+         [] step[1] = "PartGrants"      -> Parted(Permits(step[3][1], step[3][2], step[3][3]))
     /\ Counted(step)
 
 \* An event may stand for several steps: returned permits add up, any of the waiting chunks may be withdrawn, and

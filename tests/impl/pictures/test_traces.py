@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.pictures.document import facts_of
+from permitflow.pictures.document import document_of, facts_of
 from permitflow.pictures.run import Verdict
 from permitflow.pictures.traces import Recording, recorded_run
 from permitflow.protocol.messages import Permits
@@ -118,6 +118,18 @@ def test_what_could_not_be_checked_is_told(recorded: ChannelTrace) -> None:
     assert run.verdict is Verdict.VALID
     assert run.remarks[0].startswith("Only the sender was recorded: checked that some receiver that obeys")
     assert {"Deliver", "Consume"} <= {step.action for step in run.steps}  # the model's own
+
+
+def test_a_run_is_shown_up_to_where_permits_came_back_in_portions(recorded: ChannelTrace) -> None:
+    (log,) = recorded.logs
+    sender = [event._replace(counters=None) for event in log if event.end == "sender"]
+    place = max(at for at, event in enumerate(sender) if event.action == "AddPermits" and event.permits.rows > 1)
+    portions = (Permits(1), Permits(sender[place].permits.rows - 1))
+    sender[place : place + 1] = [sender[place]._replace(permits=portion) for portion in portions]
+    run = recorded_run(judged(replace(recorded, ends=frozenset({"sender"}), logs=(tuple(sender),))))
+    assert run.verdict is Verdict.VALID
+    assert run.remarks[0].startswith("Permits came back in portions")
+    document_of(run)
 
 
 def test_bounds_that_nobody_chose_are_not_shown(recorded: ChannelTrace) -> None:

@@ -34,7 +34,7 @@ FRAMES: list[Frame[str]] = [
     Agreement(1, StatedParameters.of(SMALL), b"schema"),
     CHUNK,
     Chunks(["rows", "row"], [3, 1], 4),
-    AddPermits(Permits()),
+    AddPermits(Permits(1)),
     End(0, 0, 0),
     Abort("tired"),
     Failure(b"why"),

@@ -22,7 +22,7 @@ from permitflow.protocol.messages import Kind, Message, Permits
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.recording import Recorder
 from permitflow.protocol.session import State, UpstreamSession
-from permitflow.testing.sessions import ADDRESS, CHUNK, SMALL, downstream, open_downstream, open_upstream, upstream
+from permitflow.testing.sessions import ADDRESS, CHUNK, SMALL, downstream, open_downstream, open_upstream
 
 
 def test_permits_come_back_in_one_frame_for_all_that_was_consumed() -> None:
@@ -199,7 +199,7 @@ def test_chunks_that_travel_together_pay_together(frame: Chunks[str], error: typ
 
 
 def test_chunks_that_leave_together_travel_together_in_their_place() -> None:
-    session = upstream(State.OPEN)
+    session = open_upstream()
     session.take_posted()
     assert session.send_many(["a", "bb"], [1, 2]) == 2
     assert session.send_many(["c"], [1]) == 1

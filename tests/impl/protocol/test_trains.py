@@ -71,7 +71,8 @@ class Pair:
         return messages
 
     def give_back(self, permits: Permits) -> None:
-        self.sender.add_permits(total(permits, self.receiver.flush()))
+        if any(returned := total(permits, self.receiver.flush())):
+            self.sender.add_permits(returned)
 
     def books(self) -> tuple[object, ...]:
         sender, receiver = self.sender, self.receiver
