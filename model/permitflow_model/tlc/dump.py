@@ -1,4 +1,8 @@
-"""The state graph that TLC dumps with ``-dump dot,actionlabels`` (its ``-help`` does not mention it)."""
+"""The state graph that TLC dumps with ``-dump dot,actionlabels`` (its ``-help`` does not mention it).
+
+Since February 2024 TLC tells a state twice, once more as the tooltip; since February 2025 the label of a step says the
+values of its action's parameters, too.  Source: TLC's ``DotStateWriter``.
+"""
 
 import re
 
@@ -8,9 +12,10 @@ from permitflow_model.tlc.output import TlcError
 
 __all__ = ["read_dump"]
 
-_NODE = re.compile(r'(-?\d+) \[label="((?:[^"\\]|\\.)*)"([^\]]*)\];?')
+_TEXT = r'(?:[^"\\]|\\.)*'
+_NODE = re.compile(rf'(-?\d+) \[label="({_TEXT})"(?:,tooltip="{_TEXT}")?([^\]"]*)\];?')
 _EDGE = re.compile(r"(-?\d+) -> (-?\d+)(.*)")
-_LABEL = re.compile(r'label="(\w+)"')
+_LABEL = re.compile(rf'label="(\w+)(?:\({_TEXT}\))?"')
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
