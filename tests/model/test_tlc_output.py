@@ -28,8 +28,10 @@ def test_success_comes_with_its_numbers() -> None:
     assert found.version.startswith("TLC2 Version 2.15")
 
 
-def test_a_violated_invariant_comes_with_the_run_into_it() -> None:
-    found = read_output(START + message(2110, "Invariant Bounded is violated.", 1) + TRACE + COUNTS + DEPTH)
+@pytest.mark.parametrize("step", ["<Step line 9", '<Step(1,"a line",{2}) line 9'], ids=["of old", "since 2025"])
+def test_a_violated_invariant_comes_with_the_run_into_it(step: str) -> None:
+    trace = TRACE.replace("<Step line 9", step)
+    found = read_output(START + message(2110, "Invariant Bounded is violated.", 1) + trace + COUNTS + DEPTH)
     assert found.verdict == Verdict("invariant", "Bounded")
     assert [(step.action, step.state["a"]) for step in found.trace] == [(None, 0), ("Step", 1)]
 

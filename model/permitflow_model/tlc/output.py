@@ -164,7 +164,7 @@ def _trace(messages: list[_Message]) -> tuple[tuple[TraceStep, ...], int | None]
             steps.append(TraceStep(None, parse_state(message.text.partition("\n")[2])))
         elif message.code == _STATE:
             title, _, state = message.text.partition("\n")
-            action = re.match(r"\d+: <(\w+) line", title)
+            action = re.match(r"\d+: <(\w+)(?:\(.*\))? line", title)
             steps.append(TraceStep(action[1] if action else None, parse_state(state)))
         elif message.code == _STUTTERING:
             loop = len(steps) - 1
