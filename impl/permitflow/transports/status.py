@@ -84,21 +84,19 @@ def told(error: PermitflowError) -> bytes:
     facts = {name: value for name, value in error.facts.items() if name != "undelivered"}
     for most in _CHARACTERS:
         plain = {name: _plain(value, most) for name, value in facts.items()}
-        if len(content := _content(error, plain, most)) <= _TOLD_BYTES:
-            return content
-    return _content(error, {}, _CHARACTERS[-1])
-
-
-def _content(error: PermitflowError, facts: dict[str, object], most_characters: int) -> bytes:
-    content = {"type": type(error).__name__, "message": sendable(error.message, most_characters), "facts": facts}
-    return json.dumps(content, ensure_ascii=False).encode()
+        content = {"type": type(error).__name__, "message": sendable(error.message, most), "facts": plain}
+        if len(encoded := json.dumps(content, ensure_ascii=False).encode()) <= _TOLD_BYTES:
+            break
+    return encoded
 
 
 def _plain(value: object, most_characters: int) -> object:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, tuple | list):
-        return [_plain(item, most_characters) for item in value[:_MOST_ITEMS]]
+        # The shorter the texts, the fewer of them.
+        items = value[: min(_MOST_ITEMS, most_characters // 6)]
+        return [_plain(item, most_characters) for item in items]
     return sendable(str(value), most_characters)
 
 
