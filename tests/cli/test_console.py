@@ -31,6 +31,17 @@ def test_a_table_that_has_room_has_a_line_for_each_row() -> None:
     ]
 
 
+def test_no_text_commands_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    table = open_table("a\x1b[1m", "b")
+    table.add_row("c\x1b[2J\x9b1A", "d\ne")
+    console = open_console()
+    print_table(console, table)
+    console.print("f\r\x1b]0;g\x07\nh")
+    shown = capsys.readouterr().out
+    assert all(character.isprintable() or character == "\n" for character in shown)
+    assert shown.endswith("f\\x1b]0;g\nh\n")
+
+
 @pytest.mark.parametrize("width", [1, 20, 40, 50, 60])
 def test_in_a_narrow_terminal_nothing_of_a_table_is_left_out(width: int) -> None:
     shown = printed(run(), width)

@@ -24,6 +24,7 @@ from permitflow.transports.grpc_aio import get, put
 Command = Callable[..., tuple[int, str, str]]
 
 ROWS_OF_CHUNK = 100
+SCHEMA = pa.schema([("x", pa.int64())])
 
 
 # As a script's shell starts what it has in the background.
@@ -112,6 +113,31 @@ def test_it_bridges_producers_and_consumers_and_says_what_flowed(run: asyncio.Ru
     assert (moved["rows_in"], moved["rows_out"], moved["state"]) == (5000, 5000, "spent")
     assert moved["in_flight"] == 0
     assert 0 < moved["peak_in_flight"] <= moved["bound"] == 400
+
+
+COMMANDS = "\x1b[2J\x9b1A\rlate\nlistening at 10.6.6.6:1\u202e"
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["log", "json"])
+def test_what_a_producer_says_commands_no_terminal_and_forges_no_line(run: asyncio.Runner, as_json: bool) -> None:
+    async def give_up(address: str) -> None:
+        async with put(address, "orders/0", SCHEMA) as sender:
+            sender.abort(COMMANDS)
+
+    with serving("--stream", "orders", *(["--json"] if as_json else [])) as process:
+        address = next(events_of(process))["address"] if as_json else address_of(process)
+        run.run(give_up(address))
+        code, stdout, stderr = stop(process, signal.SIGTERM)
+    assert (code, stderr) == (0, "")
+    # Split at line ends only: other characters end lines in Python's opinion, too.
+    said = stdout.removesuffix("\n").split("\n")
+    assert all(character.isprintable() for line in said for character in line)
+    assert not any("listening" in line and "gave up" not in line for line in said)
+    if as_json:
+        (orders,) = json.loads(said[-1])["channels"]
+        assert orders["reason"].endswith(f"gave up: {COMMANDS}")
+    else:
+        assert any(r"gave up: \x1b[2J\x9b1A\rlate\nlistening at 10.6.6.6:1\u202e" in line for line in said)
 
 
 def test_a_log_has_a_line_for_what_happened(run: asyncio.Runner) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -83,6 +84,26 @@ def test_streams_that_are_compressed_are_counted(run: asyncio.Runner, command: C
     heading, far = run.run(test()).splitlines()
     assert heading.rstrip().endswith(" compressed")
     assert far.rstrip().endswith(" zstd 1")
+
+
+def test_what_an_exchange_says_commands_no_terminal_and_forges_no_line(run: asyncio.Runner, command: Command) -> None:
+    async def test() -> list[str]:
+        exchange = Exchange(parameters=SMALL)
+        exchange.add_channel("\x1b[2Ja\nb\u202e", retention=Retention.REPLAY, consumers=("\x9b1Ac\nd", "e"))
+        async with ExchangeServer(exchange) as server:
+            look = partial(asyncio.to_thread, command, "top", server.address, "--interval", "50ms", "--once")
+            _, table, _ = await look()
+            _, told, _ = await look("--json")
+            _, _, complaint = await look("--channel", "x")
+        return [table, told, complaint]
+
+    table, told, complaint = run.run(test())
+    _, first, second = table.splitlines()
+    assert first.startswith(r"\x1b[2Ja\nb\u202e")
+    assert {first.split()[-2], second.split()[-2]} == {r"\x9b1Ac\nd", "e"}
+    (channel,) = json.loads(told)["channels"]
+    assert (channel["channel"], set(channel["kept"]["lag_rows"])) == ("\x1b[2Ja\nb\u202e", {"\x9b1Ac\nd", "e"})
+    assert complaint.endswith(r"known channels: \x1b[2Ja\nb\u202e" + "\n")
 
 
 def test_a_channel_that_is_not_there_is_unusable(run: asyncio.Runner, command: Command) -> None:

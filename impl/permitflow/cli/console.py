@@ -2,14 +2,17 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from shutil import get_terminal_size
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 from rich.table import Column, Table
+
+from permitflow.errors import printable
 
 __all__ = ["open_console", "open_progress", "open_table", "print_table"]
 
@@ -18,13 +21,24 @@ WIDTH_WITHOUT_TERMINAL = 120
 _BETWEEN_COLUMNS = 3
 
 
+class _Console(Console):
+    """One whose terminal does what rich says, and nothing that stands in a text."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control:
+                yield segment
+            else:
+                yield Segment(printable(segment.text, keeps_lines=True), segment.style)
+
+
 def open_console(*, stderr: bool = False) -> Console:
-    """A console that prints text as it is: nothing in it is taken for markup."""
+    """A console that prints text as it is: nothing in it is taken for markup, or commands the terminal."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else WIDTH_WITHOUT_TERMINAL
     if os.environ.get("COLUMNS") == "0":  # some programs say so where they do not know; rich would print nothing
         width = get_terminal_size((WIDTH_WITHOUT_TERMINAL, 0)).columns
-    return Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
+    return _Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
 
 
 def open_progress() -> Progress:

@@ -8,6 +8,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from permitflow.errors import printable
+
 __all__ = ["ExitCode", "Json", "complain", "print_json", "requires_extra", "stop", "unusable"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
@@ -35,7 +37,7 @@ def unusable(message: str) -> NoReturn:
 
 def complain(message: str) -> None:
     """Say on standard error what went wrong."""
-    typer.echo(f"Error: {message}", err=True)
+    typer.echo(printable(f"Error: {message}", keeps_lines=True), err=True)
 
 
 def print_json(document: Mapping[str, object]) -> None:

@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 
 from permitflow.cli.traffic import Traffic
+from permitflow.errors import printable
 from permitflow.exchange.draining import Remainder
 from permitflow.protocol.traffic import ChannelTraffic, KeptRows
 
@@ -133,7 +134,7 @@ class LogLines(Report):
             self._print(line)
 
     def _print(self, line: str) -> None:
-        self._console.print(line, soft_wrap=True)
+        self._console.print(printable(line), soft_wrap=True)
 
 
 class LiveTable(LogLines):
@@ -191,7 +192,7 @@ def traffic_table(traffic: Sequence[Traffic]) -> Table:
     for channel in traffic:
         counts = channel.counts
         table.add_row(
-            *(counts.channel, counts.state, f"{counts.producers}/{counts.consumers}"),
+            *(printable(counts.channel), counts.state, f"{counts.producers}/{counts.consumers}"),
             *(f"{counts.rows_in:,}", f"{counts.rows_out:,}", f"{channel.rows_per_second:,.0f}"),
             *(f"{counts.rows_held:,}", _bar(counts.rows_held, counts.row_permits)),
             f"{channel.waited_inside:.0%}/{channel.waited_for_consumer:.0%}",
@@ -202,7 +203,7 @@ def traffic_table(traffic: Sequence[Traffic]) -> Table:
 
 
 def _behind(kept: KeptRows | None, between: str = ", ") -> str:
-    return "" if kept is None else between.join(f"{name} {rows:,}" for name, rows in kept.lag_rows.items())
+    return "" if kept is None else between.join(f"{printable(name)} {rows:,}" for name, rows in kept.lag_rows.items())
 
 
 def _bar(part: int, whole: int) -> str:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from permitflow.errors import printable
 from permitflow.protocol.traffic import Flow, KeptRows
 from permitflow.transports.traffic_watch import Look
 
@@ -135,7 +136,7 @@ def flow_table(look: Look) -> Table:
         table.add_column("compressed", no_wrap=True)
     for flow in look.flows:
         traffic = flow.traffic
-        more = ([_lag(traffic.kept)] if keeps_rows else []) + ([traffic.compression] if compresses else [])
+        more = ([_lag(traffic.kept)] if keeps_rows else []) + ([printable(traffic.compression)] if compresses else [])
         table.add_row(*_cells(flow), *more)
     return table
 
@@ -143,7 +144,8 @@ def flow_table(look: Look) -> Table:
 def _cells(flow: Flow) -> tuple[str, ...]:
     traffic = flow.traffic
     return (
-        *(traffic.channel, traffic.state, f"{traffic.producers}/{traffic.consumers}", f"{traffic.rows_in:,}"),
+        *(printable(traffic.channel), printable(traffic.state)),
+        *(f"{traffic.producers}/{traffic.consumers}", f"{traffic.rows_in:,}"),
         *(f"{flow.rows_in_per_second:,.0f}", f"{flow.rows_out_per_second:,.0f}"),
         *(f"{traffic.rows_held:,}", f"{traffic.room_rows:,}"),
         f"{flow.blocked_share:.0%}/{flow.consumer_blocked_share:.0%}",
@@ -152,4 +154,5 @@ def _cells(flow: Flow) -> tuple[str, ...]:
 
 def _lag(kept: KeptRows | None) -> str:
     """A line for each consumer."""
-    return "" if kept is None else "\n".join(f"{consumer} {rows:,}" for consumer, rows in kept.lag_rows.items())
+    lag_rows = {} if kept is None else kept.lag_rows
+    return "\n".join(f"{printable(consumer)} {rows:,}" for consumer, rows in lag_rows.items())

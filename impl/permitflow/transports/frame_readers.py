@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from permitflow.errors import UndecodableDataError
+from permitflow.errors import UndecodableDataError, printable
 from permitflow.protocol.compression import Codec, CompressionAnswer, CompressionOffer
 from permitflow.protocol.frames import (
     Abort,
@@ -70,7 +70,7 @@ def _offer(message: pb.Get | pb.Put) -> SameHostOffer | None:
 def _answer(message: pb.Agreement) -> SameHostAnswer | None:
     if not message.HasField("same_host"):
         return None
-    return SameHostAnswer(message.same_host.proof, message.same_host.refusal)
+    return SameHostAnswer(message.same_host.proof, printable(message.same_host.refusal))
 
 
 def _compression_offer(message: pb.Get | pb.Put) -> CompressionOffer | None:
@@ -88,7 +88,7 @@ def _compression_answer(message: pb.Agreement) -> CompressionAnswer | None:
     answer = message.compression
     if answer.codec != pb.CODEC_UNSPECIFIED and answer.codec not in _CODECS:
         raise UndecodableDataError(what="an agreement", reason=f"compression by codec {answer.codec} is not known")
-    return CompressionAnswer(_CODECS.get(answer.codec), answer.refusal)
+    return CompressionAnswer(_CODECS.get(answer.codec), printable(answer.refusal))
 
 
 def _read_get(message: pb.Get) -> Get:

@@ -1,6 +1,8 @@
 """Reasons arrive, whatever is in them; names that could not are refused where they are given."""
 
-from dataclasses import fields
+import json
+import pickle
+from dataclasses import fields, replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,13 +15,16 @@ from permitflow.errors import (
     InvalidParametersError,
     PeerGoneError,
     PermitflowError,
+    SchemaMismatchError,
     StoreWriteError,
 )
+from permitflow.protocol.compression import CompressionAnswer
 from permitflow.protocol.control import ChannelPosition, ChannelState, Positions
-from permitflow.protocol.frames import Abort
+from permitflow.protocol.frames import Abort, Agreement, SameHostAnswer
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.traffic import ChannelTraffic, Statistics
-from permitflow.transports.arrow import MAX_MESSAGE_BYTES
+from permitflow.testing.peers_by_hand import AGREED
+from permitflow.transports.arrow import MAX_MESSAGE_BYTES, require_equal_schemas
 from permitflow.transports.codec import decode_upstream, encode_upstream
 from permitflow.transports.control_codec import decode_reply, encode_reply
 from permitflow.transports.status import error_from_status, error_of, said, status_of
@@ -102,6 +107,42 @@ def test_an_error_arrives_whatever_is_in_its_words(over: Any, error: Exception) 
     arrived = over(error)
     assert ARRIVES in str(arrived)
     require_text("an error", f"{arrived} {arrived.facts}")
+
+
+HOSTILE = "\x1b[2Ja\r\n2026-01-01 ERROR forged\x9b1A\u2028\u202eb"
+SHOWN = r"\x1b[2Ja\r\n2026-01-01 ERROR forged\x9b1A\u2028\u202eb"
+
+
+def test_the_words_of_an_error_are_one_printable_line_and_its_facts_are_as_they_came() -> None:
+    error = ChannelAbortedError(channel="c", reason=HOSTILE)
+    for one in (error, pickle.loads(pickle.dumps(error)), over_grpc(error), over_tcp(error)):
+        assert isinstance(one, ChannelAbortedError)
+        assert str(one) == one.message == f"channel 'c' was aborted by its sender: {SHOWN}"
+        assert one.reason == HOSTILE
+    assert str(over_grpc(OSError(HOSTILE))).startswith(f"the stream with the exchange failed: OSError: {SHOWN}")
+
+
+def test_a_peer_that_tells_an_error_cannot_forge_lines() -> None:
+    told = json.dumps({"type": "PeerGoneError", "message": HOSTILE, "facts": {"who": HOSTILE, "reason": ""}}).encode()
+    error = error_from_status(None, None, (("permitflow-error-bin", told),), who="x")
+    assert (str(error), error.facts["who"]) == (SHOWN, HOSTILE)
+    assert SHOWN in str(error_from_status(None, HOSTILE, (), who="x"))
+
+
+def test_names_of_fields_in_an_error_are_printable() -> None:
+    ours, theirs = (pa.schema([pa.field(name, pa.int64())]) for name in ("a", HOSTILE))
+    with pytest.raises(SchemaMismatchError) as caught:
+        require_equal_schemas(ours=ours, theirs=theirs)
+    assert str(caught.value) == f"schemas differ: here a: int64; at the peer {SHOWN}: int64"
+
+
+def test_why_a_peer_refuses_something_is_printable_in_the_log() -> None:
+    same_host, compression = SameHostAnswer(b"", HOSTILE), CompressionAnswer(None, HOSTILE)
+    (message,) = encode_upstream([replace(AGREED, same_host=same_host, compression=compression)])
+    (agreement,) = decode_upstream(b"".join(message))
+    assert isinstance(agreement, Agreement)
+    assert agreement.same_host == SameHostAnswer(b"", SHOWN)
+    assert agreement.compression == CompressionAnswer(None, SHOWN)
 
 
 def test_what_only_json_can_say_is_not_taken_over_from_a_peer() -> None:
