@@ -44,7 +44,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if batch.schema.equals(schema):
         return batch
     if batch.schema.names != schema.names:
-        raise SchemaMismatchError(ours=str(schema), theirs=str(batch.schema))
+        raise SchemaMismatchError(ours=", ".join(schema.names), theirs=", ".join(batch.schema.names))
     columns = [_cast(column, field) for column, field in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
