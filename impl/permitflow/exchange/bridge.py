@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -19,7 +20,7 @@ from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.trains import collected_rows
 
-__all__ = ["AT_ONCE", "Forwarding", "carrying", "words"]
+__all__ = ["AT_ONCE", "Forwarding", "carrying", "fail_stream"]
 
 AT_ONCE = 512
 """Messages: enough to make the way of each of them short, few enough for others to have their turn."""
@@ -34,6 +35,8 @@ class Forwarding:
         self._target = target
         self.taken = 0
         """Messages that were taken from the source."""
+        self.passed_on = 0
+        """Those of them that have left for the target."""
 
     async def run(self) -> ChannelAbortedError | None:
         """Move until the source ends; say whether its sender gave up.
@@ -79,6 +82,7 @@ class Forwarding:
         else:
             self._target.send_watermark(first.payload)
         self._source.consume(len(run))
+        self.passed_on += len(run)
 
 
 @asynccontextmanager
@@ -115,7 +119,20 @@ async def _until_stopped(end: RemoteReceiver | RemoteSender, stopping: asyncio.E
         raise error
 
 
-def words(error: BaseException, end: RemoteReceiver | RemoteSender) -> str:
+class _Failing(Protocol):
+    def fail(self, reason: str) -> None: ...
+
+
+def fail_stream(stream: _Failing, error: BaseException, end: RemoteReceiver | RemoteSender) -> None:
+    """Let a stream's channel know that it has failed, and why: also if no words are found for that."""
+    reason = type(error).__name__
+    try:
+        reason = _words(error, end)
+    finally:
+        stream.fail(reason)
+
+
+def _words(error: BaseException, end: RemoteReceiver | RemoteSender) -> str:
     """Why a stream has failed, for the others on its channel."""
     if isinstance(error, asyncio.CancelledError):
         # gRPC cancels when the peer is lost; that may be the answer to an error that it was told.

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from permitflow.exchange.bridge import carrying, words
+from permitflow.exchange.bridge import carrying, fail_stream
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.streams import ConsumerStream
 from permitflow.protocol.frames import Get
@@ -39,7 +39,7 @@ async def serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
             await stream.serve(get)
     except BaseException as error:
         if stream is not None:
-            stream.fail(words(error, end))
+            fail_stream(stream, error, end)
         raise
     finally:
         if stream is not None:

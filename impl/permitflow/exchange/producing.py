@@ -3,7 +3,7 @@
 import asyncio
 
 from permitflow.errors import InvalidParametersError, PeerGoneError
-from permitflow.exchange.bridge import carrying, words
+from permitflow.exchange.bridge import carrying, fail_stream
 from permitflow.exchange.readiness import Phase
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.staged_producing import StagedProducer
@@ -36,7 +36,7 @@ async def serve_put(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
         async with carrying(producer.end, stopping, producer.heed_abort(), producer.heed_draining()):
             await producer.serve()
     except BaseException as error:
-        producer.fail(words(error, producer.end))
+        fail_stream(producer, error, producer.end)
         raise
     finally:
         producer.leave()
@@ -47,6 +47,7 @@ class _Producer:
 
     def __init__(self, exchange: Exchange, end: RemoteReceiver, peer: str) -> None:
         self.end = end
+        end.defer_outcome()
         self._exchange = exchange
         self._peer = peer
         self._stream: ProducerStream | None = None
