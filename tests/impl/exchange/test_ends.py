@@ -366,7 +366,7 @@ class UnspeakableError(RuntimeError):
 def test_a_defect_without_words_breaks_the_channel_all_the_same(complete: Complete) -> None:
     def defective(channel: str, end: str, parameters: ChannelParameters) -> Recorder:
         def record(action: str, rows: int, permits: Permits, counters: object = None) -> None:
-            if action == "Deliver" and "#put" in channel:
+            if action == "OfferChunk" and channel == "orders/0":
                 raise UnspeakableError
 
         return record
