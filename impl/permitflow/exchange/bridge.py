@@ -8,7 +8,7 @@ its producers, and nobody's backlog grows beyond the sum of the two windows.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Protocol
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.trains import collected_rows
 
-__all__ = ["AT_ONCE", "Forwarding", "carrying", "fail_stream"]
+__all__ = ["AT_ONCE", "Forwarding", "breaking_first", "carrying"]
 
 AT_ONCE = 512
 """Messages: enough to make the way of each of them short, few enough for others to have their turn."""
@@ -123,13 +123,21 @@ class _Failing(Protocol):
     def fail(self, reason: str) -> None: ...
 
 
-def fail_stream(stream: _Failing, error: BaseException, end: RemoteReceiver | RemoteSender) -> None:
-    """Let a stream's channel know that it has failed, and why: also if no words are found for that."""
-    reason = type(error).__name__
+@contextmanager
+def breaking_first(stream: _Failing, end: RemoteReceiver | RemoteSender) -> Iterator[None]:
+    """If the block fails, break the channel before the peer is told, who may take its time to hear it.
+
+    Meanwhile nobody else can end the channel as if it were whole.  It is broken also if no words are found for why.
+    """
     try:
-        reason = _words(error, end)
-    finally:
-        stream.fail(reason)
+        yield
+    except BaseException as error:
+        reason = type(error).__name__
+        try:
+            reason = _words(error, end)
+        finally:
+            stream.fail(reason)
+        raise
 
 
 def _words(error: BaseException, end: RemoteReceiver | RemoteSender) -> str:
@@ -138,7 +146,7 @@ def _words(error: BaseException, end: RemoteReceiver | RemoteSender) -> str:
         # gRPC cancels when the peer is lost; that may be the answer to an error that it was told.
         if end.failure is None or isinstance(end.failure, ChannelClosedError):
             return "its connection was closed or lost"
-        return str(end.failure)
+        error = end.failure
     if isinstance(error, PeerGoneError):
         return str(error.reason)
     return str(error) or type(error).__name__

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from permitflow.exchange.bridge import carrying, fail_stream
+from permitflow.exchange.bridge import breaking_first, carrying
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.streams import ConsumerStream
 from permitflow.protocol.frames import Get
@@ -36,11 +36,8 @@ async def serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
             channel = exchange.served(get.address.name)
             stream = channel.consuming(end, peer, exchange.same_host)
             assert isinstance(get, Get), "the session has refused everything else"
-            await stream.serve(get)
-    except BaseException as error:
-        if stream is not None:
-            fail_stream(stream, error, end)
-        raise
+            with breaking_first(stream, end):
+                await stream.serve(get)
     finally:
         if stream is not None:
             stream.leave()

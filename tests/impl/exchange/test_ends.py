@@ -356,6 +356,32 @@ def test_a_failure_of_a_producer_is_refused_and_its_consumer_hears_that_rows_are
     complete(test())
 
 
+def test_no_other_producer_ends_a_channel_as_whole_while_one_is_told_that_it_has_broken_the_rules(
+    complete: Complete,
+) -> None:
+    async def test() -> None:
+        exchange = Exchange()
+        exchange.add_channel("orders/0", schema=BATCH.schema)
+        async with (
+            ExchangeServer(exchange) as server,
+            get(server.address, "orders/0") as receiver,
+            put(server.address, "orders/0", BATCH.schema) as honest,
+            dialling(server.address, PUT_STREAM) as carrier,
+            asyncio.timeout(SOON_SECONDS),
+        ):
+            for frame in (put_frame(), data(), data(permits=1)):
+                await carrier.write([encoded(PUT_STREAM, frame)])
+            while not any(isinstance(frame, Failure) for frame in decode_downstream(await carrier.read() or b"")):
+                pass
+            # It does not heed that, for which it has a second.
+            with pytest.raises(ChannelAbortedError, match="the peer sent a chunk of 3 rows for 1 permits"):
+                await honest.end()
+            with pytest.raises(ChannelAbortedError, match="the peer sent a chunk of 3 rows for 1 permits"):
+                await read_all(receiver)
+
+    complete(test())
+
+
 class UnspeakableError(RuntimeError):
     """A defect that has no words."""
 
