@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from typing import Protocol, TypeVar
 
 from permitflow.channels.statistics import ChannelStatistics
+from permitflow.protocol.frames import EndOutcome
 from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import ChannelParameters
 
@@ -123,10 +124,11 @@ class SendEnd(Protocol[T]):
         """
         ...
 
-    async def end(self) -> None:
+    async def end(self) -> EndOutcome | None:
         """Say, in band, that nothing follows.  Whatever waits is delivered first.  Saying it twice is harmless.
 
-        A remote end waits until the peer has confirmed that everything was consumed; a local one does not wait.
+        A remote end waits for the peer's answer, and returns it: what has become of everything that was sent.  A local
+        one does not wait, and returns None.
 
         Raises:
             ChannelClosedError: this end was closed or aborted before.

@@ -175,6 +175,11 @@ class LocalReceiver(Generic[T]):
         self._line.at_arrival = call
 
     @property
+    def unconsumed(self) -> int:
+        """Messages that are here and were not consumed, taken or not."""
+        return len(self._costs)
+
+    @property
     def has_untaken(self) -> bool:
         """Is a message here that may be taken now?"""
         return self._line.spare > 0

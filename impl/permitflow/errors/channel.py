@@ -40,7 +40,7 @@ class EndOfStream(ChannelError):
 class ChannelClosedError(ChannelError):
     """This end was closed; ``undelivered`` hands a message that was waiting back."""
 
-    undelivered: object
+    undelivered: object = None
 
     def __init__(self, *, end: str, undelivered: object = None) -> None:
         """``end``: which end was closed, "sender" or "receiver"."""
@@ -68,7 +68,7 @@ class PeerGoneError(ChannelError):
 
     who: str
     reason: str
-    undelivered: object
+    undelivered: object = None
 
     def __init__(self, *, who: str, reason: str, undelivered: object = None) -> None:
         """``who`` is gone, as in "the receiver of channel 'orders/0' at localhost:5000"."""

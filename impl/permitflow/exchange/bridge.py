@@ -8,7 +8,8 @@ its producers, and nobody's backlog grows beyond the sum of the two windows.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -19,7 +20,7 @@ from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.trains import collected_rows
 
-__all__ = ["AT_ONCE", "Forwarding", "carrying", "words"]
+__all__ = ["AT_ONCE", "Forwarding", "breaking_first", "carrying"]
 
 AT_ONCE = 512
 """Messages: enough to make the way of each of them short, few enough for others to have their turn."""
@@ -34,6 +35,8 @@ class Forwarding:
         self._target = target
         self.taken = 0
         """Messages that were taken from the source."""
+        self.passed_on = 0
+        """Those of them that have left for the target."""
 
     async def run(self) -> ChannelAbortedError | None:
         """Move until the source ends; say whether its sender gave up.
@@ -79,6 +82,7 @@ class Forwarding:
         else:
             self._target.send_watermark(first.payload)
         self._source.consume(len(run))
+        self.passed_on += len(run)
 
 
 @asynccontextmanager
@@ -115,13 +119,34 @@ async def _until_stopped(end: RemoteReceiver | RemoteSender, stopping: asyncio.E
         raise error
 
 
-def words(error: BaseException, end: RemoteReceiver | RemoteSender) -> str:
+class _Failing(Protocol):
+    def fail(self, reason: str) -> None: ...
+
+
+@contextmanager
+def breaking_first(stream: _Failing, end: RemoteReceiver | RemoteSender) -> Iterator[None]:
+    """If the block fails, break the channel before the peer is told, who may take its time to hear it.
+
+    Meanwhile nobody else can end the channel as if it were whole.  It is broken also if no words are found for why.
+    """
+    try:
+        yield
+    except BaseException as error:
+        reason = type(error).__name__
+        try:
+            reason = _words(error, end)
+        finally:
+            stream.fail(reason)
+        raise
+
+
+def _words(error: BaseException, end: RemoteReceiver | RemoteSender) -> str:
     """Why a stream has failed, for the others on its channel."""
     if isinstance(error, asyncio.CancelledError):
         # gRPC cancels when the peer is lost; that may be the answer to an error that it was told.
         if end.failure is None or isinstance(end.failure, ChannelClosedError):
             return "its connection was closed or lost"
-        return str(end.failure)
+        error = end.failure
     if isinstance(error, PeerGoneError):
         return str(error.reason)
     return str(error) or type(error).__name__

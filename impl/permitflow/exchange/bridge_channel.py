@@ -21,6 +21,7 @@ from permitflow.exchange.bridge_consuming import BridgeConsumer
 from permitflow.exchange.bridge_producing import BridgeProducer
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
 from permitflow.exchange.streams import Streams
+from permitflow.protocol.frames import EndOutcome
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.transports.arrow import require_equal_schemas
@@ -49,8 +50,10 @@ class BridgeChannel:
             self._schema_known.set()
         self._state = BridgeState.OPEN
         self._reason = ""
-        self._consumer: str | None = None
+        self._consumer: BridgeConsumer | None = None
         self._lost_consumer = ""
+        self.producers: set[BridgeProducer] = set()
+        """Those that are connected and have not been told how they have ended."""
         self.streams = Streams(name)
 
     @property
@@ -121,6 +124,24 @@ class BridgeChannel:
             self._state = BridgeState.ENDED
             self._sender.end_nowait()
 
+    async def outcome(self, until: EndOutcome | None) -> EndOutcome:
+        """What has become of everything that is in the channel now; wait for its consumer, if there is one.
+
+        A consumer that comes later is not waited for, nor one that leaves without having taken anything.
+
+        Args:
+            until: ``ACCEPTED`` waits for nobody.
+
+        Raises:
+            ChannelError: the channel is broken.
+        """
+        consumer = None if until is EndOutcome.ACCEPTED else self._consumer
+        has_consumed_all = consumer is not None and await consumer.has_consumed_all()
+        if self._state is BridgeState.BROKEN:
+            raise self.refusal()
+        is_consumed = has_consumed_all or self._state is BridgeState.SPENT
+        return EndOutcome.CONSUMED if is_consumed else EndOutcome.ACCEPTED
+
     def abort(self, reason: str) -> None:
         """The data are incomplete: the consumer must not take them for the whole."""
         self._sender.abort(reason)
@@ -128,7 +149,7 @@ class BridgeChannel:
 
     # The consumer.
 
-    def claim(self, consumer: str) -> None:
+    def claim(self, consumer: BridgeConsumer) -> None:
         """Become the channel's consumer.
 
         Raises:
@@ -138,7 +159,7 @@ class BridgeChannel:
         if self._state is BridgeState.SPENT or self._lost_consumer:
             raise ChannelSpentError(channel=self.name, reason=self._reason)
         if self._consumer is not None:
-            raise ChannelBusyError(channel=self.name, consumer=self._consumer)
+            raise ChannelBusyError(channel=self.name, consumer=self._consumer.peer)
         self._consumer = consumer
 
     def release(self) -> None:
@@ -147,13 +168,13 @@ class BridgeChannel:
 
     def spend(self) -> None:
         """The consumer has read everything."""
-        self._reason = f"it was read to its end by {self._consumer}"
+        self._reason = f"it was read to its end by {self._consumer.peer if self._consumer else 'nobody'}"
         self._state = BridgeState.SPENT
         self._consumer = None
 
     def lose_consumer(self, reason: str) -> None:
         """The consumer left halfway: what it took is lost, and nobody can read the rest as if it were the whole."""
-        self._lost_consumer, self._consumer = self._consumer or "", None
+        self._lost_consumer, self._consumer = self._consumer.peer if self._consumer else "", None
         self._break(f"it left halfway: {reason}")
         self._receiver.close()
 
@@ -162,6 +183,8 @@ class BridgeChannel:
             self._state = BridgeState.BROKEN
             self._reason = reason
             self._schema_known.set()
+            for producer in tuple(self.producers):
+                producer.break_off()
 
     # Streams.
 

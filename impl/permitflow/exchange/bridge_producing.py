@@ -39,18 +39,29 @@ class BridgeProducer:
         channel = self._channel
         await self._accept(put, schema)
         try:
-            await Forwarding(self._end, channel.sender).run()
+            aborted = await Forwarding(self._end, channel.sender).run()
+            if aborted is not None and self._end.ended_with is None:
+                raise aborted
         except ChannelError as error:
             if channel.is_producible:
                 raise
             if not isinstance(self._end.ended_with, Abort):
                 raise channel.refusal() from error
-        self._has_finished = True
         match self._end.ended_with:
             case Abort() as abort:
                 await self.give_up(abort)
-            case End(closes_channel=True):
-                channel.end()
+            case End() as end:
+                if end.closes_channel:
+                    channel.end()
+                self._has_finished = True
+                outcome = await channel.outcome(end.until)
+                channel.producers.discard(self)
+                self._end.answer_end(outcome)
+
+    def break_off(self) -> None:
+        """The channel is broken: tell the producer, also if it is idle."""
+        if not isinstance(self._end.ended_with, Abort):
+            self._end.break_off(self._channel.refusal())
 
     async def give_up(self, abort: Abort) -> None:
         """Break the channel."""
@@ -71,6 +82,7 @@ class BridgeProducer:
         channel.announce(schema)
         self._stream = Stream(name, self._peer, Direction.PUT, self._end)
         channel.streams.open(self._stream)
+        channel.producers.add(self)
 
     def fail(self, reason: str) -> None:
         """What came of this stream is incomplete, and so is its channel."""
@@ -79,5 +91,6 @@ class BridgeProducer:
 
     def leave(self) -> None:
         """The stream is over."""
+        self._channel.producers.discard(self)
         if self._stream is not None:
             self._channel.streams.close(self._stream)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from permitflow.exchange.bridge import carrying, words
+from permitflow.exchange.bridge import breaking_first, carrying
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.streams import ConsumerStream
 from permitflow.protocol.frames import Get
@@ -41,11 +41,8 @@ async def serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
                 read_schema(get.schema)
             stream = channel.consuming(end, peer, exchange.same_host)
             assert isinstance(get, Get), "the session has refused everything else"
-            await stream.serve(get)
-    except BaseException as error:
-        if stream is not None:
-            stream.fail(words(error, end))
-        raise
+            with breaking_first(stream, end):
+                await stream.serve(get)
     finally:
         if stream is not None:
             stream.leave()

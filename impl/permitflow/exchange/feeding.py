@@ -71,6 +71,7 @@ class Feeding(Forwarding):
             if chunk is not None and self._stream_end.send_alone(chunk):
                 self.taken += 1
                 self._channel_end.pass_by(1)
+                self.passed_on += 1
             else:
                 self._move()
         finally:
@@ -92,6 +93,7 @@ class Feeding(Forwarding):
         while moved := target.send_at_once(source.chunks_at_hand(_AT_ONCE, target.sendable_rows)):
             self.taken += moved
             source.pass_by(moved)
+            self.passed_on += moved
             if target.lacks_permits or not source.has_untaken:
                 return False
         return source.has_untaken and not target.lacks_permits

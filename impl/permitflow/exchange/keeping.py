@@ -13,7 +13,7 @@ from permitflow.errors import ChannelError, EndOfStream, RetentionError, Staging
 from permitflow.exchange.bridge import AT_ONCE
 from permitflow.exchange.statistics import Direction
 from permitflow.exchange.streams import Stream
-from permitflow.protocol.frames import Abort, End, Put
+from permitflow.protocol.frames import Abort, End, EndOutcome, Put
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.replay import Retention
 from permitflow.transports.arrow_joining import owned
@@ -78,6 +78,7 @@ class KeepingProducer(ABC):
                 await self.give_up(abort)
             case End() as end:
                 await self._finish(end)
+                self._end.answer_end(EndOutcome.ACCEPTED)
 
     async def _accept(self, put: Put, schema: pa.Schema) -> None:
         self._judge(put)

@@ -3,7 +3,7 @@
 import asyncio
 
 from permitflow.errors import InvalidParametersError, PeerGoneError
-from permitflow.exchange.bridge import carrying, words
+from permitflow.exchange.bridge import breaking_first, carrying
 from permitflow.exchange.readiness import Phase
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.staged_producing import StagedProducer
@@ -34,10 +34,8 @@ async def serve_put(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
     producer = _Producer(exchange, RemoteReceiver(session, carrier, compression=exchange.compression), peer)
     try:
         async with carrying(producer.end, stopping, producer.heed_abort(), producer.heed_draining()):
-            await producer.serve()
-    except BaseException as error:
-        producer.fail(words(error, producer.end))
-        raise
+            with breaking_first(producer, producer.end):
+                await producer.serve()
     finally:
         producer.leave()
 
@@ -47,6 +45,7 @@ class _Producer:
 
     def __init__(self, exchange: Exchange, end: RemoteReceiver, peer: str) -> None:
         self.end = end
+        end.defer_outcome()
         self._exchange = exchange
         self._peer = peer
         self._stream: ProducerStream | None = None

@@ -20,6 +20,8 @@ from permitflow.protocol.frames import (
     Data,
     DownstreamFrame,
     End,
+    Ended,
+    EndOutcome,
     Failure,
     Frame,
     Get,
@@ -66,6 +68,10 @@ class DownstreamSession(Session[T]):
         self._came_chunks = self._came_rows = self._came_barriers = 0
         self.end: End | Abort | None = None
         """How the upstream ended the stream, once it has."""
+        self.outcome: EndOutcome | None = EndOutcome.CONSUMED
+        """What End is answered with once everything was consumed here; None: that is not known yet, and no answer is
+        written before it is."""
+        self._has_answered = False
 
     @cached_property  # from the agreement on it answers without a call
     def receiver(self) -> PermitReceiver[T]:
@@ -231,14 +237,21 @@ class DownstreamSession(Session[T]):
             receiver.release_residue()
         if receiver.is_due:
             frames.append(AddPermits(receiver.take_due()))
+        if self._owes_answer and self.outcome is not None and receiver.is_empty:
+            frames.append(Ended(self.outcome))
+            self._has_answered = True
         return frames
 
     @property
+    def _owes_answer(self) -> bool:
+        return isinstance(self.end, End) and self.end.until is not None and not self._has_answered
+
+    @property
     def is_finished(self) -> bool:
-        """Has the stream ended, was everything consumed, are all permits written?  Then close this half."""
+        """Has the stream ended, was everything consumed, are permits and answer written?  Then close this half."""
         if isinstance(self.end, Abort):
             return True
-        if self.end is None or self.owes or self._outgoing:
+        if self.end is None or self.owes or self._outgoing or self.outcome is None or self._owes_answer:
             return False
         return self.receiver.is_empty and self.receiver.unreturned == 0
 

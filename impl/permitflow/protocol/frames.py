@@ -5,6 +5,7 @@ Numbers of a frame are the peer's claims: they are kept as they came, and checke
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.errors import InvalidParametersError
@@ -22,6 +23,8 @@ __all__ = [
     "Data",
     "DownstreamFrame",
     "End",
+    "EndOutcome",
+    "Ended",
     "Failure",
     "Frame",
     "Get",
@@ -203,6 +206,19 @@ class AddPermits:
     permits: Permits
 
 
+class EndOutcome(StrEnum):
+    """What has become of a stream's messages when its end is answered."""
+
+    CONSUMED = "consumed"
+    """The channel's consumer has consumed them all, and whatever was in the channel before them."""
+    ACCEPTED = "accepted"
+    """The exchange has them all; nobody has confirmed yet that they were consumed.
+
+    Of a channel that is read once: no consumer has come yet, or the sender did not want to wait for it.  Of a channel
+    that keeps its rows: they are kept, or staged.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class End:
     """Nothing follows.  Totals are those of the whole stream."""
@@ -212,6 +228,9 @@ class End:
     barriers: int
     closes_channel: bool = False
     """Nobody else will put into the channel: its consumers come to the end as well."""
+    until: EndOutcome | None = None
+    """What the answer is to wait for, in an ``Ended``; None: the answer is the closed half, and waits until all was
+    consumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +248,15 @@ class Failure:
     """The error as the carrier encodes it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The downstream's answer to an End that asks for one; it follows the last permits."""
+
+    outcome: EndOutcome
+
+
 UpstreamFrame: TypeAlias = Put | Agreement | Data[T] | Chunks[T] | End | Abort | Failure
-DownstreamFrame: TypeAlias = Get | Agreement | AddPermits | Failure
+DownstreamFrame: TypeAlias = Get | Agreement | AddPermits | Ended | Failure
 Frame: TypeAlias = UpstreamFrame[T] | DownstreamFrame
 
 

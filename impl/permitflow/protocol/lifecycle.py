@@ -48,6 +48,8 @@ class Session(ABC, Generic[T]):
     def __init__(self, state: State, request: Get | Put | None, peer: str, record: RecorderFactory | None) -> None:
         """Begin in this state; ``request`` is the dialer's first frame, if it is this end that dials."""
         self.state = state
+        self.is_acceptor = request is None
+        """Has the peer dialled?"""
         self.peer = peer
         """Who is at the other end, in words for an error."""
         self.failure: bytes | None = None
@@ -142,8 +144,12 @@ class Session(ABC, Generic[T]):
             LedgerError: the totals of End are not those of what came.
         """
         following = self.TABLE.get((self.state, type(frame)))
-        if following is None:
-            expected = [frame_name(kind) for state, kind in self.TABLE if state is self.state]
+        if following is None or (isinstance(frame, Failure) and self.is_acceptor):
+            expected = [
+                frame_name(kind)
+                for state, kind in self.TABLE
+                if state is self.state and not (kind is Failure and self.is_acceptor)
+            ]
             self.state = State.FAILED
             raise UnexpectedFrameError(frame=frame_name(frame), expected=" or ".join(expected) or "nothing")
         try:

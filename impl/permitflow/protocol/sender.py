@@ -42,6 +42,7 @@ class PermitSender(Generic[T]):
         "_clamp",
         "_least_row_permits",
         "_record",
+        "_returned_barriers",
         "_returned_rows",
         "_row_permits",
         "_splits",
@@ -59,7 +60,7 @@ class PermitSender(Generic[T]):
         """Start with all permits of the channel."""
         self.parameters = parameters
         self.total = Permits(parameters.row_permits, parameters.barrier_permits, 1)
-        self.sent_chunks = self._returned_rows = 0
+        self.sent_chunks = self._returned_rows = self._returned_barriers = 0
         self._surplus_rows = 0  # rows sent less permits spent on them: only empty and oversize chunks differ
         self._least_row_permits = parameters.row_permits
         self._row_permits, self._barrier_permits, self._watermark_permits = self.total
@@ -91,6 +92,17 @@ class PermitSender(Generic[T]):
     def outstanding(self) -> Permits:
         """Permits that are with messages, with the receiver or on their way back."""
         return Permits(*(total - here for total, here in zip(self.total, self.permits, strict=True)))
+
+    @property
+    def returned(self) -> tuple[int, int]:
+        """Permits of rows and of barriers that have ever come back."""
+        return self._returned_rows, self._returned_barriers
+
+    @property
+    def spent(self) -> tuple[int, int]:
+        """Permits of rows and of barriers that were ever spent; once so many have returned, all of it was consumed."""
+        rows, barriers, _ = self.outstanding
+        return self._returned_rows + rows, self._returned_barriers + barriers
 
     @property
     def has_waiting(self) -> bool:
@@ -294,6 +306,7 @@ class PermitSender(Generic[T]):
         if self._row_permits < self._least_row_permits:
             self._least_row_permits = self._row_permits
         self._returned_rows += rows
+        self._returned_barriers += barriers
         self._row_permits += rows
         self._barrier_permits += barriers
         self._watermark_permits += watermarks

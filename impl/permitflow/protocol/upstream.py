@@ -13,6 +13,8 @@ from permitflow.protocol.frames import (
     Chunks,
     Data,
     End,
+    Ended,
+    EndOutcome,
     Failure,
     Frame,
     Get,
@@ -37,6 +39,7 @@ UPSTREAM: dict[tuple[State, FrameType], State] = {
     (State.AWAITING_AGREEMENT, Agreement): State.OPEN,
     (State.OPEN, AddPermits): State.OPEN,
     (State.ENDED, AddPermits): State.ENDED,
+    (State.ENDED, Ended): State.ENDED,
     (State.OPEN, Failure): State.FAILED,
     (State.ENDED, Failure): State.FAILED,
 }
@@ -61,6 +64,9 @@ class UpstreamSession(Session[T]):
         self._sent_barriers = 0
         self.is_ending = self._closes_channel = False
         """Was the stream told to end?"""
+        self._until: EndOutcome | None = None
+        self.outcome: EndOutcome | None = None
+        """How the peer has answered the end; None: it has not, or it is of an older release and does not say."""
         self._peer_has_closed = False
 
     @cached_property
@@ -85,6 +91,8 @@ class UpstreamSession(Session[T]):
     def _take_in(self, frame: Frame[T]) -> None:
         if isinstance(frame, AddPermits):
             self.sender.add_permits(frame.permits)
+        elif isinstance(frame, Ended):
+            self.outcome = frame.outcome
         else:
             super()._take_in(frame)
 
@@ -108,10 +116,10 @@ class UpstreamSession(Session[T]):
         if self.is_ending:
             raise LocalProtocolError("cannot send: the stream was told to end")
 
-    def end(self, *, closes_channel: bool = False) -> None:
-        """Let End follow everything that waits now."""
+    def end(self, *, closes_channel: bool = False, until: EndOutcome | None = None) -> None:
+        """Let End follow everything that waits now; see its fields."""
         self._require_offers()
-        self.is_ending, self._closes_channel = True, closes_channel
+        self.is_ending, self._closes_channel, self._until = True, closes_channel, until
 
     def fail(self, error: bytes) -> None:
         """Let Failure be the next frame: this end has accepted, and breaks the stream off."""
@@ -179,7 +187,8 @@ class UpstreamSession(Session[T]):
         return self.take_posted()
 
     def _totals(self) -> End:
-        return End(self.sender.sent_chunks, self.sender.sent_rows, self._sent_barriers, self._closes_channel)
+        sender = self.sender
+        return End(sender.sent_chunks, sender.sent_rows, self._sent_barriers, self._closes_channel, self._until)
 
     def peer_closed(self) -> None:
         """Note that the downstream closed its half: it has consumed everything, or it is gone.

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from permitflow.chunks import slices
 from permitflow.errors import PeerGoneError
-from permitflow.protocol.frames import Staging
+from permitflow.protocol.frames import EndOutcome, Staging
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.spark.patience import Patience
@@ -57,7 +57,8 @@ class Sending:
     ) -> SentMessage:
         """Send all rows of a task, and wait until the exchange has taken them over.  Waits for permits.
 
-        A task without rows sends nothing, not even a beginning.
+        Whether they were consumed is asked by the commit, for all tasks together.  A task without rows sends nothing,
+        not even a beginning.
 
         Raises:
             PeerGoneError: the exchange or the consumer is gone, or no permit came back in ``timeout_seconds``.
@@ -85,7 +86,7 @@ class Sending:
             sink.send(first)
             for chunk in others:
                 sink.send(chunk)
-            sink.end(closes_channel=False)
+            sink.end(closes_channel=False, until=EndOutcome.ACCEPTED)
             sent = sink.statistics()
         return SentMessage(channel, sent.sent_chunks, sent.sent_rows)
 

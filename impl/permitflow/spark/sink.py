@@ -1,13 +1,15 @@
 """The data sink for rows that are read as they come: Spark's tasks put them into the channels of an exchange.
 
 Task p sends to channel p mod n.  What is promised: if the job succeeds, the exchange has accepted every row exactly
-once, and the channels' readers come to a clean end after the last one.  If a task fails, or is killed, while rows of
+once, and the channels' readers come to a clean end after the last one; of a channel that has a reader by then, the
+reader has consumed every row.  If a task fails, or is killed, while rows of
 it may have been sent, the readers of its channel fail with an error that says so, and the job's abort does the same
 for the other channels: no reader takes a shortened result for a whole one.  A second attempt of a task is refused,
 because the rows of the first may have been read already: the job fails instead of delivering rows twice.  So set no
 speculation, and expect no retries; or write with ``delivery=staged``, which survives both (``staged_sink``).
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -19,6 +21,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from permitflow.errors import ChannelError, PeerGoneError, PermitflowError, TaskRetryError
+from permitflow.protocol.frames import EndOutcome
+from permitflow.spark.patience import in_words
 from permitflow.spark.sending import Sending
 from permitflow.spark.write_options import WriteOptions
 
@@ -30,7 +34,9 @@ __all__ = ["ExchangeWriter"]
 T = TypeVar("T")
 S = TypeVar("S")
 
-# Channels that are dialled, or that are waited for, at the same time.
+_log = logging.getLogger(__name__)
+
+# Channels that are dialled at the same time.
 _AT_ONCE = 16
 
 # How long the driver's abort waits for an exchange that may be the very cause of the failure.
@@ -63,26 +69,32 @@ class ExchangeWriter(DataSourceArrowWriter):
         # If the first attempt broke the channel, the exchange knows why, which says more than that there was one.
         # The first attempt may also be alive, or have ended well, so that nothing may be broken here.
         with self._sending.open_for_a_word(self._sending.channel_of(context)) as sink:
-            sink.end(closes_channel=False)
+            sink.end(closes_channel=False, until=EndOutcome.ACCEPTED)
         raise TaskRetryError(partition=context.partitionId(), attempt=context.attemptNumber())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """End the channels for their readers; driver side, once, after all tasks have succeeded.
 
-        None is ended before all have been reached.
+        None is ended before all have been reached.  Waits until the readers that are connected have consumed all rows.
+        If another job goes on (``end=false``), nothing is ended and no reader is waited for, but each must be there
+        still, if there was one.
 
         Raises:
-            PermitflowError: a channel could not be ended; Spark calls ``abort`` then.
+            PermitflowError: a channel could not be ended, or has lost its reader; Spark calls ``abort`` then.
         """
-        if not self._options.ends_stream:
-            return
+        ends, channels = self._options.ends_stream, self._options.exchange.channels
+        until = EndOutcome.CONSUMED if ends else EndOutcome.ACCEPTED
         with ExitStack() as stack:
 
             def reach(channel: str) -> "BlockingSink":
                 return stack.enter_context(self._sending.open_for_a_word(channel))
 
-            sinks = _at_once(reach, self._options.exchange.channels)
-            _at_once(lambda sink: sink.end(closes_channel=True), sinks)
+            sinks = _at_once(reach, channels)
+            # All ends are said before any is waited for: a reader may need the end of one to go on with another.
+            outcomes = _at_once(lambda sink: sink.end(closes_channel=ends, until=until), sinks, at_once=len(sinks))
+        accepted = [name for name, outcome in zip(channels, outcomes, strict=True) if outcome is EndOutcome.ACCEPTED]
+        if accepted and ends:
+            _log.info("all rows are with the exchange; nobody has consumed those of %s yet", in_words(accepted))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the readers of all channels fail; driver side, once, after a task or the commit has failed.
@@ -106,7 +118,7 @@ class ExchangeWriter(DataSourceArrowWriter):
         return None
 
 
-def _at_once(act: Callable[[S], T], on: Sequence[S]) -> list[T]:
+def _at_once(act: Callable[[S], T], on: Sequence[S], at_once: int = _AT_ONCE) -> list[T]:
     """What comes of each, in their order; after a failure, which is raised, nothing more is begun."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(act, on))

@@ -9,7 +9,7 @@ import pyarrow as pa
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.chunks import slices, tail
 from permitflow.errors import PeerGoneError, PermitflowError
-from permitflow.protocol.frames import Agreement, Put
+from permitflow.protocol.frames import Agreement, EndOutcome, Put
 from permitflow.protocol.lifecycle import State
 from permitflow.protocol.parameters import Oversize
 from permitflow.protocol.recording import RecorderFactory
@@ -19,7 +19,7 @@ from permitflow.transports.blocking_stream import BlockingStream
 from permitflow.transports.carrier import Received
 from permitflow.transports.codec import decode_downstream, encode_upstream
 from permitflow.transports.connection import PUT_STREAM
-from permitflow.transports.diagnosis import SLOTS, why_no_permits, why_no_room
+from permitflow.transports.diagnosis import SLOTS, Explain, consumed, why_no_permits, why_no_room
 from permitflow.transports.shared_memory.meeting import Offer
 from permitflow.transports.trains import TrainWriter, encoded
 
@@ -126,19 +126,23 @@ class BlockingSink(BlockingStream):
         away, all_permits = self._session.sender.outstanding.rows, self.parameters.row_permits
         self._await_room(f"{away} of {all_permits} row permits are away")
 
-    def end(self, *, closes_channel: bool) -> None:
-        """Say that nothing follows, and wait until the exchange confirms that everything was consumed.
+    def end(self, *, closes_channel: bool, until: EndOutcome = EndOutcome.CONSUMED) -> EndOutcome:
+        """Say that nothing follows, and wait for the answer: what has become of everything that was sent.
 
-        After an interrupt or a time-out it can be called again, and waits on.
+        It is ``CONSUMED`` once the channel's consumer has consumed all that was in the channel when the end came.  It
+        is ``ACCEPTED``, at once, if no consumer is connected, or if the channel keeps its rows.  After an interrupt or
+        a time-out it can be called again, and waits on.
 
         Args:
             closes_channel: nobody else will put into the channel, so that its consumers come to the end as well.
+            until: ``ACCEPTED`` does not wait for a consumer, even if one is connected.
 
         Raises:
             ChannelClosedError: this end was closed, or has ended before.
             InterruptedEndError: as for ``send``.
-            PeerTimeoutError: the confirmation does not come.
-            PeerGoneError: the exchange or the consumer is gone.
+            PeerTimeoutError: no answer came, and no row was consumed, in ``timeout_seconds``.
+            PeerGoneError: the exchange is gone, or the channel has lost its consumer, with rows that it held.
+            ChannelAbortedError: another producer has broken the channel.
             LedgerError: the exchange has not returned all permits.
         """
         self._require_open()
@@ -146,20 +150,39 @@ class BlockingSink(BlockingStream):
         try:
             if not self._session.is_ending:
                 self._absorb()
-                self._session.end(closes_channel=closes_channel)
+                self._session.end(closes_channel=closes_channel, until=until)
             self._write()
             self._half_close()
-            while not self._is_peer_closed:
-                self._await_room("not everything that was sent was taken")
+            self._await_answer()
         except PermitflowError:
             self._is_halfway = self._call.is_cut
             raise
         self._is_halfway = False
         self.close()
+        return self._session.outcome or EndOutcome.ACCEPTED  # an older exchange does not say
+
+    def _await_answer(self) -> None:
+        """Wait for the answer to End, for as long as the exchange says that rows are consumed meanwhile."""
+        since, consumed_rows = monotonic(), -1
+        while not self._is_peer_closed:
+            if self._takes_reply_within(self._timeout_seconds / 2):
+                since = monotonic()
+                continue
+            self._is_halfway = False
+            before, consumed_rows = consumed_rows, consumed(self._address, self.name)
+            if -1 < before < consumed_rows:
+                since = monotonic()
+            elif monotonic() - since >= self._timeout_seconds:
+                raise self._timed_out(*self._why("not everything that was sent was consumed"))
+            self._is_halfway = True
 
     def _await_room(self, said: str) -> None:
+        self._await_reply(*self._why(said))
+
+    def _why(self, said: str) -> tuple[str, Explain]:
+        """The cause of a wait as it can be guessed, and as the channel's numbers say it."""
         why, guess = (why_no_room, _FULL) if self._is_staged else (why_no_permits, SLOTS)
-        self._await_reply(f"{said}; {guess}", lambda traffic: f"{said}: {why(traffic)}")
+        return f"{said}; {guess}", lambda traffic: f"{said}: {why(traffic)}"
 
     def abort(self, reason: str) -> None:
         """Give the stream up: the channel's consumers raise ``ChannelAbortedError`` with this reason.

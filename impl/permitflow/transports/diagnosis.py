@@ -7,7 +7,7 @@ from permitflow.errors import PeerGoneError, PermitflowError
 from permitflow.protocol.traffic import ChannelTraffic, KeptRows
 from permitflow.transports.blocking_control import BlockingControl
 
-__all__ = ["SLOTS", "Explain", "explained", "why_no_permits", "why_no_room", "why_no_rows", "why_no_schema"]
+__all__ = ["SLOTS", "Explain", "consumed", "explained", "why_no_permits", "why_no_room", "why_no_rows", "why_no_schema"]
 
 SLOTS = "all channels of a stream must be read at the same time: does the reading job have a task slot for each?"
 """The likely cause of a starved stream of a Spark job."""
@@ -30,8 +30,7 @@ def explained(address: str, channel: str, explain: Explain | None, otherwise: st
         otherwise: the cause as far as it can be guessed, for an exchange that answers and tells nothing.
     """
     try:
-        with BlockingControl(address, _LONGEST_ANSWER_SECONDS) as control:
-            (traffic,) = control.statistics((channel,)).channels
+        traffic = _asked(address, channel)
     except PeerGoneError:
         return (
             False,
@@ -41,6 +40,21 @@ def explained(address: str, channel: str, explain: Explain | None, otherwise: st
         # It is an exchange of an older version, or another program.
         return True, otherwise
     return True, otherwise if explain is None else explain(traffic)
+
+
+def consumed(address: str, channel: str) -> int:
+    """Rows that the consumer of a channel has consumed, as the exchange knows it; -1: it does not say."""
+    try:
+        traffic = _asked(address, channel)
+    except PermitflowError:
+        return -1
+    return traffic.rows_out - traffic.rows_with_consumers
+
+
+def _asked(address: str, channel: str) -> ChannelTraffic:
+    with BlockingControl(address, _LONGEST_ANSWER_SECONDS) as control:
+        (traffic,) = control.statistics((channel,)).channels
+    return traffic
 
 
 def why_no_schema(traffic: ChannelTraffic) -> str:

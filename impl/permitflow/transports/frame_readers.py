@@ -12,6 +12,8 @@ from permitflow.protocol.frames import (
     Data,
     DownstreamFrame,
     End,
+    Ended,
+    EndOutcome,
     Failure,
     Get,
     Put,
@@ -28,6 +30,10 @@ from permitflow.wire.v1 import exchange_pb2 as pb
 __all__ = ["DOWNSTREAM_READERS", "UPSTREAM_READERS", "read_chunks", "read_parameters"]
 
 _CODECS: dict[int, Codec] = {pb.CODEC_LZ4: Codec.LZ4, pb.CODEC_ZSTD: Codec.ZSTD}
+_OUTCOMES: dict[int, EndOutcome] = {
+    pb.END_OUTCOME_CONSUMED: EndOutcome.CONSUMED,
+    pb.END_OUTCOME_ACCEPTED: EndOutcome.ACCEPTED,
+}
 _OVERSIZE: dict[int, Oversize] = {pb.OVERSIZE_SPLIT: Oversize.SPLIT, pb.OVERSIZE_WHOLE: Oversize.WHOLE}
 
 
@@ -174,7 +180,12 @@ def _read_add_permits(message: pb.AddPermits) -> AddPermits:
 
 
 def _read_end(message: pb.End) -> End:
-    return End(message.chunks, message.rows, message.barriers, message.closes_channel)
+    return End(message.chunks, message.rows, message.barriers, message.closes_channel, _OUTCOMES.get(message.until))
+
+
+def _read_ended(message: pb.Ended) -> Ended:
+    """An outcome that is not known here says no more than that the peer has everything."""
+    return Ended(_OUTCOMES.get(message.outcome, EndOutcome.ACCEPTED))
 
 
 def _read_abort(message: pb.Abort) -> Abort:
@@ -198,5 +209,6 @@ DOWNSTREAM_READERS: dict[str, Callable[..., DownstreamFrame]] = {
     "get": _read_get,
     "agreement": _read_agreement,
     "add_permits": _read_add_permits,
+    "ended": _read_ended,
     "failure": _read_failure,
 }

@@ -12,6 +12,8 @@ from permitflow.protocol.frames import (
     Agreement,
     Data,
     End,
+    Ended,
+    EndOutcome,
     Failure,
     Get,
     Put,
@@ -27,6 +29,11 @@ from permitflow.wire.v1 import exchange_pb2 as pb
 __all__ = ["DOWNSTREAM_WRITERS", "UPSTREAM_WRITERS", "set_number", "set_text", "write_chunks", "write_parameters"]
 
 _CODECS = {None: pb.CODEC_UNSPECIFIED, Codec.LZ4: pb.CODEC_LZ4, Codec.ZSTD: pb.CODEC_ZSTD}
+_OUTCOMES = {
+    None: pb.END_OUTCOME_UNSPECIFIED,
+    EndOutcome.CONSUMED: pb.END_OUTCOME_CONSUMED,
+    EndOutcome.ACCEPTED: pb.END_OUTCOME_ACCEPTED,
+}
 _OVERSIZE = {Oversize.SPLIT: pb.OVERSIZE_SPLIT, Oversize.WHOLE: pb.OVERSIZE_WHOLE}
 
 
@@ -172,6 +179,11 @@ def _write_end(into: pb.UpstreamFrame, frame: End) -> None:
     into.end.rows = frame.rows
     into.end.barriers = frame.barriers
     into.end.closes_channel = frame.closes_channel
+    into.end.until = _OUTCOMES[frame.until]
+
+
+def _write_ended(into: pb.DownstreamFrame, frame: Ended) -> None:
+    into.ended.outcome = _OUTCOMES[frame.outcome]
 
 
 def _write_abort(into: pb.UpstreamFrame, frame: Abort) -> None:
@@ -197,5 +209,6 @@ DOWNSTREAM_WRITERS: dict[type[object], Callable[..., None]] = {
     Get: _write_get,
     Agreement: _write_agreement,
     AddPermits: _write_add_permits,
+    Ended: _write_ended,
     Failure: _write_failure,
 }

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from permitflow.errors import InvalidParametersError, PeerGoneError, PeerTimeoutError, PermitflowError, ProtocolError
 from permitflow.protocol.compression import Compression, offered
-from permitflow.protocol.frames import Address, Get, Put, Staging, StatedParameters
+from permitflow.protocol.frames import Address, EndOutcome, Get, Put, Staging, StatedParameters
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
@@ -34,7 +34,17 @@ from permitflow.transports.same_host import SameHost, offering
 from permitflow.transports.tcp_framing import SCHEME
 from permitflow.transports.tcp_stream import TcpStream
 
-__all__ = ["AioControl", "ChannelDescription", "Compression", "SameHost", "control", "describe", "get", "put"]
+__all__ = [
+    "AioControl",
+    "ChannelDescription",
+    "Compression",
+    "EndOutcome",
+    "SameHost",
+    "control",
+    "describe",
+    "get",
+    "put",
+]
 
 # Long enough for a last message on a slow network, short enough for somebody who waits for the prompt.
 LINGER_SECONDS = 2.0

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from permitflow.protocol.compression import Compression, offered
-from permitflow.protocol.frames import Address, Get, Put, Staging, StatedParameters
+from permitflow.protocol.frames import Address, EndOutcome, Get, Put, Staging, StatedParameters
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
@@ -33,6 +33,7 @@ __all__ = [
     "BlockingSource",
     "ChannelFacts",
     "Compression",
+    "EndOutcome",
     "JoinedChunks",
     "SameHost",
     "control",

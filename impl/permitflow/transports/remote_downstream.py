@@ -16,7 +16,7 @@ from permitflow.errors import (
     WouldBlock,
 )
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.frames import Abort, Agreement, End, Failure
+from permitflow.protocol.frames import Abort, Agreement, End, EndOutcome, Failure
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrivals import RESIDUE_SECONDS, Arrivals
 from permitflow.transports.carrier import Buffer, Carrier
@@ -175,6 +175,15 @@ class RemoteDownstream(Arrivals, RemoteEnd[DownstreamSession[object]]):
     def ended_with(self) -> End | Abort | None:
         """What the sender has said about the end of the stream, if it has."""
         return self._session.end
+
+    def defer_outcome(self) -> None:
+        """For an end that passes on what it consumes: answer no End before ``answer_end``."""
+        self._session.outcome = None
+
+    def answer_end(self, outcome: EndOutcome) -> None:
+        """Tell the sender what has become of its messages; all of them were consumed here."""
+        self._session.outcome = outcome
+        self._writing.soon()
 
     async def aborted(self) -> Abort:
         """Wait until the sender gives the stream up, whoever may be holding messages of it."""

@@ -65,7 +65,6 @@ class RemoteEnd(RemoteFacts[S], ABC):
         self.has_told_failure = False
         """Has the application heard why the stream has failed?"""
         self._is_closed = self._is_breaking_off = False
-        self._is_acceptor = session.state in (State.AWAITING_GET, State.AWAITING_PUT)
         self._patience = asyncio.timeout(None)
         self._runner: asyncio.Task[object] | None = None
         self._clock = asyncio.get_running_loop().time
@@ -132,7 +131,7 @@ class RemoteEnd(RemoteFacts[S], ABC):
 
         Says whether that is possible; else there is no agreement yet, or the stream is over.
         """
-        is_agreed = self._is_acceptor and self._batches is not None
+        is_agreed = self._session.is_acceptor and self._batches is not None
         if is_agreed and self._failure is None and self._over_at is None:
             self._is_breaking_off = True
             self._session.fail(told(error))
@@ -265,6 +264,10 @@ class RemoteEnd(RemoteFacts[S], ABC):
             PermitflowError: it has refused, or is gone.
         """
         await self._until_past(State.AWAITING_AGREEMENT)
+
+    async def changed(self) -> None:
+        """Wait until something has come, or the stream is over."""
+        await self._changes.next()
 
     async def _until_past(self, *states: State) -> None:
         while True:

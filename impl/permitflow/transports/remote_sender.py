@@ -11,6 +11,7 @@ import pyarrow as pa
 from permitflow.channels.waiting import ParkedSend
 from permitflow.chunks import slices, tail
 from permitflow.errors import ChannelClosedError, InvalidParametersError, PeerGoneError, WouldBlock
+from permitflow.protocol.frames import EndOutcome
 from permitflow.protocol.parameters import Oversize
 from permitflow.protocol.session import State
 from permitflow.transports.payloads import checked_marker
@@ -218,25 +219,32 @@ class RemoteSender(RemoteUpstream):
 
     # The end.
 
-    async def end(self, *, closes_channel: bool = True) -> None:
-        """Say that nothing follows, and wait until the peer has consumed everything that was sent.
+    async def end(self, *, closes_channel: bool = True, until: EndOutcome = EndOutcome.CONSUMED) -> EndOutcome:
+        """Say that nothing follows, and wait for the answer: what has become of everything that was sent.
 
-        Of ``put``, the peer is the exchange: it has consumed what its own channel has accepted.
+        Of ``put``, the answer is ``CONSUMED`` once the channel's consumer has consumed all that was in the channel
+        when the end came.  It is ``ACCEPTED``, at once, if no consumer is connected, or if the channel keeps its rows.
+        There is no time-out: it waits for as long as the consumer takes.
 
         Args:
             closes_channel: the consumers come to the end as well; False leaves the channel to other producers.
+            until: ``ACCEPTED`` does not wait for a consumer, even if one is connected.
 
         Raises:
+            PeerGoneError: the exchange is gone, or the channel has lost its consumer, with rows that it held.
+            ChannelAbortedError: another producer has broken the channel.
+            ChannelClosedError: this end was closed, or aborted.
             LedgerError: the peer has closed the stream without returning all permits.
         """
         if self._session.state is State.OPEN and not self._session.is_ending and not self._is_closed:
-            self._session.end(closes_channel=closes_channel)
+            self._session.end(closes_channel=closes_channel, until=until)
             self._writing.soon()
         elif not self._session.is_ending:
             raise self._refusal(None)
         await self._until_past(State.OPEN, State.ENDED)
         if not self._session.is_ending:
             raise self._refusal(None)
+        return self._session.outcome or EndOutcome.ACCEPTED  # an older exchange does not say
 
     def abort(self, reason: str) -> None:
         """Give the stream up."""

@@ -8,7 +8,7 @@ from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import ParkedSend, SendLine, Stopwatch
 from permitflow.errors import ChannelClosedError, PermitflowError
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.frames import AddPermits, Agreement, Chunks, Failure
+from permitflow.protocol.frames import AddPermits, Agreement, Chunks, EndOutcome, Failure
 from permitflow.protocol.messages import Message
 from permitflow.protocol.session import State, UpstreamSession
 from permitflow.transports.carrier import Buffer, Carrier, Received
@@ -148,6 +148,21 @@ class RemoteUpstream(RemoteEnd[UpstreamSession[object]]):
     def is_finished(self) -> bool:
         """Has the stream been ended or aborted, so that only the peer's answer is left?"""
         return self._session.state in (State.ENDED, State.CLOSED)
+
+    @property
+    def outcome(self) -> EndOutcome | None:
+        """How the peer has answered the end of the stream, once it has."""
+        return self._session.outcome
+
+    @property
+    def spent(self) -> tuple[int, int]:
+        """Permits of rows and of barriers that were ever spent."""
+        return self._session.sender.spent
+
+    @property
+    def returned(self) -> tuple[int, int]:
+        """Permits of rows and of barriers that have ever come back."""
+        return self._session.sender.returned
 
     def _fail(self, error: BaseException) -> PermitflowError:
         failure = super()._fail(error)

@@ -1,5 +1,6 @@
 """Errors across the wire: a gRPC status for everybody, and the typed error for peers that know it."""
 
+import inspect
 import json
 from collections.abc import Iterable
 
@@ -60,6 +61,15 @@ _STATUS: dict[type[PermitflowError], grpc.StatusCode] = {
 """The errors that cross the wire.  WouldBlock and EndOfStream do not: a status must not look like an ordinary end."""
 
 _BY_NAME = {kind.__name__: kind for kind in _STATUS}
+_FACTS = {
+    kind: {
+        parameter.name
+        for parameter in inspect.signature(kind).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name != "undelivered"
+    }
+    for kind in _STATUS
+}
+"""The facts without which an error of a type cannot be made."""
 
 
 def status_of(error: BaseException) -> tuple[grpc.StatusCode, str, Metadata]:
@@ -141,16 +151,14 @@ def error_of(value: bytes, *, who: str) -> PermitflowError:
 
 
 def heard(value: bytes, *, who: str) -> PermitflowError | None:
-    """The error that the peer has told, if it is one that may be told."""
+    """The error that the peer has told, if it may be told; it has all facts of its type, and no others."""
     try:
         content = json.loads(value)
         kind, message = _BY_NAME[content["type"]], str(content["message"])
-        facts = {name: _heard(value) for name, value in content["facts"].items() if name.isidentifier()}
+        facts = {name: _heard(content["facts"][name]) for name in _FACTS[kind]}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    # A fact becomes an attribute; no peer may overwrite what every error has.
-    known = {name: value for name, value in facts.items() if not hasattr(kind, name)}
-    error = errors.restored(kind, sendable(message), known)
+    error = errors.restored(kind, sendable(message), facts)
     error.add_note(f"reported by {who}")
     return error
 

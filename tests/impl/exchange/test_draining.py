@@ -19,7 +19,7 @@ from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.transports.grpc_aio import control, get, put
+from permitflow.transports.grpc_aio import EndOutcome, control, get, put
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -169,7 +169,7 @@ def test_a_producer_without_a_name_may_come_to_its_end(complete: Complete, liste
                 async with get(address, channel) as receiver:
                     await sender.send(CHUNK)
                     assert not draining.done()
-                    await sender.end(closes_channel=True)
+                    await sender.end(until=EndOutcome.ACCEPTED)
                     assert sum([message.rows async for message in receiver]) == 8
             if channel == KEPT:
                 await exchange.replay_channel(KEPT).acknowledge(8)

@@ -52,7 +52,7 @@ from permitflow.transports.arrow_metadata import is_compressed
 from permitflow.transports.arrow_pieces import PieceWriter
 from permitflow.transports.codec import decode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
-from permitflow.transports.grpc_aio import describe, get, put
+from permitflow.transports.grpc_aio import EndOutcome, describe, get, put
 from permitflow.transports.payloads import EncodedChunks, WireFrame
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -208,6 +208,22 @@ def test_a_producer_notices_that_its_permits_never_came_back(complete: Complete)
             await sender.send(BATCH)
             with pytest.raises(LedgerError, match="unreturned rows permits: 3 here, 0 at the peer"):
                 await sender.end()
+
+    complete(test())
+
+
+def test_an_exchange_that_does_not_say_what_has_become_of_the_rows_has_accepted_them(complete: Complete) -> None:
+    """One of an older release."""
+
+    async def script(carrier: ServerCall) -> None:
+        await carrier.read()
+        await carrier.write([encoded(GET_STREAM, AGREED)])
+        while await carrier.read() is not None:
+            pass
+
+    async def test() -> None:
+        async with lying(script) as address, put(address, "orders/0", BATCH.schema, wanted=SMALL) as sender:
+            assert await sender.end() is EndOutcome.ACCEPTED
 
     complete(test())
 

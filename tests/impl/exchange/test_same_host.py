@@ -19,7 +19,7 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.testing.descriptors import open_descriptors, ring_mappings
 from permitflow.testing.endpoints import CHANNEL, SCHEMA, chunk
-from permitflow.transports.grpc_aio import SameHost, get, put
+from permitflow.transports.grpc_aio import EndOutcome, SameHost, get, put
 from permitflow.transports.shared_memory.region import RING_BYTES, RING_NAME
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -190,7 +190,7 @@ def test_streams_leave_no_descriptor_and_no_mapping(complete: Complete, rings: R
     async def stream(address: str, channel: str) -> None:
         async with put(address, channel, SCHEMA) as sender, get(address, channel) as receiver:
             await sender.send(chunk(0, 4096))
-            await sender.end()
+            await sender.end(until=EndOutcome.ACCEPTED)
             assert [message.rows async for message in receiver] == [4096]
 
     async def test() -> None:

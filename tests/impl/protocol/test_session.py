@@ -16,6 +16,8 @@ from permitflow.protocol.frames import (
     Chunks,
     Data,
     End,
+    Ended,
+    EndOutcome,
     Failure,
     Frame,
     Get,
@@ -36,6 +38,7 @@ FRAMES: list[Frame[str]] = [
     Chunks(["rows", "row"], [3, 1], 4),
     AddPermits(Permits(1)),
     End(0, 0, 0),
+    Ended(EndOutcome.CONSUMED),
     Abort("tired"),
     Failure(b"why"),
 ]
@@ -45,8 +48,8 @@ UPSTREAM_TAKES = {
     State.AWAITING_GET: {"Get": State.DECIDING},
     State.DECIDING: {},
     State.AWAITING_AGREEMENT: {"Agreement": State.OPEN},
-    State.OPEN: {"AddPermits": State.OPEN, "Failure": State.FAILED},
-    State.ENDED: {"AddPermits": State.ENDED, "Failure": State.FAILED},
+    State.OPEN: {"AddPermits": State.OPEN},
+    State.ENDED: {"AddPermits": State.ENDED, "Ended": State.ENDED},
     State.CLOSED: {},
     State.FAILED: {},
 }
@@ -61,9 +64,8 @@ DOWNSTREAM_TAKES = {
         "Chunks": State.OPEN,
         "End": State.ENDED,
         "Abort": State.ENDED,
-        "Failure": State.FAILED,
     },
-    State.ENDED: {"Failure": State.FAILED},
+    State.ENDED: {},
     State.CLOSED: {},
     State.FAILED: {},
 }
@@ -104,8 +106,20 @@ def check(
 def test_every_state_and_every_frame_is_tried() -> None:
     assert {*UPSTREAM_TAKES, *DOWNSTREAM_TAKES} == set(State)
     assert {frame_name(frame) for frame in FRAMES} == {
-        frame_name(kind) for kind in (Get, Put, Agreement, Data, Chunks, AddPermits, End, Abort, Failure)
+        frame_name(kind) for kind in (Get, Put, Agreement, Data, Chunks, AddPermits, End, Ended, Abort, Failure)
     }
+
+
+@pytest.mark.parametrize(
+    "session",
+    [UpstreamSession[str](Put(1, ADDRESS)), DownstreamSession[str](Get(1, ADDRESS))],
+    ids=["upstream", "downstream"],
+)
+def test_only_an_acceptor_may_break_off_with_a_failure(session: UpstreamSession[str] | DownstreamSession[str]) -> None:
+    """Those that have dialled take it; the sessions above were dialled, and refuse it."""
+    session.receive(Agreement(1, StatedParameters.of(SMALL), b"schema"))
+    session.receive(Failure(b"why"))
+    assert (session.state, session.failure) == (State.FAILED, b"why")
 
 
 def test_the_dialler_writes_its_wishes_first() -> None:

@@ -1,8 +1,11 @@
 """Spark writes into the channels of an exchange: rows, types, ends, and failures that no reader can overlook."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import sleep
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
@@ -10,8 +13,9 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from permitflow.spark.schema import arrow_schema
-from permitflow.testing.far_ends import consumers
+from permitflow.testing.far_ends import channels_of, consumers
 from permitflow.tracing import read_trace
+from permitflow.transports.grpc_blocking import control
 
 T = TypeVar("T")
 Options = dict[str, str]
@@ -185,6 +189,48 @@ def test_a_task_that_fails_halfway_fails_the_readers_and_is_not_repeated(driver:
     text, received = driver.run(job)
     assert "ChannelAbortedError" in text or "TaskRetryError" in text or "the disk is on fire" in text
     assert [str(result).partition(":")[0] for result in received] == ["ChannelAbortedError"] * 2
+
+
+# Takes its first rows, and holds them.
+HOLDING = """
+import sys, time
+from permitflow.transports.grpc_blocking import open_source
+with open_source(*sys.argv[1:]) as source:
+    print(next(source).num_rows, flush=True)
+    time.sleep(1000)
+"""
+
+
+def test_a_job_fails_whose_reader_is_killed_with_rows_after_the_last_one_was_sent(
+    driver: Driver, options: Options
+) -> None:
+    channel = channels_of(options)[0]
+    options = {**options, "stream": "", "channels": channel}
+    del options["stream"]
+
+    def job(spark: SparkSession) -> str:
+        command = [sys.executable, "-c", HOLDING, options["address"], channel]
+        reader = subprocess.Popen(command, stdout=subprocess.PIPE)
+
+        def kill_while_the_commit_waits() -> None:
+            with control(options["address"]) as orders:
+                while orders.statistics((channel,)).channels[0].state != "ended":
+                    sleep(0.01)
+            reader.kill()
+
+        rows = spark.range(0, 10, 1, 1).write.format("permitflow").mode("append").options(**options)
+        with ThreadPoolExecutor(1) as pool:
+            killing = pool.submit(kill_while_the_commit_waits)
+            try:
+                rows.save()
+            except Exception as error:
+                return str(error)
+            finally:
+                killing.result()
+                reader.communicate()
+        return "the job went well"
+
+    assert f"the consumer of channel '{channel}' at " in driver.run(job)
 
 
 def test_a_failure_in_the_jvm_fails_the_readers(driver: Driver, options: Options) -> None:

@@ -93,7 +93,7 @@ def test_the_residue_of_chunks_that_come_alone_waits_for_more_of_it(
         open_source(exchange.address, channel, timeout_seconds=PATIENCE_SECONDS) as source,
     ):
         written, wait = written_rows(source, monkeypatch), source._call.wait
-        to_come: list[Callable[[], None]] = [lambda: sink.end(closes_channel=True), *[lambda: sink.send(BATCH)] * 3]
+        to_come: list[Callable[[], object]] = [lambda: sink.end(closes_channel=True), *[lambda: sink.send(BATCH)] * 3]
 
         def next_comes_while_it_waits(seconds: float) -> bool:
             if seconds <= 0:

@@ -37,7 +37,7 @@ from permitflow.testing.blocking_ends import (
 from permitflow.testing.served_exchange import ServedExchange
 from permitflow.testing.stopwatch import within
 from permitflow.tracing import MemoryTrace
-from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, open_sink, open_source, probe
+from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, EndOutcome, open_sink, open_source, probe
 
 pytestmark = pytest.mark.usefixtures("patient_diagnosis")
 Opens = Callable[[ServedExchange, str], BlockingSink | BlockingSource]
@@ -108,7 +108,7 @@ def test_a_waiting_consumer_returns_the_residue_and_can_go_on_after_a_timeout(ex
             assert [event.action for event in trace.events] == ["Deliver", "Consume", "Flush"]
             sink.send(numbers(10, 20))
             assert values([next(source)]) == list(range(10, 20))
-            sink.end(closes_channel=True)
+            sink.end(closes_channel=True, until=EndOutcome.ACCEPTED)
             assert next(source, None) is None
 
 
@@ -201,7 +201,7 @@ def test_a_second_consumer_is_refused(exchange: ServedExchange) -> None:
         with pytest.raises(ChannelBusyError):
             source_of(exchange, channel)
         sink.send(numbers(0, 5))
-        sink.end(closes_channel=True)
+        sink.end(closes_channel=True, until=EndOutcome.ACCEPTED)
         assert values(list(source)) == list(range(5))
 
 

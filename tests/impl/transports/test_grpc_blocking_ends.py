@@ -39,6 +39,7 @@ from permitflow.testing.blocking_ends import (
 )
 from permitflow.testing.served_exchange import ServedExchange
 from permitflow.testing.stopwatch import within
+from permitflow.transports.grpc_blocking import EndOutcome
 
 pytestmark = pytest.mark.usefixtures("patient_diagnosis")
 
@@ -186,7 +187,7 @@ def test_ctrl_c_interrupts_a_read_and_nothing_is_lost(exchange: ServedExchange) 
         with interrupted_once(lambda: True):
             next(source)
         sink.send(numbers(64, 128))
-        sink.end(closes_channel=True)
+        sink.end(closes_channel=True, until=EndOutcome.ACCEPTED)
         assert values(list(source)) == list(range(64, 128))
 
 

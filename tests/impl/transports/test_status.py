@@ -151,6 +151,8 @@ def metadata(told: object) -> tuple[tuple[str, bytes]]:
         {"type": ["x"], "message": "", "facts": {}},
         {"type": "PeerGoneError", "message": "m"},
         {"type": "PeerGoneError", "message": "m", "facts": 3},
+        {"type": "PeerGoneError", "message": "m", "facts": {"who": "x"}},
+        {"type": "ChannelAbortedError", "message": "m", "facts": {}},
     ],
     ids=str,
 )
@@ -166,16 +168,16 @@ def test_facts_that_are_too_deep_are_not_believed_and_not_fallen_for(depth: int)
 
 
 def test_a_fact_that_is_none_is_a_text() -> None:
-    told = {"type": "PeerGoneError", "message": "m", "facts": {"reason": {"a": "\udcff"}}}
+    told = {"type": "PeerGoneError", "message": "m", "facts": {"who": "y", "reason": {"a": "\udcff"}}}
     error = error_from_status(grpc.StatusCode.UNAVAILABLE, "", metadata(told), who="x")
-    assert error.facts == {"reason": r"{'a': '\udcff'}"}
+    assert error.facts == {"who": "y", "reason": r"{'a': '\udcff'}"}
 
 
 def test_a_peer_cannot_overwrite_what_every_error_has() -> None:
-    facts = {"who": "y", "__class__": "z", "args": [1], "add_note": 3, "no name": 4}
+    facts = {"who": "y", "reason": "r", "__class__": "z", "args": [1], "add_note": 3, "no name": 4}
     told = {"type": "PeerGoneError", "message": "m", "facts": facts}
     error = error_from_status(grpc.StatusCode.UNAVAILABLE, "", metadata(told), who="x")
-    assert error.facts == {"who": "y"}
+    assert error.facts == {"who": "y", "reason": "r"}
     assert error.args == ("m",)
 
 

@@ -19,6 +19,12 @@ class Codec(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CODEC_LZ4: _ClassVar[Codec]
     CODEC_ZSTD: _ClassVar[Codec]
 
+class EndOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    END_OUTCOME_UNSPECIFIED: _ClassVar[EndOutcome]
+    END_OUTCOME_CONSUMED: _ClassVar[EndOutcome]
+    END_OUTCOME_ACCEPTED: _ClassVar[EndOutcome]
+
 class ChannelState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     CHANNEL_STATE_UNSPECIFIED: _ClassVar[ChannelState]
@@ -31,6 +37,9 @@ OVERSIZE_WHOLE: Oversize
 CODEC_UNSPECIFIED: Codec
 CODEC_LZ4: Codec
 CODEC_ZSTD: Codec
+END_OUTCOME_UNSPECIFIED: EndOutcome
+END_OUTCOME_CONSUMED: EndOutcome
+END_OUTCOME_ACCEPTED: EndOutcome
 CHANNEL_STATE_UNSPECIFIED: ChannelState
 CHANNEL_STATE_OPEN: ChannelState
 CHANNEL_STATE_ENDED: ChannelState
@@ -71,16 +80,18 @@ class UpstreamFrame(_message.Message):
     def __init__(self, put: _Optional[_Union[Put, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., chunks: _Optional[_Union[Chunks, _Mapping]] = ...) -> None: ...
 
 class DownstreamFrame(_message.Message):
-    __slots__ = ("get", "agreement", "add_permits", "failure")
+    __slots__ = ("get", "agreement", "add_permits", "failure", "ended")
     GET_FIELD_NUMBER: _ClassVar[int]
     AGREEMENT_FIELD_NUMBER: _ClassVar[int]
     ADD_PERMITS_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     get: Get
     agreement: Agreement
     add_permits: AddPermits
     failure: Failure
-    def __init__(self, get: _Optional[_Union[Get, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., add_permits: _Optional[_Union[AddPermits, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
+    ended: Ended
+    def __init__(self, get: _Optional[_Union[Get, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., add_permits: _Optional[_Union[AddPermits, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ...) -> None: ...
 
 class Parameters(_message.Message):
     __slots__ = ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "oversize")
@@ -257,16 +268,24 @@ class AddPermits(_message.Message):
     def __init__(self, permits: _Optional[_Union[Permits, _Mapping]] = ...) -> None: ...
 
 class End(_message.Message):
-    __slots__ = ("chunks", "rows", "barriers", "closes_channel")
+    __slots__ = ("chunks", "rows", "barriers", "closes_channel", "until")
     CHUNKS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     BARRIERS_FIELD_NUMBER: _ClassVar[int]
     CLOSES_CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
     chunks: int
     rows: int
     barriers: int
     closes_channel: bool
-    def __init__(self, chunks: _Optional[int] = ..., rows: _Optional[int] = ..., barriers: _Optional[int] = ..., closes_channel: bool = ...) -> None: ...
+    until: EndOutcome
+    def __init__(self, chunks: _Optional[int] = ..., rows: _Optional[int] = ..., barriers: _Optional[int] = ..., closes_channel: bool = ..., until: _Optional[_Union[EndOutcome, str]] = ...) -> None: ...
+
+class Ended(_message.Message):
+    __slots__ = ("outcome",)
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    outcome: EndOutcome
+    def __init__(self, outcome: _Optional[_Union[EndOutcome, str]] = ...) -> None: ...
 
 class Failure(_message.Message):
     __slots__ = ("error",)

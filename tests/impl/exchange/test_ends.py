@@ -1,0 +1,414 @@
+"""What a producer hears at its end, and what everybody hears of a channel that has lost its consumer or a producer."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from time import monotonic, sleep
+from typing import Any, NoReturn
+
+import pytest
+
+from permitflow.channels.interface import ReceiveEnd
+from permitflow.errors import ChannelAbortedError, PeerGoneError, PeerTimeoutError, UnexpectedFrameError
+from permitflow.exchange.bridge_channel import BridgeChannel
+from permitflow.exchange.draining import drain
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange.statistics import BridgeState, Direction
+from permitflow.protocol.frames import AddPermits, Agreement, End, Ended, EndOutcome, Failure
+from permitflow.protocol.messages import Permits
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import Recorder
+from permitflow.protocol.replay import Retention
+from permitflow.protocol.session import State
+from permitflow.testing.endpoints import CHANNEL, SCHEMA, chunk
+from permitflow.testing.peers_by_hand import BATCH, data, dialling, encoded, put_frame
+from permitflow.transports.carrier import Carrier
+from permitflow.transports.codec import decode_downstream
+from permitflow.transports.connection import PUT_STREAM
+from permitflow.transports.grpc_aio import SameHost, get, put
+from permitflow.transports.grpc_blocking import control, open_sink, open_source
+from permitflow.transports.status import told
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+Start = Callable[..., Any]
+
+CONSUMED, ACCEPTED = EndOutcome.CONSUMED, EndOutcome.ACCEPTED
+# Guards against hangs; and the longest that an idle producer may wait for the news.
+SOON_SECONDS = 10.0
+
+
+@pytest.fixture(params=["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])
+def listen(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@asynccontextmanager
+async def serving(listen: str, retention: Retention = Retention.ONCE) -> AsyncIterator[tuple[Any, str]]:
+    exchange = Exchange(parameters=ChannelParameters(row_permits=64, permit_batch=16))
+    channel = exchange.add_channel(CHANNEL, schema=SCHEMA, retention=retention)
+    async with ExchangeServer(exchange, listen) as server, asyncio.timeout(SOON_SECONDS):
+        yield channel, server.address
+
+
+async def read_all(receiver: ReceiveEnd[Any]) -> int:
+    return sum([message.rows async for message in receiver])
+
+
+async def to_its_end(carrier: Carrier) -> list[Any]:
+    """The frames that a producer reads which writes by hand."""
+    frames: list[Any] = []
+    while (message := await carrier.read()) is not None:
+        frames += decode_downstream(message)
+    return frames
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110  # another process, or the exchange, has no event for it
+        await asyncio.sleep(0.001)
+
+
+def has_come_to_its_end(channel: BridgeChannel) -> bool:
+    """Has the End of a producer come, which waits for its answer now?"""
+    streams = [stream for stream in channel.statistics().streams if stream.direction is Direction.PUT]
+    return any(stream.state == "ended" for stream in streams)
+
+
+# A consumer is killed that holds rows.
+
+
+@asynccontextmanager
+async def holding(start: Start, listen: str) -> AsyncIterator[tuple[BridgeChannel, Any, Any]]:
+    """A channel, a producer that has sent, and a consumer in a process of its own that has taken it and is slow."""
+    async with serving(listen) as (channel, address):
+        consumer = start("consume", address, "--pause-seconds", 1000)
+        with ThreadPoolExecutor(1) as pool:
+            await asyncio.wrap_future(pool.submit(consumer.hears, "ready"))
+            async with put(address, CHANNEL, SCHEMA) as sender:
+                for first in (0, 10, 20):
+                    await sender.send(chunk(first, 10))
+                await asyncio.wrap_future(pool.submit(consumer.hears, "flowing"))
+                yield channel, sender, consumer
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_an_end_is_refused_once_the_consumer_was_killed_with_rows_in_hand(
+    complete: Complete, start: Start, listen: str, closes: bool
+) -> None:
+    async def test() -> None:
+        async with holding(start, listen) as (channel, sender, consumer):
+            consumer.signal(signal.SIGKILL)
+            await until(lambda: channel.state is BridgeState.BROKEN)
+            with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}' at .* is gone"):
+                await sender.end(closes_channel=closes)
+
+    complete(test())
+
+
+def test_an_end_that_waits_hears_that_the_consumer_was_killed(complete: Complete, start: Start, listen: str) -> None:
+    async def test() -> None:
+        async with holding(start, listen) as (channel, sender, consumer):
+            ending = asyncio.create_task(sender.end())
+            await until(lambda: has_come_to_its_end(channel))
+            assert not ending.done()
+            consumer.signal(signal.SIGKILL)
+            with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}' at .* is gone"):
+                await ending
+
+    complete(test())
+
+
+def test_an_idle_producer_hears_that_the_consumer_was_killed(complete: Complete, start: Start, listen: str) -> None:
+    async def test() -> None:
+        async with holding(start, listen) as (_, sender, consumer):
+            consumer.signal(signal.SIGKILL)
+            await until(lambda: sender.state is State.FAILED)
+            for deed in (sender.end, lambda: sender.send(chunk(0, 1)), sender.send_barrier):
+                with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}'"):
+                    await deed()
+
+    complete(test())
+
+
+@pytest.mark.parametrize("same_host", [SameHost.AUTO, SameHost.NEVER])
+def test_a_blocking_producer_hears_at_its_end_that_the_consumer_was_killed(
+    start: Start, listen: str, same_host: SameHost
+) -> None:
+    serve = start("serve", "--listen", listen)
+    address = serve.hears("ready")["address"]
+    consumer = start("consume", address, "--pause-seconds", 1000)
+    consumer.hears("ready")
+    with open_sink(address, CHANNEL, SCHEMA, same_host=same_host) as sink, control(address) as orders:
+        for first in (0, 10, 20):
+            sink.send(chunk(first, 10))
+        consumer.hears("flowing")
+        consumer.signal(signal.SIGKILL)
+        while orders.statistics((CHANNEL,)).channels[0].state != "broken":
+            sleep(0.01)
+        with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}' at .* is gone"):
+            sink.end(closes_channel=True)
+
+
+def test_a_producer_hears_at_once_that_another_one_has_broken_the_channel(complete: Complete, listen: str) -> None:
+    async def test() -> None:
+        async with serving(listen) as (_, address), put(address, CHANNEL, SCHEMA) as idle:
+            async with put(address, CHANNEL, SCHEMA) as sender:
+                await sender.send(chunk(0, 1))
+                sender.abort("tired")
+            await until(lambda: idle.state is State.FAILED)
+            with pytest.raises(ChannelAbortedError, match="gave up: tired"):
+                await idle.end()
+
+    complete(test())
+
+
+# What an end is answered.
+
+
+def test_an_end_without_a_consumer_is_accepted(complete: Complete, listen: str) -> None:
+    async def test() -> None:
+        async with serving(listen) as (_, address):
+            async with put(address, CHANNEL, SCHEMA) as sender:
+                await sender.send(chunk(0, 10))
+                assert sender.outcome is None
+                assert await sender.end() is ACCEPTED is sender.outcome
+            async with get(address, CHANNEL) as receiver:
+                assert await read_all(receiver) == 10
+
+    complete(test())
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_an_end_waits_until_the_consumer_has_consumed_the_last_message(
+    complete: Complete, listen: str, closes: bool
+) -> None:
+    async def test() -> None:
+        async with (
+            serving(listen) as (channel, address),
+            put(address, CHANNEL, SCHEMA) as sender,
+            get(address, CHANNEL) as receiver,
+        ):
+            for first in range(0, 60, 10):
+                await sender.send(chunk(first, 10))
+            await sender.send_barrier("last")
+            ending = asyncio.create_task(sender.end(closes_channel=closes))
+            await until(lambda: has_come_to_its_end(channel))
+            for _ in range(7):
+                await receiver.take()
+            for _ in range(6):
+                receiver.consume()
+            # The permits of the chunks are back, that of the barrier is not.
+            await until(lambda: channel.statistics().streams[-1].numbers.row_permits_here == 64)
+            assert not ending.done()
+            receiver.consume()
+            assert await ending is CONSUMED
+
+    complete(test())
+
+
+def test_an_end_without_rows_of_its_own_covers_what_others_have_put_before(complete: Complete, listen: str) -> None:
+    """As that of a job's commit, which comes after its tasks."""
+
+    async def test() -> None:
+        async with serving(listen) as (channel, address):
+            async with put(address, CHANNEL, SCHEMA) as sender:
+                await sender.send(chunk(0, 10))
+                assert await sender.end(closes_channel=False) is ACCEPTED
+            async with get(address, CHANNEL) as receiver, put(address, CHANNEL, SCHEMA) as closer:
+                await receiver.take()
+                ending = asyncio.create_task(closer.end())
+                await until(lambda: has_come_to_its_end(channel))
+                assert not ending.done()
+                receiver.consume()
+                assert await ending is CONSUMED
+
+    complete(test())
+
+
+def test_an_end_that_asks_for_no_more_is_accepted_beside_a_slow_consumer(complete: Complete, listen: str) -> None:
+    async def test() -> None:
+        async with (
+            serving(listen) as (_, address),
+            put(address, CHANNEL, SCHEMA) as sender,
+            get(address, CHANNEL) as receiver,
+        ):
+            await sender.send(chunk(0, 10))
+            await receiver.take()
+            assert await sender.end(until=ACCEPTED) is ACCEPTED
+            receiver.consume()
+
+    complete(test())
+
+
+def test_an_end_on_a_channel_that_keeps_its_rows_is_accepted(complete: Complete, listen: str) -> None:
+    async def test() -> None:
+        async with (
+            serving(listen, Retention.REPLAY) as (_, address),
+            put(address, CHANNEL, SCHEMA, producer="p") as sender,
+        ):
+            await sender.send(chunk(0, 10))
+            assert await sender.end() is ACCEPTED
+
+    complete(test())
+
+
+def test_an_end_that_waits_hears_that_the_exchange_stops(complete: Complete, listen: str) -> None:
+    async def test() -> None:
+        exchange = Exchange()
+        channel = exchange.add_channel(CHANNEL, schema=SCHEMA)
+        async with (
+            asyncio.timeout(SOON_SECONDS),
+            ExchangeServer(exchange, listen) as server,
+            get(server.address, CHANNEL) as receiver,
+            put(server.address, CHANNEL, SCHEMA) as sender,
+        ):
+            await sender.send(chunk(0, 10))
+            await receiver.take()
+            ending = asyncio.create_task(sender.end())
+            await until(lambda: has_come_to_its_end(channel))
+            await drain(exchange, 0.0)
+            await server.stop(0.0)
+            with pytest.raises(PeerGoneError):
+                await ending
+
+    complete(test())
+
+
+def test_a_blocking_end_waits_while_rows_are_consumed_and_says_who_holds_them(start: Start, listen: str) -> None:
+    address = start("serve", "--listen", listen, "--row-permits", 64).hears("ready")["address"]
+    with (
+        ThreadPoolExecutor(1) as pool,
+        open_sink(address, CHANNEL, SCHEMA, timeout_seconds=1.0) as sink,
+        open_source(address, CHANNEL) as source,
+    ):
+        for _ in range(4):
+            sink.send(chunk(0, 16))
+        ending = pool.submit(sink.end, closes_channel=True)
+        began = monotonic()
+        while monotonic() < began + 1.6:  # longer than the time-out, and slower than nothing
+            sleep(0.4)
+            next(source)
+        slow = rf"'{CHANNEL}'.* not everything that was sent was consumed: 1 consumer is connected and slow or stuck"
+        with pytest.raises(PeerTimeoutError, match=slow):
+            ending.result(SOON_SECONDS)
+        assert monotonic() > began + 2.0
+        assert list(source) == []
+        assert sink.end(closes_channel=True) is CONSUMED
+
+
+# Older releases.
+
+
+def test_an_end_of_an_older_release_waits_as_well_and_gets_no_frame_that_it_does_not_know(complete: Complete) -> None:
+    async def test(until: EndOutcome | None) -> list[Any]:
+        exchange = Exchange()
+        exchange.add_channel("orders/0", schema=BATCH.schema)
+        async with (
+            ExchangeServer(exchange) as server,
+            dialling(server.address, PUT_STREAM) as carrier,
+            asyncio.timeout(SOON_SECONDS),
+        ):
+            for frame in (put_frame(), data(), End(1, 3, 0, closes_channel=True, until=until)):
+                await carrier.write([encoded(PUT_STREAM, frame)])
+            await carrier.half_close()
+            agreement, *frames = await to_its_end(carrier)
+        assert isinstance(agreement, Agreement)
+        return frames
+
+    assert complete(test(None)) == [AddPermits(Permits(rows=3))]
+    assert complete(test(CONSUMED)) == [AddPermits(Permits(rows=3)), Ended(ACCEPTED)]
+
+
+# A producer must not break off as only an acceptor may.
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        b'{"type": "PeerGoneError", "message": "", "facts": {}}',
+        told(ChannelAbortedError(channel="orders/0", reason="whatever")),
+        b"",
+    ],
+    ids=["without facts", "as if it gave up", "nothing"],
+)
+def test_a_failure_of_a_producer_is_refused_and_its_consumer_hears_that_rows_are_missing(
+    complete: Complete, error: bytes
+) -> None:
+    async def test() -> None:
+        exchange = Exchange()
+        exchange.add_channel("orders/0", schema=BATCH.schema)
+        async with (
+            ExchangeServer(exchange) as server,
+            get(server.address, "orders/0") as receiver,
+            dialling(server.address, PUT_STREAM) as carrier,
+            asyncio.timeout(SOON_SECONDS),
+        ):
+            for frame in (put_frame(), data(), Failure(error)):
+                await carrier.write([encoded(PUT_STREAM, frame)])
+            with pytest.raises(ChannelAbortedError, match="the peer sent Failure, expected Data or Chunks or End"):
+                await read_all(receiver)
+            await carrier.half_close()
+            with pytest.raises(UnexpectedFrameError):
+                await to_its_end(carrier)
+
+    complete(test())
+
+
+def test_no_other_producer_ends_a_channel_as_whole_while_one_is_told_that_it_has_broken_the_rules(
+    complete: Complete,
+) -> None:
+    async def test() -> None:
+        exchange = Exchange()
+        exchange.add_channel("orders/0", schema=BATCH.schema)
+        async with (
+            ExchangeServer(exchange) as server,
+            get(server.address, "orders/0") as receiver,
+            put(server.address, "orders/0", BATCH.schema) as honest,
+            dialling(server.address, PUT_STREAM) as carrier,
+            asyncio.timeout(SOON_SECONDS),
+        ):
+            for frame in (put_frame(), data(), data(permits=1)):
+                await carrier.write([encoded(PUT_STREAM, frame)])
+            while not any(isinstance(frame, Failure) for frame in decode_downstream(await carrier.read() or b"")):
+                pass
+            # It does not heed that, for which it has a second.
+            with pytest.raises(ChannelAbortedError, match="the peer sent a chunk of 3 rows for 1 permits"):
+                await honest.end()
+            with pytest.raises(ChannelAbortedError, match="the peer sent a chunk of 3 rows for 1 permits"):
+                await read_all(receiver)
+
+    complete(test())
+
+
+class UnspeakableError(RuntimeError):
+    """A defect that has no words."""
+
+    def __str__(self) -> NoReturn:
+        raise NotImplementedError
+
+
+def test_a_defect_without_words_breaks_the_channel_all_the_same(complete: Complete) -> None:
+    def defective(channel: str, end: str, parameters: ChannelParameters) -> Recorder:
+        def record(action: str, rows: int, permits: Permits, counters: object = None) -> None:
+            if action == "OfferChunk" and channel == "orders/0":
+                raise UnspeakableError
+
+        return record
+
+    async def test() -> None:
+        exchange = Exchange(record=defective)
+        exchange.add_channel("orders/0", schema=BATCH.schema)
+        async with (
+            ExchangeServer(exchange) as server,
+            get(server.address, "orders/0") as receiver,
+            asyncio.timeout(SOON_SECONDS),
+            dialling(server.address, PUT_STREAM) as carrier,
+        ):
+            for frame in (put_frame(), data()):
+                await carrier.write([encoded(PUT_STREAM, frame)])
+            with pytest.raises(ChannelAbortedError, match="is gone: "):
+                await read_all(receiver)
+
+    complete(test())
