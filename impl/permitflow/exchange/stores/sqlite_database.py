@@ -13,6 +13,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from math import inf
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -194,9 +195,10 @@ class Database:
             try:
                 self._journal.confirm()
             except OSError as error:
-                # The tables have it, and nobody is told so; only who opens the store again can say what is there.
-                self._journal_error = error
-                return self._refused(jobs, error)
+                # The tables have it, but nothing would show its loss; opening the store again tells what is there.
+                reason = f"its journal cannot be written ({error.strerror}), so start the exchange again"
+                self._journal_error = OSError(error.errno, reason)
+                return self._refused(jobs, self._journal_error)
         if self._is_failing:
             self._is_failing = False
             _log.warning("the store %s can be written again", self._path)
@@ -238,8 +240,8 @@ class Database:
         """Let there be room for acknowledgements."""
         if not self._reserve.is_there:
             self._make_reserve()
-        elif self._reserve.free_bytes() < _SCARCE_BYTES and self._growth_bytes() > RESERVE_BYTES // 2:
-            self._fold("PASSIVE")  # a log that keeps its blocks is written faster
+        elif self._reserve.free_bytes() < _SCARCE_BYTES:
+            self._fold("PASSIVE", above=RESERVE_BYTES // 2)  # a log that keeps its blocks is written faster
 
     def _make_reserve(self) -> None:
         """Give the file system what was freed, until there is space for the reserve."""
@@ -247,18 +249,15 @@ class Database:
         while not self._reserve.make() and self._gives_back(_PAGES_GIVEN_BACK_FOR_RESERVE, above=0):
             self._fold()
 
-    def _growth_bytes(self) -> int:
-        """By how much the file grows when the log is folded back."""
-        return self._number("page_count") * self._number("page_size") - self._file.stat().st_size
-
-    def _fold(self, way: str = "TRUNCATE") -> bool:
-        """Fold the log back, unless the file would take what is left for acknowledgements; is it done?"""
-        if self._growth_bytes() > self._reserve.free_bytes():
-            return False
+    def _fold(self, way: str = "TRUNCATE", *, above: float = -inf) -> bool:
+        """Fold the log back, if the file grows by more than ``above`` bytes and the disk has room; is it done?"""
         try:
+            grown_bytes = self._number("page_count") * self._number("page_size") - self._file.stat().st_size
+            if not above < grown_bytes <= self._reserve.free_bytes():
+                return False
             self._connection.execute(f"PRAGMA wal_checkpoint({way})")
-        except sqlite3.Error:
-            return False
+        except (sqlite3.Error, OSError):
+            return False  # the log still has everything
         return True
 
     def _gives_back(self, pages: int, *, above: int) -> bool:

@@ -103,7 +103,7 @@ class Journal:
         ]
         commits = f"{last.commit - self._commit} of the {last.commit} commits that were confirmed"
         what = ", ".join(named) or "no rows, but acknowledgements, staged rows or the like"
-        return f"missing are {commits}: {what}; its log, {log_of(database)}, is lost, damaged or older, or all of it is"
+        return f"it lacks {commits}: {what}; its log, {log_of(database)}, is lost, damaged or older, or all of it is"
 
     def start(self, connection: sqlite3.Connection) -> None:
         """See what changes in the tables from now on.
@@ -298,7 +298,7 @@ def log_of(database: Path) -> Path:
 
 def _unusable(database: Path, reason: str) -> StoreUnusableError:
     advice = (
-        f"put back what belongs together, or keep a copy and take another folder; to go on with what is there, remove "
-        f'the journal and say so: sqlite3 {database} "PRAGMA user_version = 1"'
+        "put back what belongs together, or take another folder; to go on with what is there, remove the journal from a "
+        f'copy of the folder, and say so: sqlite3 {database.name} "PRAGMA user_version = 1"'
     )
     return StoreUnusableError(path=str(database), reason=f"{reason}; {advice}")

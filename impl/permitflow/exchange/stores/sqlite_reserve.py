@@ -42,5 +42,8 @@ class Reserve:
         return was_there
 
     def free_bytes(self) -> int:
-        """What the file system has left for this process."""
-        return shutil.disk_usage(self._path.parent).free
+        """What the file system has left for this process; 0: nothing is known of it."""
+        try:
+            return shutil.disk_usage(self._path.parent).free
+        except OSError:
+            return 0
