@@ -298,7 +298,7 @@ def log_of(database: Path) -> Path:
 
 def _unusable(database: Path, reason: str) -> StoreUnusableError:
     advice = (
-        "put back what belongs together, or take another folder; to go on with what is there, remove the journal from a "
-        f'copy of the folder, and say so: sqlite3 {database.name} "PRAGMA user_version = 1"'
+        "put back what belongs together, or take another folder; to go on with what is there, remove the journal "
+        f'from a copy of the folder, and say so: sqlite3 {database.name} "PRAGMA user_version = 1"'
     )
     return StoreUnusableError(path=str(database), reason=f"{reason}; {advice}")
