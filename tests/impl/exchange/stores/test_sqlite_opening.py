@@ -1,4 +1,4 @@
-"""A store that cannot be opened to the end leaves nothing open; a child process opens its own."""
+"""A store that cannot be opened to the end leaves nothing open."""
 
 from pathlib import Path
 from typing import NoReturn
