@@ -29,7 +29,7 @@ class StoreInUseError(StoreError):
 
 
 class StoreUnusableError(StoreError):
-    """It is no store, or a damaged one, or one that only a newer release understands.  Nothing in it was changed."""
+    """It is no store, or a newer release's, or damaged, or lacks what it confirmed.  Nothing in it was changed."""
 
     path: str
     reason: str

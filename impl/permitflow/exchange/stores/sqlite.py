@@ -15,7 +15,7 @@ import pyarrow as pa
 from permitflow.errors import StoreLeftoverError, StoreMismatchError, StoreUnusableError
 from permitflow.exchange.stores.sqlite_channel import SqliteChannelStore
 from permitflow.exchange.stores.sqlite_database import Database
-from permitflow.exchange.stores.sqlite_file import ADVICE, FILE_NAME, close_file, open_file
+from permitflow.exchange.stores.sqlite_file import ADVICE, FILE_NAME, leave_file, open_file
 from permitflow.exchange.stores.sqlite_load import StoredChannel, load_channels
 from permitflow.exchange.stores.sqlite_staging import load_published, publish_parts
 from permitflow.exchange.stores.store import KeptChannel
@@ -45,17 +45,20 @@ class SqliteStore:
             StoreUnusableError: there is something else, or a newer store, or a damaged one, or it cannot be written.
         """
         self._folder = folder
-        connection, mark = open_file(folder)
+        connection, journal = open_file(folder)
         try:
             self._stored = load_channels(connection)
             self._published = load_published(connection)
-            self._database = Database(connection, folder, mark)
-        except (ValueError, sqlite3.Error) as error:
-            close_file(connection, mark)
-            reason = f"it is damaged ({error}); {ADVICE}"
-            raise StoreUnusableError(path=str(folder / FILE_NAME), reason=reason) from error
-        except BaseException:
-            close_file(connection, mark)
+            journal.start(connection)
+            self._database = Database(connection, folder, journal)
+        except BaseException as error:
+            journal.close()
+            leave_file(connection, folder / FILE_NAME, error)
+            if isinstance(error, ValueError | sqlite3.Error):
+                reason = f"it is damaged ({error}); {ADVICE}"
+                raise StoreUnusableError(path=str(folder / FILE_NAME), reason=reason) from error
+            if isinstance(error, OSError):
+                raise StoreUnusableError(path=str(folder), reason=error.strerror or str(error)) from error
             raise
         self._channels: dict[str, SqliteChannelStore] = {}
 
@@ -140,7 +143,10 @@ class SqliteStore:
         # Of a channel that is removed meanwhile, nothing is published; what is deleted with it is not looked for.
         places = [(self._channels[channel], staging) for channel, staging in parts if channel in self._channels]
         numbers = [(place.number, staging) for place, staging in places]
-        await self._database.submit(lambda connection: publish_parts(connection, query, batch, numbers, forgotten))
+        # Rows that are published can be read and acknowledged.
+        await self._database.submit(
+            lambda connection: publish_parts(connection, query, batch, numbers, forgotten), makes_room=True
+        )
         for place, staging in places:
             place.memory.publish(staging)
         for place in self._channels.values():

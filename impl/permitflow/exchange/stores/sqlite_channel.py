@@ -102,7 +102,7 @@ class SqliteChannelStore:
             if forgets:
                 forget_batches(connection, number, first_kept_row)
 
-        await self._database.submit(write)
+        await self._database.submit(write, makes_room=True)
         self._first_kept_row = first_kept_row
         await self.memory.acknowledge(consumer, row, first_kept_row)
 
@@ -115,7 +115,7 @@ class SqliteChannelStore:
     async def forget(self, stagings: Sequence[Staging]) -> None:
         """Delete attempts."""
         number = self.number
-        await self._database.submit(lambda connection: forget_parts(connection, number, stagings))
+        await self._database.submit(lambda connection: forget_parts(connection, number, stagings), makes_room=True)
         await self.memory.forget(stagings)
 
     async def take_over(self, first_row: int, chunks: int) -> None:
@@ -131,7 +131,8 @@ class SqliteChannelStore:
 
     async def finish(self, state: ChannelState, reason: str) -> None:
         """Note that no row will come any more."""
-        await self._update("state = ?, reason = ?", state.value, reason)
+        # Readers of a channel that has ended acknowledge what is left.
+        await self._update("state = ?, reason = ?", state.value, reason, makes_room=True)
 
     def remove(self) -> None:
         """Have the channel deleted; nobody waits for it."""
@@ -144,9 +145,11 @@ class SqliteChannelStore:
         self._database.post(delete)
         self.memory.remove()
 
-    async def _update(self, changes: str, *values: object) -> None:
-        statement, number = f"UPDATE channels SET {changes} WHERE id = ?", self.number
-        await self._database.submit(lambda connection: connection.execute(statement, (*values, number)).rowcount)
+    async def _update(self, changes: str, *values: object, makes_room: bool = False) -> None:
+        statement, values = f"UPDATE channels SET {changes} WHERE id = ?", (*values, self.number)
+        await self._database.submit(
+            lambda connection: connection.execute(statement, values).rowcount, makes_room=makes_room
+        )
 
     def _known_codec(self) -> BatchCodec:
         if self._codec is None:

@@ -6,19 +6,21 @@ write-ahead log that is flushed at each commit (``synchronous=FULL``).
 """
 
 import asyncio
+import errno
 import logging
 import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import nullcontext
+from math import inf
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.errors import StoreWriteError
-from permitflow.exchange.stores.sqlite_file import close_file
-from permitflow.exchange.stores.sqlite_mark import LogMark
+from permitflow.exchange.stores.sqlite_file import FILE_NAME
+from permitflow.exchange.stores.sqlite_journal import Journal, log_of
+from permitflow.exchange.stores.sqlite_reserve import RESERVE_BYTES, Reserve
 
 __all__ = ["Database"]
 
@@ -31,6 +33,11 @@ _JOBS_AT_ONCE = 512
 # What was deleted is used again first.  Above a quarter of the file, and this, the file system gets some of it back.
 _FREE_PAGES_KEPT = 512
 _PAGES_GIVEN_BACK_AT_ONCE = 512
+# With less than this left on the disk, the log is folded back before the file would have to grow by more than the
+# reserve has room for.  With more left it would cost a fifth of the pace of large chunks for nothing.
+_SCARCE_BYTES = 256 << 20
+# On a full disk: to give back a page may take one of the log first.
+_PAGES_GIVEN_BACK_FOR_RESERVE = 16
 # To look at how much is free costs a tenth of a small transaction.
 _COMMITS_BETWEEN_LOOKS = 32
 _JOIN_SECONDS = 60.0
@@ -39,6 +46,7 @@ _JOIN_SECONDS = 60.0
 class _Job(NamedTuple, Generic[T]):
     do: Callable[[sqlite3.Connection], T]
     answer: "asyncio.Future[T] | Future[T]"
+    makes_room: bool
 
 
 _AnyJob: TypeAlias = _Job[Any]
@@ -55,25 +63,28 @@ class _Outcome(NamedTuple):
 class Database:
     """Runs jobs in the order in which they come, many in one transaction.  For one event loop."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, mark: LogMark) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, journal: Journal) -> None:
         """Take over a connection that no other thread uses any more; it must be in autocommit mode.
 
         Args:
             connection: to the file of the store.
             path: of the store.
-            mark: of the same file; closed with the connection.
+            journal: of the same store; closed with the connection.
         """
         self._connection = connection
         self._path = path
-        self._mark = mark
+        self._journal = journal
+        self._file = path / FILE_NAME
+        self._reserve = Reserve(log_of(self._file))
         self._jobs: queue.SimpleQueue[_AnyJob | None] = queue.SimpleQueue()
         self._is_closed = self._is_failing = False
+        self._journal_error: OSError | None = None
         self.commits = 0
         """Transactions so far, for whoever wonders how many jobs share one."""
         self._thread = threading.Thread(target=self._run, name=f"permitflow stores in {path}", daemon=True)
         self._thread.start()
 
-    def submit(self, do: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
+    def submit(self, do: Callable[[sqlite3.Connection], T], *, makes_room: bool = False) -> "asyncio.Future[T]":
         """Have a job done; the answer comes when it is on disk.
 
         Who stops waiting does not stop the job.
@@ -81,26 +92,27 @@ class Database:
         Args:
             do: reads and writes, in the database's thread, within a transaction that it must not end.  It is called
                 once more if the first transaction had to be undone, so it must leave no traces anywhere else.
+            makes_room: it deletes rows, or lets others do so: on a full disk it may use the reserve.
 
         Raises:
             StoreWriteError: later, by the answer: it could not be done, and nothing of it was.
             RuntimeError: the database is closed.
         """
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._put(_Job(do, answer))
+        self._put(_Job(do, answer, makes_room))
         return answer
 
     def done(self, do: Callable[[sqlite3.Connection], T]) -> T:
         """Have a job done, and wait for it without an event loop; see ``submit``."""
         answer: Future[T] = Future()
-        self._put(_Job(do, answer))
+        self._put(_Job(do, answer, makes_room=False))
         return answer.result()
 
     def post(self, do: Callable[[sqlite3.Connection], object]) -> None:
-        """Have a job done for which nobody waits; that it could not be done is logged.  See ``submit``."""
+        """Have a job done that makes room, and for which nobody waits; that it could not be done is logged."""
         answer: Future[object] = Future()
         answer.add_done_callback(self._note)
-        self._put(_Job(do, answer))
+        self._put(_Job(do, answer, makes_room=True))
 
     def _put(self, job: _AnyJob) -> None:
         if self._is_closed:
@@ -124,10 +136,12 @@ class Database:
         try:
             while jobs := self._next():
                 self._answer(self._outcomes(jobs))
+                self._see_to_room()
                 if self.commits % _COMMITS_BETWEEN_LOOKS == 0:
                     self._tidy()
         finally:
-            close_file(self._connection, self._mark)
+            self._connection.close()
+            self._journal.close()
 
     def _next(self) -> list[_AnyJob]:
         """All that has come; waits for the first.  Nothing: the database is to be closed."""
@@ -142,41 +156,66 @@ class Database:
             self._jobs.put(None)
         return jobs
 
-    def _outcomes(self, jobs: Sequence[_AnyJob], *, may_mark: bool = True) -> list[_Outcome]:
-        marks = may_mark and self._mark.is_due()
+    def _outcomes(self, jobs: Sequence[_AnyJob]) -> list[_Outcome]:
+        if self._journal_error is not None:
+            return self._refused(jobs, self._journal_error)
+        if not self._reserve.make():
+            # The space that it had is not for producers.
+            jobs, others = [job for job in jobs if job.makes_room], [job for job in jobs if not job.makes_room]
+            refused = self._refused(others, OSError(errno.ENOSPC, "the disk is full, but for what makes room"))
+            return refused + self._done(jobs) if jobs else refused
+        return self._done(jobs)
+
+    def _done(self, jobs: Sequence[_AnyJob], *, may_fold: bool = True) -> list[_Outcome]:
         try:
-            return self._together(jobs, marks=marks)
+            return self._together(jobs)
         except Exception as error:
             self._roll_back()
-            if len(jobs) == 1 and not marks:
-                return [_Outcome(jobs[0].answer, None, self._told(error))]
-        # One that cannot be done must not keep the others from being done: deleting may be what makes room.  Nor must
-        # the page that the mark takes.
-        return [outcome for job in jobs for outcome in self._outcomes([job], may_mark=False)]
+            if len(jobs) == 1:
+                if _may_be_full(error):
+                    if may_fold and self._fold():
+                        return self._done(jobs, may_fold=False)
+                    if jobs[0].makes_room and self._gives_up_reserve():
+                        return self._done(jobs)
+                return self._refused(jobs, error)
+        # One that cannot be done must not keep the others from being done: deleting may be what makes room.
+        return [outcome for job in jobs for outcome in self._outcomes([job])]
 
-    def _together(self, jobs: Sequence[_AnyJob], *, marks: bool) -> list[_Outcome]:
+    def _together(self, jobs: Sequence[_AnyJob]) -> list[_Outcome]:
         """Do them in one transaction: all or none."""
         changes = self._connection.total_changes
+        self._journal.begin()
         self._connection.execute("BEGIN IMMEDIATE")
         outcomes = [_Outcome(job.answer, job.do(self._connection), None) for job in jobs]
-        # A log without a change may well be lost.
-        marks = marks and self._connection.total_changes > changes
-        with self._mark.marking(self._connection) if marks else nullcontext():
-            self._connection.execute("COMMIT")
+        if is_change := self._connection.total_changes > changes:
+            self._journal.count(self._connection)
+        self._connection.execute("COMMIT")
         self.commits += 1
+        if is_change:
+            try:
+                self._journal.confirm()
+            except OSError as error:
+                # The tables have it, but nothing would show its loss; opening the store again tells what is there.
+                reason = f"its journal cannot be written ({error.strerror}), so start the exchange again"
+                self._journal_error = OSError(error.errno, reason)
+                return self._refused(jobs, self._journal_error)
         if self._is_failing:
             self._is_failing = False
             _log.warning("the store %s can be written again", self._path)
         return outcomes
 
+    def _refused(self, jobs: Sequence[_AnyJob], error: Exception) -> list[_Outcome]:
+        return [_Outcome(job.answer, None, self._told(error)) for job in jobs]
+
     def _told(self, error: Exception) -> Exception:
-        if not isinstance(error, sqlite3.Error):
+        if not isinstance(error, sqlite3.Error | OSError):
             return error
+        reason = getattr(error, "strerror", None) or str(error)
         if not self._is_failing:
             # Producers come again and again; whoever runs the exchange needs to read it once.
             self._is_failing = True
-            _log.error("the store %s cannot be written: %s", self._path, error)
-        told = StoreWriteError(path=str(self._path), reason=str(error))
+            _log.error("the store %s cannot be written: %s", self._path, reason)
+        told = StoreWriteError(path=str(self._path), reason=reason)
         told.__cause__ = error
         return told
 
@@ -188,16 +227,46 @@ class Database:
             _log.exception("the store %s could not undo what it could not do", self._path)
 
     def _tidy(self) -> None:
-        while self._gives_back() and self._jobs.empty():
+        while self._gives_back(_PAGES_GIVEN_BACK_AT_ONCE, above=_FREE_PAGES_KEPT) and self._jobs.empty():
             pass
 
-    def _gives_back(self) -> bool:
+    def _gives_up_reserve(self) -> bool:
+        if not self._reserve.give_up():
+            return False
+        _log.warning("the store %s has a full disk: only what makes room is still written", self._path)
+        return True
+
+    def _see_to_room(self) -> None:
+        """Let there be room for acknowledgements."""
+        if not self._reserve.is_there:
+            self._make_reserve()
+        elif self._reserve.free_bytes() < _SCARCE_BYTES:
+            self._fold("PASSIVE", above=RESERVE_BYTES // 2)  # a log that keeps its blocks is written faster
+
+    def _make_reserve(self) -> None:
+        """Give the file system what was freed, until there is space for the reserve."""
+        self._fold()
+        while not self._reserve.make() and self._gives_back(_PAGES_GIVEN_BACK_FOR_RESERVE, above=0):
+            self._fold()
+
+    def _fold(self, way: str = "TRUNCATE", *, above: float = -inf) -> bool:
+        """Fold the log back, if the file grows by more than ``above`` bytes and the disk has room; is it done?"""
+        try:
+            grown_bytes = self._number("page_count") * self._number("page_size") - self._file.stat().st_size
+            if not above < grown_bytes <= self._reserve.free_bytes():
+                return False
+            self._connection.execute(f"PRAGMA wal_checkpoint({way})")
+        except (sqlite3.Error, OSError):
+            return False  # the log still has everything
+        return True
+
+    def _gives_back(self, pages: int, *, above: int) -> bool:
         """Give the file system some of what is not needed any more; was there enough of it to be worth while?"""
         try:
-            if self._number("freelist_count") <= max(_FREE_PAGES_KEPT, self._number("page_count") // 4):
+            if self._number("freelist_count") <= max(above, self._number("page_count") // 4 if above else 0):
                 return False
             # Each step of the statement frees one page, and execute would make no more than one.
-            self._connection.executescript(f"PRAGMA incremental_vacuum({_PAGES_GIVEN_BACK_AT_ONCE})")
+            self._connection.executescript(f"PRAGMA incremental_vacuum({pages})")
         except sqlite3.Error as error:
             _log.warning("the store %s could not be made smaller: %s", self._path, error)
             return False
@@ -216,6 +285,12 @@ class Database:
                 for_loop[0].answer.get_loop().call_soon_threadsafe(_tell, for_loop)
             except RuntimeError:
                 return  # the loop is closed: nobody waits any more
+
+
+def _may_be_full(error: Exception) -> bool:
+    """Full, or beyond a quota, which SQLite calls an error of the disk."""
+    codes = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+    return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", None) in codes
 
 
 def _tell(outcomes: Sequence[_Outcome]) -> None:

@@ -5,17 +5,25 @@ import os
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
+from traceback import clear_frames
 
 from permitflow.errors import StoreInUseError, StoreUnusableError
-from permitflow.exchange.stores.sqlite_mark import CLOSING, LogMark, identity_of, says_more_is_in_the_log
+from permitflow.exchange.stores.sqlite_journal import (
+    Journal,
+    begin_counting,
+    log_of,
+    require_nothing_confirmed,
+)
 from permitflow.exchange.stores.sqlite_tables import TABLES, TABLES_VERSION
 
-__all__ = ["ADVICE", "FILE_NAME", "close_file", "open_file"]
+__all__ = ["ADVICE", "FILE_NAME", "leave_file", "open_file"]
 
 FILE_NAME = "permitflow.sqlite"
 
 # The file's own mark, by which SQLite tells applications apart: "pfEx".
 _APPLICATION_ID = 0x70664578
+# The version of the tables as older releases marked a file whose log had more, and as it is read if that log is lost.
+_LOG_IS_LOST = int.from_bytes(b"Log\1", "big")
 # Chunks are tens of kilobytes: with SQLite's 4 KiB pages, writing them takes up to three times as long.
 _PAGE_BYTES = 16 << 10
 # The log is folded back into the file once it is this long, and cut off if it was longer.
@@ -24,11 +32,11 @@ _LOG_BYTES = 32 << 20
 ADVICE = "keep a copy of it, and take another folder"
 
 
-def open_file(folder: Path) -> tuple[sqlite3.Connection, LogMark]:
+def open_file(folder: Path) -> tuple[sqlite3.Connection, Journal]:
     """Open the store in this folder, or begin one there; nobody else can open it until the connection is closed.
 
-    The lock is the operating system's, on the file itself: a process that is killed leaves none behind.  The mark is to
-    be closed after the connection; see ``close_file``.
+    The lock is the operating system's, on the file itself: a process that is killed leaves none behind.  The journal is
+    to be started once everything else in the file is known to be sound.
 
     Raises:
         StoreInUseError: another exchange has it open.
@@ -40,37 +48,52 @@ def open_file(folder: Path) -> tuple[sqlite3.Connection, LogMark]:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_begun = path.exists() and path.stat().st_size > 0
         _require_writable(path if is_begun else folder, folder)
-        identity = identity_of(path) if is_begun else None
+        if not is_begun:  # SQLite removes the log of an empty file
+            require_nothing_confirmed(path)
         connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     except FileExistsError as error:
         raise StoreUnusableError(path=str(folder), reason="it is no folder; name one, which may be new") from error
-    except OSError as error:
-        raise StoreUnusableError(path=str(folder), reason=error.strerror or str(error)) from error
-    except sqlite3.Error as error:
-        raise StoreUnusableError(path=str(folder), reason=str(error)) from error
-    mark: LogMark | None = None
+    except (OSError, sqlite3.Error) as error:
+        raise _unusable(folder, error) from error
     try:
         if not is_begun:
             _lay_out(connection)
-        with CLOSING:
-            _take(connection, folder)
-            mark = LogMark(path, identity or identity_of(path))
-        _make_ready(connection, path)
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's own words may quote what is damaged
-        close_file(connection, mark)
-        raise StoreUnusableError(path=str(path), reason=_words(error)) from error
-    except BaseException:
-        close_file(connection, mark)
+        _take(connection, folder)
+        if _require_ours(connection, path) < TABLES_VERSION:
+            _require_sound(connection, path)
+            _begin(connection, path)
+        journal = Journal(connection, path)
+        _require_sound(connection, path)
+        _prepare(connection, path)
+    except BaseException as error:
+        leave_file(connection, path, error)
+        if isinstance(error, sqlite3.Error | UnicodeDecodeError | OSError):
+            raise _unusable(path, error) from error
         raise
-    return connection, mark
+    return connection, journal
 
 
-def close_file(connection: sqlite3.Connection, mark: LogMark | None) -> None:
-    """Close what ``open_file`` has opened, which gives up the lock."""
-    with CLOSING:
-        connection.close()
-        if mark is not None:
-            mark.close()
+def leave_file(connection: sqlite3.Connection, path: Path, error: BaseException) -> None:
+    """Close a file that is refused, and leave it and its log as they are.
+
+    SQLite folds the log back as it closes the file, or removes it if it has found nothing there.  But that may be the
+    wrong log, or a damaged one of which more can be saved.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        clear_frames(cause.__traceback__)  # a cursor in one of them would keep the file open
+        cause = cause.__context__
+    log = log_of(path)
+    kept = log.with_name(f"{log.name}.kept")
+    with suppress(OSError):
+        if log.stat().st_size > 0:
+            os.link(log, kept)
+    connection.interrupt()  # which ends the folding before its first page
+    connection.close()
+    with suppress(OSError):
+        if not log.exists():
+            kept.rename(log)
+        kept.unlink(missing_ok=True)
 
 
 def _require_writable(*paths: Path) -> None:
@@ -98,47 +121,43 @@ def _take(connection: sqlite3.Connection, folder: Path) -> None:
         raise
 
 
-def _make_ready(connection: sqlite3.Connection, path: Path) -> None:
-    has_all = _require_ours(connection, path)
-    _prepare(connection, path)
-    if not has_all:
-        _create_tables(connection)
-    _fold(connection)
-
-
-def _require_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """Refuse what is no store of ours, unchanged; has it all tables, as an empty file and an older store have not?"""
+def _require_ours(connection: sqlite3.Connection, path: Path) -> int:
+    """Refuse what is no store of ours; the version of its tables, 0 if there are none."""
     tables, mark, version = (
         connection.execute(question).fetchone()[0]
         for question in ("SELECT count(sql) FROM sqlite_schema", "PRAGMA application_id", "PRAGMA user_version")
     )
     if mark != _APPLICATION_ID and (tables or mark):
         raise StoreUnusableError(path=str(path), reason="it is a database of another program; take another folder")
-    if says_more_is_in_the_log(version):
-        log = Path(f"{path.resolve()}-wal")
-        _close_and_leave(connection, log)
-        advice = "put that back, or keep a copy of what is here, and take another folder"
-        reason = f"its newest commits are in its log, {log}, which is not there or not whole; {advice}"
+    if version == _LOG_IS_LOST:
+        reason = f"its newest commits are in its log, {log_of(path)}, which is not there or not whole; {ADVICE}"
         raise StoreUnusableError(path=str(path), reason=reason)
     if version > TABLES_VERSION:
         reason = f"a newer release wrote it (tables of version {version}, this one knows {TABLES_VERSION}); update"
         raise StoreUnusableError(path=str(path), reason=reason)
-    if tables and (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+    if tables and version < 1:
+        raise StoreUnusableError(path=str(path), reason=f"it is damaged (tables of version {version}); {ADVICE}")
+    return int(version)
+
+
+def _require_sound(connection: sqlite3.Connection, path: Path) -> None:
+    if (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
         raise StoreUnusableError(path=str(path), reason=f"it is damaged ({damage.splitlines()[-1]}); {ADVICE}")
-    return int(tables) >= len(TABLES)
 
 
-def _close_and_leave(connection: sqlite3.Connection, log: Path) -> None:
-    """SQLite removes, as it closes, a log in which it has found nothing; somebody may still find something."""
-    kept = log.with_name(f"{log.name}.kept")
-    with suppress(OSError):
-        if log.stat().st_size > 0:
-            os.link(log, kept)
-    connection.close()
-    with suppress(OSError):
-        if not log.exists():
-            kept.rename(log)
-        kept.unlink(missing_ok=True)
+def _begin(connection: sqlite3.Connection, path: Path) -> None:
+    """Make the tables of a new store, or what an older release has not made of them.
+
+    All in one transaction: a process that is killed meanwhile leaves what was there.
+    """
+    require_nothing_confirmed(path)
+    connection.execute("BEGIN IMMEDIATE")
+    for table in TABLES:
+        connection.execute(table)
+    begin_counting(connection, path)
+    connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version={TABLES_VERSION}")
+    connection.execute("COMMIT")
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -151,23 +170,13 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")
 
 
-def _create_tables(connection: sqlite3.Connection) -> None:
-    """All tables and the mark in one transaction: whoever is killed meanwhile leaves an empty file."""
-    connection.execute("BEGIN IMMEDIATE")
-    for table in TABLES:
-        connection.execute(table)
-    connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version={TABLES_VERSION}")
-    connection.execute("COMMIT")
+def _unusable(path: Path, error: Exception) -> StoreUnusableError:
+    return StoreUnusableError(path=str(path), reason=_words(error))
 
 
-def _fold(connection: sqlite3.Connection) -> None:
-    """Fold back the tables of a new store, or what was left in the log: an empty file without a log is a new store."""
-    with suppress(sqlite3.OperationalError):  # a full disk; the log still has everything
-        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-
-
-def _words(error: sqlite3.Error | UnicodeDecodeError) -> str:
+def _words(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
     codes = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
     # Errors of Python's own module have no code: so it tells, for one, of text that is none.
     is_damage = getattr(error, "sqlite_errorcode", None) in codes or "Could not decode" in str(error)

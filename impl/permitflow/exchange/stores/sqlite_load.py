@@ -47,7 +47,12 @@ def load_channels(connection: sqlite3.Connection) -> dict[str, StoredChannel]:
     Raises:
         ValueError: something is missing, or is not what it was; the message says of which channel.
     """
-    return {name: _loaded(connection, number, name, *rest) for number, name, *rest in connection.execute(_CHANNELS)}
+    channels = {name: _loaded(connection, number, name, *rest) for number, name, *rest in connection.execute(_CHANNELS)}
+    ((batches,),) = connection.execute("SELECT count(*) FROM batches")
+    ((named,),) = connection.execute("SELECT count(*) FROM (SELECT batch FROM kept UNION SELECT batch FROM staged)")
+    if batches != named:
+        raise ValueError(f"{batches} batches are there, and {named} are named")
+    return channels
 
 
 def _loaded(
@@ -93,6 +98,8 @@ def _loaded(
     missing_rows = next_row - channel.first_kept_row - sum(batch.num_rows for _, batch in batches)
     if missing_rows > 0:
         raise ValueError(f"channel {name!r}: {missing_rows} rows are missing")
+    if batches and batches[-1][0] + batches[-1][1].num_rows != next_row:
+        raise ValueError(f"channel {name!r}: its rows do not end at row {next_row - 1}")
     return channel
 
 

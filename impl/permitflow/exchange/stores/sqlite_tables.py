@@ -5,8 +5,8 @@ The bytes of a chunk are written once: what is taken over moves from ``staged`` 
 
 __all__ = ["TABLES", "TABLES_VERSION"]
 
-TABLES_VERSION = 1
-"""Another number for tables that an older release would not understand."""
+TABLES_VERSION = 2
+"""Another number for tables that an older release would not understand.  Version 1 has no count of commits."""
 
 _CHANNELS = """
 CREATE TABLE IF NOT EXISTS channels (
@@ -101,4 +101,26 @@ CREATE TABLE IF NOT EXISTS publishing (
 ) STRICT
 """
 
-TABLES = (_CHANNELS, _CONSUMERS, _PRODUCERS, _BATCHES, _KEPT, _PARTS, _PARTS_INDEX, _STAGED, _PUBLISHED, _PUBLISHING)
+# One row: see sqlite_journal.
+_COMMITS = """
+CREATE TABLE IF NOT EXISTS commits (
+    store TEXT NOT NULL,               -- made with the tables; its journal has the same
+    number INTEGER NOT NULL,           -- of the last commit
+    digest INTEGER NOT NULL,           -- of the other tables but ``batches`` and ``kept``
+    previous_digest INTEGER NOT NULL   -- as the commit before has left it
+) STRICT
+"""
+
+TABLES = (
+    _CHANNELS,
+    _CONSUMERS,
+    _PRODUCERS,
+    _BATCHES,
+    _KEPT,
+    _PARTS,
+    _PARTS_INDEX,
+    _STAGED,
+    _PUBLISHED,
+    _PUBLISHING,
+    _COMMITS,
+)

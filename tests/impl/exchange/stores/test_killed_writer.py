@@ -88,13 +88,13 @@ def check(run: asyncio.Runner, folder: Path, confirmed: dict[str, int]) -> None:
 
 
 def check_without_log(run: asyncio.Runner, folder: Path, alone: Path, confirmed: dict[str, int]) -> None:
-    """A copy of the file, and of nothing else, has what was confirmed, or is refused."""
-    alone.mkdir()
-    shutil.copy(folder / FILE_NAME, alone)
+    """A copy without the log has what was confirmed, or is refused."""
+    shutil.copytree(folder, alone)
+    (alone / f"{FILE_NAME}-wal").unlink(missing_ok=True)
     try:
         check(run, alone, confirmed)
     except StoreUnusableError as error:
-        if "newest commits are in its log" not in str(error):
+        if "commits that were confirmed" not in str(error):
             raise
 
 

@@ -19,6 +19,8 @@ from permitflow.errors import (
 )
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.sqlite_file import FILE_NAME
+from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
+from permitflow.exchange.stores.sqlite_reserve import RESERVE_NAME
 from permitflow.exchange.stores.store import KeptPart
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
@@ -113,9 +115,9 @@ def test_a_store_that_is_open_cannot_be_opened_again(open_store: Open, tmp_path:
     assert "StoreInUseError" in child.stderr
 
 
-def test_a_store_that_was_closed_can_be_opened_and_leaves_one_file(open_store: Open, tmp_path: Path) -> None:
+def test_a_store_that_was_closed_can_be_opened_and_leaves_no_log(open_store: Open, tmp_path: Path) -> None:
     open_store().close()
-    assert [path.name for path in (tmp_path / "store").iterdir()] == [FILE_NAME]
+    assert {path.name for path in (tmp_path / "store").iterdir()} == {FILE_NAME, JOURNAL_NAME, RESERVE_NAME}
     open_store()
 
 

@@ -9,12 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from permitflow.errors import (
-    StoreUnusableError,
-)
+from permitflow.errors import StoreUnusableError
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.sqlite_file import FILE_NAME
-from permitflow.testing.stored_channels import filled
+from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
+from permitflow.testing.stored_channels import channel, filled
 
 Open = Callable[[], SqliteStore]
 Rows = Callable[[int, int], pa.RecordBatch]
@@ -63,6 +62,25 @@ def change_a_batch(path: Path) -> None:
     connection.close()
 
 
+def lose_the_last_rows(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE channels SET next_row = 29")
+    connection.close()
+
+
+def change_a_position(path: Path) -> None:
+    """SQLite has no checksums of its own: a bit more, and a consumer would never get these rows."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE consumers SET acknowledged_row = 16 WHERE name = 'audit'")
+    connection.close()
+
+
+def name_a_batch_twice(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE kept SET batch = 3 WHERE batch = 2")
+    connection.close()
+
+
 def flip_a_bit(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         ((arrow,),) = connection.execute("SELECT arrow FROM batches WHERE id = 2")
@@ -74,7 +92,19 @@ def flip_a_bit(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [damage_header, damage_a_name, damage_tables, cut_off, lose_rows, lose_a_batch, change_a_batch, flip_a_bit],
+    [
+        damage_header,
+        damage_a_name,
+        damage_tables,
+        cut_off,
+        lose_rows,
+        lose_the_last_rows,
+        lose_a_batch,
+        name_a_batch_twice,
+        change_a_batch,
+        change_a_position,
+        flip_a_bit,
+    ],
 )
 def test_a_damaged_store_is_refused_and_left_as_it_is(
     run: asyncio.Runner, open_store: Open, rows: Rows, tmp_path: Path, damage: Callable[[Path], None]
@@ -83,10 +113,10 @@ def test_a_damaged_store_is_refused_and_left_as_it_is(
     open_store().close()
     path = tmp_path / "store" / FILE_NAME
     damage(path)
-    before = path.read_bytes()
+    before = {path.name: path.read_bytes() for path in path.parent.iterdir()}
     with pytest.raises(StoreUnusableError, match=r"damaged.*take another folder"):
         open_store()
-    assert path.read_bytes() == before
+    assert {path.name: path.read_bytes() for path in path.parent.iterdir()} == before
 
 
 def test_the_database_of_another_program_is_refused(tmp_path: Path) -> None:
@@ -106,17 +136,22 @@ def test_a_store_of_a_newer_release_is_refused(open_store: Open, tmp_path: Path)
         open_store()
 
 
-def test_a_store_of_a_release_that_noted_no_order_of_queries_is_gone_on_with(
-    run: asyncio.Runner, tmp_path: Path
-) -> None:
+def test_a_store_of_an_older_release_is_gone_on_with(run: asyncio.Runner, rows: Rows, tmp_path: Path) -> None:
     with SqliteStore(tmp_path) as store:
+        run.run(filled(store, rows))
         for query in "ab":
             run.run(store.publish(query, 0, []))
+    # Version 1 had no count of commits, and at first no order of queries.
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as older:
         older.execute("DROP TABLE publishing")
+        older.execute("DROP TABLE commits")
+        older.execute("PRAGMA user_version=1")
+    (tmp_path / JOURNAL_NAME).unlink()
     with SqliteStore(tmp_path) as store:
+        assert channel(store).load().next_row == 30
         run.run(store.publish("a", 1, []))
     with SqliteStore(tmp_path) as store:
+        assert channel(store).load().next_row == 30
         assert [*store.published_batches().items()] == [("b", 0), ("a", 1)]
 
 

@@ -1,0 +1,396 @@
+"""A store opens with every commit that was confirmed, or says what is missing and stays as it is."""
+
+import asyncio
+import errno
+import os
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pytest
+
+from permitflow.errors import StoreUnusableError, StoreWriteError
+from permitflow.exchange.stores.sqlite import SqliteStore
+from permitflow.exchange.stores.sqlite_file import FILE_NAME
+from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
+from permitflow.exchange.stores.sqlite_reserve import RESERVE_NAME
+from permitflow.protocol.frames import Staging
+from permitflow.testing.stored_channels import CONSUMERS, channel, filled
+
+Open = Callable[[], SqliteStore]
+Rows = Callable[[int, int], pa.RecordBatch]
+
+LOG_NAME = f"{FILE_NAME}-wal"
+SLOT_BYTES = 4 << 10
+DAMAGES = 60
+
+
+def copied(folder: Path, at: Path) -> Path:
+    """What a process that is killed now leaves in this folder."""
+    return Path(shutil.copytree(folder, at))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Of all files; SQLite may make an empty log, or remove one."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.stat().st_size > 0}
+
+
+def next_row(folder: Path) -> int:
+    with SqliteStore(folder) as store:
+        return channel(store).load().next_row
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.fixture
+def left(run: asyncio.Runner, open_store: Open, rows: Rows, tmp_path: Path) -> Path:
+    """A store of 3,000 rows, of which 1,000 came in each commit, and whose exchange was killed.
+
+    ``older`` beside it is a copy from before the last two commits, ``newest`` one from before the last.
+    """
+
+    async def write() -> None:
+        place = channel(open_store())
+        await place.declare(rows(0, 0).schema)
+        for first_row, name in ((0, "older"), (1000, "newest"), (2000, "left")):
+            await place.append(first_row, [rows(first_row, 1000)])
+            copied(tmp_path / "store", tmp_path / name)
+
+    run.run(write())
+    return tmp_path / "left"
+
+
+def cut_the_last_byte(left: Path) -> None:
+    os.truncate(left / LOG_NAME, (left / LOG_NAME).stat().st_size - 1)
+
+
+def flip_a_bit(left: Path) -> None:
+    flip(left / LOG_NAME, (left.parent / "newest" / LOG_NAME).stat().st_size + 5000)
+
+
+def flip_an_early_bit(left: Path) -> None:
+    flip(left / LOG_NAME, 5000)
+
+
+def take_an_older_log(left: Path) -> None:
+    shutil.copy(left.parent / "older" / LOG_NAME, left)
+
+
+def take_an_older_store(left: Path) -> None:
+    for name in (FILE_NAME, LOG_NAME):
+        shutil.copy(left.parent / "older" / name, left)
+
+
+def lose_the_log(left: Path) -> None:
+    (left / LOG_NAME).unlink()
+
+
+def empty_the_log(left: Path) -> None:
+    (left / LOG_NAME).write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("damage", "kept_rows"),
+    [
+        (cut_the_last_byte, 2000),
+        (flip_a_bit, 2000),
+        (flip_an_early_bit, 0),
+        (take_an_older_log, 1000),
+        (take_an_older_store, 1000),
+        (lose_the_log, 0),
+        (empty_the_log, 0),
+    ],
+)
+def test_rows_that_were_confirmed_and_are_missing_are_named(
+    left: Path, damage: Callable[[Path], None], kept_rows: int
+) -> None:
+    damage(left)
+    before = contents(left)
+    words = (
+        rf"{3000 - kept_rows} rows of channel 'orders/0' \(from row {kept_rows} on\).*-wal, is lost, damaged or older"
+    )
+    for _ in range(2):
+        with pytest.raises(StoreUnusableError, match=f"it lacks . of the 5 commits that were confirmed: {words}"):
+            SqliteStore(left)
+        assert contents(left) == before
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_database_that_is_gone_is_missed(left: Path, is_empty: bool) -> None:
+    (left / FILE_NAME).unlink()
+    if is_empty:
+        (left / FILE_NAME).touch()
+    before = contents(left)
+    with pytest.raises(StoreUnusableError, match="5 commits that were confirmed, 3000 rows of channel 'orders/0'"):
+        SqliteStore(left)
+    assert contents(left) == before
+
+
+def test_a_commit_that_is_missing_is_named_though_it_has_no_rows(
+    run: asyncio.Runner, open_store: Open, rows: Rows, tmp_path: Path
+) -> None:
+    place = run.run(filled(open_store(), rows))
+    log = (tmp_path / "store" / LOG_NAME).read_bytes()
+    run.run(place.acknowledge(CONSUMERS[0], 7, 0))
+    left = copied(tmp_path / "store", tmp_path / "left")
+    (left / LOG_NAME).write_bytes(log)
+    with pytest.raises(StoreUnusableError, match=r"1 of the . commits that were confirmed: no rows, but ackn"):
+        SqliteStore(left)
+
+
+def lose_the_journal(left: Path) -> None:
+    (left / JOURNAL_NAME).unlink()
+
+
+def empty_the_journal(left: Path) -> None:
+    (left / JOURNAL_NAME).write_bytes(b"")
+
+
+def damage_both_slots(left: Path) -> None:
+    for at in (20, SLOT_BYTES + 20):
+        flip(left / JOURNAL_NAME, at)
+
+
+def damage_the_older_slot(left: Path) -> None:
+    flip(left / JOURNAL_NAME, 20)  # commit 5 is in the other one
+
+
+def take_an_older_journal(left: Path) -> None:
+    shutil.copy(left.parent / "older" / JOURNAL_NAME, left)
+
+
+def take_the_journal_of_another_store(left: Path) -> None:
+    SqliteStore(left.parent / "other").close()
+    shutil.copy(left.parent / "other" / JOURNAL_NAME, left)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lose_the_journal, "is not there, so nothing tells whether rows are missing"),
+        (empty_the_journal, "is damaged, so nothing tells whether rows are missing"),
+        (damage_both_slots, "is damaged, so nothing tells whether rows are missing"),
+        (damage_the_older_slot, "half of its journal, .* so nothing tells whether commit 6 is missing"),
+        (take_an_older_journal, "an older copy: that has noted commit 3, and the database has commit 5"),
+        (take_the_journal_of_another_store, "is the journal of another store"),
+    ],
+)
+def test_a_journal_that_proves_nothing_is_refused_and_can_be_put_back(
+    left: Path, damage: Callable[[Path], None], words: str
+) -> None:
+    journal = (left / JOURNAL_NAME).read_bytes()
+    damage(left)
+    before = contents(left)
+    with pytest.raises(StoreUnusableError, match=words):
+        SqliteStore(left)
+    assert contents(left) == before
+    (left / JOURNAL_NAME).write_bytes(journal)
+    assert next_row(left) == 3000
+
+
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_a_crash_between_a_commit_and_its_journal_loses_nothing(
+    run: asyncio.Runner, left: Path, rows: Rows, is_torn: bool
+) -> None:
+    shutil.copy(left.parent / "newest" / JOURNAL_NAME, left)
+    if is_torn:
+        flip(left / JOURNAL_NAME, SLOT_BYTES + 20)
+    with SqliteStore(left) as store:
+        run.run(channel(store).append(3000, [rows(3000, 1)]))
+    assert next_row(left) == 3001
+
+
+def test_a_journal_with_another_history_of_the_same_length_is_refused(
+    run: asyncio.Runner, left: Path, rows: Rows
+) -> None:
+    other = copied(left, left.parent / "other")
+    for folder, new_rows in ((left, 1), (other, 2)):
+        with SqliteStore(folder) as store:
+            run.run(channel(store).append(3000, [rows(3000, new_rows)]))
+    shutil.copy(other / JOURNAL_NAME, left)
+    with pytest.raises(StoreUnusableError, match=r"is not its journal.*commit 6 of another history"):
+        SqliteStore(left)
+
+
+def test_who_wants_what_is_left_can_say_so(run: asyncio.Runner, left: Path, rows: Rows) -> None:
+    take_an_older_log(left)
+    with closing(sqlite3.connect(left / FILE_NAME)) as shell:
+        shell.execute("PRAGMA user_version = 1")
+    with pytest.raises(StoreUnusableError, match="knows of 5 commits"):
+        SqliteStore(left)  # the journal is there: it may as well be an older copy of the database
+    (left / JOURNAL_NAME).unlink()
+    with SqliteStore(left) as store:
+        run.run(channel(store).append(1000, [rows(1000, 1)]))
+    assert next_row(left) == 1001
+
+
+def test_many_channels_with_long_names_fit_into_the_journal(
+    run: asyncio.Runner, open_store: Open, rows: Rows, tmp_path: Path
+) -> None:
+    async def write() -> None:
+        store = open_store()
+        for number in range(100):
+            place = channel(store, f"{number}/{'x' * 300}")
+            await place.declare(rows(0, 0).schema)
+            await place.append(0, [rows(0, 3)])
+
+    run.run(write())
+    left = copied(tmp_path / "store", tmp_path / "left")
+    lose_the_log(left)
+    with pytest.raises(StoreUnusableError, match=r"the 300 commits.*: 3 rows of channel '99/x"):
+        SqliteStore(left)
+
+
+def test_nothing_is_confirmed_once_the_journal_cannot_be_written(
+    run: asyncio.Runner, open_store: Open, rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = run.run(filled(open_store(), rows))
+
+    def fails(*_: object) -> int:
+        raise OSError(errno.EIO, "the disk fails")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", fails)
+        with pytest.raises(StoreWriteError, match=r"its journal cannot be written .the disk fails., so start"):
+            run.run(place.append(30, [rows(30, 1)]))
+    with pytest.raises(StoreWriteError, match=r"its journal cannot be written .the disk fails., so start"):
+        run.run(place.append(30, [rows(30, 1)]))
+    # As after a crash: nobody was told of the last row.
+    open_store().close()
+    assert next_row(tmp_path / "store") == 31
+
+
+def test_at_every_moment_a_killed_store_is_complete_and_without_its_log_refused(
+    run: asyncio.Runner, rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between any two statements, before and after each writing of the journal, and when it is closed."""
+    number, write, confirmed = count(), os.write, [0]
+    moments: list[tuple[Path, int]] = []
+
+    def keep_moment(_: object = None) -> None:
+        moments.append((copied(tmp_path / "store", tmp_path / str(next(number))), confirmed[-1]))
+
+    def writing(file: int, content: bytes) -> int:
+        if len(content) == SLOT_BYTES:
+            keep_moment()
+        written = write(file, content)
+        if len(content) == SLOT_BYTES:
+            keep_moment()
+        return written
+
+    async def fill() -> None:
+        with SqliteStore(tmp_path / "store") as store:
+            (tmp_path / "store" / RESERVE_NAME).unlink()  # it would be copied each time
+            place = await filled(store, rows)
+            confirmed.append(30)
+            store._database.done(lambda connection: connection.set_trace_callback(keep_moment))
+            for row in range(30, 32):
+                await place.append(row, [rows(row, 1)])
+                confirmed.append(row + 1)
+                await place.acknowledge(CONSUMERS[0], row, 0)
+        keep_moment()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", writing)
+        run.run(fill())
+    refused = 0
+    for folder, rows_confirmed in moments:
+        without_log = copied(folder, folder / "without")
+        (without_log / LOG_NAME).unlink(missing_ok=True)
+        try:
+            assert next_row(without_log) >= rows_confirmed
+        except StoreUnusableError:
+            refused += 1
+        assert next_row(folder) >= rows_confirmed
+    assert 0 < refused < len(moments)
+
+
+class Written(NamedTuple):
+    """Copies of a store: killed, closed, and older ones."""
+
+    now: tuple[Path, Path]
+    older: list[Path]
+
+
+async def written(folder: Path, rows: Rows) -> Written:
+    """Three channels, with rows, acknowledgements and staged rows."""
+    older: list[Path] = []
+    with SqliteStore(folder / "store") as store:
+        places = [channel(store, f"orders/{number}") for number in range(3)]
+        for place in places:
+            await place.declare(rows(0, 0).schema)
+        for turn in range(12):
+            for place in places:
+                await place.append(100 * turn, [rows(100 * turn, 100)], "p", 100 * turn + 100)
+            for consumer in CONSUMERS:
+                await places[0].acknowledge(consumer, 50 * turn, 50 * turn)
+            await places[1].stage(Staging("q", turn, 0, "a"), [rows(0, 7)])
+            if turn % 4 == 2:
+                older.append(copied(folder / "store", folder / f"older {turn}"))
+        killed = copied(folder / "store", folder / "killed")
+    return Written((killed, folder / "store"), older)
+
+
+def known(run: asyncio.Runner, folder: Path) -> list[object]:
+    """All that an exchange would know of the store."""
+    facts: list[object] = []
+    with SqliteStore(folder) as store:
+        for number in range(3):
+            place = channel(store, f"orders/{number}")
+            kept = place.load()
+            first_row = min((kept.acknowledged or {"nobody": 0}).values())
+            found = run.run(place.read(first_row, kept.next_row)) if kept.next_row else []
+            facts.append((kept, [row for batch in found for row in batch.to_pylist()]))
+    return facts
+
+
+def damage(path: Path, older: Path, chance: random.Random) -> str:
+    """Damage a file, or leave it as it was once; how."""
+    how = chance.choice(("cut", "flip", "flip", "clear", "older", "delete"))
+    content = bytearray(path.read_bytes())
+    at = chance.randrange(len(content))
+    if how == "delete":
+        path.unlink()
+    elif how == "older":
+        if (older / path.name).exists():
+            shutil.copy(older / path.name, path)
+    elif how == "cut":
+        path.write_bytes(content[:at])
+    else:
+        content[at : at + 512] = bytes(512) if how == "clear" else content[at : at + 512]
+        content[at] ^= 1 << chance.randrange(8) if how == "flip" else 0
+        path.write_bytes(content)
+    return f"{path.name} {how}"
+
+
+def test_a_damaged_file_is_refused_or_everything_is_there(run: asyncio.Runner, rows: Rows, tmp_path: Path) -> None:
+    stores = run.run(written(tmp_path, rows))
+    for folder in (*stores.now, *stores.older):
+        (folder / RESERVE_NAME).unlink(missing_ok=True)
+    everything = known(run, copied(stores.now[0], tmp_path / "as it was"))
+    refused = opened = 0
+    for seed in range(DAMAGES):
+        chance = random.Random(seed)
+        folder = copied(chance.choice(stores.now), tmp_path / "damaged")
+        how = damage(chance.choice(sorted(folder.iterdir())), chance.choice(stores.older), chance)
+        before = contents(folder)
+        try:
+            assert known(run, folder) == everything, f"{seed}: {how}"
+            opened += 1
+        except StoreUnusableError:
+            assert contents(folder) == before, f"{seed}: {how}"
+            refused += 1
+        shutil.rmtree(folder)
+    # Not everything hits something: there is free space in all of the files.
+    assert refused > DAMAGES // 3
+    assert opened > DAMAGES // 10
