@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from permitflow.protocol.control import ChannelState
 from permitflow.testing.far_ends import channels_of
@@ -115,7 +115,7 @@ def test_channels_without_rows_end_with_the_schema_of_the_job(
     second = {**replay_options, "channels": channels_of(replay_options)[1]}
     second.pop("stream")
 
-    def job(spark: SparkSession) -> tuple[list[int], str, list[int]]:
+    def job(spark: SparkSession) -> tuple[list[int], str, list[Row]]:
         write(spark.range(rows).coalesce(1), replay_options, delivery=delivery)
         empty = read(spark, second)
         return [row.id for row in read(spark, replay_options).collect()], empty.schema.simpleString(), empty.collect()

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StructType
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, StagedPartError, UnknownBatchError
@@ -221,7 +222,7 @@ def test_an_abort_that_knows_of_no_rows_gives_up_nothing_of_another_driver_and_a
         return writer
 
     first, second = driver(), driver()
-    messages = [first.write(batches())] if known == "a task without rows" else [None]
+    messages: list[WriterCommitMessage | None] = [first.write(batches())] if known == "a task without rows" else [None]
     finished = second.write(batches(1, 2))
     first.abort(messages)
     second.commit([finished])
