@@ -20,10 +20,11 @@
 EXTENDS Integers
 
 CONSTANTS
-    RowCount,          \* row permits: the exchange keeps no more rows than this
+    RowCount,          \* row permits: the exchange takes over a producer's chunk if it keeps no more rows than this
     BatchCap,          \* a batch has no more rows of the channel than this
     Sizes,             \* the chunk sizes that may be offered, in rows
     Horizon,           \* rows that are produced before the stream ends
+    StagingRows,       \* rows that jobs may have staged for the channel, or published beyond the row permits
     AcknowledgeIn,     \* "latestOffset", "commit" or "read": the call in which rows are acknowledged
     Sink,              \* "once", "again" or "shared": what the sink knows of batches and attempts
     DriverCrashes,     \* may the driver crash?
@@ -32,6 +33,7 @@ CONSTANTS
 
 ASSUME Assumption ==
     /\ RowCount \in Nat \ {0} /\ BatchCap \in Nat \ {0} /\ Horizon \in Nat /\ Faults \in Nat
+    /\ StagingRows \in Nat
     /\ Sizes \subseteq Nat \ {0}
     /\ AcknowledgeIn \in {"latestOffset", "commit", "read"}
     \* once: staged by batch and attempt, published once per batch.  again: does not remember which batches it has
@@ -73,6 +75,8 @@ NoRows == Rows(0, 0)
 
 Min(a, b) == IF a < b THEN a ELSE b
 
+Max(a, b) == IF a < b THEN b ELSE a
+
 \* What would be lost for ever if it were lost now: the rows from here on.
 CommittedEnd == IF committed THEN end ELSE start
 
@@ -102,6 +106,15 @@ Produce ==
     /\ produced' = produced + waiting
     /\ waiting' = 0
     /\ UNCHANGED <<acknowledged, lost, phase, plan, logs, tasks, sinkVars, faults>>
+
+\* A job publishes a batch that it has staged for the channel: its rows belong to the channel at once, all together.
+\* The permits need not be there; what is kept beyond them takes the room of the next batch that is to be staged.
+ProduceBatch(rows) ==
+    /\ produced + waiting + rows <= Horizon
+    /\ rows + Max(0, produced - acknowledged - RowCount) <= StagingRows
+    /\ lost <= acknowledged
+    /\ produced' = produced + rows
+    /\ UNCHANGED <<waiting, acknowledged, lost, phase, plan, logs, tasks, sinkVars, faults>>
 
 -----------------------------------------------------------------------------
 (* The driver.                                                             *)
@@ -238,6 +251,7 @@ Done == (phase = "failed" \/ (phase = "idle" /\ end = Horizon)) /\ UNCHANGED var
 
 Environment ==
     \/ \E rows \in Sizes : Offer(rows)
+    \/ \E rows \in Sizes : ProduceBatch(rows)
     \/ FailTask \/ AbandonTask \/ StageLate \/ AbortLate \/ AcknowledgeForDriver \/ CrashDriver \/ CrashExchange
     \/ Done
 
@@ -273,8 +287,8 @@ TypeOK ==
     /\ {committed, published, running} \subseteq BOOLEAN
     /\ IsRows(late) /\ IsRows(staged)
 
-\* The exchange keeps no more rows than there are permits.
-Bounded == produced - acknowledged <= RowCount
+\* The exchange keeps no more rows than there are permits, and room for staged rows.
+Bounded == produced - acknowledged <= RowCount + StagingRows
 
 \* Nothing is forgotten before the commit log has its batch.
 AcknowledgedIsCommitted == acknowledged <= CommittedEnd

@@ -8,6 +8,9 @@ EXTENDS SparkMicroBatch
 \* Back-pressure happens: the replay buffer is full, and the producer waits.
 ProducerNeverWaitsProbe == waiting > 0 => produced + waiting - acknowledged <= RowCount
 
+\* What jobs publish into the channel is there although there are no permits for it.
+NeverBeyondTheWindowProbe == produced - acknowledged <= RowCount
+
 \* A batch is staged again though the sink has published it: the driver crashed before it wrote the commit log.
 NeverPublishedBeforeProbe == phase = "staged" => ~published
 

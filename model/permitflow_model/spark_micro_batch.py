@@ -58,8 +58,8 @@ def type_ok(state: State, _parameters: Parameters) -> bool:
 
 
 def bounded(state: State, parameters: Parameters) -> bool:
-    """The exchange keeps no more rows than there are permits."""
-    return state.produced - state.acknowledged <= parameters.row_count
+    """The exchange keeps no more rows than there are permits, and room for staged rows."""
+    return state.produced - state.acknowledged <= parameters.row_count + parameters.staging_rows
 
 
 def acknowledged_is_committed(state: State, _parameters: Parameters) -> bool:

@@ -34,6 +34,18 @@ def produce(state: State, parameters: Parameters) -> State:
     return state._replace(produced=state.produced + state.waiting, waiting=0)
 
 
+def produce_batch(state: State, parameters: Parameters, rows: int) -> State:
+    """A job publishes a batch that it has staged for the channel: its rows belong to the channel at once, all together.
+
+    The permits need not be there; what is kept beyond them takes the room of the next batch that is to be staged.
+    """
+    require(state.produced + state.waiting + rows <= parameters.horizon)
+    beyond = max(0, state.produced - state.acknowledged - parameters.row_count)
+    require(rows + beyond <= parameters.staging_rows)
+    require(state.lost <= state.acknowledged)
+    return state._replace(produced=state.produced + rows)
+
+
 # The driver.
 
 
@@ -202,6 +214,9 @@ def done(state: State, parameters: Parameters) -> State:
 
 ACTIONS: tuple[Action[State, Parameters], ...] = (
     Action("Offer", offer, lambda parameters: [(rows,) for rows in parameters.sizes], is_environment=True),
+    Action(
+        "ProduceBatch", produce_batch, lambda parameters: [(rows,) for rows in parameters.sizes], is_environment=True
+    ),
     Action("FailTask", fail_task, is_environment=True),
     Action("AbandonTask", abandon_task, is_environment=True),
     Action("StageLate", stage_late, is_environment=True),

@@ -16,6 +16,7 @@ _PROBES: Mapping[str, Callable[[State, Parameters], bool]] = {
     "ProducerNeverWaitsProbe": lambda state, parameters: (
         state.waiting == 0 or state.produced + state.waiting - state.acknowledged <= parameters.row_count
     ),
+    "NeverBeyondTheWindowProbe": lambda state, parameters: state.produced - state.acknowledged <= parameters.row_count,
     "NeverPublishedBeforeProbe": lambda state, _: not (state.phase == "staged" and state.published),
     "NoLateAttemptProbe": lambda state, _: (
         state.phase != "staged" or state.late == NO_ROWS or state.late.start == state.start

@@ -23,7 +23,7 @@ class Parameters:
     """The constants of the specification."""
 
     row_count: int
-    """Row permits: the exchange keeps no more rows than this."""
+    """Row permits: the exchange takes over a producer's chunk if it keeps no more rows than this."""
 
     batch_cap: int
     """A batch has no more rows of the channel than this."""
@@ -33,6 +33,9 @@ class Parameters:
 
     horizon: int
     """Rows that are produced before the stream ends."""
+
+    staging_rows: int = 0
+    """Rows that jobs may have staged for the channel, or published beyond the row permits."""
 
     acknowledge_in: AcknowledgeIn = "latestOffset"
     sink: Sink = "once"
@@ -52,7 +55,7 @@ class Parameters:
         Raises:
             ValueError: a parameter is out of its range.
         """
-        for name, least in (("row_count", 1), ("batch_cap", 1), ("horizon", 0), ("faults", 0)):
+        for name, least in (("row_count", 1), ("batch_cap", 1), ("horizon", 0), ("staging_rows", 0), ("faults", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
         if any(rows < 1 for rows in self.sizes):

@@ -13,7 +13,8 @@ steps, each of them an action of the specification, none a formula of its own:
 - the first ``Restart`` begins the run; each other one is ``CrashDriver`` and ``Restart``: a query that was stopped and
   one that was killed are the same to the exchange; between the two somebody may have acknowledged in its place,
   ``AcknowledgeForDriver``, as the exchange shows when it is asked next;
-- rows of which the exchange says that it has them are ``Offer`` and ``Produce``;
+- rows of which the exchange says that it has them are ``Offer`` and ``Produce``, or, beyond the permits,
+  ``ProduceBatch``;
 - an attempt that another one follows was ``FailTask``, whether it had read all its rows or not;
 - a commit without a recorded publication is ``Publish`` and ``WriteCommitLog``;
 - a loss is ``CrashExchange`` and ``ReportLoss``, if the exchange may lose rows.
@@ -58,11 +59,12 @@ class QueryWorld(NamedTuple):
     has_begun: bool
 
 
-def query_parameters(*, row_permits: int, batch_cap: int, durable: bool) -> Parameters:
+def query_parameters(*, row_permits: int, batch_cap: int, durable: bool, staging_rows: int = 0) -> Parameters:
     """The specification's constants for a real query."""
     return Parameters(
         row_count=row_permits,
         batch_cap=batch_cap,
+        staging_rows=staging_rows,
         sizes=(),
         horizon=_WITHOUT_END,
         driver_crashes=True,
@@ -190,11 +192,17 @@ class SparkMicroBatchReplay:
             raise Refused(f"the exchange has {rows} rows, and had {state.produced} before")
         if rows == state.produced:
             return state
+        within = min(rows, state.acknowledged + self.parameters.row_count)
         try:
-            return self._step(self._step(state, "Offer", rows - state.produced), "Produce")
+            if within > state.produced:
+                state = self._step(self._step(state, "Offer", within - state.produced), "Produce")
+            return state if rows == state.produced else self._step(state, "ProduceBatch", rows - state.produced)
         except Disabled:
+            staging_rows = self.parameters.staging_rows
+            beyond = f", and room for {staging_rows} staged rows" if staging_rows else ""
             raise Refused(
                 f"the exchange keeps {rows - state.acknowledged} rows, and has {self.parameters.row_count} permits"
+                f"{beyond}"
             ) from None
 
     # What the logs, the tasks and the sink say.

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,13 +25,13 @@ SOURCE, OFFSETS, TASKS, SINK, COMMITS = range(5)
 UNSEEN = ("AbandonTask", "StageLate", "AbortLate", "Done")
 
 
-def recorded(seed: int) -> Logs:
+def recorded(seed: int, walks: Parameters = WALKS) -> Logs:
     """A run of the model as its recorders would see it."""
     rng = random.Random(seed)
-    state = SYSTEM.initial(WALKS)
+    state = SYSTEM.initial(walks)
     logs: Logs = [[QueryEvent("Restart")], [], [], [], []]
     for _ in range(200):
-        steps = [step for step in SYSTEM.successors(state, WALKS) if step.action not in UNSEEN]
+        steps = [step for step in SYSTEM.successors(state, walks) if step.action not in UNSEEN]
         if not steps:
             break
         step = rng.choice(steps)
@@ -57,8 +58,9 @@ def note(logs: Logs, action: str, before: State, after: State) -> None:
         logs[COMMITS].append(QueryEvent(action, *batch))
 
 
-def replayed(logs: Sequence[Sequence[QueryEvent]]) -> Replay[QueryWorld, QueryEvent]:
-    interpretation = SparkMicroBatchReplay(query_parameters(row_permits=4, batch_cap=2, durable=True))
+def replayed(logs: Sequence[Sequence[QueryEvent]], staging_rows: int = 0) -> Replay[QueryWorld, QueryEvent]:
+    parameters = query_parameters(row_permits=4, batch_cap=2, durable=True, staging_rows=staging_rows)
+    interpretation = SparkMicroBatchReplay(parameters)
     return interleave(interpretation, interpretation.start(), logs)
 
 
@@ -68,6 +70,14 @@ def test_a_run_of_the_model_is_a_behaviour_in_whatever_order_its_logs_are_read(s
     random.Random(seed).shuffle(logs)
     assert replayed(logs).is_valid
     assert replayed(logs).performed == sum(map(len, logs))
+
+
+def test_a_run_with_published_batches_is_a_behaviour_if_there_was_room_to_stage_them() -> None:
+    walks = replace(WALKS, staging_rows=3)
+    runs = [recorded(seed, walks) for seed in range(40)]
+    assert all(replayed(logs, staging_rows=3).is_valid for logs in runs)
+    reasons = [block.reason for logs in runs for block in replayed(logs, staging_rows=1).blocked]
+    assert any("has 4 permits, and room for 1 staged rows" in reason for reason in reasons)
 
 
 def batch(start: int, end: int) -> Logs:

@@ -9,7 +9,7 @@ from permitflow_model.spark_micro_batch import SYSTEM, Parameters, Rows, State
 from permitflow_proofs.kernel.obligation import decide
 from permitflow_proofs.spark_micro_batch.arbitrary import INVARIANT, QUERY
 
-Perform = Callable[[State, Parameters], State]
+Perform = Callable[..., State]
 
 
 def original(name: str) -> Perform:
@@ -18,6 +18,11 @@ def original(name: str) -> Perform:
 
 def takes_over_without_asking(state: State, parameters: Parameters) -> State:
     after = original("Produce")(state._replace(acknowledged=state.produced), parameters)
+    return after._replace(acknowledged=state.acknowledged)
+
+
+def publishes_without_asking(state: State, parameters: Parameters, rows: int) -> State:
+    after = original("ProduceBatch")(state._replace(acknowledged=state.produced), parameters, rows)
     return after._replace(acknowledged=state.acknowledged)
 
 
@@ -76,6 +81,7 @@ class Fault:
 
 FAULTS = [
     Fault("Produce", takes_over_without_asking, "Bounded"),
+    Fault("ProduceBatch", publishes_without_asking, "Bounded"),
     Fault("PlanBatch", plans_all_there_is, "BatchCapped"),
     Fault("RunTask", acknowledges_what_runs, "AcknowledgedIsCommitted"),
     Fault("Stage", stages_from_the_beginning, "PhasesAgree"),

@@ -34,7 +34,7 @@ _GAUGES = {
 }
 _KEPT = {
     "staged_rows": "Rows that nobody sees yet.",
-    "published_rows": "Rows that are published, and wait for room in the channel.",
+    "published_rows": "Rows that are published, and beyond the row permits of the channel.",
 }
 
 

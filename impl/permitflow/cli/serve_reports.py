@@ -229,8 +229,8 @@ def _out(counts: ChannelTraffic) -> str:
     if kept is None:
         return f"{counts.rows_out:,} out"
     staged = f", {kept.staged_rows:,} staged" if kept.staged_rows else ""
-    waiting = f", {kept.published_rows:,} published and waiting" if kept.published_rows else ""
-    return f"{counts.rows_out:,} acknowledged (still to come: {_behind(kept)}){staged}{waiting}"
+    beyond = f", {kept.published_rows:,} published beyond the window" if kept.published_rows else ""
+    return f"{counts.rows_out:,} acknowledged (still to come: {_behind(kept)}){staged}{beyond}"
 
 
 def _sums(traffic: Sequence[Traffic]) -> str:

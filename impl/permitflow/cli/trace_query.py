@@ -33,6 +33,14 @@ def query(
     in_memory: Annotated[
         bool, typer.Option("--in-memory", help="The exchange has no store: it may lose rows, and the query fail.")
     ] = False,
+    staging_rows: Annotated[
+        int,
+        typer.Option(
+            parser=whole_number(least=0),
+            metavar="ROWS",
+            help="The exchange's --staging-rows, if jobs publish batches into the channels that the query reads.",
+        ),
+    ] = 0,
     as_json: Json = False,
 ) -> None:
     """Is what a streaming query did a behaviour of the specification?
@@ -47,7 +55,7 @@ def query(
 
     Exit code 0: it is. 1: it is not. 2: not a usable recording, or it does not begin with the query.
     """
-    verdicts = _judged(trace_dir, checkpoint, table, consumer, source, durable=not in_memory)
+    verdicts = _judged(trace_dir, checkpoint, table, consumer, source, durable=not in_memory, staging_rows=staging_rows)
     holds = all(verdict.is_valid for verdict in verdicts)
     if as_json:
         print_json({"holds": holds, "channels": [_as_json(verdict) for verdict in verdicts]})
@@ -58,7 +66,14 @@ def query(
 
 
 def _judged(
-    trace_dir: Path, checkpoint: Path, table: Path | None, consumer: str, source: int, *, durable: bool
+    trace_dir: Path,
+    checkpoint: Path,
+    table: Path | None,
+    consumer: str,
+    source: int,
+    *,
+    durable: bool,
+    staging_rows: int,
 ) -> "Sequence[QueryVerdict]":
     from permitflow.errors import TraceError
 
@@ -67,7 +82,13 @@ def _judged(
     try:
         published = None if table is None else published_by_file_sink(table)
         return judge_query(
-            trace_dir, checkpoint, consumer=consumer, source=source, published=published, durable=durable
+            trace_dir,
+            checkpoint,
+            consumer=consumer,
+            source=source,
+            published=published,
+            durable=durable,
+            staging_rows=staging_rows,
         )
     except TraceError as error:
         unusable(str(error))

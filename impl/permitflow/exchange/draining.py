@@ -81,4 +81,4 @@ def _by_name(channels: Sequence[BridgeStatistics]) -> dict[str, int]:
 def _rows_of(channel: BridgeStatistics) -> int:
     if channel.replay is None:
         return channel.numbers.sent_rows - channel.numbers.consumed_rows
-    return channel.replay.kept_rows + (channel.staging.published_rows if channel.staging else 0)
+    return channel.replay.kept_rows

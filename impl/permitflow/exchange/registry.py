@@ -127,8 +127,8 @@ class Exchange:
             schema: of its chunks; by default that of the first producer.
             retention: whether rows are gone once they were read, or kept until they are acknowledged.
             consumers: for whom rows are kept; a channel that is read once has one consumer, without a name.
-            staging_rows: the most rows that are staged, or published and not in the channel yet; by default four
-                times the window.  A channel that is read once stages nothing.
+            staging_rows: the most rows that are staged, or published beyond the row permits; by default four times
+                the window.  A channel that is read once stages nothing.
 
         Raises:
             InvalidParametersError: the name is empty, taken, or no text that UTF-8 can hold; consumers that are none.

@@ -6,6 +6,8 @@ which they came; readers read what is kept, each on its own.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import accumulate
+from time import monotonic
 
 import pyarrow as pa
 
@@ -14,9 +16,9 @@ from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
     ChannelError,
+    InvalidParametersError,
     LogReplacedError,
 )
-from permitflow.exchange.replay_growing import Growing
 from permitflow.exchange.settling import settled
 from permitflow.exchange.stores.store import ChannelStore
 from permitflow.protocol.control import ChannelState
@@ -66,27 +68,21 @@ class ReplayLog:
         self.state, self.reason = kept.state, kept.reason
         self.schema = kept.schema or schema
         """None: no producer has stated it yet."""
-        self.expected_rows = 0
-        """That are published and will be part of the log once there is room."""
         self.found = kept
         """What was there when it was opened."""
         self.store = store
+        self.appended_chunks = 0
+        """That have come since the log was opened."""
+        self.waiting = Stopwatch(monotonic)
+        """The time in which producers waited for room."""
+        self.writing = asyncio.Lock()
+        """Held by whoever changes what is behind the last row."""
+        self._turn = asyncio.Lock()
         self._is_declared = kept.schema is not None
         self._producer_rows = dict(kept.producers)
         self._is_removed = False
         self._changed = asyncio.Event()
-        self._growing = Growing(self.books, self.changed, self.note_change)
         self._acknowledging = asyncio.Lock()
-
-    @property
-    def waiting(self) -> Stopwatch:
-        """The time in which producers waited for room."""
-        return self._growing.waiting
-
-    @property
-    def appended_batches(self) -> int:
-        """That have come since the log was opened."""
-        return self._growing.written_chunks
 
     # Who waits.
 
@@ -142,7 +138,7 @@ class ReplayLog:
             await settled(self._declare(schema))
 
     async def _declare(self, schema: pa.Schema) -> None:
-        async with self._growing.writing:
+        async with self.writing:
             self.require_appendable(schema)
             if not self._is_declared:
                 await self.store.declare(schema)
@@ -172,48 +168,53 @@ class ReplayLog:
 
         Spec: Produce of SparkMicroBatch.
         """
-
-        async def write(count: int) -> None:
-            fitting = batches[:count]
-            producer_rows = self.rows_of(producer) + sum(batch.num_rows for batch in fitting) if producer else 0
-            await self.store.append(self.books.next_row, fitting, producer, producer_rows)
-            if producer:
-                self._producer_rows[producer] = producer_rows
+        rows, row_permits = batches[0].num_rows, self.books.row_permits
+        if rows > row_permits:
+            rule = f"must be at most row_permits = {row_permits}: cut the chunk first"
+            raise InvalidParametersError(name="rows", value=rows, rule=rule)
 
         def require_open() -> None:
             self.require_appendable()
             require()
 
-        return await self._growing.grow([batch.num_rows for batch in batches], write, require_open)
+        count = 0
+        async with self._turn:
+            while not count:
+                await self._room(rows, require_open)
+                count = await settled(self._append(batches, producer, require_open))
+        return count
 
-    def expect(self, rows: int) -> None:
-        """So many rows are published, and will be taken over: until then, no reader comes to the end."""
-        self.expected_rows += rows
+    async def _room(self, rows: int, require: Callable[[], None]) -> None:
+        if self.books.has_room(rows):
+            return
+        self.waiting.start()
+        try:
+            while not self.books.has_room(rows):
+                require()
+                await self._changed.wait()
+        finally:
+            self.waiting.stop()
 
-    async def take_over(self, chunk_rows: Sequence[int]) -> int:
-        """Wait until there is room for the first published chunk; then take over as many as there is room for.
+    async def _append(self, batches: Sequence[pa.RecordBatch], producer: str, require: Callable[[], None]) -> int:
+        async with self.writing:
+            require()
+            chunk_rows = [batch.num_rows for batch in batches]
+            # A batch that was published meanwhile may have taken the room.
+            count = sum(self.books.has_room(total) for total in accumulate(chunk_rows))
+            if count:
+                rows = sum(chunk_rows[:count])
+                producer_rows = self.rows_of(producer) + rows if producer else 0
+                await self.store.append(self.books.next_row, batches[:count], producer, producer_rows)
+                if producer:
+                    self._producer_rows[producer] = producer_rows
+                self.books.produce(rows)
+                self.note_appended(count)
+        return count
 
-        A log that has ended takes them all the same: they were published before.
-
-        Args:
-            chunk_rows: rows of each of the chunks that were published next.
-
-        Raises:
-            ChannelError: the log is broken, or was removed.
-            StoreError: they could not be written; nothing was taken over.
-
-        Spec: Publish of SparkMicroBatch.
-        """
-
-        async def write(count: int) -> None:
-            await self.store.take_over(self.books.next_row, count)
-            self.expected_rows -= sum(chunk_rows[:count])
-
-        return await self._growing.grow(chunk_rows, write, self._require_whole)
-
-    def _require_whole(self) -> None:
-        if self._is_removed or self.state is ChannelState.BROKEN:
-            raise self._refusal()
+    def note_appended(self, chunks: int) -> None:
+        """So many chunks are part of the log now."""
+        self.appended_chunks += chunks
+        self.note_change()
 
     async def finish(self, state: ChannelState, reason: str = "") -> None:
         """No row will come any more.  A log that has been finished stays as it is.
@@ -224,18 +225,12 @@ class ReplayLog:
         await settled(self._finish(state, reason))
 
     async def _finish(self, state: ChannelState, reason: str) -> None:
-        async with self._growing.writing:
+        async with self.writing:
             if self._is_removed or self.state is not ChannelState.OPEN:
                 return
             await self.store.finish(state, reason)
             self.state, self.reason = state, reason
         self.note_change()
-
-    @property
-    def visible_state(self) -> ChannelState:
-        """Will more rows come?  Those that are published and wait for room will, although nobody puts any more."""
-        is_ending = self.state is ChannelState.ENDED and self.expected_rows
-        return ChannelState.OPEN if is_ending else self.state
 
     def remove(self, reason: str) -> None:
         """Forget all of it; whoever uses it gets an error."""

@@ -38,9 +38,9 @@ async def read_rows(
         if stop > row:
             yield await _read(log, consumer, row, stop)
             row = stop
-        elif log.visible_state is ChannelState.ENDED:
+        elif log.state is ChannelState.ENDED:
             return
-        elif log.visible_state is ChannelState.BROKEN:
+        elif log.state is ChannelState.BROKEN:
             raise ChannelAbortedError(channel=log.name, reason=log.reason)
         else:
             await log.changed()

@@ -1,25 +1,34 @@
 """The staging areas of an exchange: rows that nobody sees before all rows of their batch are published.
 
-Published rows enter their channels chunk by chunk, as there is room; until then they occupy the staging area, so that
-a slow consumer stops the channel first, then the writers of the next batch.
+Published rows are rows of their channels at once.  Those for which a channel has no permits take room of its staging
+area until rows are acknowledged, so that a slow consumer stops direct producers first, then the writers of the next
+batch.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
 from time import monotonic
 
 import pyarrow as pa
 
-from permitflow.errors import ChannelError, StoreError
+from permitflow.channels.waiting import Stopwatch
+from permitflow.errors import StoreError
 from permitflow.exchange.replay_log import ReplayLog
 from permitflow.exchange.settling import settled
-from permitflow.exchange.staging_place import StagingPlace
 from permitflow.exchange.statistics import StagingStatistics
-from permitflow.exchange.stores.store import Store
+from permitflow.exchange.stores.store import PublishedPart, Store
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS, Part, PartState, Publication, StagingBooks
+from permitflow.protocol.staging import (
+    DEFAULT_TIMEOUT_SECONDS,
+    Part,
+    PartState,
+    Publication,
+    StagingArea,
+    StagingBooks,
+)
 
 __all__ = ["StagingAreas", "default_staging_rows"]
 
@@ -27,13 +36,22 @@ _log = logging.getLogger(__name__)
 
 # How often to look whether something is to be forgotten, while something is staged.
 _TIDY_SECONDS = 1.0
-# A disk that was full may have room again.
-_RETRY_SECONDS = 1.0
 
 
 def default_staging_rows(row_permits: int) -> int:
-    """Room for two batches of twice a window each: one that enters the channel, and one that is written meanwhile."""
+    """Room for two batches of twice a window each: one that is read, and one that is written meanwhile."""
     return 4 * row_permits
+
+
+class _Place:
+    """Where rows of one channel are staged."""
+
+    def __init__(self, log: ReplayLog, area: StagingArea) -> None:
+        """Nobody waits."""
+        self.log = log
+        self.area = area
+        self.waiting = Stopwatch(monotonic)
+        """The time in which producers waited for room."""
 
 
 class StagingAreas:
@@ -57,11 +75,7 @@ class StagingAreas:
         self.books.restore(store.published_batches())
         self._store = store
         self._clock = clock
-        self._places: dict[str, StagingPlace] = {}
-        self._publishing: set[StagingPlace] = set()
-        """Where rows were published that nobody leads into the channel yet."""
-        self._chunk_rows: dict[Part, list[int]] = {}
-        """Rows of each chunk that is staged and not published."""
+        self._places: dict[str, _Place] = {}
         self._left_over: list[Part] = []
         """What came late, and was still in the store when the exchange before this one was killed."""
         self._ordering = asyncio.Lock()
@@ -75,37 +89,24 @@ class StagingAreas:
         Raises:
             InvalidParametersError: there is no room for a row.
         """
-        place = self._places[log.name] = StagingPlace(log, self.books.add_channel(log.name, limit_rows))
-        now = self._clock()
-        for kept in log.found.published:
-            self.books.restore_part(log.name, kept.staging, sum(kept.chunk_rows), now, is_published=True)
-            self._enter(place, kept.chunk_rows)
+        self._places[log.name] = _Place(log, self.books.add_channel(log.name, limit_rows, log.books))
         for kept in log.found.staged:
-            part = self.books.restore_part(log.name, kept.staging, sum(kept.chunk_rows), now, is_published=False)
+            part = self.books.restore_part(log.name, kept.staging, kept.chunk_rows, self._clock())
             if part.state is PartState.LATE:
                 self._left_over.append(part)
-            else:
-                self._chunk_rows[part] = list(kept.chunk_rows)
         self._go_on()
 
     def remove_channel(self, name: str) -> None:
         """Forget a channel and what is staged for it; the store has forgotten it, too."""
-        for part in self.books.remove_channel(name, self._clock()):
-            self._chunk_rows.pop(part, None)
-        place = self._places.pop(name)
-        self._publishing.discard(place)
-        if place.drain is not None:
-            place.drain.cancel()
-        place.note_change()
+        self.books.remove_channel(name, self._clock())
+        del self._places[name]
 
     # Attempts.
 
     def open(self, channel: str, staging: Staging) -> Part:
         """Begin an attempt; see ``StagingBooks.open``."""
         part = self.books.open(channel, staging, self._clock())
-        if part.is_kept:
-            self._chunk_rows[part] = []
-            self._go_on()
+        self._go_on()
         return part
 
     async def stage(self, part: Part, chunks: Sequence[pa.RecordBatch]) -> int:
@@ -140,7 +141,8 @@ class StagingAreas:
         try:
             count = 0
             while not count:
-                await place.changed()
+                await place.log.changed()
+                place.log.require_appendable()
                 count = self._take(part, chunks)
             return count
         finally:
@@ -148,14 +150,11 @@ class StagingAreas:
 
     async def _keep(self, part: Part, chunks: Sequence[pa.RecordBatch]) -> None:
         place = self._places.get(part.channel)
-        if place is None:  # removed meanwhile, with the part; whoever stages is told so when he goes on
+        if place is None:  # removed meanwhile, with the part; its producer is told when it goes on
             return
-        log = place.log
-        await log.store.stage(part.staging, chunks)
-        if part.is_kept:
-            self._chunk_rows[part] += [chunk.num_rows for chunk in chunks]
-        else:
-            await log.store.forget([part.staging])
+        await place.log.store.stage(part.staging, chunks)
+        if not part.is_kept:
+            await place.log.store.forget([part.staging])
 
     def end(self, part: Part) -> None:
         """All rows of an attempt are here; see ``StagingBooks.end``."""
@@ -181,38 +180,48 @@ class StagingAreas:
         """
         async with self._ordering:
             plan = self.books.plan(query, batch, parts)
-            if plan.was_published:
-                return True
-            for part in plan.published:
-                self._places[part.channel].log.require_appendable()
-            await settled(self._publish(query, batch, plan))
-            return False
+            if not plan.was_published:
+                logs = {part.channel: self._places[part.channel].log for part in plan.published}
+                await settled(self._publish(query, batch, plan, logs))
+            return plan.was_published
 
-    async def _publish(self, query: str, batch: int, plan: Publication) -> None:
-        published = [(part.channel, part.staging) for part in plan.published]
-        await self._store.publish(query, batch, published, plan.forgotten)
-        # From here on it is published, whatever has happened to its channels meanwhile.
-        publication = self.books.carry_out(query, batch, plan, self._clock())
-        for part in publication.published:
-            self._enter(self._places[part.channel], self._chunk_rows.pop(part))
-        for part in publication.late:
-            self._chunk_rows.pop(part, None)
+    async def _publish(self, query: str, batch: int, plan: Publication, logs: Mapping[str, ReplayLog]) -> None:
+        async with AsyncExitStack() as stack:
+            for log in logs.values():
+                await stack.enter_async_context(log.writing)
+            for channel, log in logs.items():
+                if channel in self._places:  # of one that was removed meanwhile, nothing is published
+                    log.require_appendable()
+            await self._store.publish(query, batch, _numbered(plan.published, logs), plan.forgotten)
+            # From here on it is published, whatever has happened to its channels meanwhile.
+            publication = self.books.carry_out(query, batch, plan, self._clock())
+            for part in publication.published:
+                logs[part.channel].note_appended(part.chunks)
         self._note_change(publication.late)
-        self._go_on()
 
-    async def discard(self, query: str, batch: int, parts: Sequence[StagedPart] = ()) -> int:
-        """Forget what is staged for a batch and not published; see ``StagingBooks.discard``.  How many rows?"""
+    async def discard(self, query: str, batch: int, parts: Sequence[StagedPart]) -> int:
+        """Forget attempts that are not published; see ``StagingBooks.discard``.  How many rows?"""
         async with self._ordering:
-            dropped = self.books.discard(query, batch, self._clock(), parts)
+            dropped = self.books.discard(query, batch, parts, self._clock())
             self._forget(dropped)
             return sum(part.rows for part in dropped)
 
     def statistics(self, channel: str) -> StagingStatistics:
         """What is staged for a channel."""
-        return self._places[channel].statistics()
+        place = self._places[channel]
+        area = place.area
+        return StagingStatistics(
+            limit_rows=area.limit_rows,
+            staged_rows=area.staged_rows,
+            published_rows=area.log.excess_rows,
+            attempts=len(area.parts),
+            open_attempts=sum(part.state is PartState.OPEN for part in area.parts),
+            waiting_attempts=len(area.line),
+            waiting_seconds=place.waiting.seconds,
+        )
 
     def stop(self) -> None:
-        """Do nothing any more; what is published stays where it is, and may be gone on with from the store."""
+        """Do nothing any more; what is staged may be gone on with from the store."""
         for task in self._tasks:
             task.cancel()
         if self._tidying is not None:
@@ -221,56 +230,29 @@ class StagingAreas:
     # What goes on by itself.
 
     def _go_on(self) -> None:
-        """Let published rows enter their channels, and look now and then whether something is to be forgotten."""
+        """Look now and then whether something is to be forgotten."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            return  # who adds channels before the loop runs will open a stream or publish in it
-        while self._publishing:
-            place = self._publishing.pop()
-            if place.is_to_be_drained:
-                place.drain = self._begin(self._drain(place))
+            return  # channels may be added before the loop runs; each stream that is opened in it looks again
         while self._left_over:
             self._begin(self._forget_kept(self._left_over.pop()))
-        if self._tidying is None and self._chunk_rows:
+        if self._tidying is None and self.books.has_staged:
             self._tidying = loop.call_later(_TIDY_SECONDS, self._tidy)
 
-    def _enter(self, place: StagingPlace, chunk_rows: Sequence[int]) -> None:
-        place.publish(chunk_rows)
-        self._publishing.add(place)
-
-    def _begin(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+    def _begin(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def _drain(self, place: StagingPlace) -> None:
-        while place.entering:
-            try:
-                count = await place.take_over()
-            except ChannelError as error:
-                _log.warning("%d published rows cannot enter their channel: %s", place.area.published_rows, error)
-                return
-            except StoreError as error:
-                _log.warning("published rows wait: %s", error)
-                await asyncio.sleep(_RETRY_SECONDS)
-                continue
-            for _ in range(count):
-                self.books.drain(place.area.published[0], place.entering.popleft(), self._clock())
-            place.note_change()
 
     def _tidy(self) -> None:
         self._tidying = None
         if not self._ordering.locked():
             self._forget(self.books.tidy(self._clock()))
-        for place in self._places.values():
-            place.dismiss()
         self._go_on()
 
     def _forget(self, parts: Sequence[Part]) -> None:
         for part in parts:
-            self._chunk_rows.pop(part, None)
             self._begin(self._forget_kept(part))
         self._note_change(parts)
 
@@ -282,6 +264,16 @@ class StagingAreas:
         except StoreError as error:
             _log.warning("rows of an attempt that nobody will publish stay on disk: %s", error)
 
-    def _note_change(self, parts: Iterable[Part]) -> None:
+    def _note_change(self, parts: Sequence[Part]) -> None:
         for channel in {part.channel for part in parts} & self._places.keys():
-            self._places[channel].note_change()
+            self._places[channel].log.note_change()
+
+
+def _numbered(parts: Sequence[Part], logs: Mapping[str, ReplayLog]) -> list[PublishedPart]:
+    """The rows of each part follow those before it in its channel."""
+    next_rows = {channel: log.books.next_row for channel, log in logs.items()}
+    numbered = []
+    for part in parts:
+        numbered.append(PublishedPart(part.channel, part.staging, next_rows[part.channel]))
+        next_rows[part.channel] += part.rows
+    return numbered

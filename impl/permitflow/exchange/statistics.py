@@ -76,7 +76,7 @@ class StagingStatistics:
     staged_rows: int
     """Not published: nobody sees them."""
     published_rows: int
-    """Published, and waiting for room in the channel: consumers are slow."""
+    """Published, and beyond the row permits of the channel: consumers are slow."""
     attempts: int
     """That have rows here which are not published, or may have."""
     open_attempts: int

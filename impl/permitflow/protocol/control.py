@@ -90,12 +90,11 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Forget what is staged for a batch and not published."""
+    """Forget attempts at a batch that are not published."""
 
     query: str
     batch: int
-    parts: tuple[StagedPart, ...] = ()
-    """Only these attempts; none: all that there are."""
+    parts: tuple[StagedPart, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """The books of a channel that keeps its rows until every consumer has acknowledged them.
 
 Rows are numbered from 0.  What is kept lies between the first row that some consumer has not acknowledged and the next
-one that will come, and is never more than ``row_permits``.  So a producer's rows hold their permits until they are
-forgotten: this is the ledger of a channel whose receiver consumes by acknowledging.
+one that will come.  A producer's chunk comes in if no more than ``row_permits`` are kept then; so its rows hold their
+permits until they are forgotten: this is the ledger of a channel whose receiver consumes by acknowledging.  A published
+batch comes in at once.  Its rows beyond ``row_permits`` take room of the staging area, which bounds them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -85,8 +86,13 @@ class ReplayBooks:
 
     @property
     def room_rows(self) -> int:
-        """How many rows may come now; less than 0 if a store has kept more than there are permits."""
+        """How many rows may come now; less than 0 if more were published than there are permits."""
         return self.row_permits - self.kept_rows
+
+    @property
+    def excess_rows(self) -> int:
+        """How many rows are kept beyond the permits."""
+        return max(0, -self.room_rows)
 
     def has_room(self, rows: int) -> bool:
         """May a chunk of so many rows be taken over?"""
@@ -104,6 +110,16 @@ class ReplayBooks:
             raise LocalProtocolError(f"a chunk cannot have {rows} rows")
         if not self.has_room(rows):
             raise WouldBlock(f"{rows} rows need room, {self.room_rows} of {self.row_permits} row permits are here")
+        return self._take(rows)
+
+    def publish(self, rows: int) -> int:
+        """Take rows over that were staged for the channel, whether there are permits or not; the number of the first.
+
+        Spec: ProduceBatch of SparkMicroBatch.
+        """
+        return self._take(rows)
+
+    def _take(self, rows: int) -> int:
         first_row = self.next_row
         self.next_row += rows
         self.peak_kept_rows = max(self.peak_kept_rows, self.kept_rows)

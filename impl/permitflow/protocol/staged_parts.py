@@ -1,6 +1,5 @@
 """What is staged: one attempt at a part of a batch, and the room that a channel has for such."""
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from math import inf
@@ -8,6 +7,7 @@ from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError, StagedPartError, StagingFullError
 from permitflow.protocol.frames import Staging
+from permitflow.protocol.replay import ReplayBooks
 
 __all__ = [
     "YIELD_SECONDS",
@@ -33,7 +33,7 @@ class PartState(StrEnum):
     ENDED = "ended"
     """All of its rows are here: it can be published."""
     PUBLISHED = "published"
-    """Its rows are part of the channel; some may still wait for room there."""
+    """Its rows are part of the channel."""
     LATE = "late"
     """Its batch was published without it: what it has is thrown away, and so is what comes."""
     FORGOTTEN = "forgotten"
@@ -46,6 +46,7 @@ class Part:
     __slots__ = (
         "batch_number",
         "channel",
+        "chunks",
         "number",
         "reason",
         "rows",
@@ -63,7 +64,8 @@ class Part:
         self.batch_number = batch_number
         self.state = PartState.OPEN
         self.rows = 0
-        """That were staged and have not left for the channel."""
+        """That were staged."""
+        self.chunks = 0
         self.reason = ""
         """Why it was forgotten."""
         self.wanted_rows = 0
@@ -72,7 +74,7 @@ class Part:
 
     @property
     def place(self) -> tuple[int, str]:
-        """What one attempt of a batch is published at: in the order of these, rows enter their channels."""
+        """What one attempt of a batch is published at: the order of its rows in the channel."""
         return self.staging.partition, self.channel
 
     @property
@@ -94,29 +96,26 @@ class Part:
 
 
 class StagingArea:
-    """The room of one channel for rows that are not part of it yet: staged, or published and not yet taken over."""
+    """The room of one channel for staged rows; published rows that are beyond the channel's permits take it as well."""
 
-    __slots__ = ("limit_rows", "line", "parts", "published", "published_rows", "quiet_since", "staged_rows")
+    __slots__ = ("limit_rows", "line", "log", "parts", "quiet_since", "staged_rows")
 
-    def __init__(self, limit_rows: int) -> None:
-        """Empty."""
+    def __init__(self, limit_rows: int, log: ReplayBooks) -> None:
+        """Empty; ``log`` are the books of the channel."""
         self.limit_rows = limit_rows
+        self.log = log
         self.parts: set[Part] = set()
         """Not published."""
         self.line: set[Part] = set()
         """Those with a chunk that waits for room."""
-        self.published: deque[Part] = deque()
-        """In the order in which their rows enter the channel."""
         self.staged_rows = 0
-        self.published_rows = 0
-        """That have not entered the channel yet."""
         self.quiet_since = -inf
-        """When rows left for the last time."""
+        """When rows were given up for the last time, or published ones were in the way."""
 
     @property
     def free_rows(self) -> int:
         """How many more it takes."""
-        return self.limit_rows - self.staged_rows - self.published_rows
+        return self.limit_rows - self.staged_rows - self.log.excess_rows
 
     def has_room(self, part: Part, rows: int) -> bool:
         """Can it take so many rows of a part now?  Those who are before it in the line come first."""
@@ -127,10 +126,12 @@ class StagingArea:
         part.wanted_rows, part.wanted_since = rows, min(part.wanted_since, now)
         self.line.add(part)
 
-    def take(self, part: Part, rows: int) -> None:
-        """Rows of it are here."""
+    def take(self, part: Part, *chunk_rows: int) -> None:
+        """Chunks of it are here."""
         self._withdraw(part)
+        rows = sum(chunk_rows)
         part.rows += rows
+        part.chunks += len(chunk_rows)
         self.staged_rows += rows
 
     def remove(self, part: Part, now: float) -> None:
@@ -140,22 +141,6 @@ class StagingArea:
         self.staged_rows -= part.rows
         if part.rows:
             self.quiet_since = now
-
-    def publish(self, part: Part) -> None:
-        """Its rows are the last that wait to enter the channel."""
-        self.published_rows += part.rows
-        if part.rows:
-            self.published.append(part)
-
-    def drain(self, part: Part, rows: int, now: float) -> None:
-        """The channel has taken rows of the first published part over."""
-        assert self.published[0] is part, "rows enter the channel in the order in which they were published"
-        assert 0 < rows <= part.rows, f"{rows} of {part.rows} rows"
-        part.rows -= rows
-        self.published_rows -= rows
-        self.quiet_since = now
-        if not part.rows:
-            self.published.popleft()
 
     def _withdraw(self, part: Part) -> None:
         part.wanted_rows, part.wanted_since = 0, inf
@@ -186,10 +171,12 @@ class StagingArea:
     def giving_way(self, now: float, is_silent: Callable[[Part], bool]) -> Iterator[Part]:
         """Who is to be forgotten, so that who is first in line can go on; asks again after each of them.
 
-        Nobody, while there are published rows that will leave: the consumer is slow, and that is all.  Of older batches
-        only those whose query ``is_silent``: it may have died.
+        Nobody, while published rows take room that acknowledgements will free: the consumer is slow, and that is all.
+        Of older batches only those whose query ``is_silent``: it may have died.
         """
-        if not self.line or self.published_rows:
+        if self.log.excess_rows:
+            self.quiet_since = now
+        if not self.line or self.log.excess_rows:
             return
         first = min(self.line, key=lambda part: part.turn)
         if now - max(first.wanted_since, self.quiet_since) < YIELD_SECONDS:
@@ -219,7 +206,7 @@ class Publication(NamedTuple):
     was_published: bool
     """Somebody has published this batch before, and nothing of it is taken now."""
     published: tuple[Part, ...]
-    """In the order in which their rows enter their channels."""
+    """In the order of their rows in their channels."""
     late: tuple[Part, ...]
     """Whose rows are thrown away."""
     forgotten: tuple[str, ...]

@@ -4,11 +4,11 @@ A producer stages rows as an attempt at one partition of one batch of a query; `
 partition part of its channel, all or none, once.  Payloads are elsewhere: these are counts, and decisions.  Times are
 given as seconds of any clock that does not go backwards.
 
-What may have to wait is a chunk: the room of each channel is bounded.  No wait is for ever as long as consumers read
-and batches are published or given up: rows of published batches leave for the channel, an attempt whose stream breaks
-gives its room back, and a batch that can never fit is told so.  Where unpublished rows block each other, the batch that
-began first goes on unless its query is silent, and of two attempts at the same part the newer one: the others are
-forgotten (``tidy``).
+What may have to wait is a chunk: the room of each channel is bounded, and published rows beyond the channel's permits
+take some of it.  No wait is for ever as long as consumers acknowledge and batches are published or given up: an attempt
+whose stream breaks gives its room back, and a batch that can never fit is told so.  Where unpublished rows block each
+other, the batch that began first goes on unless its query is silent, and of two attempts at the same part the newer
+one: the others are forgotten (``tidy``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.published_batches import MOST_QUERIES, PublishedBatches
+from permitflow.protocol.replay import ReplayBooks
 from permitflow.protocol.staged_parts import (
     Part,
     PartState,
@@ -58,14 +59,14 @@ class StagingBooks:
         self._published = PublishedBatches(most_queries)
         self._count = 0
 
-    def add_channel(self, channel: str, limit_rows: int) -> StagingArea:
-        """Have room for so many rows of a channel.
+    def add_channel(self, channel: str, limit_rows: int, log: ReplayBooks) -> StagingArea:
+        """Have room for so many rows of a channel, whose books take over what is published.
 
         Raises:
             InvalidParametersError: there is no room for a row.
         """
         require_room(limit_rows)
-        area = self._areas[channel] = StagingArea(limit_rows)
+        area = self._areas[channel] = StagingArea(limit_rows, log)
         return area
 
     def remove_channel(self, channel: str, now: float) -> tuple[Part, ...]:
@@ -75,6 +76,11 @@ class StagingBooks:
             self._drop(part, PartState.FORGOTTEN, "is forgotten: its channel was removed", now)
         del self._areas[channel]
         return dropped
+
+    @property
+    def has_staged(self) -> bool:
+        """Is anything staged and not published?"""
+        return bool(self._parts)
 
     @property
     def published_batches(self) -> Mapping[str, int]:
@@ -89,18 +95,14 @@ class StagingBooks:
         """Go on with the batches that an exchange before this one has published."""
         self._published.restore(published_batches)
 
-    def restore_part(self, channel: str, staging: Staging, rows: int, now: float, *, is_published: bool) -> Part:
+    def restore_part(self, channel: str, staging: Staging, chunk_rows: Sequence[int], now: float) -> Part:
         """Go on with what an exchange before this one had of an attempt, whether or not there is room for it.
 
         Of one that had not ended, publishing says that rows are missing.
         """
-        part = self.open(channel, staging, now) if not is_published else Part(channel, staging, 0, 0)
-        area = self._areas[channel]
-        if is_published:
-            part.rows, part.state = rows, PartState.PUBLISHED
-            area.publish(part)
-        elif part.is_kept:
-            area.take(part, rows)
+        part = self.open(channel, staging, now)
+        if part.is_kept:
+            self._areas[channel].take(part, *chunk_rows)
             part.state = PartState.ENDED
         return part
 
@@ -208,30 +210,23 @@ class StagingBooks:
         published = tuple(part for part in planned.published if part.state is PartState.ENDED)
         for part in published:
             self._remove(part, PartState.PUBLISHED, now)
-            self._areas[part.channel].publish(part)
+            self._areas[part.channel].log.publish(part.rows)
         late = tuple(part for part in self._of_query(query) if part.staging.batch <= batch)
         for part in late:
             self._drop(part, PartState.LATE, "", now)
         self._published.note(query, batch)
         return planned._replace(published=published, late=late)
 
-    def discard(self, query: str, batch: int, now: float, parts: Sequence[StagedPart] = ()) -> tuple[Part, ...]:
-        """Forget what is staged for a batch and not published; what is published stays.
+    def discard(self, query: str, batch: int, parts: Sequence[StagedPart], now: float) -> tuple[Part, ...]:
+        """Forget attempts at a batch that are not published; some of them may not be here.
 
-        ``parts`` are the attempts that are meant, some of which may not be here; none: all.  Whoever gives up a batch
-        that others may run again names its own: the word may come late.
+        Attempts that are not named stay: others may run the batch again, and this order may come late.
         """
         named = {(part.channel, Staging(query, batch, part.partition, part.attempt)) for part in parts}
-        dropped = tuple(
-            part for part in self._of_batch(query, batch) if not named or (part.channel, part.staging) in named
-        )
+        dropped = tuple(part for part in self._of_batch(query, batch) if (part.channel, part.staging) in named)
         for part in dropped:
             self._drop(part, PartState.FORGOTTEN, "was discarded: its batch was given up", now)
         return dropped
-
-    def drain(self, part: Part, rows: int, now: float) -> None:
-        """The channel has taken so many rows of a published part over; it must be the first one."""
-        self._areas[part.channel].drain(part, rows, now)
 
     def _find(self, query: str, batch: int, stated: StagedPart) -> Part:
         staging = Staging(query, batch, stated.partition, stated.attempt)

@@ -17,7 +17,7 @@ class KeptRows:
     staged_rows: int = 0
     """Rows that nobody sees yet."""
     published_rows: int = 0
-    """Rows that are published, and wait for room in the channel."""
+    """Rows that are published, and beyond the row permits of the channel."""
 
     @property
     def lag_rows(self) -> dict[str, int]:

@@ -139,6 +139,11 @@ class Sending:
         """Dial for an end or an abort: no rows will follow, so that nothing is prepared for them."""
         return self.open(channel, timeout_seconds=timeout_seconds, same_host=SameHost.NEVER)
 
+    def declare_schema(self, channel: str) -> None:
+        """State the schema of a channel that gets no rows, so that its readers know it."""
+        with self.open_for_a_word(channel) as sink:
+            sink.end(closes_channel=False)
+
     def _chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         target = arrow_schema(self._schema)
         for batch in batches:

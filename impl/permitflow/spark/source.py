@@ -6,8 +6,10 @@ on it, because Spark samples what it sorts: ``repartition()`` first.  Where a Da
 ``cache()`` and ``count()`` it before.  All channels of a stream are open at the same time, so the job needs one task
 slot for each of them; a stream that is read by fewer starves, and its waits end with an error that says so.
 
-A channel that keeps its rows (``--retention replay``) is read from where the consumer has acknowledged to its end, as
-often as Spark likes; nothing is acknowledged by that.  ``spark.readStream`` is what acknowledges.
+Of a channel that keeps its rows (``--retention replay``), a query reads those that are there when it is planned, from
+where the consumer has acknowledged on, as often as Spark likes: it waits for no producer, however many rows there are,
+and nothing is acknowledged by it.  ``spark.readStream`` is what acknowledges.  Only a channel that is broken is read
+without a plan, so that its readers come to the error behind its last row.
 
 Chunks that came together are handed over as one batch, of at most half the window.  Its permits return when Spark's
 Python worker asks for the next one.  "Handed to Spark" is not "processed": what lies between the worker and the JVM is
@@ -28,6 +30,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from permitflow.errors import InvalidOptionError
+from permitflow.protocol.control import ChannelState
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.spark.hand_over import HandOver, narrow_socket, rows_together
 from permitflow.spark.options import ReadOptions
@@ -35,6 +38,8 @@ from permitflow.spark.recording import recording
 from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.schema import arrow_schema, check_user_schema, conform, spark_schema
 from permitflow.spark.stream_options import StreamOptions
+from permitflow.spark.stream_planning import RowRange
+from permitflow.spark.stream_reading import read_range
 from permitflow.spark.write_options import Delivery, WriteOptions
 
 __all__ = ["ChannelPartition", "ExchangeReader", "PermitflowDataSource"]
@@ -147,12 +152,13 @@ def _refuse_overwriting(option: str, value: str, overwrites: bool) -> None:
 
 
 class ChannelPartition(InputPartition):
-    """One channel."""
+    """One channel, or those rows of it that were there when the query was planned."""
 
-    def __init__(self, channel: str) -> None:
-        """Name it."""
+    def __init__(self, channel: str, rows: RowRange | None = None) -> None:
+        """``rows`` of a channel that keeps them; None: all to the channel's end."""
         super().__init__(channel)
         self.channel = channel
+        self.rows = rows
 
 
 class ExchangeReader(DataSourceReader):
@@ -164,8 +170,26 @@ class ExchangeReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """One for each channel; planning process, once per query."""
-        return [ChannelPartition(channel) for channel in self._options.channels]
+        """One for each channel; planning process, once per query.
+
+        Raises:
+            PermitflowError: the exchange does not answer, or has no such channel.
+        """
+        # gRPC must not be loaded before Spark's daemon has forked.
+        from permitflow.transports.grpc_blocking import control
+
+        leave_imports_alone()
+        options = self._options
+        with control(options.address, timeout_seconds=options.timeout_seconds) as orders:
+            channels = orders.statistics(options.channels).channels
+            kept = [traffic.channel for traffic in channels if traffic.kept is not None]
+            positions = orders.positions(kept, consumer=options.consumer) if kept else ()
+        planned = {
+            at.channel: RowRange(at.channel, at.log_id, at.acknowledged_row, at.next_row)
+            for at in positions
+            if at.state is not ChannelState.BROKEN
+        }
+        return [ChannelPartition(channel, planned.get(channel)) for channel in options.channels]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one channel in batches, each of what has come together; worker, once per partition.
@@ -175,6 +199,7 @@ class ExchangeReader(DataSourceReader):
 
         Raises:
             SchemaMismatchError: the user's schema is not the channel's.
+            RowsLostError: the exchange has not all rows any more that were there when the query was planned.
             ChannelAbortedError: the producer gave up.
             PeerGoneError: the producer or the exchange is gone, or nothing came in ``timeout_seconds``.
             PermitflowError: the channel does not exist, or was read before.
@@ -184,6 +209,10 @@ class ExchangeReader(DataSourceReader):
         leave_imports_alone()
         assert isinstance(partition, ChannelPartition)  # Spark hands back what partitions() made
         options, channel = self._options, partition.channel
+        if partition.rows is not None:
+            with recording(options.trace_dir, f"read-{channel}") as streams:
+                yield from read_range(options, partition.rows, self._schema, streams)
+            return
         target = arrow_schema(self._schema)
         # Whoever has begun to read a channel must read all of it, so the question comes first.
         found = probe(options.address, channel, timeout_seconds=options.timeout_seconds)

@@ -4,14 +4,16 @@ Tasks stage their rows in the exchange, each attempt in a place of its own; nobo
 publishes one attempt at each partition, all together, in the order of the partitions, once for each query and batch:
 what is repeated after a crash is not published again.  So tasks may be repeated, also speculatively, as Spark likes.
 
-A batch must fit into the staging areas of its channels (``staging_rows`` of the exchange).  Where consumers are slow,
-published batches wait there, and tasks wait for room: that is the back-pressure.
+A batch must fit into the staging areas of its channels (``staging_rows`` of the exchange).  Published rows belong to
+their channels at once; where consumers are slow, those beyond the window take room there, and tasks wait for it: that
+is the back-pressure.
 
 ``abort`` gives up what its own driver's tasks have staged, and never what is published: it may come after the batch
 was, and when the driver that follows runs the batch again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
@@ -21,7 +23,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from permitflow.errors import PermitflowError, UnknownBatchError
-from permitflow.protocol.control import StagedPart
+from permitflow.protocol.control import ChannelState, StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.spark.patience import Patience
 from permitflow.spark.reused_worker import leave_imports_alone
@@ -38,6 +40,9 @@ T = TypeVar("T")
 # What Spark tells its tasks about the micro-batch that they work on.
 _QUERY_PROPERTY = "sql.streaming.queryId"
 _BATCH_PROPERTY = "streaming.sql.batchId"
+
+# Channels that are dialled at the same time.
+_AT_ONCE = 16
 
 # How long the driver's abort waits for an exchange that may be the very cause of the failure.
 ABORT_TIMEOUT_SECONDS = 10.0
@@ -69,7 +74,15 @@ class _Staged:
 
     def _publish(self, key: BatchKey, messages: Sequence[StagedMessage]) -> None:
         parts = [message.part for message in messages if message.part.rows]
+        self._insist(self._declare_schema)
         self._insist(lambda control: control.publish(key.query, key.batch, parts))
+
+    def _declare_schema(self, control: "BlockingControl") -> None:
+        """Channels that no task has written into have no schema yet, and their readers would wait for one."""
+        positions = control.positions(self._options.exchange.channels)
+        new = [at.channel for at in positions if at.schema is None and at.state is ChannelState.OPEN]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(self._sending.declare_schema, new))
 
     def _discard(self, key: BatchKey, messages: Sequence[StagedMessage]) -> None:
         # Only what this driver knows of: when the word comes, another one may be running the batch again.

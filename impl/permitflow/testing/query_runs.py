@@ -81,6 +81,7 @@ def judge_query(
     source: int = 0,
     published: Iterable[int] | None = None,
     durable: bool = True,
+    staging_rows: int = 0,
 ) -> list[QueryVerdict]:
     """Replay what was recorded of a query, channel by channel.
 
@@ -91,6 +92,7 @@ def judge_query(
         source: its number among the query's sources, in Spark's order.
         published: batches that the sink says it has published, in its order; None: it does not say.
         durable: may the exchange not lose rows?
+        staging_rows: that jobs may stage for a channel, if they publish into those that the query reads.
 
     Raises:
         TraceUnreadableError: a file is missing, or holds something else.
@@ -104,7 +106,9 @@ def judge_query(
     channels = [str(facts["channel"]) for facts in source_facts if facts["action"] == "Restart"]
     told = None if published is None else list(published)
     return [
-        _ChannelRun(channel, source_facts, task_facts, offsets).judge(commits, told, durable=durable)
+        _ChannelRun(channel, source_facts, task_facts, offsets).judge(
+            commits, told, durable=durable, staging_rows=staging_rows
+        )
         for channel in dict.fromkeys(channels)
     ]
 
@@ -127,9 +131,13 @@ class _ChannelRun:
         self._first_row = _number(self._begin, "row")
         self._ranges = self._ranges_of(offsets)
 
-    def judge(self, commits: Sequence[int], published: Sequence[int] | None, *, durable: bool) -> QueryVerdict:
+    def judge(
+        self, commits: Sequence[int], published: Sequence[int] | None, *, durable: bool, staging_rows: int
+    ) -> QueryVerdict:
         permits, cap = _number(self._begin, "row_permits"), _number(self._begin, "batch_cap")
-        interpretation = SparkMicroBatchReplay(query_parameters(row_permits=permits, batch_cap=cap, durable=durable))
+        interpretation = SparkMicroBatchReplay(
+            query_parameters(row_permits=permits, batch_cap=cap, durable=durable, staging_rows=staging_rows)
+        )
         # An event of Spark's logs, the tasks or the sink is taken before the source goes on: it has had time to happen.
         logs = [
             [self._of_batch("WriteOffsetLog", batch, "offsets") for batch in self._ranges],

@@ -95,8 +95,8 @@ class BlockingControl:
         """
         return self._ask(publish(query, batch, parts))
 
-    def discard(self, query: str, batch: int, parts: Sequence[StagedPart] = ()) -> Discarded:
-        """Forget what is staged for a batch and not published: these attempts, or all of them if none is named.
+    def discard(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Discarded:
+        """Forget these attempts at a batch, unless they are published; attempts that are not named stay.
 
         Raises:
             PermitflowError: as ``positions``.

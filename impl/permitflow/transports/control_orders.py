@@ -82,7 +82,7 @@ def publish(query: str, batch: int, parts: Sequence[StagedPart]) -> Order[Publis
 
 
 def discard(query: str, batch: int, parts: Sequence[StagedPart]) -> Order[Discarded]:
-    """Forget what is staged and not published."""
+    """Forget these attempts, unless they are published."""
     return Order(Discard(query, batch, tuple(parts)), lambda reply: reply if isinstance(reply, Discarded) else None)
 
 

@@ -87,8 +87,8 @@ def why_no_room(traffic: ChannelTraffic) -> str:
     if kept is None or not (kept.published_rows or kept.staged_rows):
         return why_no_permits(traffic)
     if kept.published_rows:
-        waiting = f"the staging area has no room: {kept.published_rows} rows of earlier batches wait for the channel"
-        return f"{waiting}, where {_why_kept(kept)}"
+        beyond = f"{kept.published_rows} rows of earlier batches are beyond the channel's permits"
+        return f"the staging area has no room: {beyond}; {_why_kept(kept)}"
     staged = f"{kept.staged_rows} rows are staged by batches that were not published yet"
     return f"the staging area has no room: {staged}; do other queries write into this channel, or did one die?"
 

@@ -25,7 +25,9 @@ __all__ = ["INVARIANT", "QUERY", "any_parameters", "any_rows", "any_state", "lar
 def any_parameters(**fixed: object) -> Parameters:
     """Any parameters of a query that acknowledges in ``latestOffset`` or ``commit``; its sink publishes once."""
     chosen: dict[str, object] = {
-        name: integer(name) for name in ("row_count", "batch_cap", "horizon", "faults") if name not in fixed
+        name: integer(name)
+        for name in ("row_count", "batch_cap", "horizon", "staging_rows", "faults")
+        if name not in fixed
     }
     chosen |= {name: truth(name) for name in ("driver_crashes", "durable") if name not in fixed}
     if "acknowledge_in" not in fixed:
@@ -44,7 +46,7 @@ def largest_chunk(parameters: Parameters) -> int:
 
 
 def any_rows(parameters: Parameters) -> tuple[int]:
-    """The size of any chunk that may be offered: the argument of Offer."""
+    """The size of any chunk that may be offered, or batch that may be published: the argument of both."""
     rows = natural("rows", 1)
     assume(rows <= largest_chunk(parameters))
     return (rows,)
@@ -131,7 +133,7 @@ def query(**fixed: object) -> Subject[State, Parameters]:
         system=SYSTEM,
         any_parameters=lambda: any_parameters(**fixed),
         any_state=any_state,
-        any_arguments={"Offer": any_rows},
+        any_arguments={"Offer": any_rows, "ProduceBatch": any_rows},
     )
 
 

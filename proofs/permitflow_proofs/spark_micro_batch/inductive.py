@@ -18,7 +18,7 @@ def _with_a_negative_count(state: State, _parameters: Parameters) -> State:
 
 
 def _with_a_row_too_many(state: State, parameters: Parameters) -> State:
-    return state._replace(produced=state.acknowledged + parameters.row_count + 1)
+    return state._replace(produced=state.acknowledged + parameters.row_count + parameters.staging_rows + 1)
 
 
 def _with_a_row_acknowledged(state: State, _parameters: Parameters) -> State:
@@ -73,7 +73,8 @@ _THEOREMS: tuple[tuple[str, str, str, str, Fault[State, Parameters], str], ...] 
         "spark-bounded",
         "Bounded",
         "Bounded",
-        "The replay buffer of an exchange never has more than ROW_COUNT rows of a channel, whatever crashes.",
+        "The replay buffer of an exchange never has more than ROW_COUNT rows of a channel, and those that may be "
+        "staged for it, whatever crashes.",
         _with_a_row_too_many,
         "after the step the exchange keeps one row too many",
     ),

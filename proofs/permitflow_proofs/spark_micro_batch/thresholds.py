@@ -18,6 +18,11 @@ def _in_latest_offset() -> Parameters:
     return any_parameters(acknowledge_in="latestOffset")
 
 
+def _without_staging() -> Parameters:
+    """Nobody publishes batches into the channel: they would come beside the permits."""
+    return any_parameters(acknowledge_in="latestOffset", staging_rows=0)
+
+
 def _in_commit() -> Parameters:
     """Acknowledged in ``commit``; the driver does not crash, and the exchange keeps its rows."""
     return any_parameters(acknowledge_in="commit", driver_crashes=False, durable=True)
@@ -82,13 +87,13 @@ def _has_two_batches(state: State, parameters: Parameters) -> bool:
 
 
 def _two_batches_fit(fewer: int) -> bool:
-    parameters = _in_latest_offset()
+    parameters = _without_staging()
     state = any_state(parameters)
     return not _has_two_batches(state, parameters) or 2 * parameters.batch_cap <= parameters.row_count - fewer
 
 
 def _two_batches_come(excess: int) -> bool:
-    parameters = _in_latest_offset()
+    parameters = _without_staging()
     rows = 2 * parameters.batch_cap
     assume(rows <= parameters.row_count + excess)
     moves: list[Move] = [("PlanBatch", ()), ("WriteOffsetLog", ()), ("RunTask", ())]
@@ -154,14 +159,14 @@ def theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="spark-double-buffer",
             statement=(
-                "A full batch can wait while a full batch runs if and only if the batch cap is at most half of "
-                "ROW_COUNT."
+                "A full batch of what producers hand over can wait while a full batch runs if and only if the batch "
+                "cap is at most half of ROW_COUNT."
             ),
             module="SparkMicroBatch",
             operator="PlanBatch",
             obligations=(
                 _obligation("only if", _two_batches_fit, "half of ROW_COUNT - 1"),
-                *filling(_in_latest_offset),
+                *filling(_without_staging),
                 _obligation("if", _two_batches_come, "half of ROW_COUNT + 1"),
             ),
         ),

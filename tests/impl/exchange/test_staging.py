@@ -10,6 +10,7 @@ from permitflow.errors import (
     StagedPartError,
 )
 from permitflow.protocol.control import ChannelState, StagedPart
+from permitflow.testing.kept_rows import settle
 from permitflow.testing.staging_world import STAGING_ROWS, chunk, world
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -32,6 +33,38 @@ def test_nobody_sees_rows_before_all_of_their_batch_are_published_in_the_order_o
             assert not await here.publish(last, other, first)
             assert await here.read(5) == [1, 2, 3, 5, 6]
             assert await here.read(1, "b") == [7]
+
+    complete(story())
+
+
+def test_published_rows_are_in_the_channel_at_once_and_can_be_read_however_small_the_window_is(
+    complete: Complete, address: str
+) -> None:
+    async def story() -> None:
+        async with world(address) as here:
+            assert not await here.publish(await here.stage([*range(16)]))
+            channel = here.exchange.replay_channel("a")
+            await channel.end()
+            for _ in range(2):
+                assert [n async for batch in channel.read() for n in batch["n"].to_pylist()] == [*range(16)]
+
+    complete(story())
+
+
+def test_producers_without_staging_wait_until_the_rows_beyond_the_window_are_acknowledged(
+    complete: Complete, address: str
+) -> None:
+    async def story() -> None:
+        async with world(address) as here, asyncio.TaskGroup() as group:
+            assert not await here.publish(await here.stage([*range(12)]))
+            channel = here.exchange.replay_channel("a")
+            appending = group.create_task(channel.append(chunk([12])))
+            await channel.acknowledge(4)
+            await settle()
+            assert (appending.done(), here.next_row()) == (False, 12), "8 rows hold all 8 permits"
+            await channel.acknowledge(5)
+            await appending
+            assert here.next_row() == 13
 
     complete(story())
 
@@ -84,9 +117,8 @@ def test_a_slow_consumer_stops_the_writers_of_the_next_batch(complete: Complete,
     async def story() -> None:
         async with world(address) as here, asyncio.TaskGroup() as group:
             assert not await here.publish(await here.stage([*range(16)]))
-            # The channel has room for the first of three chunks; the rest waits where it was staged.
-            await here.until(lambda staged: staged.published_rows == 10)
-            assert here.next_row() == 6
+            assert here.next_row() == 16
+            assert here.staging().published_rows == 8, "the others have permits"
             writing = group.create_task(here.stage([*range(16, 32)], batch=1))
             waiting = await here.until(lambda staged: staged.waiting_attempts == 1)
             assert waiting.staged_rows + waiting.published_rows <= STAGING_ROWS

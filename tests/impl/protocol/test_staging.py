@@ -14,7 +14,7 @@ def exchange() -> Exchange:
     return Exchange()
 
 
-def test_rows_enter_their_channels_in_the_order_of_the_partitions(exchange: Exchange) -> None:
+def test_rows_are_published_into_their_channels_in_the_order_of_the_partitions(exchange: Exchange) -> None:
     second, first, other = exchange.staged(2, 1), exchange.staged(3, 0), exchange.staged(1, 2, channel="b")
     assert not exchange.drain()
     assert not exchange.publish(second, other, first)
@@ -102,13 +102,15 @@ def test_an_empty_batch_and_empty_parts_are_published(exchange: Exchange) -> Non
 
 
 def test_discarding_touches_nothing_that_is_published(exchange: Exchange) -> None:
-    exchange.publish(exchange.staged(2))
-    assert exchange.books.discard("q", 0, now=0.0) == ()
+    published = exchange.staged(2)
+    exchange.publish(published)
+    named = [StagedPart("a", 0, "x", 2)]
+    assert exchange.books.discard("q", 0, named, now=0.0) == ()
     left = exchange.open(batch=1)
     exchange.books.stage(left, 3, now=0.0)
-    assert exchange.books.discard("q", 1, now=0.0) == (left,)
+    assert exchange.books.discard("q", 1, named, now=0.0) == (left,)
     assert exchange.areas["a"].staged_rows == 0
-    assert [part.rows for part in exchange.areas["a"].published] == [2]
+    assert exchange.drain() == [published]
     with pytest.raises(StagedPartError, match="its batch was given up"):
         exchange.books.stage(left, 1, now=0.0)
 
@@ -131,17 +133,18 @@ def test_a_memory_that_was_larger_shrinks() -> None:
     assert [*books.published_batches] == ["d", "c"]
 
 
-def test_who_names_attempts_discards_no_others(exchange: Exchange) -> None:
+def test_attempts_that_are_not_named_are_not_discarded(exchange: Exchange) -> None:
     given_up, again = (exchange.staged(2, attempt=attempt) for attempt in ("first", "again"))
     named = [StagedPart("a", 0, "first", 2), StagedPart("a", 0, "never came", 2)]
-    assert exchange.books.discard("q", 0, now=0.0, parts=named) == (given_up,)
-    assert exchange.books.discard("q", 0, now=0.0, parts=named) == ()
+    assert exchange.books.discard("q", 0, [], now=0.0) == ()
+    assert exchange.books.discard("q", 0, named, now=0.0) == (given_up,)
+    assert exchange.books.discard("q", 0, named, now=0.0) == ()
     assert not exchange.publish(again)
 
 
 def test_discarding_a_batch_leaves_the_others(exchange: Exchange) -> None:
     given_up, other, foreign = exchange.open(), exchange.open(batch=1), exchange.open(query="another")
-    assert exchange.books.discard("q", 0, now=0.0) == (given_up,)
+    assert exchange.books.discard("q", 0, [StagedPart("a", 0, "x", 0)], now=0.0) == (given_up,)
     assert [part.state for part in (other, foreign)] == [PartState.OPEN] * 2
 
 
@@ -177,11 +180,11 @@ def test_an_incomplete_key_is_refused(exchange: Exchange, staging: Staging) -> N
 
 def test_what_was_kept_goes_on(exchange: Exchange) -> None:
     exchange.books.restore({"q": 3})
-    entering = exchange.books.restore_part("a", Staging("q", 3, 0, "x"), 12, now=0.0, is_published=True)
-    left = exchange.books.restore_part("a", Staging("q", 4, 0, "x"), 2, now=0.0, is_published=False)
-    late = exchange.books.restore_part("a", Staging("q", 2, 0, "x"), 2, now=0.0, is_published=False)
+    exchange.logs["a"].publish(2)
+    left = exchange.books.restore_part("a", Staging("q", 4, 0, "x"), (7, 5), now=0.0)
+    late = exchange.books.restore_part("a", Staging("q", 2, 0, "x"), (2,), now=0.0)
     assert exchange.areas["a"].free_rows == -4, "what was kept stays, also where there is less room now"
     assert not late.is_kept
     assert exchange.publish(batch=3)
     assert not exchange.publish(left, batch=4)
-    assert exchange.drain() == [entering, left]
+    assert exchange.logs["a"].next_row == 14

@@ -9,10 +9,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from permitflow.errors import StagedPartError, StagingFullError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
+from permitflow.protocol.replay import DEFAULT_CONSUMER, ReplayBooks
 from permitflow.protocol.staged_parts import YIELD_SECONDS
 from permitflow.protocol.staging import Part, PartState, StagingArea, StagingBooks
 
 LIMITS = {"a": 8, "b": 5}
+PERMITS = {"a": 3, "b": 4}
 QUERIES = st.sampled_from(["q", "r"])
 PARTITIONS = st.integers(0, 2)
 
@@ -24,9 +26,12 @@ class Staged(RuleBasedStateMachine):
     def begin(self) -> None:
         self.now = 0.0
         self.books = StagingBooks(timeout_seconds=1_000.0)
-        self.areas: dict[str, StagingArea] = {name: self.books.add_channel(name, rows) for name, rows in LIMITS.items()}
+        self.logs = {name: ReplayBooks(permits) for name, permits in PERMITS.items()}
+        self.areas: dict[str, StagingArea] = {
+            name: self.books.add_channel(name, rows, self.logs[name]) for name, rows in LIMITS.items()
+        }
         self.parts: list[Part] = []
-        self.drained: dict[str, list[Part]] = {name: [] for name in LIMITS}
+        self.produced = dict.fromkeys(LIMITS, 0)
         self.published: dict[tuple[str, int], tuple[Part, ...]] = {}
         self.rows: dict[Part, int] = {}
 
@@ -80,17 +85,24 @@ class Staged(RuleBasedStateMachine):
             assert set(publication.published) == set(one_each.values())
             self.published[query, batch] = publication.published
 
-    @rule(query=QUERIES, batch=st.integers(0, 2))
-    def discard(self, query: str, batch: int) -> None:
-        for part in self.books.discard(query, batch, self.now):
-            assert part.staging[:2] not in self.published
+    @rule(data=st.data())
+    def discard(self, data: st.DataObject) -> None:
+        part = self.draw(data, self.parts)
+        if part is not None:
+            query, batch, partition, attempt = part.staging
+            named = [StagedPart(part.channel, partition, attempt, part.rows)]
+            assert self.books.discard(query, batch, named, self.now) in ((), (part,))
 
     @rule(channel=st.sampled_from([*LIMITS]), rows=st.integers(1, 4))
-    def drain(self, channel: str, rows: int) -> None:
-        if self.areas[channel].published:
-            part = self.areas[channel].published[0]
-            self.books.drain(part, min(rows, part.rows), self.now)
-            self.drained[channel] += [part] if not part.rows else []
+    def produce(self, channel: str, rows: int) -> None:
+        if self.logs[channel].has_room(rows):
+            self.logs[channel].produce(rows)
+            self.produced[channel] += rows
+
+    @rule(channel=st.sampled_from([*LIMITS]), rows=st.integers(1, 4))
+    def acknowledge(self, channel: str, rows: int) -> None:
+        log = self.logs[channel]
+        log.acknowledge(DEFAULT_CONSUMER, log.first_kept_row + min(rows, log.kept_rows))
 
     @rule(seconds=st.sampled_from([1.0, YIELD_SECONDS, 2_000.0]))
     def wait(self, seconds: float) -> None:
@@ -99,23 +111,17 @@ class Staged(RuleBasedStateMachine):
             assert part.state is PartState.FORGOTTEN
 
     @invariant()
-    def what_is_published_enters_its_channel_once_in_order(self) -> None:
-        for channel, area in self.areas.items():
-            entering = [*self.drained[channel], *area.published]
-            expected = [
-                part
-                for parts in self.published.values()
-                for part in parts
-                if part.channel == channel and self.rows[part]
-            ]
-            assert entering == expected
+    def what_is_published_belongs_to_its_channel_at_once(self) -> None:
+        for channel, log in self.logs.items():
+            parts = [part for parts in self.published.values() for part in parts if part.channel == channel]
+            assert log.next_row == self.produced[channel] + sum(self.rows[part] for part in parts)
 
     @invariant()
     def bounds_hold_and_sums_are_right(self) -> None:
-        for area in self.areas.values():
+        for channel, area in self.areas.items():
             assert area.free_rows >= 0
+            assert self.logs[channel].kept_rows + area.staged_rows <= PERMITS[channel] + LIMITS[channel]
             assert area.staged_rows == sum(part.rows for part in area.parts)
-            assert area.published_rows == sum(part.rows for part in area.published)
             assert area.line == {part for part in area.parts if part.wanted_rows}
 
     @invariant()
@@ -125,9 +131,9 @@ class Staged(RuleBasedStateMachine):
 
     @invariant()
     def somebody_can_always_go_on(self) -> None:
-        """Where a chunk waits, and no published row is left: the first in line goes on, if only after a while."""
+        """Where a chunk waits, and permits are left: the first in line goes on, if only after a while."""
         for area in self.areas.values():
-            if area.line and not area.published:
+            if area.line and not area.log.excess_rows:
                 first = min(area.line, key=lambda part: part.turn)
                 given = list(area.giving_way(self.now + YIELD_SECONDS, lambda _: False))
                 others = [part for part in area.parts if part not in given]

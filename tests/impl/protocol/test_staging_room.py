@@ -3,6 +3,7 @@
 import pytest
 
 from permitflow.errors import StagedPartError, StagingFullError
+from permitflow.protocol.control import StagedPart
 from permitflow.protocol.staging import SILENT_SHARE, PartState
 from permitflow.testing.staging_words import LATER, TIMEOUT_SECONDS, Exchange
 
@@ -12,12 +13,12 @@ def exchange() -> Exchange:
     return Exchange()
 
 
-def test_published_rows_take_up_room_until_the_channel_has_them(exchange: Exchange) -> None:
+def test_published_rows_without_permits_take_up_room_until_they_are_acknowledged(exchange: Exchange) -> None:
     published = exchange.staged(8)
     exchange.publish(published)
     part = exchange.open(batch=1)
     assert not exchange.books.stage(part, 3, now=0.0)
-    exchange.books.drain(published, 1, now=0.0)
+    exchange.acknowledge(1)
     assert exchange.books.stage(part, 3, now=0.0)
     assert exchange.areas["a"].free_rows == 0
 
@@ -36,7 +37,7 @@ def test_a_batch_that_will_fit_waits(exchange: Exchange) -> None:
     exchange.staged(6, query="another")
     part = exchange.open()
     assert not exchange.books.stage(part, 10, now=0.0)
-    exchange.books.discard("another", 0, now=1.0)
+    exchange.books.discard("another", 0, [StagedPart("a", 0, "x", 6)], now=1.0)
     assert exchange.books.stage(part, 10, now=1.0)
 
 
@@ -91,7 +92,7 @@ def test_a_slow_consumer_makes_nobody_give_way(exchange: Exchange) -> None:
     assert exchange.books.stage(old, 9, now=0.0)
     assert not exchange.books.stage(new, 9, now=0.0)
     assert exchange.books.tidy(now=LATER) == ()
-    exchange.books.drain(published, 1, now=LATER)
+    exchange.acknowledge(1)
     assert exchange.books.tidy(now=LATER) == (), "something has moved just now"
     assert exchange.books.tidy(now=2 * LATER) == (old,)
 
@@ -104,7 +105,7 @@ def test_a_query_of_which_nothing_is_heard_leaves_nothing_behind(exchange: Excha
     exchange.publish(published, query="published")
     assert exchange.books.tidy(now=TIMEOUT_SECONDS) == ()
     assert exchange.books.tidy(now=TIMEOUT_SECONDS + 1) == (silent,)
-    assert (exchange.areas["a"].staged_rows, exchange.areas["a"].published_rows) == (0, 1)
+    assert (exchange.areas["a"].staged_rows, exchange.logs["a"].kept_rows) == (0, 1)
 
 
 def test_a_query_with_an_open_stream_is_not_silent(exchange: Exchange) -> None:

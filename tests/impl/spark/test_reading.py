@@ -147,8 +147,9 @@ def test_channels_that_keep_their_rows_are_read_as_often_as_one_likes(driver: Dr
 
     def job(spark: SparkSession) -> list[int]:
         with producers(options, [numbers(0, 100)], [numbers(100, 130)]):
-            frame = spark.read.format("permitflow").options(**options).load()
-            return [frame.count(), frame.union(frame).count()]
+            pass  # what is not there when a query is planned is not part of it
+        frame = spark.read.format("permitflow").options(**options).load()
+        return [frame.count(), frame.union(frame).count()]
 
     assert driver.run(job) == [130, 260]
 

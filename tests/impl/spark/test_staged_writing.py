@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StructType
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, StagedPartError, UnknownBatchError
@@ -210,6 +211,26 @@ def test_the_late_abort_of_a_driver_that_has_died_leaves_the_next_one_alone(
     assert published(replay_options) == [[1], []]
 
 
+@pytest.mark.parametrize("known", ["no task", "a task without rows"])
+def test_an_abort_that_knows_of_no_rows_gives_up_nothing_of_another_driver_and_asks_nobody(
+    replay_options: Options, task: Task, known: str
+) -> None:
+    def driver(**more: str) -> StagedBatchWriter:
+        key = {"delivery": "staged", "query": f"{replay_options['stream']} nightly", "batch": "7"}
+        writer = PermitflowDataSource({**replay_options, **key, **more}).writer(SCHEMA, overwrite=False)
+        assert isinstance(writer, StagedBatchWriter)
+        return writer
+
+    first, second = driver(), driver()
+    messages: list[WriterCommitMessage | None] = [first.write(batches())] if known == "a task without rows" else [None]
+    finished = second.write(batches(1, 2))
+    first.abort(messages)
+    second.commit([finished])
+    assert published(replay_options) == [[1, 2], []]
+    nobody = driver(address="127.0.0.1:1", timeout_seconds=str(PATIENCE_SECONDS))
+    nobody.abort(messages)
+
+
 def test_batches_without_rows_are_batches(replay_options: Options, task: Task) -> None:
     writer = streaming(replay_options)
     writer.commit([], 0)
@@ -246,7 +267,7 @@ def test_a_task_waits_for_an_exchange_that_starts_again(
 def test_a_task_that_waits_for_too_long_names_the_channel_and_the_cause(
     replay_options: Options, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody reads: four windows of 256 rows are staged, and one is in the channel."""
+    """Nobody reads: of 1,000 published rows, 256 have permits, and 744 take room of the 1,024 that may be staged."""
     writer = streaming(replay_options)
     writer.commit([writer.write(batches(*range(1_000)))], 0)
     task.properties["streaming.sql.batchId"] = "1"
@@ -259,7 +280,7 @@ def test_a_task_that_waits_for_too_long_names_the_channel_and_the_cause(
 
     monkeypatch.setattr(Sending, "open", open_in_peace)
     monkeypatch.setattr(diagnosis, "_LONGEST_ANSWER_SECONDS", PATIENCE_SECONDS)
-    with pytest.raises(PeerTimeoutError, match="rows of earlier batches wait for the channel") as caught:
+    with pytest.raises(PeerTimeoutError, match="rows of earlier batches are beyond the channel's permits") as caught:
         writer.write(batches(*range(1_000)))
     assert channels_of(replay_options)[0] in caught.value.who
     assert len(published(replay_options)[0]) == 1_000

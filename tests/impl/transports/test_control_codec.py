@@ -119,7 +119,7 @@ def test_a_reply_to_something_else_is_refused() -> None:
         AskPositions((1,)),  # type: ignore[arg-type]  # that is the mistake
         Acknowledge((ChannelRow("c", 2**63),)),
         Acknowledge((ChannelRow("c", 1.5),)),  # type: ignore[arg-type]  # that is the mistake
-        Discard("q", -(2**63) - 1),
+        Discard("q", -(2**63) - 1, ()),
         Discard("q", 1, (StagedPart("\ud800", 0, "x", 1),)),
         Publish("q", 1, (StagedPart("c", 0, "\ud800", 1),)),
     ],

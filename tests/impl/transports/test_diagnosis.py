@@ -51,7 +51,7 @@ FULL = replace(QUIET, rows_held=8, kept=KeptRows(next_row=20, acknowledged={"aud
         (
             why_no_room,
             replace(QUIET, kept=KeptRows(next_row=20, acknowledged={"etl": 12}, staged_rows=1, published_rows=31)),
-            "31 rows of earlier batches wait for the channel, where rows are kept until all consumers have "
+            "31 rows of earlier batches are beyond the channel's permits; rows are kept until all consumers have "
             "acknowledged them; these have not, by so many rows: 'etl' 8",
         ),
         (

@@ -1,13 +1,12 @@
 """Rows that are kept in memory: for as long as the exchange lives."""
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from uuid import uuid4
 
 import pyarrow as pa
 
-from permitflow.exchange.stores.store import KeptChannel
+from permitflow.exchange.stores.store import KeptChannel, PublishedPart
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
@@ -40,20 +39,17 @@ class MemoryChannelStore:
         self._batches: list[pa.RecordBatch] = []
         self._forgotten = 0
         self._staged: dict[Staging, list[pa.RecordBatch]] = {}
-        self._published: deque[pa.RecordBatch] = deque()
 
     def restore(
         self,
         kept: Iterable[tuple[int, pa.RecordBatch]],
         staged: Mapping[Staging, Sequence[pa.RecordBatch]],
-        published: Iterable[pa.RecordBatch],
     ) -> None:
         """Begin with what a durable store has: each batch that is kept with the number of its first row."""
         for first_row, batch in kept:
             self._first_rows.append(first_row)
             self._batches.append(batch)
         self._staged.update({staging: list(batches) for staging, batches in staged.items()})
-        self._published.extend(published)
 
     def load(self) -> KeptChannel:
         """A new log: whatever was there before is lost."""
@@ -66,13 +62,18 @@ class MemoryChannelStore:
         self, first_row: int, batches: Sequence[pa.RecordBatch], producer: str = "", producer_rows: int = 0
     ) -> None:
         """Keep rows."""
-        for batch in self._joined(batches) if len(batches) > 1 else batches:
+        self._append(first_row, self._joined(batches))
+
+    def _append(self, first_row: int, batches: Sequence[pa.RecordBatch]) -> None:
+        for batch in batches:
             self._first_rows.append(first_row)
             self._batches.append(batch)
             first_row += batch.num_rows
 
     def _joined(self, batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
         """The same rows; small neighbours in one batch."""
+        if len(batches) < 2:
+            return batches
         codec = self._codec = self._codec or BatchCodec(batches[0].schema)
         if not codec.can_join:
             return batches
@@ -108,20 +109,16 @@ class MemoryChannelStore:
 
     async def stage(self, staging: Staging, batches: Sequence[pa.RecordBatch]) -> None:
         """Keep chunks that are not part of the channel."""
-        self._staged.setdefault(staging, []).extend(batches)
+        self._staged.setdefault(staging, []).extend(self._joined(batches))
 
     async def forget(self, stagings: Sequence[Staging]) -> None:
         """Let go of attempts."""
         for staging in stagings:
             self._staged.pop(staging, None)
 
-    async def take_over(self, first_row: int, chunks: int) -> None:
-        """The next published chunks become part of the channel."""
-        await self.append(first_row, [self._published.popleft() for _ in range(chunks)])
-
-    def publish(self, staging: Staging) -> None:
-        """The chunks of an attempt are the next to be taken over."""
-        self._published.extend(self._staged.pop(staging, ()))
+    def publish(self, staging: Staging, first_row: int) -> None:
+        """The chunks of an attempt become part of the channel."""
+        self._append(first_row, self._staged.pop(staging, ()))
 
     def forget_older(self, query: str, batch: int) -> None:
         """Let go of all attempts at this batch and at older ones."""
@@ -137,7 +134,6 @@ class MemoryChannelStore:
         self._on_removal()
         self._first_rows, self._batches, self._forgotten = [], [], 0
         self._staged.clear()
-        self._published.clear()
 
 
 class MemoryStore:
@@ -171,12 +167,12 @@ class MemoryStore:
         return dict(self._published_batches)
 
     async def publish(
-        self, query: str, batch: int, parts: Sequence[tuple[str, Staging]], forgotten: Collection[str] = ()
+        self, query: str, batch: int, parts: Sequence[PublishedPart], forgotten: Collection[str] = ()
     ) -> None:
-        """Note that a batch is published."""
-        for channel, staging in parts:
+        """Publish a batch."""
+        for channel, staging, first_row in parts:
             if channel in self._channels:
-                self._channels[channel].publish(staging)
+                self._channels[channel].publish(staging, first_row)
         for place in self._channels.values():
             place.forget_older(query, batch)
         for old in (query, *forgotten):

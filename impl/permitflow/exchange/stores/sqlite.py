@@ -18,8 +18,7 @@ from permitflow.exchange.stores.sqlite_database import Database
 from permitflow.exchange.stores.sqlite_file import ADVICE, FILE_NAME, leave_file, open_file
 from permitflow.exchange.stores.sqlite_load import StoredChannel, load_channels
 from permitflow.exchange.stores.sqlite_staging import load_published, publish_parts
-from permitflow.exchange.stores.store import KeptChannel
-from permitflow.protocol.frames import Staging
+from permitflow.exchange.stores.store import KeptChannel, PublishedPart
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import require_equal_schemas
 
@@ -137,18 +136,18 @@ class SqliteStore:
         return dict(self._published)
 
     async def publish(
-        self, query: str, batch: int, parts: Sequence[tuple[str, Staging]], forgotten: Collection[str] = ()
+        self, query: str, batch: int, parts: Sequence[PublishedPart], forgotten: Collection[str] = ()
     ) -> None:
-        """Note that a batch is published, in one transaction for all channels."""
+        """Publish a batch, in one transaction for all channels."""
         # Of a channel that is removed meanwhile, nothing is published; what is deleted with it is not looked for.
-        places = [(self._channels[channel], staging) for channel, staging in parts if channel in self._channels]
-        numbers = [(place.number, staging) for place, staging in places]
+        places = [(self._channels[part.channel], part) for part in parts if part.channel in self._channels]
+        numbers = [(place.number, part.staging, part.first_row) for place, part in places]
         # Rows that are published can be read and acknowledged.
         await self._database.submit(
             lambda connection: publish_parts(connection, query, batch, numbers, forgotten), makes_room=True
         )
-        for place, staging in places:
-            place.memory.publish(staging)
+        for place, part in places:
+            place.memory.publish(part.staging, part.first_row)
         for place in self._channels.values():
             place.memory.forget_older(query, batch)
         for old in (query, *forgotten):

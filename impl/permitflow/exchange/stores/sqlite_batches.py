@@ -6,11 +6,12 @@ from zlib import crc32
 
 import pyarrow as pa
 
+from permitflow.errors import LocalProtocolError
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.arrow_joining import joined, runs
 from permitflow.transports.carrier import Buffer
 
-__all__ = ["append_batches", "forget_batches", "insert_batch", "load_batches", "read_batch"]
+__all__ = ["append_batches", "count_rows", "forget_batches", "insert_batch", "load_batches", "read_batch"]
 
 # A row of a table costs tens of microseconds however small it is; above that, joining costs more than it saves.
 _JOINED_BYTES = 256 << 10
@@ -38,6 +39,15 @@ def append_batches(
 def _joined(codec: BatchCodec, batches: Sequence[pa.RecordBatch], most_rows: int) -> Iterator[pa.RecordBatch]:
     for run in runs(batches, codec.size_of, most_bytes=_JOINED_BYTES, most_rows=most_rows):
         yield from joined(run)
+
+
+def count_rows(connection: sqlite3.Connection, channel: int, first_row: int, next_row: int) -> None:
+    """Count rows as the channel's; a gap would make all later numbers wrong."""
+    moved = connection.execute(
+        "UPDATE channels SET next_row = ? WHERE id = ? AND next_row = ?", (next_row, channel, first_row)
+    )
+    if moved.rowcount != 1:
+        raise LocalProtocolError(f"row {first_row} does not follow the rows that are stored")
 
 
 def insert_batch(connection: sqlite3.Connection, codec: BatchCodec, batch: pa.RecordBatch) -> int:

@@ -7,10 +7,10 @@ import pyarrow as pa
 
 from permitflow.errors import LocalProtocolError
 from permitflow.exchange.stores.memory import MemoryChannelStore
-from permitflow.exchange.stores.sqlite_batches import append_batches, forget_batches
+from permitflow.exchange.stores.sqlite_batches import append_batches, count_rows, forget_batches
 from permitflow.exchange.stores.sqlite_database import Database
 from permitflow.exchange.stores.sqlite_load import StoredChannel
-from permitflow.exchange.stores.sqlite_staging import forget_parts, stage_batches, take_over_chunks
+from permitflow.exchange.stores.sqlite_staging import forget_parts, stage_batches
 from permitflow.exchange.stores.store import KeptChannel
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
@@ -57,9 +57,7 @@ class SqliteChannelStore:
         self._restore(stored)
 
     def _restore(self, stored: StoredChannel) -> None:
-        published = (chunk for part in stored.parts if part.is_published for chunk in part.chunks)
-        staged = {part.staging: part.chunks for part in stored.parts if not part.is_published}
-        self.memory.restore(stored.batches, staged, published)
+        self.memory.restore(stored.batches, {part.staging: part.chunks for part in stored.parts})
 
     def load(self) -> KeptChannel:
         """What was there."""
@@ -79,7 +77,7 @@ class SqliteChannelStore:
         next_row = first_row + sum(batch.num_rows for batch in batches)
 
         def write(connection: sqlite3.Connection) -> None:
-            _move(connection, number, first_row, next_row)
+            count_rows(connection, number, first_row, next_row)
             append_batches(connection, codec, number, first_row, batches, self._parameters.max_chunk_cost)
             if producer:
                 connection.execute(_KEEP_PRODUCER, (number, producer, producer_rows))
@@ -118,17 +116,6 @@ class SqliteChannelStore:
         await self._database.submit(lambda connection: forget_parts(connection, number, stagings), makes_room=True)
         await self.memory.forget(stagings)
 
-    async def take_over(self, first_row: int, chunks: int) -> None:
-        """Let published chunks be rows of the channel; their bytes stay where they are."""
-        number = self.number
-
-        def write(connection: sqlite3.Connection) -> None:
-            rows = take_over_chunks(connection, number, first_row, chunks)
-            _move(connection, number, first_row, first_row + rows)
-
-        await self._database.submit(write)
-        await self.memory.take_over(first_row, chunks)
-
     async def finish(self, state: ChannelState, reason: str) -> None:
         """Note that no row will come any more."""
         # Readers of a channel that has ended acknowledge what is left.
@@ -155,12 +142,3 @@ class SqliteChannelStore:
         if self._codec is None:
             raise LocalProtocolError("rows can be kept once their schema is declared")
         return self._codec
-
-
-def _move(connection: sqlite3.Connection, channel: int, first_row: int, next_row: int) -> None:
-    """Count rows as the channel's; a gap would make all later numbers wrong."""
-    moved = connection.execute(
-        "UPDATE channels SET next_row = ? WHERE id = ? AND next_row = ?", (next_row, channel, first_row)
-    )
-    if moved.rowcount != 1:
-        raise LocalProtocolError(f"row {first_row} does not follow the rows that are stored")

@@ -14,6 +14,7 @@ from permitflow.exchange.stores.sqlite_journal import (
     log_of,
     require_nothing_confirmed,
 )
+from permitflow.exchange.stores.sqlite_staging import take_over_published
 from permitflow.exchange.stores.sqlite_tables import TABLES, TABLES_VERSION
 
 __all__ = ["ADVICE", "FILE_NAME", "leave_file", "open_file"]
@@ -154,6 +155,7 @@ def _begin(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")
     for table in TABLES:
         connection.execute(table)
+    take_over_published(connection)
     begin_counting(connection, path)
     connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={TABLES_VERSION}")

@@ -84,8 +84,9 @@ def _loaded(
         schema=None if codec is None else codec.schema,
         state=ChannelState(state),
         reason=reason,
-        staged=_facts(parts, is_published=False),
-        published=_facts(parts, is_published=True),
+        staged=tuple(
+            KeptPart(staging=part.staging, chunk_rows=tuple(chunk.num_rows for chunk in part.chunks)) for part in parts
+        ),
     )
     parameters = ChannelParameters(
         row_permits=row_permits,
@@ -101,14 +102,6 @@ def _loaded(
     if batches and batches[-1][0] + batches[-1][1].num_rows != next_row:
         raise ValueError(f"channel {name!r}: its rows do not end at row {next_row - 1}")
     return channel
-
-
-def _facts(parts: Sequence[StoredPart], *, is_published: bool) -> tuple[KeptPart, ...]:
-    return tuple(
-        KeptPart(staging=part.staging, chunk_rows=tuple(chunk.num_rows for chunk in part.chunks))
-        for part in parts
-        if part.is_published is is_published
-    )
 
 
 def _numbers(connection: sqlite3.Connection, question: str, channel: int) -> dict[str, int]:

@@ -2,12 +2,12 @@
 
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
-from itertools import count, groupby
+from itertools import groupby
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from permitflow.exchange.stores.sqlite_batches import insert_batch, read_batch
+from permitflow.exchange.stores.sqlite_batches import count_rows, insert_batch, read_batch
 from permitflow.protocol.frames import Staging
 from permitflow.transports.arrow import BatchCodec
 
@@ -18,24 +18,24 @@ __all__ = [
     "load_published",
     "publish_parts",
     "stage_batches",
-    "take_over_chunks",
+    "take_over_published",
 ]
 
 _FIND = """
 SELECT id FROM parts
-WHERE channel = ? AND query = ? AND batch = ? AND partition = ? AND attempt = ? AND turn IS NULL
+WHERE channel = ? AND query = ? AND batch = ? AND partition = ? AND attempt = ?
 """
 _BEGIN = "INSERT INTO parts (channel, query, batch, partition, attempt) VALUES (?, ?, ?, ?, ?)"
 
 _LOAD = """
-SELECT parts.id, query, parts.batch, partition, attempt, turn, staged.rows, arrow, checksum
+SELECT parts.id, query, parts.batch, partition, attempt, staged.rows, arrow, checksum
 FROM parts JOIN staged ON part = parts.id LEFT JOIN batches ON staged.batch = batches.id
-WHERE channel = ? ORDER BY turn, parts.id, position
+WHERE channel = ? ORDER BY parts.id, position
 """
 
-_NEXT_CHUNKS = """
-SELECT part, position, rows, staged.batch FROM parts JOIN staged ON part = id
-WHERE channel = ? AND turn IS NOT NULL ORDER BY turn, position LIMIT ?
+_BECOME_ROWS = """
+INSERT INTO kept (channel, first_row, rows, batch)
+SELECT ?, ? + sum(rows) OVER (ORDER BY position) - rows, rows, batch FROM staged WHERE part = ?
 """
 
 
@@ -43,7 +43,6 @@ class StoredPart(NamedTuple):
     """An attempt as it was left."""
 
     staging: Staging
-    is_published: bool
     chunks: Sequence[pa.RecordBatch]
 
 
@@ -54,7 +53,7 @@ def stage_batches(
     staging: Staging,
     batches: Sequence[pa.RecordBatch],
 ) -> None:
-    """Write chunks of an attempt, after those that it has.  Each stays by itself: they are taken over one by one."""
+    """Write chunks of an attempt, after those that it has."""
     part = _found(connection, channel, staging)
     if part is None:
         part = connection.execute(_BEGIN, (channel, *staging)).lastrowid
@@ -76,22 +75,23 @@ def publish_parts(
     connection: sqlite3.Connection,
     query: str,
     batch: int,
-    parts: Sequence[tuple[int, Staging]],
+    parts: Sequence[tuple[int, Staging, int]],
     forgotten: Collection[str],
 ) -> None:
-    """Put attempts into the lines of their channels, and delete all others of this batch and of older ones.
+    """Let attempts be rows of their channels, and delete all others of this batch and of older ones.
 
-    Of the queries ``forgotten`` the last published batch is remembered no longer.
+    Args:
+        connection: within a transaction.
+        query: whose batch it is.
+        batch: from now on the last one of this query that was published.
+        parts: the channel, the attempt, and the number of its first row, each.
+        forgotten: queries whose last published batch is remembered no longer.
     """
-    turns: dict[int, Iterator[int]] = {}
-    for channel, staging in parts:
+    for channel, staging, first_row in parts:
         part = _found(connection, channel, staging)
         if part is not None:
-            # No index knows the last turn: looked up for each part anew, a batch would cost the square of its parts.
-            if channel not in turns:
-                turns[channel] = count(_next_turn(connection, channel))
-            connection.execute("UPDATE parts SET turn = ? WHERE id = ?", (next(turns[channel]), part))
-    late = "SELECT id FROM parts WHERE query = ? AND batch <= ? AND turn IS NULL"
+            _become_rows(connection, channel, part, first_row)
+    late = "SELECT id FROM parts WHERE query = ? AND batch <= ?"
     _delete(connection, [part for (part,) in connection.execute(late, (query, batch)).fetchall()])
     connection.executemany("DELETE FROM published WHERE query = ?", [(old,) for old in forgotten])
     connection.executemany("DELETE FROM publishing WHERE query = ?", [(old,) for old in (query, *forgotten)])
@@ -107,47 +107,40 @@ def load_published(connection: sqlite3.Connection) -> dict[str, int]:
     )
 
 
-def take_over_chunks(connection: sqlite3.Connection, channel: int, first_row: int, chunks: int) -> int:
-    """Let the next published chunks be rows of the channel, from ``first_row`` on; how many rows.
+def take_over_published(connection: sqlite3.Connection) -> None:
+    """Let attempts be rows of their channels that an older release has published, and had no room for yet.
 
-    Raises:
-        ValueError: there are not so many.
+    It has noted their order as turns.  Within a transaction of the caller.
     """
-    found = connection.execute(_NEXT_CHUNKS, (channel, chunks)).fetchall()
-    if len(found) != chunks:
-        raise ValueError(f"{chunks} chunks are to be taken over, but {len(found)} are published")
-    next_row = first_row
-    for part, position, rows, batch in found:
-        kept = (channel, next_row, rows, batch)
-        connection.execute("INSERT INTO kept (channel, first_row, rows, batch) VALUES (?, ?, ?, ?)", kept)
-        connection.execute("DELETE FROM staged WHERE part = ? AND position = ?", (part, position))
-        next_row += rows
-    touched = sorted({part for part, *_ in found})
-    empty = "DELETE FROM parts WHERE id = ? AND NOT EXISTS (SELECT * FROM staged WHERE part = id)"
-    connection.executemany(empty, [(part,) for part in touched])
-    return next_row - first_row
+    published = "SELECT id, channel FROM parts WHERE turn IS NOT NULL ORDER BY channel, turn"
+    for part, channel in connection.execute(published).fetchall():
+        ((first_row,),) = connection.execute("SELECT next_row FROM channels WHERE id = ?", (channel,))
+        _become_rows(connection, channel, part, first_row)
+
+
+def _become_rows(connection: sqlite3.Connection, channel: int, part: int, first_row: int) -> None:
+    """The bytes of the chunks stay where they are."""
+    ((rows,),) = connection.execute("SELECT coalesce(sum(rows), 0) FROM staged WHERE part = ?", (part,))
+    connection.execute(_BECOME_ROWS, (channel, first_row, part))
+    count_rows(connection, channel, first_row, first_row + rows)
+    connection.execute("DELETE FROM staged WHERE part = ?", (part,))
+    connection.execute("DELETE FROM parts WHERE id = ?", (part,))
 
 
 def load_parts(connection: sqlite3.Connection, codec: BatchCodec, channel: int) -> Iterator[StoredPart]:
-    """The attempts of a channel: those that are not published as they began, then the others as it is their turn.
+    """The attempts of a channel, in the order in which they began.
 
     Raises:
         UndecodableDataError: a batch is not what it was.
         ValueError: one is missing.
     """
-    for (_, *key, turn), chunks in groupby(connection.execute(_LOAD, (channel,)), lambda row: row[:6]):
-        batches = [read_batch(codec, *chunk[6:]) for chunk in chunks]
-        yield StoredPart(Staging(*key), turn is not None, batches)
+    for (_, *key), chunks in groupby(connection.execute(_LOAD, (channel,)), lambda row: row[:5]):
+        yield StoredPart(Staging(*key), [read_batch(codec, *chunk[5:]) for chunk in chunks])
 
 
 def _found(connection: sqlite3.Connection, channel: int, staging: Staging) -> int | None:
     found = connection.execute(_FIND, (channel, *staging)).fetchone()
     return None if found is None else int(found[0])
-
-
-def _next_turn(connection: sqlite3.Connection, channel: int) -> int:
-    ((turn,),) = connection.execute("SELECT max(turn) FROM parts WHERE channel = ?", (channel,))
-    return 0 if turn is None else int(turn) + 1
 
 
 def _delete(connection: sqlite3.Connection, parts: Sequence[int]) -> None:

@@ -1,6 +1,6 @@
 """What a durable store writes down, as tables.
 
-The bytes of a chunk are written once: what is taken over moves from ``staged`` to ``kept`` by its number.
+The bytes of a chunk are written once: what is published moves from ``staged`` to ``kept`` by its number.
 """
 
 __all__ = ["TABLES", "TABLES_VERSION"]
@@ -70,7 +70,7 @@ CREATE TABLE IF NOT EXISTS parts (
     batch INTEGER NOT NULL,
     partition INTEGER NOT NULL,
     attempt TEXT NOT NULL,
-    turn INTEGER                       -- in the channel's line of published parts; NULL: not published
+    turn INTEGER                       -- NULL; older releases: in the line of published parts
 ) STRICT
 """
 

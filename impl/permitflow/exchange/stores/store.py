@@ -7,7 +7,7 @@ it is a disk.  A call that raises has changed nothing.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -15,7 +15,7 @@ from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
 
-__all__ = ["ChannelStore", "KeptChannel", "KeptPart", "Store"]
+__all__ = ["ChannelStore", "KeptChannel", "KeptPart", "PublishedPart", "Store"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +24,16 @@ class KeptPart:
 
     staging: Staging
     chunk_rows: tuple[int, ...]
-    """Rows of each of its chunks that is not part of the channel."""
+    """Rows of each of its chunks."""
+
+
+class PublishedPart(NamedTuple):
+    """An attempt whose rows become rows of its channel."""
+
+    channel: str
+    staging: Staging
+    first_row: int
+    """The number of its first row."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,16 +54,14 @@ class KeptChannel:
     """Why it is broken; else empty."""
     staged: Sequence[KeptPart] = ()
     """Attempts that nobody has published, in the order in which they began."""
-    published: Sequence[KeptPart] = ()
-    """Those that are published and not part of the channel yet, in the order in which they will be."""
 
 
 class ChannelStore(Protocol):
     """Keeps one channel.
 
-    The exchange makes one call of ``declare``, ``append``, ``take_over`` and ``finish`` at a time, one of
-    ``acknowledge``, and for each attempt one of ``stage`` and ``forget``; these, and any number of ``read``, may be
-    under way together.  It never cancels a call that writes.
+    The exchange makes one call of ``declare``, ``append``, ``finish``, and ``Store.publish`` for this channel, at a
+    time, one of ``acknowledge``, and for each attempt one of ``stage`` and ``forget``; these, and any number of
+    ``read``, may be under way together.  It never cancels a call that writes.
     """
 
     def load(self) -> KeptChannel:
@@ -125,18 +132,6 @@ class ChannelStore(Protocol):
         """
         ...
 
-    async def take_over(self, first_row: int, chunks: int) -> None:
-        """The next chunks of what was published become part of the channel, all or none, as if they were appended.
-
-        Args:
-            first_row: the number of the first of their rows.
-            chunks: how many, in the order in which they were published and staged.
-
-        Raises:
-            StoreError: it could not be written.
-        """
-        ...
-
     async def finish(self, state: ChannelState, reason: str) -> None:
         """Note that no row will come any more: the channel has ended, or is broken.
 
@@ -194,17 +189,17 @@ class Store(Protocol):
         ...
 
     async def publish(
-        self, query: str, batch: int, parts: Sequence[tuple[str, Staging]], forgotten: Collection[str] = ()
+        self, query: str, batch: int, parts: Sequence[PublishedPart], forgotten: Collection[str] = ()
     ) -> None:
-        """Note that a batch is published, all or nothing.
+        """Publish a batch, all or nothing.
 
-        Of the channels that are named, these attempts are the next to be taken over, in this order.  Everything else
-        that was staged for this batch of the query, or for older ones, is forgotten.
+        The rows of these attempts become rows of their channels, as if they were appended.  Everything else that was
+        staged for this batch of the query, or for older ones, is forgotten.
 
         Args:
             query: whose batch it is.
             batch: from now on the last one of this query that was published.
-            parts: a channel and an attempt each; of one without rows, nothing may be here, nor of a channel that was
+            parts: in the order of their rows; of one without rows, nothing may be here, nor of a channel that was
                 removed.
             forgotten: queries whose last published batch need not be remembered any more.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pytest
 
-from permitflow.exchange.stores.store import ChannelStore, Store
+from permitflow.exchange.stores.store import ChannelStore, PublishedPart, Store
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
@@ -50,7 +50,7 @@ def test_rows_of_views_are_kept_whatever_arrow_can_tell_of_their_size(
 def test_a_new_channel_is_empty_and_open(store: Store) -> None:
     kept = store.open_channel("orders/0", parameters=PARAMETERS, consumers=CONSUMERS).load()
     assert (kept.next_row, kept.acknowledged, kept.producers, kept.schema) == (0, None, {}, None)
-    assert (kept.state, kept.staged, kept.published) == (ChannelState.OPEN, (), ())
+    assert (kept.state, kept.staged) == (ChannelState.OPEN, ())
     assert kept.log_id
 
 
@@ -119,7 +119,7 @@ def test_batches_of_a_reader_outlive_their_place_in_the_store(
     assert numbers(run.run(read())) == list(range(10))
 
 
-def test_nobody_sees_what_is_staged_before_it_is_published_and_taken_over(
+def test_nobody_sees_what_is_staged_before_it_is_published(
     run: asyncio.Runner, store: Store, rows: Rows, numbers: Numbers
 ) -> None:
     async def read() -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
@@ -128,9 +128,7 @@ def test_nobody_sees_what_is_staged_before_it_is_published_and_taken_over(
         await place.stage(attempt(0), [rows(2, 3), rows(5, 1)])
         await place.stage(attempt(0), [rows(6, 4)])
         before = await place.read(0, 2)
-        await store.publish("q", 0, [("orders/0", attempt(0))])
-        await place.take_over(2, 2)
-        await place.take_over(6, 1)
+        await store.publish("q", 0, [PublishedPart("orders/0", attempt(0), 2)])
         return before, await place.read(0, 10)
 
     before, after = run.run(read())
@@ -144,11 +142,12 @@ def test_of_a_batch_the_named_attempts_are_published_in_order_and_the_others_are
         place = await opened(store, rows(0, 0).schema)
         for staging, first in ((attempt(1, 1), 30), (attempt(1, 0), 20), (attempt(1, 0, "b"), 90), (attempt(0), 80)):
             await place.stage(staging, [rows(first, 2)])
-        await store.publish("q", 1, [("orders/0", attempt(1, 0)), ("orders/0", attempt(1, 1))])
+        parts = [PublishedPart("orders/0", attempt(1, 0), 0), PublishedPart("orders/0", attempt(1, 1), 2)]
+        await store.publish("q", 1, parts)
         # The same name again is another attempt; and a later batch stands behind.
         await place.stage(attempt(2), [rows(40, 2)])
-        await store.publish("q", 2, [("orders/0", attempt(2)), ("orders/0", attempt(2, 1, "without rows"))])
-        await place.take_over(0, 3)
+        without_rows = PublishedPart("orders/0", attempt(2, 1, "without rows"), 6)
+        await store.publish("q", 2, [PublishedPart("orders/0", attempt(2), 4), without_rows])
         return await place.read(0, 6)
 
     assert numbers(run.run(read())) == [20, 21, 30, 31, 40, 41]
@@ -164,10 +163,8 @@ def test_publishing_concerns_one_query_and_the_channels_that_are_named(
         await first.stage(attempt(5), [rows(0, 1)])
         await second.stage(attempt(5, 1), [rows(10, 1)])
         await first.stage(other, [rows(20, 1)])
-        await store.publish("q", 5, [("a/0", attempt(5)), ("a/1", attempt(5, 1))])
-        await store.publish("other", 0, [("a/0", other)])
-        await first.take_over(0, 2)
-        await second.take_over(0, 1)
+        await store.publish("q", 5, [PublishedPart("a/0", attempt(5), 0), PublishedPart("a/1", attempt(5, 1), 0)])
+        await store.publish("other", 0, [PublishedPart("a/0", other, 1)])
         return [await first.read(0, 2), await second.read(0, 1)]
 
     assert [numbers(batches) for batches in run.run(read())] == [[0, 20], [10]]
@@ -192,8 +189,7 @@ def test_what_is_forgotten_can_be_staged_anew(run: asyncio.Runner, store: Store,
         await place.stage(attempt(0), [rows(90, 2)])
         await place.forget([attempt(0), attempt(7, name="never here")])
         await place.stage(attempt(0), [rows(0, 2)])
-        await store.publish("q", 0, [("orders/0", attempt(0))])
-        await place.take_over(0, 1)
+        await store.publish("q", 0, [PublishedPart("orders/0", attempt(0), 0)])
         return await place.read(0, 2)
 
     assert numbers(run.run(read())) == [0, 1]

@@ -9,7 +9,7 @@ import pytest
 
 from permitflow.exchange.stores.memory import MemoryStore
 from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.store import ChannelStore, KeptPart, Store
+from permitflow.exchange.stores.store import ChannelStore, KeptPart, PublishedPart, Store
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
 
@@ -35,7 +35,6 @@ class Run:
         self.next_row = dict.fromkeys(CHANNELS, 0)
         self.acknowledged = {name: dict.fromkeys(CONSUMERS, 0) for name in CHANNELS}
         self.staged: dict[str, dict[Staging, list[int]]] = {name: {} for name in CHANNELS}
-        self.published: dict[str, list[int]] = {name: [] for name in CHANNELS}
         self.batch = 0
 
     @staticmethod
@@ -53,7 +52,7 @@ class Run:
     async def step(self) -> None:
         """Whatever comes next."""
         name = self.chance.choice(CHANNELS)
-        steps = (self.append, self.append, self.acknowledge, self.stage, self.stage, self.forget, self.take_over)
+        steps = (self.append, self.append, self.acknowledge, self.stage, self.stage, self.forget)
         await self.chance.choice((*steps, self.publish, self.restart))(name)
         await self.compare(name)
 
@@ -86,7 +85,7 @@ class Run:
 
     async def publish(self, _: str) -> None:
         parts = [
-            (name, self.chance.choice(own))
+            PublishedPart(name, self.chance.choice(own), self.next_row[name])
             for name in CHANNELS
             if (own := [staging for staging in self.staged[name] if staging.batch == self.batch])
         ]
@@ -94,19 +93,12 @@ class Run:
         for store in (self.memory, self.disk):
             await store.publish("q", self.batch, parts, others)
             await store.publish(f"job {self.batch}", 0, [])
-        for name, staging in parts:
-            self.published[name] += self.staged[name].pop(staging)
+        for part in parts:
+            self.next_row[part.channel] += sum(self.staged[part.channel].pop(part.staging))
         for staged in self.staged.values():
             for staging in [staging for staging in staged if staging.batch <= self.batch]:
                 del staged[staging]
         self.batch += 1
-
-    async def take_over(self, name: str) -> None:
-        chunks = self.chance.randint(0, len(self.published[name]))
-        for place in self.both(name) if chunks else ():
-            await place.take_over(self.next_row[name], chunks)
-        self.next_row[name] += sum(self.published[name][:chunks])
-        del self.published[name][:chunks]
 
     async def restart(self, _: str) -> None:
         self.disk = self.open_store()
@@ -116,7 +108,6 @@ class Run:
             assert (kept.next_row, dict(kept.acknowledged or {})) == (self.next_row[name], self.acknowledged[name])
             staged = tuple(KeptPart(staging=key, chunk_rows=tuple(rows)) for key, rows in self.staged[name].items())
             assert kept.staged == staged
-            assert [rows for part in kept.published for rows in part.chunk_rows] == self.published[name]
         assert [*self.disk.published_batches().items()] == [*self.memory.published_batches().items()]
 
     async def compare(self, name: str) -> None:

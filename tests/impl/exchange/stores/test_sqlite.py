@@ -21,7 +21,7 @@ from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.sqlite_file import FILE_NAME
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
 from permitflow.exchange.stores.sqlite_reserve import RESERVE_NAME
-from permitflow.exchange.stores.store import KeptPart
+from permitflow.exchange.stores.store import KeptPart, PublishedPart
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
@@ -44,28 +44,22 @@ def test_all_that_was_written_is_there_again(
         await place.acknowledge("audit", 12, 12)
         for part in parts:
             await place.stage(part, [rows(30, 2), rows(32, 3)])
-        await store.publish("q", 1, [("orders/0", parts[0])])
-        await store.publish("q", 2, [("orders/0", parts[1])])
-        await place.take_over(30, 1)
+        await store.publish("q", 1, [PublishedPart("orders/0", parts[0], 30)])
+        await store.publish("q", 2, [PublishedPart("orders/0", parts[1], 35)])
         await place.finish(ChannelState.BROKEN, "the producer gave up")
         return place.load().log_id
 
     async def read() -> list[pa.RecordBatch]:
-        await place.take_over(32, 3)
         return await place.read(12, 40)
 
     log_id = run.run(write())
     store = open_store()
     place = channel(store)
     kept = place.load()
-    assert (kept.log_id, kept.next_row, kept.schema) == (log_id, 32, rows(0, 0).schema)
+    assert (kept.log_id, kept.next_row, kept.schema) == (log_id, 40, rows(0, 0).schema)
     assert (kept.acknowledged, kept.producers) == ({"default": 30, "audit": 12}, {"p": 30})
     assert (kept.state, kept.reason) == (ChannelState.BROKEN, "the producer gave up")
     assert kept.staged == (KeptPart(staging=parts[2], chunk_rows=(2, 3)),)
-    assert kept.published == (
-        KeptPart(staging=parts[0], chunk_rows=(3,)),
-        KeptPart(staging=parts[1], chunk_rows=(2, 3)),
-    )
     assert store.published_batches() == {"q": 2}
     assert numbers(run.run(read())) == [*range(12, 30), 30, 31, 32, 33, 34, 30, 31, 32, 33, 34]
 

@@ -7,7 +7,13 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
-from permitflow.exchange.stores.sqlite_staging import publish_parts, stage_batches
+from permitflow.exchange.stores.sqlite_batches import load_batches
+from permitflow.exchange.stores.sqlite_staging import (
+    load_parts,
+    publish_parts,
+    stage_batches,
+    take_over_published,
+)
 from permitflow.exchange.stores.sqlite_tables import TABLES
 from permitflow.protocol.frames import Staging
 from permitflow.transports.arrow import BatchCodec
@@ -24,6 +30,7 @@ def connection() -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as opened:
         for table in TABLES:
             opened.execute(table)
+        opened.execute("INSERT INTO channels VALUES (1, 'a', 'log', 9, 1, 9, 9, 'split', NULL, 0, 'open', '')")
         yield opened
 
 
@@ -40,7 +47,9 @@ def publish(connection: sqlite3.Connection, parts: int, batch: int) -> int:
         return 0
 
     connection.set_progress_handler(count, STEPS_AT_ONCE)
-    publish_parts(connection, "q", batch, [(CHANNEL, staging) for staging in stagings], ())
+    ((first_row,),) = connection.execute("SELECT next_row FROM channels").fetchall()
+    parts_and_rows = [(CHANNEL, staging, first_row + number) for number, staging in enumerate(stagings)]
+    publish_parts(connection, "q", batch, parts_and_rows, ())
     connection.set_progress_handler(None, STEPS_AT_ONCE)
     return steps
 
@@ -52,10 +61,16 @@ def test_publishing_costs_as_much_for_each_part_however_many_there_are(connectio
     assert many < 2 * 8 * few
 
 
-def test_parts_stand_in_line_as_they_were_named_behind_those_of_batches_before(connection: sqlite3.Connection) -> None:
-    for batch in range(3):
-        publish(connection, 4, batch)
-    line = connection.execute("SELECT batch, partition FROM parts ORDER BY turn").fetchall()
-    assert line == [(batch, partition) for batch in range(3) for partition in range(4)]
-    turns = [turn for (turn,) in connection.execute("SELECT turn FROM parts")]
-    assert len({*turns}) == len(turns)
+def test_what_an_older_release_has_published_and_had_no_room_for_becomes_rows_in_its_order(
+    connection: sqlite3.Connection,
+) -> None:
+    publish(connection, 2, 0)
+    for partition, turn in ((0, 7), (1, 5), (2, None)):
+        batches = [pa.record_batch({"n": pa.array([10 * partition + row], pa.int64())}) for row in range(2)]
+        stage_batches(connection, CODEC, CHANNEL, Staging("q", 1, partition, "a"), batches)
+        connection.execute("UPDATE parts SET turn = ? WHERE partition = ?", (turn, partition))
+    take_over_published(connection)
+    kept = [(first_row, batch["n"][0].as_py()) for first_row, batch in load_batches(connection, CODEC, CHANNEL)]
+    assert kept == [(0, 1), (1, 1), (2, 10), (3, 11), (4, 0), (5, 1)]
+    assert connection.execute("SELECT next_row FROM channels").fetchall() == [(6,)]
+    assert [part.staging.partition for part in load_parts(connection, CODEC, CHANNEL)] == [2]

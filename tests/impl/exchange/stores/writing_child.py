@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.store import ChannelStore
+from permitflow.exchange.stores.store import ChannelStore, PublishedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
 
@@ -66,19 +66,14 @@ async def append_for_ever(place: ChannelStore, name: str, chance: random.Random)
 async def publish_for_ever(store: SqliteStore, place: ChannelStore) -> None:
     """Batches of rows, each staged by two attempts, of which one is published."""
     kept = place.load()
-    next_row, batch = kept.next_row, store.published_batches().get("q", -1) + 1
+    batch = store.published_batches().get("q", -1) + 1
     await place.forget([part.staging for part in kept.staged])
-    for part in kept.published:
-        await place.take_over(next_row, len(part.chunk_rows))
-        next_row += sum(part.chunk_rows)
     while True:
         first_row = batch * BATCH_ROWS
         good, bad = Staging("q", batch, 0, "good"), Staging("q", batch, 0, "bad")
         await asyncio.gather(place.stage(good, halves(first_row)), place.stage(bad, [numbered(-9, 9)]))
-        await store.publish("q", batch, [(STAGED, good)])
-        say(published=batch)
-        await place.take_over(first_row, 2)
-        say(**{STAGED: first_row + BATCH_ROWS})
+        await store.publish("q", batch, [PublishedPart(STAGED, good, first_row)])
+        say(**{"published": batch, STAGED: first_row + BATCH_ROWS})
         batch += 1
 
 
