@@ -25,11 +25,14 @@ def test_a_barrier_that_waits_is_a_send_that_waits(complete: Complete) -> None:
 
 def test_peaks_outlive_the_ends(complete: Complete) -> None:
     async def test() -> None:
-        async with serving() as (_, server):
-            async with put(server.address, "orders/0", SCHEMA) as sender, get(server.address, "orders/0") as receiver:
-                await sender.send(batch(1, 2, 3))
-                await until(lambda: receiver.statistics().inbox_rows == 3)
-                sender.abort("enough")
+        async with (
+            serving() as (_, server),
+            put(server.address, "orders/0", SCHEMA) as sender,
+            get(server.address, "orders/0") as receiver,
+        ):
+            await sender.send(batch(1, 2, 3))
+            await until(lambda: receiver.statistics().inbox_rows == 3)
+            sender.abort("enough")
         assert receiver.statistics().inbox_rows == 0
         assert receiver.statistics().peak_inbox_rows == sender.statistics().peak_permits_outstanding == 3
 
