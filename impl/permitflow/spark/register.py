@@ -80,8 +80,9 @@ def _ask_executor(context: SparkContext) -> None:
                 "no executor ran a task within %d s: whether they have permitflow is not known", LONGEST_SECONDS
             )
             return
-        words = " ".join(line for line in str(error).splitlines() if line and not line[0].isspace())  # no stack trace
-        hint = "see that spark.pyspark.python names a Python that executors have, of this driver's version"
+        told = str(error).partition("Driver stacktrace:")[0]
+        words = " ".join(line for line in told.splitlines() if line and not line[0].isspace())  # without stack traces
+        hint = "set the environment variable PYSPARK_PYTHON to a Python that executors have, of this driver's version"
         raise SparkSetupError(python=context.pythonExec, reason=f"where no task runs ({words})", hint=hint) from error
     finally:
         patience.cancel()
@@ -92,7 +93,7 @@ def _ask_executor(context: SparkContext) -> None:
         reason = f"which has permitflow {release}, not {ours} as this driver"
     else:
         return
-    hint = "install the driver's release of permitflow for it, with its extra [spark], or set spark.pyspark.python"
+    hint = "install the driver's release of permitflow for it, with its extra [spark], or set PYSPARK_PYTHON to another"
     raise SparkSetupError(python=python, reason=reason, hint=hint)
 
 

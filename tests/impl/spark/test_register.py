@@ -72,4 +72,4 @@ def test_executors_with_another_release_are_refused(cluster: Driver, newer_pytho
 def test_executors_that_cannot_start_the_python_are_refused(cluster: Driver) -> None:
     text = cluster.failure(registering_with("/no/such/python"))
     assert "SparkSetupError: Spark's workers run /no/such/python, where no task runs (" in text
-    assert "spark.pyspark.python" in text
+    assert "PYSPARK_PYTHON" in text
