@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants matrix kills tutorial bench bench-spark imbalance curves bench-docs bench-models bench-smoke soak audit-at-scale sweep-at-scale compression run-ahead trace-evidence clean
+.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants matrix kills tutorial bench bench-spark imbalance curves bench-docs bench-models bench-smoke soak audit-at-scale sweep-at-scale compression run-ahead streaming-read trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -74,6 +74,7 @@ bench-smoke: setup  ## do the benchmarks still run? seconds
 	@$(BIN)/python -m benchmarks.compression --smoke
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.sweep_at_scale --smoke
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.run_ahead --smoke
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.streaming_read --rounds 1 --seconds 3
 
 soak: setup  ## ten million rows through gRPC, then memory under a consumer that is a hundred times slower
 	@$(BIN)/python benchmarks/soak_grpc.py --rows 10000000 --slow-seconds 60
@@ -89,6 +90,9 @@ compression: setup  ## what compressing chunks saves and costs, and below which 
 
 run-ahead: setup  ## rows that Spark hides between a reader and a stalled consumer, with and without configure() (minutes)
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.run_ahead --folder build/bench
+
+streaming-read: setup  ## rows a second of a streaming query, with the default window and with smaller ones (minutes)
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.streaming_read --row-permits 32768 --row-permits 262144
 
 trace-evidence: setup  ## two processes, then two Spark jobs: recorded, judged by model and TLC; sabotage is found (minutes)
 	@$(WITH_JAVA) $(BIN)/python benchmarks/record_two_processes.py --with-tlc

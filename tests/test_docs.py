@@ -23,7 +23,8 @@ DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$(?:\s*^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 ANCHOR = re.compile(r"\]\(([^)#\s]*)#([^)\s]+)\)")
-# What the documents' programs dial; the tests have an exchange elsewhere.
+README = REPOSITORY / "README.md"
+# What the README's programs dial; the tests have its exchange elsewhere.
 EXCHANGE = "127.0.0.1:50051"
 WIDTH = "120"
 # A guard against hangs only: a program that starts Spark takes half a minute, and several on a machine that has other
@@ -83,10 +84,11 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def exchange() -> Iterator[str]:
-    """An exchange as the documents start it; its address."""
-    command = ["permitflow", "serve", "--stream", "orders:2", "--row-permits", "8192", "--address", "127.0.0.1:0"]
-    process = subprocess.Popen([*command, "--quiet"], stdout=subprocess.PIPE, text=True, env=environment())
+def exchange_of_the_readme() -> Iterator[str]:
+    """The exchange that the README starts, at a free port; its address."""
+    (command,) = re.findall(r"^    (permitflow serve .*)$", README.read_text(), re.MULTILINE)
+    more = ["--address", "127.0.0.1:0", "--quiet"]
+    process = subprocess.Popen([*command.split(), *more], stdout=subprocess.PIPE, text=True, env=environment())
     try:
         assert process.stdout is not None
         yield process.stdout.readline().removeprefix("listening at ").rstrip("\n")
@@ -112,23 +114,38 @@ def test_a_command_prints_what_the_document_says(example: Example) -> None:
     assert_prints(example, done.stdout)
 
 
-@pytest.mark.parametrize("example", programs(), ids=lambda example: example.where)
-def test_a_program_runs_and_prints_what_the_document_says(example: Example, tmp_path: Path) -> None:
-    with exchange() as address:
-        path = tmp_path / "example.py"
-        path.write_text(example.program.replace(EXCHANGE, address), encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, "-W", "error", str(path)],
-            cwd=tmp_path,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LONGEST_SECONDS,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
+def assert_runs(example: Example, program: str, folder: Path) -> None:
+    path = folder / "example.py"
+    path.write_text(program, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(path)],
+        cwd=folder,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, f"{example.where}:\n{done.stderr}"
     assert_prints(example, done.stdout)
+
+
+def test_the_readmes_programs_run_in_order_with_the_exchange_that_it_starts(tmp_path: Path) -> None:
+    with exchange_of_the_readme() as address:
+        for example in programs():
+            if example.where.startswith("README.md"):
+                assert_runs(example, example.program.replace(EXCHANGE, address), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "example",
+    [example for example in programs() if not example.where.startswith("README.md")],
+    ids=lambda example: example.where,
+)
+def test_a_program_runs_and_prints_what_the_document_says(example: Example, tmp_path: Path) -> None:
+    assert EXCHANGE not in example.program, "nobody serves there"
+    assert_runs(example, example.program, tmp_path)
 
 
 def test_the_readme_has_examples_of_both_kinds() -> None:
@@ -150,7 +167,7 @@ def test_a_reference_is_up_to_date(document: str, tmp_path: Path) -> None:
 
 def test_the_readme_names_every_command() -> None:
     reference = (REPOSITORY / "docs/cli.md").read_text()
-    readme = (REPOSITORY / "README.md").read_text()
+    readme = README.read_text()
     names = re.findall(r"^## (permitflow \w+)$", reference, re.MULTILINE)
     assert len(names) >= 4
     assert [name for name in names if name not in readme] == []
@@ -172,7 +189,7 @@ def test_every_option_of_spark_jobs_is_described(page: str, options: tuple[str, 
 
 def test_what_the_readme_shows_of_the_demo_is_in_the_demos_own_words() -> None:
     """The demo itself takes a minute, and is run elsewhere."""
-    shown = re.search(r"^Answer of query 12.*?^Everything.*?$", (REPOSITORY / "README.md").read_text(), re.M | re.S)
+    shown = re.search(r"^Answer of query 12.*?^Everything.*?$", README.read_text(), re.M | re.S)
     assert shown is not None
     words = (REPOSITORY / "impl/permitflow/demo/console.py").read_text()
     for phrase in ("Answer of query 12 at scale ", "equal to the direct one", "Everything is as it should be, in "):

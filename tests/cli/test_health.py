@@ -50,7 +50,12 @@ def test_somebody_who_does_not_answer_is_not_ready(report: Report) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "rule"), [(["here"], "must be HOST:PORT"), (["localhost:1", "--timeout", "soon"], "a duration")]
+    ("arguments", "rule"),
+    [
+        (["here"], "must be HOST:PORT"),
+        (["a:1,b:2"], "must be a single host:port, because an exchange is one process, not 'a:1,b:2'"),
+        (["localhost:1", "--timeout", "soon"], "a duration"),
+    ],
 )
 def test_what_is_no_address_or_no_duration_is_unusable(command: Command, arguments: list[str], rule: str) -> None:
     code, _, stderr = command("health", *arguments)

@@ -16,6 +16,7 @@ import pytest
 from permitflow.errors import PeerGoneError, StagedPartError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
+from permitflow.protocol.parameters import ChannelParameters, kept_parameters
 from permitflow.transports.grpc_blocking import control, open_sink, open_source
 
 Command = Callable[..., tuple[int, str, str]]
@@ -181,6 +182,7 @@ def refused_publication(address: str) -> str:
         (["--retention", "forever"], "Invalid value for '--retention'"),
         (["--drain-seconds", "-1"], "must be a number of seconds of at least 0"),
         (["--address", "127.0.0.1"], "must be HOST:PORT"),
+        (["--address", "127.0.0.1:1,127.0.0.1:2"], "'--address': must be a single host:port, because"),
     ],
 )
 def test_options_that_make_no_sense_are_unusable(command: Command, options: list[str], complaint: str) -> None:
@@ -196,7 +198,7 @@ def test_another_plan_than_the_stored_one_is_unusable(command: Command, tmp_path
         assert (code, stderr.partition(" is in use")[0]) == (2, f"Error: --store: the store {tmp_path}")
         served.stop()
     plans = {
-        ("--stream", "orders:2", "--row-permits", "64"): "with row permits 32768, and is now to have 64",
+        ("--stream", "orders:2", "--row-permits", "64"): "with row permits 1048576, and is now to have 64",
         ("--stream", "orders:2", "--consumer", "etl"): "with consumers default, and is now to have etl",
         ("--stream", "new", "--stream", "orders:2", "--row-permits", "64"): "channel 'orders/0' was stored in",
         ("--stream", "typo:2"): "has kept channels that are not to be served: 'orders/0', 'orders/1'",
@@ -211,6 +213,19 @@ def test_another_plan_than_the_stored_one_is_unusable(command: Command, tmp_path
         assert served.listening["channels"] == ["orders/0", "orders/1"]
 
 
+def test_a_window_that_nobody_chose_is_one_for_streaming_queries(tmp_path: Path) -> None:
+    with (
+        serving("--stream", "orders", *REPLAY) as served,
+        serving("--stream", "orders", *REPLAY, "--row-permits", "8192") as chosen,
+    ):
+        windows = []
+        for address in (served.address, chosen.address):
+            with control(address) as line:
+                (position,) = line.positions(["orders/0"])
+                windows.append(position.parameters)
+    assert windows == [kept_parameters(), ChannelParameters(row_permits=8_192)]
+
+
 def test_a_log_tells_what_consumers_have_still_to_acknowledge(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "permitflow.cli", "serve", "--stream", "orders", "--address", "127.0.0.1:0"]
     options = [*REPLAY, "--consumer", "etl", "--consumer", "audit", "--store", str(tmp_path)]
@@ -223,5 +238,5 @@ def test_a_log_tells_what_consumers_have_still_to_acknowledge(tmp_path: Path) ->
         process.send_signal(signal.SIGTERM)
         told = process.stdout.read()
     assert "500 rows in, 0 acknowledged (still to come: etl 100, audit 500)" in told
-    assert "500 of 32,768 kept" in told
+    assert "500 of 1,048,576 kept" in told
     assert told.endswith("kept on disk: 500 rows (orders/0 500)\n")

@@ -14,6 +14,7 @@ from permitflow.parameters_file import axes, quantities
 from permitflow.parameters_file.chunk_table import sizes_of
 from permitflow.simulation.chunk_sizes import ChunkSizes
 from permitflow.simulation.sweep import Axis
+from permitflow.transports.addresses import ONE_ADDRESS
 
 __all__ = [
     "StreamName",
@@ -91,6 +92,8 @@ def folder(text: str | Path) -> Path:
 
 def host_and_port(text: str) -> str:
     """Parse an address to listen at, as in ``127.0.0.1:50051``; port 0 means any free one."""
+    if "," in str(text):
+        raise typer.BadParameter(f"{ONE_ADDRESS}, not {text!r}")
     host, colon, port = str(text).rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
         raise typer.BadParameter(f"must be HOST:PORT with a port of 0 to 65535, as in 127.0.0.1:50051, not {text!r}")

@@ -31,7 +31,7 @@ from permitflow.cli.serve_options import (
 )
 from permitflow.errors import InvalidOptionError, InvalidParametersError, StoreError, TraceWriteError, TransportError
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.parameters import ChannelParameters, Oversize, kept_parameters
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.transports.shared_memory.policy import SameHost
@@ -95,6 +95,7 @@ def serve(
     of_replay = {"--consumer": consumer, "--store": store, "--staging-rows": staging_rows}
     _require_replay(retention, {**of_replay, "--staging-timeout-seconds": staging_timeout_seconds})
     parameters = _parameters(
+        retention,
         oversize,
         row_permits=row_permits,
         permit_batch=permit_batch,
@@ -140,11 +141,10 @@ def _require_replay(retention: Retention, given: Mapping[str, object]) -> None:
         unusable(f"{useless[0]}: rows are gone once they were read; to keep them, add --retention replay")
 
 
-def _parameters(oversize: Oversize, **given: int | None) -> ChannelParameters:
+def _parameters(retention: Retention, oversize: Oversize, **given: int | None) -> ChannelParameters:
+    make = kept_parameters if retention is Retention.REPLAY else ChannelParameters
     try:
-        return ChannelParameters(
-            **{name: value for name, value in given.items() if value is not None}, oversize=oversize
-        )
+        return make(**{name: value for name, value in given.items() if value is not None}, oversize=oversize)
     except InvalidParametersError as error:
         unusable(f"--{error.name.replace('_', '-')}: {error}")
 

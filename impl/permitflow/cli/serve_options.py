@@ -7,7 +7,12 @@ import typer
 
 from permitflow.cli.options import StreamName, folder, host_and_port, seconds, stream_name, whole_number
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.parameters import Oversize
+from permitflow.protocol.parameters import (
+    DEFAULT_KEPT_CHUNK_COST,
+    DEFAULT_KEPT_ROW_PERMITS,
+    DEFAULT_ROW_PERMITS,
+    Oversize,
+)
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.transports.shared_memory.policy import SameHost
@@ -56,7 +61,9 @@ Addresses: TypeAlias = Annotated[
 RowPermits: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        parser=whole_number(least=2, most=_MOST), metavar="ROWS", help="Rows in a channel at once. Default: 32768."
+        parser=whole_number(least=2, most=_MOST),
+        metavar="ROWS",
+        help=f"Rows in a channel at once. Default: {DEFAULT_ROW_PERMITS}; with replay {DEFAULT_KEPT_ROW_PERMITS}.",
     ),
 ]
 
@@ -71,7 +78,12 @@ PermitBatch: TypeAlias = Annotated[
 
 MaxChunkCost: TypeAlias = Annotated[
     int | None,
-    typer.Option(parser=_ROWS, metavar="ROWS", help="The most permits a chunk takes. Default: row permits less batch."),
+    typer.Option(
+        parser=_ROWS,
+        metavar="ROWS",
+        help="The most permits a chunk takes. Default: row permits less batch; "
+        f"{DEFAULT_KEPT_CHUNK_COST} with replay and its default of row permits.",
+    ),
 ]
 
 BarrierPermits: TypeAlias = Annotated[

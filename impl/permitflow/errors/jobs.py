@@ -9,12 +9,13 @@ class SparkSetupError(PermitflowError):
     """Spark's workers cannot use this package."""
 
     python: str
+    reason: str
     hint: str
 
-    def __init__(self, *, python: str, hint: str) -> None:
-        """``python`` is the interpreter that the workers run; the hint is something to do."""
-        message = f"Spark's workers run {python}, which cannot import permitflow: {hint}"
-        super().__init__(message, python=python, hint=hint)
+    def __init__(self, *, python: str, reason: str, hint: str) -> None:
+        """``python`` is the interpreter that the workers run, ``reason`` what is wrong with it, ``hint`` what to do."""
+        message = f"Spark's workers run {python}, {reason}: {hint}"
+        super().__init__(message, python=python, reason=reason, hint=hint)
 
 
 class TaskRetryError(PermitflowError):

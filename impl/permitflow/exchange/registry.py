@@ -16,7 +16,7 @@ from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.memory import MemoryStore
 from permitflow.exchange.stores.store import Store
 from permitflow.protocol.compression import Compression, checked
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.parameters import ChannelParameters, kept_parameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention, require_consumers
 from permitflow.protocol.staged_parts import require_room
@@ -44,7 +44,8 @@ class Exchange:
         """Start without channels.
 
         Args:
-            parameters: of channels that are added without parameters of their own.
+            parameters: of channels that are added without parameters of their own; by default those of
+                ``ChannelParameters()``, or of ``kept_parameters()`` for channels that keep their rows.
             record: opens the recorders of all ends inside the exchange: the two of each channel, and one of each
                 stream that a producer or consumer opens.
             same_host: whether to share memory with those that run on this host.
@@ -55,7 +56,7 @@ class Exchange:
         Raises:
             InvalidParametersError: this end cannot compress like that.
         """
-        self._parameters = parameters or ChannelParameters()
+        self._parameters = parameters
         self._channels: dict[str, BridgeChannel | ReplayChannel] = {}
         self._store: Store = store or MemoryStore()
         self.staging = StagingAreas(self._store, staging_timeout_seconds)
@@ -157,11 +158,13 @@ class Exchange:
         self._require_free(names)
         chosen = parameters or self._parameters
         if retention is Retention.REPLAY:
+            chosen = chosen or kept_parameters()
             limit_rows = default_staging_rows(chosen.row_permits) if staging_rows is None else staging_rows
             return self._keeping(names, chosen, schema, consumers, limit_rows)
         if tuple(consumers) != (DEFAULT_CONSUMER,):
             rule = "are named for channels with retention 'replay' only"
             raise InvalidParametersError(name="consumers", value=tuple(consumers), rule=rule)
+        chosen = chosen or ChannelParameters()
         bridges = [BridgeChannel(name, chosen, schema, self.record) for name in names]
         self._channels.update(zip(names, bridges, strict=True))
         return bridges

@@ -6,7 +6,7 @@ from typing import Protocol, Self
 from permitflow.exchange.grpc_listener import GrpcListener
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.tcp_listener import TcpListener
-from permitflow.transports.tcp_framing import SCHEME
+from permitflow.transports.addresses import is_tcp
 
 __all__ = ["ExchangeServer"]
 
@@ -52,7 +52,7 @@ class ExchangeServer:
         Raises:
             InvalidParametersError: these are not host and port.
         """
-        listener = TcpListener if address.startswith(SCHEME) else GrpcListener
+        listener = TcpListener if is_tcp(address) else GrpcListener
         self._listener: Listener = listener(exchange, address)
 
     @property

@@ -10,9 +10,9 @@ from permitflow.errors import PermitflowError, TransportError
 from permitflow.exchange.health import serve_check
 from permitflow.exchange.methods import METHODS
 from permitflow.exchange.registry import Exchange
+from permitflow.transports.addresses import SCHEME
 from permitflow.transports.connection import HEALTH_CHECK
 from permitflow.transports.tcp_client import host_and_port
-from permitflow.transports.tcp_framing import SCHEME
 from permitflow.transports.tcp_stream import TcpStream
 
 __all__ = ["TcpListener"]

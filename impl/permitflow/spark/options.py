@@ -10,6 +10,7 @@ from permitflow.channels.names import stream_channels
 from permitflow.errors import InvalidOptionError, InvalidParametersError
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.transports.addresses import ONE_ADDRESS
 from permitflow.transports.shared_memory.policy import SameHost
 
 __all__ = ["ReadOptions"]
@@ -231,6 +232,8 @@ def consumer_name(text: str) -> str:
 
 def network_address(text: str) -> str:
     """Check the form ``host:port``; whether somebody listens there shows when a stream is opened."""
+    if "," in text:
+        raise ValueError(ONE_ADDRESS)
     host, colon, port = text.rpartition(":")
     if not (host and colon and port.isdecimal() and 0 < int(port) < 65_536):
         raise ValueError("must be host:port, as in localhost:5433")

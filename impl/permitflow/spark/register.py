@@ -1,10 +1,15 @@
-"""Makes the data source known to a session."""
+"""Makes the data source known to a session, and asks its workers whether they can use it."""
 
+import logging
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from threading import Timer
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from permitflow.errors import SparkSetupError
@@ -12,32 +17,39 @@ from permitflow.spark.source import PermitflowDataSource
 
 __all__ = ["register"]
 
-LONGEST_START_SECONDS = 60
+_log = logging.getLogger(__name__)
+
+LONGEST_SECONDS = 60
+"""For a Python to start; in a cluster, for an executor before it.  One that is busy may take longer."""
 
 
 def register(spark: SparkSession) -> None:
     """Register ``format("permitflow")``.
 
     Spark finds the data source by itself where its workers can import ``pyspark_permitflow``; calling this as well
-    is harmless, and tells now instead of in the first task if a local session's workers run another Python.
+    is harmless, and tells now instead of in the first task if they cannot.  With a ``local`` master it looks at the
+    workers' Python on this machine; with any other one it runs a job of one task, which asks an executor, and logs a
+    warning if none takes it within a minute.  The workers of a Spark Connect server are not asked.
 
     Raises:
-        SparkSetupError: the workers' Python cannot import this package.
+        SparkSetupError: the workers' Python cannot be run, cannot import this package, or has another release of it.
     """
-    _check_workers(spark)
+    context = getattr(spark, "_sc", None)  # a remote session has none
+    if context is not None:
+        if context.master == "local" or context.master.startswith("local["):
+            _look_at_python(context)
+        else:
+            _ask_executor(context)
     spark.dataSource.register(PermitflowDataSource)
 
 
-def _check_workers(spark: SparkSession) -> None:
-    # A remote session has no context here, and the workers of a cluster run on machines that are not asked.
-    context = getattr(spark, "_sc", None)
-    if context is None or not context.master.startswith("local"):
-        return
+def _look_at_python(context: SparkContext) -> None:
     python = shutil.which(context.pythonExec) or context.pythonExec
     if python == sys.executable or _can_import(python):
         return
     raise SparkSetupError(
         python=python,
+        reason="which cannot import permitflow",
         hint=f"set the environment variable PYSPARK_PYTHON={sys.executable} before the session is created",
     )
 
@@ -48,8 +60,67 @@ def _can_import(python: str) -> bool:
             [python, "-c", "import pyspark_permitflow"],
             capture_output=True,
             env=dict(os.environ),
-            timeout=LONGEST_START_SECONDS,
+            timeout=LONGEST_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
     return probe.returncode == 0
+
+
+def _ask_executor(context: SparkContext) -> None:
+    tag = "permitflow.spark.register"
+    patience = Timer(LONGEST_SECONDS, context.cancelJobsWithTag, [tag])
+    context.addJobTag(tag)
+    patience.start()
+    try:
+        ((python, release, refusal),) = context.parallelize([None], 1).map(_question()).collect()
+    except Exception as error:  # Java's, which have a type of the bridge's own, or PySpark's
+        if not patience.is_alive():  # it has cancelled the job
+            _log.warning(
+                "no executor ran a task within %d s: whether they have permitflow is not known", LONGEST_SECONDS
+            )
+            return
+        told = str(error).partition("Driver stacktrace:")[0]
+        words = " ".join(line for line in told.splitlines() if line and not line[0].isspace())  # without stack traces
+        hint = "set the environment variable PYSPARK_PYTHON to a Python that executors have, of this driver's version"
+        raise SparkSetupError(python=context.pythonExec, reason=f"where no task runs ({words})", hint=hint) from error
+    finally:
+        patience.cancel()
+        context.removeJobTag(tag)
+    if refusal:
+        reason = f"which cannot import permitflow ({refusal})"
+    elif release and (ours := _release()) and release != ours:
+        reason = f"which has permitflow {release}, not {ours} as this driver"
+    else:
+        return
+    hint = "install the driver's release of permitflow for it, with its extra [spark], or set PYSPARK_PYTHON to another"
+    raise SparkSetupError(python=python, reason=reason, hint=hint)
+
+
+def _question() -> Callable[[None], tuple[str, str, str]]:
+    """Which Python a worker runs, its release of permitflow ("" if nothing says it), and why it cannot import it."""
+
+    # A function inside another is pickled as a whole, so that a worker need not import this module to run it.
+    def answer(_: None) -> tuple[str, str, str]:
+        import importlib.metadata
+        import sys
+
+        try:
+            # What a task imports; gRPC too, because a worker is forked already.
+            import permitflow.spark.source
+            import permitflow.transports.grpc_blocking  # noqa: F401 - that is the question
+        except ImportError as error:
+            return sys.executable, "", str(error)
+        try:
+            return sys.executable, importlib.metadata.version("permitflow"), ""
+        except importlib.metadata.PackageNotFoundError:
+            return sys.executable, "", ""
+
+    return answer
+
+
+def _release() -> str:
+    try:
+        return version("permitflow")
+    except PackageNotFoundError:
+        return ""

@@ -6,6 +6,7 @@ import socket
 import threading
 
 from permitflow.protocol.frames import SameHostAnswer
+from permitflow.transports.addresses import is_tcp
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.blocking_call import BlockingCall
 from permitflow.transports.blocking_replies import Closed
@@ -16,7 +17,6 @@ from permitflow.transports.shared_memory.blocking_link import BlockingLink
 from permitflow.transports.shared_memory.meeting import Offer
 from permitflow.transports.shared_memory.outgoing import Outgoing
 from permitflow.transports.shared_memory.ring import Ring
-from permitflow.transports.tcp_framing import SCHEME
 
 __all__ = ["BlockingHostCall"]
 
@@ -37,7 +37,7 @@ class BlockingHostCall:
         self._link: BlockingLink | None = None
         self.path = NETWORK
         """How messages travel, and why not otherwise."""
-        call = BlockingTcpCall if address.startswith(SCHEME) else BlockingCall
+        call = BlockingTcpCall if is_tcp(address) else BlockingCall
         try:
             self._call: BlockingCall | BlockingTcpCall = call(address, method, who=who, on_closed=self._note_closed)
         except BaseException:

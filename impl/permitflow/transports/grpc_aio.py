@@ -24,6 +24,7 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
 from permitflow.transports import client_call, tcp_client
+from permitflow.transports.addresses import is_tcp
 from permitflow.transports.aio_control import AioControl
 from permitflow.transports.arrow_compression import available_codecs
 from permitflow.transports.client_call import ClientCall
@@ -31,7 +32,6 @@ from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost, offering
-from permitflow.transports.tcp_framing import SCHEME
 from permitflow.transports.tcp_stream import TcpStream
 
 __all__ = [
@@ -258,7 +258,7 @@ def _address(channel: str | Address) -> Address:
 def _calling(
     address: str, method: str, who: str, timeout_seconds: float
 ) -> AbstractAsyncContextManager[ClientCall | TcpStream]:
-    calling = tcp_client.calling if address.startswith(SCHEME) else client_call.calling
+    calling = tcp_client.calling if is_tcp(address) else client_call.calling
     return calling(address, method, who, timeout_seconds)
 
 

@@ -5,13 +5,13 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, UndecodableDataError
+from permitflow.transports.addresses import is_tcp
 from permitflow.transports.blocking_replies import Closed, receive_within
 from permitflow.transports.blocking_tcp_call import BlockingTcpCall
 from permitflow.transports.connection import CLIENT_OPTIONS, HEALTH_CHECK, SERVICE
 from permitflow.transports.shared_memory.outgoing import Outgoing
 from permitflow.transports.status import error_from_status
 from permitflow.transports.strangers import SILENT
-from permitflow.transports.tcp_framing import SCHEME
 
 __all__ = ["LIVENESS", "READINESS", "is_serving", "read_question", "write_answer"]
 
@@ -38,7 +38,7 @@ def is_serving(address: str, *, service: str = "", timeout_seconds: float = 5.0)
         UndecodableDataError: this is no answer.
     """
     who = f"the exchange at {address}"
-    ask = _ask_over_tcp if address.startswith(SCHEME) else _ask_over_grpc
+    ask = _ask_over_tcp if is_tcp(address) else _ask_over_grpc
     answer = ask(address, who, health_pb2.HealthCheckRequest(service=service).SerializeToString(), timeout_seconds)
     try:
         status = health_pb2.HealthCheckResponse.FromString(answer).status

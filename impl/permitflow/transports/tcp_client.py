@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 from permitflow.errors import InvalidParametersError, PeerTimeoutError
-from permitflow.transports.tcp_framing import KIND_OF_METHOD, SCHEME
+from permitflow.transports.addresses import SCHEME
+from permitflow.transports.tcp_framing import KIND_OF_METHOD
 from permitflow.transports.tcp_stream import TcpStream
 
 __all__ = ["NEXT_ADDRESS_SECONDS", "calling", "host_and_port"]

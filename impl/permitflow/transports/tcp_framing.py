@@ -19,15 +19,11 @@ __all__ = [
     "KIND_OF_METHOD",
     "METHODS",
     "PIECES_AT_ONCE",
-    "SCHEME",
     "Kind",
     "header",
     "read_header",
     "without",
 ]
-
-SCHEME = "tcp://"
-"""Begins the address of an exchange that is dialled this way."""
 
 _HEADER = Struct(">B3sI")
 _MARK = b"pfl"

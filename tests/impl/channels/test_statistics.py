@@ -181,3 +181,72 @@ def test_the_most_rows_that_were_here_are_counted_whichever_way_they_came(way: s
         assert receiver.statistics().peak_inbox_rows == 4
 
     by_the_clock(test)
+
+
+def test_a_barrier_that_waits_is_a_send_that_waits() -> None:
+    async def test(_: ClockLoop) -> None:
+        sender, receiver = channel()
+        sender.send_nowait("full", 6)
+        await sender.send_barrier("its permit")
+        sends = [asyncio.ensure_future(sender.send_barrier(name)) for name in ("b1", "b2")]
+        sends.append(asyncio.ensure_future(sender.send("x", 6)))
+        await settle()
+        assert sender.statistics().waiting_sends == receiver.statistics().waiting_sends == 3
+        receiver.close()
+        await asyncio.gather(*sends, return_exceptions=True)
+        assert sender.statistics().waiting_sends == 0
+
+    by_the_clock(test)
+
+
+def test_one_wait_after_another_adds_to_the_time() -> None:
+    async def test(loop: ClockLoop) -> None:
+        sender, receiver = channel()
+        for seconds in (2, 3):
+            sender.send_nowait("full", 6)
+            waiting = asyncio.ensure_future(sender.send("x", 6))
+            await settle()
+            loop.now += seconds
+            assert times(sender) == (loop.now - 1_000, loop.now - 1_000), "while it goes on, too"
+            await receiver.receive()
+            await waiting
+            await receiver.receive()
+        assert times(sender) == (5, 5)
+
+    by_the_clock(test)
+
+
+def test_sends_that_only_let_others_have_a_turn_add_to_the_time_as_well() -> None:
+    async def test(loop: ClockLoop) -> None:
+        sender, receiver = channel()
+        for seconds in (2, 3):
+            for _ in range(2):  # a burst: a send that has to wait then lets others have a turn before it stands in line
+                sender.send_nowait("x", 3)
+            waiting = asyncio.ensure_future(sender.send("y", 3))
+            await asyncio.sleep(0)
+            loop.now += seconds
+            await receiver.receive_many(2)
+            await waiting
+            await receiver.receive()
+        assert times(sender) == (5, 5)
+
+    by_the_clock(test)
+
+
+@pytest.mark.parametrize("ending", ["abort", "close the sender", "close the receiver"])
+def test_peaks_outlive_what_drops_the_rows(ending: str) -> None:
+    async def test(_: ClockLoop) -> None:
+        sender, receiver = channel()
+        sender.send_nowait("x", 3)
+        sender.send_nowait("y", 2)
+        match ending:
+            case "abort":
+                sender.abort("no")
+            case "close the sender":
+                sender.close()
+            case _:
+                receiver.close()
+        for end in (sender, receiver):
+            assert end.statistics().peak_inbox_rows == end.statistics().peak_permits_outstanding == 5
+
+    by_the_clock(test)

@@ -12,7 +12,7 @@ from permitflow.exchange.registry import Exchange, stream_channels
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.statistics import BridgeState, Direction
 from permitflow.protocol.messages import Permits
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.parameters import ChannelParameters, kept_parameters
 from permitflow.protocol.recording import End, Recorder
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import get, put
@@ -40,6 +40,13 @@ def test_the_channels_of_a_stream_are_numbered() -> None:
     assert stream_channels("q12", 3) == ("q12/0", "q12/1", "q12/2")
     with pytest.raises(InvalidParametersError):
         stream_channels("q12", 0)
+
+
+def test_parameters_that_nobody_chose_depend_on_what_becomes_of_the_rows() -> None:
+    exchange = Exchange()
+    assert exchange.add_channel("once").parameters == ChannelParameters()
+    assert exchange.add_channel("kept", retention=Retention.REPLAY).parameters == kept_parameters()
+    assert Exchange(parameters=SMALL).add_channel("kept", retention=Retention.REPLAY).parameters == SMALL
 
 
 def test_a_name_is_given_once(complete: Complete) -> None:

@@ -16,11 +16,11 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.testing.number_streams import until
 from permitflow.transports import client_call, tcp_client
+from permitflow.transports.addresses import SCHEME
 from permitflow.transports.client_call import ClientCall
 from permitflow.transports.connection import CONTROL
 from permitflow.transports.control_codec import decode_reply, encode_request
 from permitflow.transports.grpc_aio import control, get, put
-from permitflow.transports.tcp_framing import SCHEME
 from permitflow.transports.tcp_stream import TcpStream
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]

@@ -20,6 +20,7 @@ from permitflow.exchange.server import ExchangeServer
         "localhost:65536",
         "\udcff:5",
         "tcp://localhost",
+        "a:1,b:2",
     ],
 )
 def test_what_is_no_address_is_refused_before_anything_listens(address: str) -> None:

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from permitflow.errors import InvalidParametersError
-from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.parameters import ChannelParameters, Oversize, kept_parameters
 
 
 def test_what_is_left_open_is_chosen_so_that_the_largest_chunk_always_fits() -> None:
@@ -21,6 +21,14 @@ def test_the_defaults_are_those_of_the_first_published_version() -> None:
     assert ChannelParameters() == ChannelParameters(
         row_permits=32_768, permit_batch=4_096, max_chunk_cost=28_672, barrier_permits=1, oversize=Oversize.SPLIT
     )
+
+
+def test_a_channel_that_keeps_its_rows_has_a_larger_window_unless_one_is_chosen() -> None:
+    assert kept_parameters() == ChannelParameters(
+        row_permits=1_048_576, permit_batch=131_072, max_chunk_cost=32_768, barrier_permits=1
+    )
+    assert kept_parameters(max_chunk_cost=100, barrier_permits=2).max_chunk_cost == 100
+    assert kept_parameters(row_permits=64) == ChannelParameters(row_permits=64)
 
 
 @pytest.mark.parametrize(

@@ -61,15 +61,15 @@ class Driver:
 
 
 @contextmanager
-def running_driver(work_dir: Path, *remote: str, more_packages: str = "") -> Iterator[Driver]:
-    """A process with a session, of this machine or a ``remote`` one, which finds ``more_packages`` in that folder."""
+def running_driver(work_dir: Path, *master: str, more_packages: str = "") -> Iterator[Driver]:
+    """A process with a session, of this machine or another ``master``, which finds ``more_packages`` in that folder."""
     log = work_dir / "driver.log"
     folders = os.pathsep.join(filter(None, (more_packages, os.environ.get("PYTHONPATH"))))
     ours, theirs = socket.socketpair()
     with log.open("wb") as output, ours:
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, str(DRIVER), str(theirs.fileno()), str(work_dir), *remote],
+                [sys.executable, str(DRIVER), str(theirs.fileno()), str(work_dir), *master],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -91,6 +91,13 @@ def running_driver(work_dir: Path, *remote: str, more_packages: str = "") -> Ite
 @pytest.fixture(scope="session")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     with running_driver(tmp_path_factory.mktemp("spark")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """The driver of a cluster whose only executor is a process of its own."""
+    with running_driver(tmp_path_factory.mktemp("cluster"), "local-cluster[1,1,1024]") as running:
         yield running
 
 

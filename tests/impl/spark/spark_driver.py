@@ -13,22 +13,27 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from permitflow.demo.spark_session import local_session
+from permitflow.demo.streaming.cluster import local_cluster
 from permitflow.spark.sessions import session_at
 
 # Two attempts for each task, because clusters make several: a second one must not deliver rows twice.
 MASTER = "local[4, 2]"
 
 
-def session(work_dir: Path, remote: str) -> AbstractContextManager[SparkSession]:
-    """A session of this machine, or of a Connect server."""
+def session(work_dir: Path, master: str) -> AbstractContextManager[SparkSession]:
+    """A session of this machine, of a cluster on it, or of a Connect server."""
     name = "permitflow tests"
-    return session_at(remote, name) if remote else local_session(name, master=MASTER, work_dir=work_dir)
+    if master.startswith("sc:"):
+        return session_at(master, name)
+    if master.startswith("local-cluster"):
+        local_cluster(work_dir)
+    return local_session(name, master=master, work_dir=work_dir)
 
 
-def main(descriptor: int, work_dir: Path, remote: str = "") -> None:
+def main(descriptor: int, work_dir: Path, master: str = MASTER) -> None:
     """Serve until the other end closes."""
     connection = Connection(descriptor)
-    with session(work_dir, remote) as spark:
+    with session(work_dir, master) as spark:
         while True:
             try:
                 job = cloudpickle.loads(connection.recv_bytes())

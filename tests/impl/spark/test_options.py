@@ -64,6 +64,8 @@ def test_options_travel_to_the_workers() -> None:
         ({"address": ":5433"}, "address", "must be host:port"),
         ({"address": "unix:/run/exchange"}, "address", "must be host:port"),
         ({"address": "localhost:70000"}, "address", "must be host:port"),
+        ({"address": "a:1,b:2"}, "address", "must be a single host:port"),
+        ({"address": "tcp://a:1,tcp://b:2"}, "address", "must be a single host:port"),
         ({"channels": None}, "channels", "is missing"),
         ({"channels": "0"}, "channels", "whole number from 1"),
         ({"channels": "-1"}, "channels", "whole number from 1"),

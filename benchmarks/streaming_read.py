@@ -1,0 +1,167 @@
+"""How fast does a streaming query read channels that keep their rows, with the defaults of all that takes part?
+
+    python -m benchmarks.streaming_read --rounds 3
+
+`permitflow serve --retention replay` with two channels, a producer that never stops, and a query into Spark's `noop`
+sink, and into Parquet: all of them share the machine.  In turns with it, the same query on a Python source that has its
+rows in memory, in batches of as many rows: what Spark itself can do here.
+"""
+
+import argparse
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+from pyspark.sql.types import StructType
+
+from benchmarks.markdown_table import table
+from benchmarks.series import Series
+from benchmarks.spark_exchange.peers import payload_of
+from benchmarks.spark_exchange.sessions import SLOTS, session
+from permitflow.channels.names import stream_channels
+from permitflow.protocol.parameters import DEFAULT_KEPT_ROW_PERMITS
+
+CHUNK_ROWS = 8_192
+STREAM = "orders"
+BURST_CHUNKS = 16
+CHUNKS_OF_A_TASK = DEFAULT_KEPT_ROW_PERMITS // 2 // CHUNK_ROWS
+# Batches that fill the exchange, and start workers.
+WARM_UP_BATCHES = 3
+LEAST_BATCHES = WARM_UP_BATCHES + 3
+# The first throws rows away: what is left is the source.
+SINKS = ("noop", "parquet")
+
+
+class MemoryStream(DataSource):
+    """``format("memory_stream")``: a stream without end, whose rows are in memory."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The word for ``format()``."""
+        return "memory_stream"
+
+    def schema(self) -> str:
+        """Of the benchmark's chunks."""
+        return "serial BIGINT, double BIGINT, square BIGINT"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """As many partitions as the exchange has channels."""
+        return _MemoryStreamReader()
+
+
+class _MemoryStreamReader(DataSourceStreamReader):
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {"batch": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {"batch": start["batch"] + 1}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return [InputPartition(number) for number in range(SLOTS)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from payload_of(CHUNK_ROWS).chunks(CHUNKS_OF_A_TASK)
+
+
+async def produce(address: str) -> None:
+    """Put chunks into all channels, until this process is killed."""
+    from permitflow.transports.grpc_aio import put
+
+    payload = payload_of(CHUNK_ROWS)
+
+    async def feed(channel: str) -> None:
+        async with put(address, channel, payload.schema) as sender:
+            while True:
+                await sender.send_many(deque(islice(payload.chunks(BURST_CHUNKS), BURST_CHUNKS)))
+
+    await asyncio.gather(*(feed(channel) for channel in stream_channels(STREAM, SLOTS)))
+
+
+@contextmanager
+def running(*command: str) -> Iterator["subprocess.Popen[str]"]:
+    """A process of this Python, killed at the end of the block."""
+    with subprocess.Popen(
+        [sys.executable, "-m", *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def rows_per_second(data: DataFrame, sink: str, seconds: float) -> float:
+    """Run a query for so long; the rate of its batches, without the first ones and the last."""
+    with tempfile.TemporaryDirectory() as folder:
+        writer = data.writeStream.format(sink).option("checkpointLocation", f"{folder}/checkpoint")
+        query = writer.start(f"{folder}/table")
+        began = time.monotonic()
+        while query.isActive and (time.monotonic() - began < seconds or len(query.recentProgress) < LEAST_BATCHES):
+            time.sleep(0.1)
+        if error := query.exception():
+            raise error
+        query.stop()
+    batches = [batch for batch in query.recentProgress if batch.numInputRows][WARM_UP_BATCHES:]
+    first, last = (datetime.fromisoformat(batch.timestamp) for batch in (batches[0], batches[-1]))
+    return sum(batch.numInputRows for batch in batches[:-1]) / (last - first).total_seconds()
+
+
+def exchange_rate(spark: SparkSession, sink: str, seconds: float, window: Sequence[str]) -> float:
+    """Rows per second through an exchange with this window, or the default."""
+    serve = ["permitflow.cli", "serve", "--stream", f"{STREAM}:{SLOTS}", "--retention", "replay", *window]
+    with running(*serve, "--address", "127.0.0.1:0", "--quiet") as exchange:
+        assert exchange.stdout is not None
+        address = exchange.stdout.readline().removeprefix("listening at ").strip()
+        with running("benchmarks.streaming_read", "--produce", address):
+            data = spark.readStream.format("permitflow").options(address=address, stream=STREAM, channels=SLOTS).load()
+            return rows_per_second(data, sink, seconds)
+
+
+def memory_rate(spark: SparkSession, sink: str, seconds: float) -> float:
+    """Rows per second of the peer."""
+    return rows_per_second(spark.readStream.format("memory_stream").load(), sink, seconds)
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=15.0, help="of each query in each round")
+    parser.add_argument("--row-permits", type=int, action="append", default=[], help="another window; may be repeated")
+    parser.add_argument("--produce", metavar="ADDRESS", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.produce:
+        asyncio.run(produce(arguments.produce))
+    ways: dict[str, Callable[[SparkSession, str, float], float]] = {"the defaults": partial(exchange_rate, window=())}
+    for rows in arguments.row_permits:
+        ways[f"--row-permits {rows}"] = partial(exchange_rate, window=("--row-permits", str(rows)))
+    ways["rows in memory"] = memory_rate
+    rates: dict[str, dict[str, list[float]]] = {way: {sink: [] for sink in SINKS} for way in ways}
+    with tempfile.TemporaryDirectory() as folder, session(Path(folder), CHUNK_ROWS) as spark:
+        spark.sparkContext.setLogLevel("OFF")  # a query that is stopped in the middle of a batch prints pages
+        spark.dataSource.register(MemoryStream)
+        for _ in range(arguments.rounds):
+            for way, rate in ways.items():
+                for sink in SINKS:
+                    rates[way][sink].append(rate(spark, sink, arguments.seconds))
+    head = ("streaming query of two channels, two task slots", *(f"rows/s into {sink}" for sink in SINKS))
+    print(table(head, [[way, *(Series.of(rates[way][sink]).told() for sink in SINKS)] for way in ways]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""``register`` asks an executor of a cluster whether it can use this package, before the first task finds out."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+from pyspark.sql import SparkSession
+
+from permitflow.spark import register
+
+
+class Driver(Protocol):
+    """See ``tests/impl/spark/conftest.py``."""
+
+    def run(self, job: Callable[[SparkSession], None]) -> None: ...
+    def failure(self, job: Callable[[SparkSession], object]) -> str: ...
+
+
+def registering_with(python: Path | str) -> Callable[[SparkSession], None]:
+    """A job that registers while the workers run this Python."""
+
+    def job(spark: SparkSession) -> None:
+        context = spark.sparkContext
+        ours, context.pythonExec = context.pythonExec, str(python)
+        try:
+            register(spark)
+        finally:
+            context.pythonExec = ours
+
+    return job
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """One that has the standard library only."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    return tmp_path / "bare/bin/python"
+
+
+@pytest.fixture
+def newer_python(tmp_path: Path) -> Path:
+    """Ours, where permitflow says that it is release 9.9."""
+    facts = tmp_path / "newer/permitflow-9.9.dist-info/METADATA"
+    facts.parent.mkdir(parents=True)
+    facts.write_text("Metadata-Version: 2.1\nName: permitflow\nVersion: 9.9\n")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}/newer:$PYTHONPATH exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    return python
+
+
+def test_executors_that_have_the_drivers_release_are_content(cluster: Driver) -> None:
+    cluster.run(registering_with(sys.executable))
+
+
+def test_executors_without_the_package_are_refused(cluster: Driver, bare_python: Path) -> None:
+    text = cluster.failure(registering_with(bare_python))
+    assert (
+        f"SparkSetupError: Spark's workers run {bare_python}, which cannot import permitflow (No module named" in text
+    )
+
+
+def test_executors_with_another_release_are_refused(cluster: Driver, newer_python: Path) -> None:
+    text = cluster.failure(registering_with(newer_python))
+    assert f"which has permitflow 9.9, not {version('permitflow')} as this driver: install the driver's release" in text
+
+
+def test_executors_that_cannot_start_the_python_are_refused(cluster: Driver) -> None:
+    text = cluster.failure(registering_with("/no/such/python"))
+    assert "SparkSetupError: Spark's workers run /no/such/python, where no task runs (" in text
+    assert "PYSPARK_PYTHON" in text

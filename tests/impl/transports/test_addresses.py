@@ -1,0 +1,37 @@
+"""Whoever dials an exchange names one address; gRPC would take any of a list, and each time another one."""
+
+import asyncio
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from permitflow.errors import InvalidParametersError
+from permitflow.transports import grpc_aio, grpc_blocking
+from permitflow.transports.health import is_serving
+
+SCHEMA = pa.schema([("n", pa.int64())])
+
+
+async def enter(context: object) -> None:
+    async with context:  # type: ignore[attr-defined]  # one of three
+        pass
+
+
+DIALLING: dict[str, Callable[[str], object]] = {
+    "get": lambda address: asyncio.run(enter(grpc_aio.get(address, "orders"))),
+    "put": lambda address: asyncio.run(enter(grpc_aio.put(address, "orders", SCHEMA))),
+    "control": lambda address: asyncio.run(enter(grpc_aio.control(address))),
+    "open_source": lambda address: grpc_blocking.open_source(address, "orders"),
+    "open_sink": lambda address: grpc_blocking.open_sink(address, "orders", SCHEMA),
+    "blocking control": lambda address: grpc_blocking.control(address).positions(["orders"]),
+    "health": is_serving,
+}
+
+
+@pytest.mark.parametrize("address", ["a:1,b:2", "tcp://a:1,tcp://b:2", "ipv4:127.0.0.1:1,127.0.0.1:2"])
+@pytest.mark.parametrize("dial", DIALLING.values(), ids=DIALLING.keys())
+def test_a_list_of_addresses_is_refused_in_words(dial: Callable[[str], object], address: str) -> None:
+    with pytest.raises(InvalidParametersError, match="address must be a single host:port, because") as caught:
+        dial(address)
+    assert caught.value.value == address
