@@ -67,8 +67,20 @@ def positions(channels: Sequence[str], consumer: str) -> Order[Where]:
 
 def acknowledge(rows: Mapping[str, int] | Sequence[ChannelRow], consumer: str) -> Order[Where]:
     """A consumer needs no row before these any more."""
-    named = starmap(ChannelRow, rows.items()) if isinstance(rows, Mapping) else rows
-    return Order(Acknowledge(tuple(named), consumer), _where)
+    named = tuple(starmap(ChannelRow, rows.items()) if isinstance(rows, Mapping) else rows)
+
+    def answer(reply: ControlReply[pa.Schema]) -> Where | None:
+        where = _where(reply)
+        # A row that the wire has altered to an earlier one changes nothing, and the consumer would wait for ever.
+        for asked, stands in zip(named, where or (), strict=False):
+            if stands.acknowledged_row < asked.row:
+                reason = (
+                    f"row {asked.row} of channel {asked.channel!r} was named, row {stands.acknowledged_row} was heard"
+                )
+                raise UndecodableDataError(what="the reply to an acknowledgement", reason=reason)
+        return where
+
+    return Order(Acknowledge(named, consumer), answer)
 
 
 def close(channels: Sequence[str], consumer: str) -> Order[Where]:
