@@ -201,7 +201,7 @@ def draw(seed: int, number: int) -> Schedule:
     # Each round trip takes a while where there is a delay; elsewhere more of them give faults more to hit.
     rounds = 24 if Kind.DELAY in kinds else 200
     rows = min(dice.randrange(1_500, 12_000), row_permits * rounds)
-    largest = dice.choice((1, 8, 64, 500))
+    largest = dice.choice((1, 8) if Kind.BIT_FLIP in kinds else (1, 8, 64, 500))
     rows = min(rows, 1_500 * largest)
     return Schedule(
         seed=seed,
@@ -250,7 +250,8 @@ def _faults_of(kind: Kind, dice: Random, rows: int, row_permits: int) -> Sequenc
 
 def _draw_fault(kind: Kind, dice: Random, rows: int, row_permits: int) -> Fault:
     link = dice.choice((Party.PRODUCER, Party.CONSUMER))
-    is_data = dice.random() < 0.75
+    # What comes back is all framing and counts, and flipped bits of data are mostly those of values.
+    is_data = dice.random() < (0.4 if kind is Kind.BIT_FLIP else 0.75)
     direction = Direction.UP if (link is Party.PRODUCER) is is_data else Direction.DOWN
     after_bytes = dice.randrange(100) if kind.is_slowness else _draw_place(dice, is_data, rows, row_permits)
     victim = dice.choice(list(Party)) if kind is Kind.STOP else _VICTIMS.get(kind)
