@@ -112,26 +112,19 @@ def a_clean_end_is_the_whole(evidence: Evidence) -> Iterator[str]:
 
 def consumed_is_received(evidence: Evidence) -> Iterator[str]:
     """What a producer was told is consumed, a consumer has; of what was only accepted, no reader had come."""
-    taken = sum(count for _, runs, _ in attempts(evidence) for _, count in runs)
+    schedule = evidence.schedule
+    takes = events(evidence, Party.CONSUMER, "took")
     for event in events(evidence, Party.PRODUCER, "ended"):
-        if event["outcome"] == "accepted" and evidence.schedule.retention is Retention.ONCE:
-            if taken and (came := reader_during(evidence, event["at"])):
-                yield f"the producer was told that all was accepted, with no reader; one had come {came:.1f} s before"
-        elif event["outcome"].startswith("kept") and event["outcome"] != f"kept {evidence.schedule.rows}":
-            yield f"the channel has ended, with {event['outcome']} of {evidence.schedule.rows} rows"
+        outcome = event["outcome"]
+        if outcome == "accepted":
+            if schedule.retention is Retention.ONCE and (before := sum(took["at"] < event["at"] for took in takes)):
+                yield f"the producer was told that all was accepted, as without a reader; one had taken {before} times"
+        elif outcome.startswith("kept"):
+            if outcome != f"kept {schedule.rows}":
+                yield f"the channel has ended, with {outcome} of {schedule.rows} rows"
         elif not has_all(evidence):
-            of = f"of {evidence.schedule.rows} rows the consumer has {taken}"
-            yield f"the producer was told that all was {event['outcome']}; {of}"
-
-
-def reader_during(evidence: Evidence, at: float) -> float:
-    """The seconds for which a consumer had been reading at this moment; 0 if none was."""
-    since = 0.0
-    for event in events(evidence, Party.CONSUMER, "took", "failed", "over"):
-        if event["at"] > at:
-            break
-        since = at - event["at"] if event["event"] == "took" else 0.0
-    return since
+            taken = sum(took["rows"] for took in takes)
+            yield f"the producer was told that all was {outcome}; of {schedule.rows} rows the consumer has {taken}"
 
 
 def what_is_kept_goes_on(evidence: Evidence) -> Iterator[str]:
