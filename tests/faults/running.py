@@ -137,6 +137,7 @@ class _Run:
         self.loop = asyncio.get_running_loop()
         self.began_at = self.last_event = self.loop.time()
         self.proxy: asyncio.subprocess.Process | None = None
+        self.following: asyncio.Task[None] | None = None
         self.coming: set[asyncio.Task[None]] = set()
         """Parties that are to be started or continued."""
 
@@ -161,6 +162,8 @@ class _Run:
     async def begin(self) -> None:
         scheme = "tcp://" if self.schedule.carrier == "tcp" else ""
         await self.start_exchange(f"{scheme}127.0.0.1:0")
+        if not self.address:
+            raise RuntimeError(f"the exchange does not start: {(self.folder / 'exchange.errors').read_text()}")
         self.proxy = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.faults.proxy", self.schedule.as_json()),
             self.address.removeprefix("tcp://"),
@@ -172,9 +175,10 @@ class _Run:
         )
         assert self.proxy.stdout is not None
         self.ports = json.loads(await self.proxy.stdout.readline())
-        self.following = asyncio.create_task(self.follow_proxy(self.proxy.stdout))
         for party in (Party.CONSUMER, Party.PRODUCER):
             await self.start_end(party)
+        # Faults wait until there is somebody whom they can hit.
+        self.following = asyncio.create_task(self.follow_proxy(self.proxy.stdout))
 
     async def start_exchange(self, address: str) -> None:
         said = self.folder / "exchange.output"
@@ -277,7 +281,8 @@ class _Run:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SECONDS_TO_STOP):
                     await self.proxy.wait()
-                    await self.following
+                    if self.following is not None:
+                        await self.following
             if self.proxy.returncode is None:
                 self.proxy.kill()
 
