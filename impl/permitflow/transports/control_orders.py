@@ -1,6 +1,7 @@
 """What a client of the Control method sends, and how it reads the reply: the same for every kind of client."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import starmap
 from typing import Generic, TypeAlias, TypeVar
 
@@ -62,18 +63,32 @@ class Order(Generic[T]):
 
 def positions(channels: Sequence[str], consumer: str) -> Order[Where]:
     """Where do these channels stand?"""
-    return Order(AskPositions(_names(channels), consumer), _where)
+    names = _names(channels)
+    return Order(AskPositions(names, consumer), partial(_where, names))
 
 
 def acknowledge(rows: Mapping[str, int] | Sequence[ChannelRow], consumer: str) -> Order[Where]:
     """A consumer needs no row before these any more."""
-    named = starmap(ChannelRow, rows.items()) if isinstance(rows, Mapping) else rows
-    return Order(Acknowledge(tuple(named), consumer), _where)
+    named = tuple(starmap(ChannelRow, rows.items()) if isinstance(rows, Mapping) else rows)
+
+    def answer(reply: ControlReply[pa.Schema]) -> Where | None:
+        where = _where([asked.channel for asked in named], reply)
+        # A row that the wire has altered to an earlier one changes nothing, and the consumer would wait for ever.
+        for asked, stands in zip(named, where or (), strict=where is not None):
+            if stands.acknowledged_row < asked.row:
+                reason = (
+                    f"row {asked.row} of channel {asked.channel!r} was named, row {stands.acknowledged_row} was heard"
+                )
+                raise UndecodableDataError(what="the reply to an acknowledgement", reason=reason)
+        return where
+
+    return Order(Acknowledge(named, consumer), answer)
 
 
 def close(channels: Sequence[str], consumer: str) -> Order[Where]:
     """Nobody will put into these channels any more."""
-    return Order(Close(_names(channels), consumer), _where)
+    names = _names(channels)
+    return Order(Close(names, consumer), partial(_where, names))
 
 
 def publish(query: str, batch: int, parts: Sequence[StagedPart]) -> Order[Published]:
@@ -91,8 +106,11 @@ def statistics(channels: Sequence[str]) -> Order[Statistics]:
     return Order(AskStatistics(_names(channels)), lambda reply: reply if isinstance(reply, Statistics) else None)
 
 
-def _where(reply: ControlReply[pa.Schema]) -> Where | None:
-    return reply.channels if isinstance(reply, Positions) else None
+def _where(names: Sequence[str], reply: ControlReply[pa.Schema]) -> Where | None:
+    """Where these channels stand; None if the reply is about something else."""
+    if not isinstance(reply, Positions) or [stands.channel for stands in reply.channels] != [*names]:
+        return None
+    return reply.channels
 
 
 def _names(channels: Sequence[str]) -> tuple[str, ...]:

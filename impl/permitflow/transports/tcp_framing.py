@@ -1,7 +1,8 @@
 """How messages lie in a TCP connection.
 
-Each message stands behind eight bytes: what follows, three letters by which a stranger is recognised, and how many
-bytes follow.  The dialler's first one says which method it calls.  All numbers are big-endian.
+Each message stands behind eight bytes: what follows, two letters by which a stranger is recognised, a check of the
+others, and how many bytes follow.  Without the check both ends could wait for ever after an altered length, for bytes
+that nobody sends.  The dialler's first message says which method it calls.  All numbers are big-endian.
 """
 
 from collections.abc import Sequence
@@ -25,8 +26,9 @@ __all__ = [
     "without",
 ]
 
-_HEADER = Struct(">B3sI")
-_MARK = b"pfl"
+
+_HEADER = Struct(">B2sBI")
+_MARK = b"pf"
 HEADER_BYTES = _HEADER.size
 PIECES_AT_ONCE = 256
 """Of a message, in one call of the kernel; it takes up to 1,024."""
@@ -60,7 +62,13 @@ KIND_OF_METHOD = {method: kind for kind, method in METHODS.items()}
 
 def header(kind: Kind, size_bytes: int = 0) -> bytes:
     """What stands before so many bytes."""
-    return _HEADER.pack(kind, _MARK, size_bytes)
+    return _HEADER.pack(kind, _MARK, _check(kind, size_bytes), size_bytes)
+
+
+def _check(kind: int, size_bytes: int) -> int:
+    """The exclusive or of the five bytes: another one if any bit of them is altered."""
+    folded = size_bytes ^ size_bytes >> 16
+    return (kind ^ folded ^ folded >> 8) & 0xFF
 
 
 def read_header(data: memoryview, who: str) -> tuple[Kind, int]:
@@ -69,8 +77,8 @@ def read_header(data: memoryview, who: str) -> tuple[Kind, int]:
     Raises:
         UndecodableDataError: this is no message of ours, or it is too long.
     """
-    kind, mark, size = _HEADER.unpack_from(data)
-    if mark != _MARK or kind > Kind.HEALTH:
+    kind, mark, check, size = _HEADER.unpack_from(data)
+    if mark != _MARK or check != _check(kind, size) or kind > Kind.HEALTH:
         first = bytes(data[:HEADER_BYTES])
         raise UndecodableDataError(
             what=f"what {who} says, {first!r},", reason=f"it is none of permitflow's, {whose(first)}"

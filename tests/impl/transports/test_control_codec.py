@@ -24,7 +24,7 @@ from permitflow.protocol.control import (
 )
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.transports.control_codec import decode_reply, decode_request, encode_reply, encode_request
-from permitflow.transports.control_orders import discard, positions, publish
+from permitflow.transports.control_orders import acknowledge, close, discard, positions, publish
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 counts = st.integers(-(2**63), 2**63 - 1)
@@ -127,3 +127,27 @@ def test_a_reply_to_something_else_is_refused() -> None:
 def test_what_the_wire_cannot_hold_is_refused(request_: Any) -> None:
     with pytest.raises(InvalidParametersError):
         encode_request(request_)
+
+
+def test_an_acknowledgement_that_the_exchange_has_heard_as_an_earlier_one_is_none() -> None:
+    def reply(row: int) -> bytes:
+        stands: ChannelPosition[pa.Schema] = ChannelPosition(
+            "a", row, 200, ChannelState.OPEN, "", ChannelParameters(row_permits=64), None
+        )
+        return encode_reply(Positions((stands,)))
+
+    order = acknowledge({"a": 100}, "")
+    assert [order.read(reply(row))[0].acknowledged_row for row in (100, 150)] == [100, 150]
+    with pytest.raises(UndecodableDataError, match="row 100 of channel 'a' was named, row 36 was heard"):
+        order.read(reply(36))
+
+
+@pytest.mark.parametrize("names", [(), ("b",), ("a", "a")])
+def test_a_reply_about_other_channels_is_no_answer(names: tuple[str, ...]) -> None:
+    def stands(name: str) -> ChannelPosition[pa.Schema]:
+        return ChannelPosition(name, 0, 0, ChannelState.OPEN, "", ChannelParameters(row_permits=64), None)
+
+    reply = encode_reply(Positions(tuple(map(stands, names))))
+    for order in (positions(["a"], ""), close(["a"], ""), acknowledge({"a": 0}, "")):
+        with pytest.raises(UndecodableDataError, match="is no answer to this question"):
+            order.read(reply)

@@ -20,7 +20,7 @@ from permitflow.testing.tcp_streams import connected, dialled_by_a_stranger
 from permitflow.transports.blocking_tcp_call import send_all
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.tcp_client import host_and_port
-from permitflow.transports.tcp_framing import Kind, header
+from permitflow.transports.tcp_framing import HEADER_BYTES, Kind, header
 from permitflow.transports.tcp_stream import TcpStream
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -71,7 +71,7 @@ def test_what_arrives_byte_by_byte_is_put_together(complete: Complete) -> None:
         (header(Kind.MESSAGE, 3) + b"abc", "MESSAGE calls no method"),
         (header(Kind.MESSAGE, 2**32 - 1), "are the most"),
         (header(Kind.GET, 1), "are the most"),
-        (b"\x09pfl\0\0\0\0", "it is none of permitflow's"),
+        (b"\x09pf\x09\0\0\0\0", "it is none of permitflow's"),
     ],
 )
 def test_a_stranger_is_refused_in_words(complete: Complete, data: bytes, reason: str) -> None:
@@ -80,6 +80,21 @@ def test_a_stranger_is_refused_in_words(complete: Complete, data: bytes, reason:
             stranger.send(data)
             with pytest.raises(UndecodableDataError, match=reason):
                 await acceptor.method()
+
+    complete(test())
+
+
+@pytest.mark.parametrize("bit", range(8 * HEADER_BYTES))
+def test_a_header_of_which_one_bit_was_altered_is_refused_and_not_waited_for(complete: Complete, bit: int) -> None:
+    altered = bytearray(header(Kind.PUT) + header(Kind.MESSAGE, 3) + b"abc")
+    altered[HEADER_BYTES + bit // 8] ^= 1 << bit % 8
+
+    async def test() -> None:
+        async with dialled_by_a_stranger() as (stranger, acceptor):
+            stranger.send(altered)
+            await acceptor.method()
+            with pytest.raises(UndecodableDataError):
+                await acceptor.read()
 
     complete(test())
 

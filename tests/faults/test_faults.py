@@ -1,0 +1,182 @@
+"""A cycle of schedules, with every kind of fault, carrier and retention, holds all laws; and each law can be broken."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.faults.judge import LAWS, judged
+from tests.faults.running import Evidence, Life
+from tests.faults.schedules import CYCLE, Carrier, Client, Direction, End, Fault, Kind, Party, Retention, Schedule, draw
+
+SEED = 1
+JOBS = 8
+# A guard against hangs: a cycle takes half a minute on two cores.
+LONGEST_SECONDS = 280
+
+Results = Mapping[int, Mapping[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def results(repository: Path) -> Results:
+    """Of all schedules of the cycle, run at once: most of the time they wait."""
+    command = [sys.executable, "-m", "tests.faults", "--json", "--seed", str(SEED), "--schedules", str(CYCLE)]
+    run = subprocess.run(
+        [*command, "--jobs", str(JOBS)],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_SECONDS,
+        check=False,
+    )
+    found = {told["number"]: told for told in map(json.loads, run.stdout.splitlines())}
+    assert len(found) == CYCLE, run.stderr
+    return found
+
+
+@pytest.mark.parametrize("number", range(CYCLE), ids=lambda number: draw(SEED, number).name)
+def test_no_law_is_broken(results: Results, number: int) -> None:
+    told = results[number]
+    assert told["broken"] == [], told["outcomes"]
+    assert told["fired"], "no fault has come"
+
+
+@pytest.mark.parametrize("seed", [SEED, 7])
+@pytest.mark.parametrize("cycle", [0, 1, 5])
+def test_a_cycle_has_every_kind_of_fault_on_both_carriers_with_both_retentions(seed: int, cycle: int) -> None:
+    schedules = [draw(seed, number) for number in range(cycle * CYCLE, (cycle + 1) * CYCLE)]
+    found = {(fault.kind, schedule.carrier, schedule.retention) for schedule in schedules for fault in schedule.faults}
+    assert found == set(product(Kind, Carrier, Retention))
+
+
+def test_a_seed_draws_the_same_schedules_again_and_another_one_others() -> None:
+    assert [draw(3, number) for number in range(50)] == [draw(3, number) for number in range(50)]
+    assert draw(3, 0) != draw(4, 0)
+    schedule = draw(3, 17)
+    assert Schedule.from_json(schedule.as_json()) == schedule
+
+
+# The laws, on runs that are made up.
+
+ROWS = 100
+
+
+def made_up(**changes: Any) -> Evidence:
+    """A run in which all went well: 100 rows in two chunks; then with these changes."""
+    numbers = {"event": "numbers", "at": 4.0, "peaks": {"peak_inbox_rows": 64}}
+    producer = [{"event": "began", "at": 0.0, "row": 0}, {"event": "ended", "at": 4.0, "outcome": "consumed"}]
+    consumer = [
+        {"event": "began", "at": 0.0, "row": 0},
+        took(1.0, 0, 50),
+        took(2.0, 50, 50),
+        {"event": "ended", "at": 4.0},
+    ]
+    over = {"event": "over", "at": 5.0}
+    said = [{"event": "stopped", "channels": [{"peak_in_flight": 64}]}]
+    journals = {Party.PRODUCER: [*producer, numbers, over], Party.CONSUMER: [*consumer, numbers, over]}
+    for party in journals:
+        journals[party] = changes.get(party.value, journals[party])
+    return Evidence(
+        schedule=changes.get("schedule", schedule(Retention.ONCE)),
+        journals=journals,
+        lives=changes.get("lives", [life(party) for party in Party]),
+        exchange_says=changes.get("exchange_says", said),
+        errors=changes.get("errors", dict.fromkeys(Party, "")),
+        fired=changes.get("fired", set()),
+        seconds=5.0,
+    )
+
+
+def schedule(retention: Retention, kind: Kind = Kind.CUT) -> Schedule:
+    end = End(client=Client.ASYNCIO, largest_chunk_rows=50, pause_seconds=0.0, idle_seconds=0.0)
+    fault = Fault(kind=kind, link=Party.CONSUMER, direction=Direction.UP, after_bytes=10)
+    return Schedule(
+        seed=0,
+        number=0,
+        carrier=Carrier.TCP,
+        retention=retention,
+        row_permits=64,
+        rows=ROWS,
+        producer=end,
+        consumer=end,
+        faults=(fault,),
+    )
+
+
+def life(party: Party, status: int = 0, *, was_killed: bool = False, hung: bool = False) -> Life:
+    return Life(party, 1, status, was_killed, hung)
+
+
+def took(at: float, first: int, count: int, altered: int = 0) -> dict[str, Any]:
+    return {"event": "took", "at": at, "rows": count, "runs": [[first, count]], "altered": altered}
+
+
+def consumer(*taken: dict[str, Any], ends: bool = True) -> list[dict[str, Any]]:
+    last = [{"event": "ended", "at": 4.0}, {"event": "over", "at": 5.0}]
+    failed = [{"event": "failed", "at": 4.0, "type": "PeerGoneError", "message": "it is gone"}]
+    return [{"event": "began", "at": 0.0, "row": 0}, *taken, *(last if ends else failed)]
+
+
+HALF = consumer(took(1.0, 0, 50), ends=False)
+REPLAY = schedule(Retention.REPLAY)
+
+BROKEN: list[tuple[str, dict[str, Any]]] = [
+    ("ends in time", {"lives": [life(Party.EXCHANGE), life(Party.CONSUMER, -9, hung=True)]}),
+    ("fails by name", {"lives": [life(Party.EXCHANGE), life(Party.CONSUMER, -11)]}),
+    ("fails by name", {"errors": {"exchange": "Traceback (most recent call last):\nKeyError: 1"}}),
+    ("fails by name", {"producer": [{"event": "crashed", "traceback": "AttributeError: code"}], "fired": {0}}),
+    ("rows come in order", {"consumer": consumer(took(1.0, 0, 40), took(2.0, 50, 10), ends=False), "fired": {0}}),
+    ("rows come in order", {"consumer": consumer(took(1.0, 10, 40), ends=False), "fired": {0}}),
+    ("a clean end is the whole", {"consumer": consumer(took(1.0, 0, 50)), "fired": {0}}),
+    ("a clean end is the whole", {"consumer": consumer(took(1.0, 0, 50), took(2.0, 0, 50), took(3.0, 50, 50))}),
+    ("a clean end is the whole", {"consumer": consumer(took(1.0, 50, 50), took(2.0, 0, 50))}),
+    ("consumed is received", {"consumer": HALF, "fired": {0}}),
+    ("consumed is received", {"producer": [{"event": "ended", "at": 1.5, "outcome": "accepted"}], "fired": {0}}),
+    ("consumed is received", {"producer": [{"event": "ended", "at": 1.5, "outcome": "kept 99"}], "schedule": REPLAY}),
+    ("consumed is received", {"consumer": HALF, "schedule": REPLAY}),
+    ("what is kept goes on", {"consumer": HALF, "producer": HALF, "schedule": REPLAY, "fired": {0}}),
+    ("what is kept goes on", {"producer": HALF, "schedule": schedule(Retention.ONCE, Kind.DELAY), "fired": {0}}),
+    ("the bound holds", {"exchange_says": [{"event": "stopped", "channels": [{"peak_in_flight": 65}]}]}),
+    ("the bound holds", {"producer": [{"event": "numbers", "peaks": {"peak_permits_outstanding": 65}}], "fired": {0}}),
+    ("the exchange lives", {"exchange_says": [{"event": "listening", "channels": ["rows/0"]}]}),
+]
+
+
+@pytest.mark.parametrize(("law", "changes"), BROKEN, ids=[f"{law} {n}" for n, (law, _) in enumerate(BROKEN)])
+def test_a_broken_law_is_named(law: str, changes: dict[str, Any]) -> None:
+    assert law in {name for name, _ in judged(made_up(**changes)).broken}
+
+
+def test_each_law_is_broken_by_one_of_these() -> None:
+    assert {law.__name__.replace("_", " ") for law in LAWS} == {law for law, _ in BROKEN}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"schedule": REPLAY},
+        # Both ends hear that rows have died with the exchange.
+        {"producer": HALF, "consumer": HALF, "fired": {0}},
+        # All had come; only the news of it was lost.
+        {"producer": HALF, "fired": {0}},
+        # Nobody had come to read.
+        {
+            "producer": [{"event": "ended", "at": 1.0, "outcome": "accepted"}],
+            "consumer": [{"event": "failed", "at": 2.0, "type": "PeerGoneError", "message": "it is gone"}],
+            "fired": {0},
+        },
+        {"lives": [life(Party.EXCHANGE, -9, was_killed=True)], "exchange_says": [], "fired": {0}},
+    ],
+)
+def test_what_the_laws_allow_is_no_fault(changes: dict[str, Any]) -> None:
+    assert judged(made_up(**changes)).broken == []
+
+
+def test_altered_values_are_counted_and_break_no_law_of_their_own() -> None:
+    verdict = judged(made_up(consumer=consumer(took(1.0, 0, 100, altered=1))))
+    assert (verdict.broken, verdict.altered_values) == ([], 1)
