@@ -42,7 +42,6 @@ from permitflow.testing.peers_by_hand import (
     send_for_ever,
     serving,
 )
-from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.codec import decode_upstream
 from permitflow.transports.connection import CLIENT_OPTIONS, GET_STREAM, PUT_STREAM
 from permitflow.transports.grpc_aio import get, put
@@ -114,21 +113,30 @@ def test_a_consumer_that_keeps_permits_at_the_end_is_told(complete: Complete) ->
     complete(test())
 
 
+def field(key: int, payload: bytes) -> bytes:
+    """Of protobuf, by hand: its library takes seconds for millions of numbers."""
+    return bytes((key,)) + pb.Failure(error=payload).SerializeToString()[1:]
+
+
 def of_empty_chunks(chunks: int, arrow: bytes) -> bytes:
-    said = pb.Chunks.FromString(pb.Failure(error=bytes(chunks)).SerializeToString())  # the same bytes, made in no time
-    said.permits, said.size_bytes = chunks, len(arrow)
-    return front_of(pb.FromUpstream(frames=[pb.UpstreamFrame(chunks=said)]).SerializeToString(), len(arrow)) + arrow
+    said = field(0x0A, bytes(chunks)) + pb.Chunks(permits=chunks, size_bytes=len(arrow)).SerializeToString()
+    return front_of(field(0x0A, field(0x3A, said)), len(arrow)) + arrow
+
+
+def serialised(schema: pa.Schema) -> bytes:
+    encoded: bytes = schema.serialize().to_pybytes()
+    return encoded
 
 
 def of_fields(fields: int) -> bytes:
-    return BatchCodec(pa.schema([(str(n), pa.int8()) for n in range(fields)])).schema_bytes
+    return serialised(pa.schema([(str(n), pa.int8()) for n in range(fields)]))
 
 
 def nested(depth: int, fields: int) -> bytes:
     kind: pa.DataType = pa.int8()
     for _ in range(depth):
         kind = pa.struct([(str(n), kind) for n in range(fields)])
-    return BatchCodec(pa.schema([("nested", kind)])).schema_bytes
+    return serialised(pa.schema([("nested", kind)]))
 
 
 EMPTY = b"".join(CODEC.encode([BATCH.slice(0, 0)]))
@@ -145,20 +153,16 @@ MANY: dict[str, tuple[str, type[PermitflowError], Callable[[], list[bytes]]]] = 
     "1 MB of watermarks": (PUT_STREAM, UndecodableDataError, lambda: [PUT, A_WATERMARK * 100_000]),
     "32 MB of empty chunks": (PUT_STREAM, UndecodableDataError, lambda: [PUT, of_empty_chunks(32_000_000, EMPTY)]),
     "1 MB of empty chunks": (PUT_STREAM, UndecodableDataError, lambda: [PUT, of_empty_chunks(1_000_000, EMPTY)]),
-    "more chunks than permits, of bytes that are no empty batch": (
-        PUT_STREAM,
-        OverspendError,
-        lambda: [PUT, of_empty_chunks(9, ENCODED)],
-    ),
+    "more chunks than permits": (PUT_STREAM, OverspendError, lambda: [PUT, of_empty_chunks(9, ENCODED)]),
     "Put with 300,000 fields": (
         PUT_STREAM,
         UndecodableDataError,
         lambda: [encoded(PUT_STREAM, put_frame(schema=of_fields(300_000)))],
     ),
-    "Get with 300,000 fields": (
+    "Get with 20,000 fields": (
         GET_STREAM,
         UndecodableDataError,
-        lambda: [encoded(GET_STREAM, get_frame(schema=of_fields(300_000)))],
+        lambda: [encoded(GET_STREAM, get_frame(schema=of_fields(20_000)))],
     ),
     "Put with 10,001 fields": (
         PUT_STREAM,
