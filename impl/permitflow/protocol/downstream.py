@@ -10,6 +10,7 @@ from permitflow.errors import (
     LedgerError,
     LocalProtocolError,
     MispricedError,
+    OverspendError,
     WouldBlock,
 )
 from permitflow.protocol.frames import (
@@ -112,6 +113,16 @@ class DownstreamSession(Session[T]):
             self.receive_chunks(frame.payloads, frame.rows, frame.permits)
         else:
             super().receive(frame)
+
+    def require_permits(self, chunks: int) -> None:
+        """Refuse so many chunks, before anything is made of them, if the peer cannot have permits for each.
+
+        Raises:
+            OverspendError: even as empty ones, which cost 1 permit, they are too many.
+        """
+        if self.state is _OPEN and chunks > (available := self.receiver._row_permits):
+            self.state = State.FAILED
+            raise OverspendError(permit_class="rows", cost=chunks, available=available)
 
     def receive_chunks(self, payloads: Sequence[T], rows: Sequence[int], permits: int) -> None:
         """Take chunks of the peer: as ``receive`` takes their frame, for one who has not made it; raises likewise."""

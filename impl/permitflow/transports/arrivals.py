@@ -90,7 +90,9 @@ class Arrivals(ABC):
             self._alike = _Alike(batches, front, len(message), rows[0], permits)
 
     def _take_chunks(self, batches: BatchCodec, rows: Sequence[int], permits: int, arrow: Buffer) -> None:
-        batch, count = batches.decode(arrow, rows), len(rows)
+        count = len(rows)
+        self._session.require_permits(count)
+        batch = batches.decode(arrow, rows)
         if count > 1 or self._newest_folded:
             self._newest_folded += count  # also of those that will be refused: some of them may get in before
         payloads = (batch,) if count == 1 else [FoldedChunks(batch, rows)] * count

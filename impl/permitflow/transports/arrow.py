@@ -16,7 +16,13 @@ from permitflow.errors import ChunkTooLargeError, SchemaMismatchError, Undecodab
 from permitflow.protocol.compression import Codec
 from permitflow.transports.arrow_compression import Decompression, padded, write_options
 from permitflow.transports.arrow_gathering import Gathering
-from permitflow.transports.arrow_metadata import field_nodes, metadata_place
+from permitflow.transports.arrow_metadata import (
+    MAX_SCHEMA_BYTES,
+    MAX_SCHEMA_FIELDS,
+    field_nodes,
+    has_few_fields,
+    metadata_place,
+)
 from permitflow.transports.arrow_pieces import PieceWriter
 from permitflow.transports.arrow_types import holds_any_bytes, holds_dictionary, row_bytes
 from permitflow.transports.carrier import Buffer
@@ -51,8 +57,15 @@ def read_schema(data: bytes) -> pa.Schema:
     """Read a schema that the peer stated.
 
     Raises:
-        UndecodableDataError: it is none.
+        UndecodableDataError: it is none, or has more than ``MAX_SCHEMA_BYTES`` or ``MAX_SCHEMA_FIELDS``.
     """
+    if len(data) > MAX_SCHEMA_BYTES:
+        raise UndecodableDataError(
+            what=f"a schema of {len(data)} bytes", reason=f"{MAX_SCHEMA_BYTES} bytes are the most"
+        )
+    if not has_few_fields(data):
+        reason = f"{MAX_SCHEMA_FIELDS} fields are the most, with those inside of others"
+        raise UndecodableDataError(what="the schema", reason=reason)
     try:
         return pa.ipc.read_schema(pa.py_buffer(data))
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -13,18 +13,26 @@ from typing import NamedTuple
 
 __all__ = [
     "LZ4_FRAME",
+    "MAX_SCHEMA_BYTES",
+    "MAX_SCHEMA_FIELDS",
     "SHORT_BYTES",
     "UNREADABLE",
     "ZSTD",
     "Compressed",
     "compressed",
     "field_nodes",
+    "has_few_fields",
     "is_compressed",
     "metadata_place",
 ]
 
 LZ4_FRAME, ZSTD = 0, 1
 """Numbers of the codecs in BodyCompression."""
+
+MAX_SCHEMA_BYTES = 1 << 20
+"""Of a schema, serialised: a hundred bytes for each of the most fields."""
+MAX_SCHEMA_FIELDS = 10_000
+"""Of a schema, with those inside of others: for each of them an end prepares itself for some 10 microseconds."""
 
 _OFFSET, _BACK, _SLOT, _BYTE, _SHORT = Struct("<I"), Struct("<i"), Struct("<H"), Struct("<B"), Struct("<h")
 _BEGINNING = Struct("<II")
@@ -38,7 +46,8 @@ _MESSAGE_VERSION, _MESSAGE_KIND, _MESSAGE_HEADER, _MESSAGE_CUSTOM = 0, 1, 2, 4
 _DICTIONARY_DATA = 1
 _BATCH_NODES, _BATCH_BUFFERS, _BATCH_COMPRESSION = 1, 2, 3
 _COMPRESSION_CODEC, _COMPRESSION_METHOD = 0, 1
-_DICTIONARY, _BATCH = 2, 3
+_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
+_SCHEMA_FIELDS, _FIELD_CHILDREN = 1, 5
 _V5 = 4
 
 
@@ -114,6 +123,33 @@ def compressed(metadata: bytes | memoryview) -> Compressed | None:
 def field_nodes(metadata: bytes | memoryview) -> int:
     """How many columns a batch has, with those inside of others; 0: there are none, or these are no metadata."""
     return _nodes_briefly(bytes(metadata)) if len(metadata) <= SHORT_BYTES else _nodes(metadata)
+
+
+def has_few_fields(schema: bytes) -> bool:
+    """Does a schema's message hold at most ``MAX_SCHEMA_FIELDS``, with those inside of others?
+
+    They are counted before Arrow makes anything of them: fields can share their children, so that a short message can
+    hold any number.
+    """
+    try:
+        start, _ = metadata_place(schema)
+        root = start + int(_OFFSET.unpack_from(schema, start)[0])
+        kind_at, table = _field(schema, root, _MESSAGE_KIND), _followed(schema, root, _MESSAGE_HEADER)
+        if kind_at is None or table is None or _BYTE.unpack_from(schema, kind_at)[0] != _SCHEMA:
+            return True
+        count, vectors = 0, [_followed(schema, table, _SCHEMA_FIELDS)]
+        while vectors:
+            if (vector := vectors.pop()) is None:
+                continue
+            here = int(_OFFSET.unpack_from(schema, vector)[0])
+            if (count := count + here) > MAX_SCHEMA_FIELDS:
+                return False
+            for place in range(vector + 4, vector + 4 + 4 * here, 4):
+                field = place + int(_OFFSET.unpack_from(schema, place)[0])
+                vectors.append(_followed(schema, field, _FIELD_CHILDREN))
+    except (ValueError, struct.error):
+        pass  # no message at all
+    return True
 
 
 def _nodes(metadata: bytes | memoryview) -> int:

@@ -12,14 +12,23 @@ from typing import TypeAlias
 from google.protobuf.message import DecodeError
 
 from permitflow.errors import UndecodableDataError
-from permitflow.protocol.frames import AddPermits, DownstreamFrame
+from permitflow.protocol.frames import AddPermits, Data, DownstreamFrame
 from permitflow.protocol.messages import Permits
+from permitflow.transports.arrow_metadata import MAX_SCHEMA_BYTES
 from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.frame_readers import DOWNSTREAM_READERS, UPSTREAM_READERS, read_chunks
 from permitflow.transports.frame_writers import DOWNSTREAM_WRITERS, UPSTREAM_WRITERS, write_chunks
-from permitflow.transports.payloads import EncodedChunks, WireFrame
+from permitflow.transports.payloads import EncodedChunks, WireFrame, marker_bytes
 from permitflow.transports.shared_memory.sized_parts import SizedParts, size_of
-from permitflow.transports.train_layout import ALIGNMENT_BYTES, body_place, front_of, laid_out, taken_apart
+from permitflow.transports.train_layout import (
+    ALIGNMENT_BYTES,
+    MOST_FRAMES,
+    body_place,
+    front_of,
+    has_few_fields,
+    laid_out,
+    taken_apart,
+)
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = [
@@ -37,9 +46,13 @@ __all__ = [
 # Longer trains gain nothing; a few of them should fit into a ring, into the buffers on the way, and into the
 # processor's cache.
 TRAIN_BYTES = 2 << 20
-# Without the body.  Decoded, frames take many times the memory that they take on the wire.
-_MOST_FRAMES_BYTES = 32 << 20
-# What a frame takes besides the chunks' bytes.
+# Without the body: the first frame with its schema, and some room.  While frames are decoded nobody else is served,
+# and they take many times the memory that they take on the wire.
+_MOST_FRAMES_BYTES = MAX_SCHEMA_BYTES + (64 << 10)
+# Of a message.  Each is a message of its own in an inbox, which takes some microseconds, and none of the bytes that
+# bound how many other chunks there are.
+_MOST_EMPTY_CHUNKS = 8_192
+# What a frame takes besides the chunks' bytes, their rows and what markers carry.
 _FRAME_BYTES = 32
 # A stream's chunks are often of one size.  What was said of the last ones need not be encoded or decoded again.
 _FRONTS = 64
@@ -55,22 +68,36 @@ LONE_BODY_AT = ALIGNMENT_BYTES
 def encode_upstream(frames: Iterable[WireFrame]) -> Iterator[list[Buffer]]:
     """Encode what an upstream writes: messages of about ``TRAIN_BYTES``, or of one frame that is larger, in pieces.
 
+    None has more frames, bytes of them, or empty chunks than ``decode_upstream`` takes.
+
     Raises:
         InvalidParametersError: a barrier or watermark carries something that the wire does not.
     """
-    train, body, size, body_bytes = list[WireFrame](), list[Buffer](), 0, 0
+    train, body, size, body_bytes, front_bytes = list[WireFrame](), list[Buffer](), 0, 0, 0
     for frame in frames:
+        frame_bytes = _frame_bytes(frame)
         arrow = frame.arrow if isinstance(frame, EncodedChunks) else ()
         arrow_bytes = size_of(arrow)
-        if size and size + arrow_bytes > TRAIN_BYTES:
+        is_full = size + arrow_bytes > TRAIN_BYTES or front_bytes + frame_bytes > _MOST_FRAMES_BYTES
+        if size and (is_full or len(train) == MOST_FRAMES):
             yield _message(train, body, body_bytes)
-            train, body, size, body_bytes = [], [], 0, 0
+            train, body, size, body_bytes, front_bytes = [], [], 0, 0, 0
         train.append(frame)
         body.extend(arrow)
         body_bytes += arrow_bytes
         size += arrow_bytes + _FRAME_BYTES
+        front_bytes += frame_bytes
     if size:
         yield _message(train, body, body_bytes)
+
+
+def _frame_bytes(frame: WireFrame) -> int:
+    """About what a frame takes, rather more, without the chunks' bytes."""
+    if isinstance(frame, EncodedChunks):
+        # As if an empty one took its share of what a message may have of either.
+        empty_bytes = frame.rows.count(0) * (_MOST_FRAMES_BYTES // _MOST_EMPTY_CHUNKS)
+        return _FRAME_BYTES + len(frame.rows) * (frame.permits.bit_length() // 7 + 1) + empty_bytes
+    return _FRAME_BYTES + marker_bytes(frame.message.payload) if isinstance(frame, Data) else _FRAME_BYTES
 
 
 def encode_batch(rows: tuple[int, ...], permits: int, arrow: Sequence[Buffer]) -> list[Buffer]:
@@ -166,6 +193,12 @@ def decode_upstream(message: Received) -> list[WireFrame]:
             frames.append(chunks)
         else:
             frames.append(UPSTREAM_READERS[name](getattr(frame, name)))
+    if len(head) > _MOST_EMPTY_CHUNKS:  # one takes a byte
+        empty = sum(frame.rows.count(0) for frame in frames if isinstance(frame, EncodedChunks))
+        if empty > _MOST_EMPTY_CHUNKS:
+            raise UndecodableDataError(
+                what=f"a message of {empty} empty chunks", reason=f"{_MOST_EMPTY_CHUNKS} are the most"
+            )
     if body:
         raise UndecodableDataError(what="a message", reason=f"{len(body)} bytes of its body belong to no chunk")
     return frames
@@ -235,7 +268,12 @@ def _downstream_frames(message: Received) -> list[DownstreamFrame]:
 def _parse(train: pb.FromUpstream | pb.FromDownstream, data: memoryview) -> None:
     if len(data) > _MOST_FRAMES_BYTES:
         raise UndecodableDataError(
-            what=f"a message of {len(data)} bytes of frames", reason=f"{_MOST_FRAMES_BYTES} bytes are the most"
+            what=f"a message of {len(data)} bytes of frames",
+            reason=f"{_MOST_FRAMES_BYTES} bytes are the most, and {MAX_SCHEMA_BYTES} for a schema",
+        )
+    if not has_few_fields(data):
+        raise UndecodableDataError(
+            what=f"a message of {len(data)} bytes of frames", reason=f"{MOST_FRAMES} frames are the most"
         )
     try:
         train.ParseFromString(bytes(data))

@@ -30,6 +30,7 @@ from permitflow.wire.v1 import exchange_pb2 as pb
 __all__ = ["DOWNSTREAM_READERS", "UPSTREAM_READERS", "read_chunks", "read_parameters"]
 
 _CODECS: dict[int, Codec] = {pb.CODEC_LZ4: Codec.LZ4, pb.CODEC_ZSTD: Codec.ZSTD}
+_MOST_CODECS = 16  # that are looked at; there are two
 _OUTCOMES: dict[int, EndOutcome] = {
     pb.END_OUTCOME_CONSUMED: EndOutcome.CONSUMED,
     pb.END_OUTCOME_ACCEPTED: EndOutcome.ACCEPTED,
@@ -84,7 +85,7 @@ def _compression_offer(message: pb.Get | pb.Put) -> CompressionOffer | None:
     if not message.HasField("compression"):
         return None
     offer = message.compression
-    codecs = tuple(_CODECS[number] for number in offer.codecs if number in _CODECS)
+    codecs = tuple(_CODECS[number] for number in offer.codecs[:_MOST_CODECS] if number in _CODECS)
     return CompressionOffer(codecs, _CODECS.get(offer.wanted))
 
 

@@ -1,5 +1,7 @@
 """Peers that take, spend or keep more than they may, and one that never reads: they are stopped, and told why."""
 
+import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -11,8 +13,13 @@ from permitflow.errors import (
     LedgerError,
     OverspendError,
     PeerGoneError,
+    PermitflowError,
     PermitOverrunError,
+    UndecodableDataError,
+    UnexpectedFrameError,
 )
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.frames import (
     AddPermits,
     Address,
@@ -20,8 +27,12 @@ from permitflow.protocol.frames import (
 )
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.replay import Retention
 from permitflow.testing.peers_by_hand import (
     BATCH,
+    CODEC,
+    ENCODED,
+    SMALL,
     call,
     data,
     dialling,
@@ -33,6 +44,9 @@ from permitflow.testing.peers_by_hand import (
 )
 from permitflow.transports.codec import decode_upstream
 from permitflow.transports.connection import CLIENT_OPTIONS, GET_STREAM, PUT_STREAM
+from permitflow.transports.grpc_aio import get, put
+from permitflow.transports.train_layout import front_of
+from permitflow.wire.v1 import exchange_pb2 as pb
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -95,5 +109,97 @@ def test_a_consumer_that_keeps_permits_at_the_end_is_told(complete: Complete) ->
                 await carrier.half_close()
                 with pytest.raises(LedgerError, match="unreturned rows permits: 3 here, 0 at the peer"):
                     await carrier.read()
+
+    complete(test())
+
+
+def field(key: int, payload: bytes) -> bytes:
+    """Of protobuf, by hand: its library takes seconds for millions of numbers."""
+    return bytes((key,)) + pb.Failure(error=payload).SerializeToString()[1:]
+
+
+def of_empty_chunks(chunks: int, arrow: bytes) -> bytes:
+    said = field(0x0A, bytes(chunks)) + pb.Chunks(permits=chunks, size_bytes=len(arrow)).SerializeToString()
+    return front_of(field(0x0A, field(0x3A, said)), len(arrow)) + arrow
+
+
+def serialised(schema: pa.Schema) -> bytes:
+    encoded: bytes = schema.serialize().to_pybytes()
+    return encoded
+
+
+def of_fields(fields: int) -> bytes:
+    return serialised(pa.schema([(str(n), pa.int8()) for n in range(fields)]))
+
+
+def nested(depth: int, fields: int) -> bytes:
+    kind: pa.DataType = pa.int8()
+    for _ in range(depth):
+        kind = pa.struct([(str(n), kind) for n in range(fields)])
+    return serialised(pa.schema([("nested", kind)]))
+
+
+EMPTY = b"".join(CODEC.encode([BATCH.slice(0, 0)]))
+NO_PERMITS = b"\x0a\x02\x1a\x00"  # an AddPermits of nothing
+A_WATERMARK = pb.FromUpstream(
+    frames=[pb.UpstreamFrame(data=pb.Data(permits=1, watermark=pb.Marker()))]
+).SerializeToString()
+GET, PUT = encoded(GET_STREAM, get_frame()), encoded(PUT_STREAM, put_frame())
+# Made only when they are wanted, for some are large.
+MANY: dict[str, tuple[str, type[PermitflowError], Callable[[], list[bytes]]]] = {
+    "20 MB of AddPermits": (GET_STREAM, UndecodableDataError, lambda: [GET, NO_PERMITS * 5_000_000]),
+    "1 MB of AddPermits": (GET_STREAM, UndecodableDataError, lambda: [GET, NO_PERMITS * 250_000]),
+    "few AddPermits": (GET_STREAM, UnexpectedFrameError, lambda: [GET, NO_PERMITS * 8_000]),
+    "1 MB of watermarks": (PUT_STREAM, UndecodableDataError, lambda: [PUT, A_WATERMARK * 100_000]),
+    "32 MB of empty chunks": (PUT_STREAM, UndecodableDataError, lambda: [PUT, of_empty_chunks(32_000_000, EMPTY)]),
+    "1 MB of empty chunks": (PUT_STREAM, UndecodableDataError, lambda: [PUT, of_empty_chunks(1_000_000, EMPTY)]),
+    "more chunks than permits": (PUT_STREAM, OverspendError, lambda: [PUT, of_empty_chunks(9, ENCODED)]),
+    "Put with 300,000 fields": (
+        PUT_STREAM,
+        UndecodableDataError,
+        lambda: [encoded(PUT_STREAM, put_frame(schema=of_fields(300_000)))],
+    ),
+    "Get with 20,000 fields": (
+        GET_STREAM,
+        UndecodableDataError,
+        lambda: [encoded(GET_STREAM, get_frame(schema=of_fields(20_000)))],
+    ),
+    "Put with 10,001 fields": (
+        PUT_STREAM,
+        UndecodableDataError,
+        lambda: [encoded(PUT_STREAM, put_frame(schema=of_fields(10_001)))],
+    ),
+    "Put with 11,111 fields inside of each other": (
+        PUT_STREAM,
+        UndecodableDataError,
+        lambda: [encoded(PUT_STREAM, put_frame(schema=nested(4, 10)))],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MANY)
+def test_a_peer_that_says_too_much_at_once_is_refused_and_holds_up_nobody(complete: Complete, what: str) -> None:
+    method, kind, made = MANY[what]
+    messages = made()
+
+    async def slowest_turn(address: str) -> float:
+        """In seconds of this process, which is also the exchange."""
+        slowest = 0.0
+        async with get(address, "orders/1") as receiver, put(address, "orders/1", BATCH.schema) as sender:
+            hostile = asyncio.create_task(call(address, method, messages, polite=len(messages) > 1))
+            while not hostile.done():
+                before = time.process_time()
+                await sender.send(BATCH)
+                await receiver.receive()
+                slowest = max(slowest, time.process_time() - before)
+        assert type(hostile.result().error) is kind
+        return slowest
+
+    async def test() -> None:
+        exchange = Exchange(parameters=SMALL)
+        exchange.add_channel("orders/0", schema=BATCH.schema, retention=Retention.REPLAY)
+        exchange.add_channel("orders/1", schema=BATCH.schema)
+        async with ExchangeServer(exchange) as server:
+            assert await slowest_turn(server.address) < 1.0
 
     complete(test())

@@ -33,7 +33,7 @@ from permitflow.transports.codec import (
     encode_upstream,
     lone_chunks,
 )
-from permitflow.transports.payloads import EncodedChunks
+from permitflow.transports.payloads import EncodedChunks, checked_marker
 from permitflow.transports.train_layout import front_of
 from permitflow.wire.v1 import exchange_pb2 as pb
 
@@ -174,8 +174,8 @@ def test_a_lone_batch_that_is_not_all_of_its_body_is_refused(stated_bytes: int) 
 
 
 def test_frames_that_would_fill_the_memory_are_refused_undecoded() -> None:
-    rows = pb.FromUpstream(frames=[pb.UpstreamFrame(chunks=pb.Chunks(rows=[1] * (33 << 20)))]).SerializeToString()
-    with pytest.raises(UndecodableDataError, match="33554432 bytes are the most"):
+    rows = pb.FromUpstream(frames=[pb.UpstreamFrame(chunks=pb.Chunks(rows=[1] * (2 << 20)))]).SerializeToString()
+    with pytest.raises(UndecodableDataError, match="1114112 bytes are the most"):
         decode_upstream(rows)
 
 
@@ -241,3 +241,33 @@ def test_a_stated_zero_is_not_silence() -> None:
     (frame,) = decode_downstream(message)
     assert isinstance(frame, Get)
     assert frame.wanted == StatedParameters(row_permits=0)
+
+
+def test_what_is_written_is_cut_into_messages_that_are_taken() -> None:
+    """However many frames are ready together, and whatever they carry."""
+    watermark = Data(Message(Kind.WATERMARK, b"x" * 1_000, 0, 1))
+    for frame, count in [
+        (watermark, 2_000),
+        (Data(Message(Kind.BARRIER, None, 0, 1)), 10_000),
+        (EncodedChunks((0,) * 8_192, 8_192, (b"abc",)), 9),
+        (EncodedChunks((1,) * 8_192, 8_192, (b"abc",)), 300),
+    ]:
+        messages = messages_of([frame] * count)
+        assert len(messages) > 1
+        assert [frame for message in messages for frame in decode_upstream(message)] == [frame] * count
+
+
+def test_few_fields_that_nobody_knows_are_skipped_and_many_are_refused() -> None:
+    known = b"".join(encode_downstream([AddPermits(Permits(1))])[0])
+    for unknown in (b"\x20\x01", b"\x21" + bytes(8), b"\x22\x01x", b"\x25" + bytes(4)):
+        assert decode_downstream(known + unknown * 8_000) == [AddPermits(Permits(1))]
+        with pytest.raises(UndecodableDataError, match="8192 frames are the most"):
+            decode_downstream(unknown * 9_000)
+    with pytest.raises(UndecodableDataError, match="8192 frames are the most"):
+        decode_downstream(b"\x23\x24" * 9_000)
+
+
+@pytest.mark.parametrize("marker", ["x" * ((1 << 20) + 1), b"x" * ((1 << 20) + 1), "\N{SNOWMAN}" * 400_000])
+def test_a_marker_that_would_not_fit_is_refused(marker: str | bytes) -> None:
+    with pytest.raises(InvalidParametersError, match="must take at most 1048576 bytes"):
+        checked_marker(marker, name="watermark")
