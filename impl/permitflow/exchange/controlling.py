@@ -1,14 +1,16 @@
 """Questions and orders about channels that keep their rows: each request gets one reply, in order."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from time import monotonic
+from typing import TypeVar
 
 import pyarrow as pa
 
-from permitflow.errors import PeerGoneError
+from permitflow.errors import InvalidParametersError, PeerGoneError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
-from permitflow.exchange.traffic import statistics_of
+from permitflow.exchange.traffic import traffic_of
 from permitflow.protocol.control import (
     Acknowledge,
     AskPositions,
@@ -23,10 +25,16 @@ from permitflow.protocol.control import (
     Published,
 )
 from permitflow.protocol.replay import DEFAULT_CONSUMER
+from permitflow.protocol.traffic import Statistics
 from permitflow.transports.carrier import Carrier
-from permitflow.transports.control_codec import decode_request, encode_reply
+from permitflow.transports.control_codec import decode_request, reply_pieces
 
 __all__ = ["carry_out", "serve_control"]
+
+T = TypeVar("T")
+
+# A reply about many channels takes long; others are served in between.
+_TURN_SECONDS = 0.005
 
 
 async def serve_control(exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event) -> None:
@@ -46,7 +54,7 @@ async def serve_control(exchange: Exchange, carrier: Carrier, *, peer: str, stop
             watch = group.create_task(_until_stopped(stopping))
             while (message := await carrier.read()) is not None:
                 reply = await carry_out(exchange, decode_request(message))
-                await carrier.write([encode_reply(reply)])
+                await carrier.write(await _in_turns(reply_pieces(reply)))
             watch.cancel()
     except BaseExceptionGroup as several:
         raise several.exceptions[0] from several.exceptions[0].__cause__
@@ -66,6 +74,7 @@ async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply
 
     Raises:
         UnknownChannelError: there is no such channel.
+        InvalidParametersError: a channel is named twice.
         RetentionError: one of them does not keep its rows.
         ReplayError, StagingError, ChannelError: it cannot be done, and nothing of it was.
         StoreError: it could not be written: a publication for none of its channels; of those that are acknowledged or
@@ -82,16 +91,40 @@ async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply
             await _together(channel.end() for channel in channels)
             return _positions(channels, request.consumer)
         case Publish():
-            _channels(exchange, [part.channel for part in request.parts])
+            for part in request.parts:
+                exchange.replay_channel(part.channel)
             return Published(await exchange.staging.publish(request.query, request.batch, request.parts))
         case Discard():
             return Discarded(await exchange.staging.discard(request.query, request.batch, request.parts))
         case AskStatistics():
-            return statistics_of(exchange, request.channels)
+            names = tuple(_once_each(request.channels, exchange.served))
+            started = monotonic()
+            return Statistics(started, tuple(await _in_turns(map(traffic_of, exchange.each_statistics(names)))))
 
 
-def _channels(exchange: Exchange, names: Sequence[str]) -> list[ReplayChannel]:
-    return [exchange.replay_channel(name) for name in names]
+def _channels(exchange: Exchange, names: Iterable[str]) -> list[ReplayChannel]:
+    return list(_once_each(names, exchange.replay_channel).values())
+
+
+def _once_each(names: Iterable[str], find: Callable[[str], T]) -> dict[str, T]:
+    """What has these names; refuses the first one that is unknown, or was there before, and looks at no more."""
+    found: dict[str, T] = {}
+    for name in names:
+        if name in found:
+            raise InvalidParametersError(name="channels", value=name, rule="must not name one twice")
+        found[name] = find(name)
+    return found
+
+
+async def _in_turns(items: Iterable[T]) -> list[T]:
+    """All of them, while others are served as well."""
+    made, since = [], monotonic()
+    for item in items:
+        made.append(item)
+        if monotonic() - since > _TURN_SECONDS:
+            await asyncio.sleep(0)
+            since = monotonic()
+    return made
 
 
 def _positions(channels: Sequence[ReplayChannel], consumer: str) -> Positions[pa.Schema]:

@@ -1,6 +1,6 @@
 """The channels of an exchange by their names."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, overload
 
@@ -16,6 +16,7 @@ from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.memory import MemoryStore
 from permitflow.exchange.stores.store import Store
 from permitflow.protocol.compression import Compression, checked
+from permitflow.protocol.names import require_name
 from permitflow.protocol.parameters import ChannelParameters, kept_parameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention, require_consumers
@@ -244,10 +245,12 @@ class Exchange:
 
         Raises:
             UnknownChannelError: there is none.
+            InvalidParametersError: nor could there be one: the name is too long.
         """
         try:
             return self._channels[name]
         except KeyError:
+            require_name("channel", name)
             raise UnknownChannelError(channel=name, known=tuple(self._channels)) from None
 
     def statistics(self, names: Sequence[str] = ()) -> tuple[BridgeStatistics, ...]:
@@ -256,8 +259,14 @@ class Exchange:
         Raises:
             UnknownChannelError: there is no such channel.
         """
-        channels = [self.served(name) for name in names] if names else self._channels.values()
-        return tuple(self._statistics_of(channel) for channel in channels)
+        return tuple(self.each_statistics(names))
+
+    def each_statistics(self, names: Sequence[str] = ()) -> Iterator[BridgeStatistics]:
+        """As ``statistics``, one by one; channels may come and go meanwhile."""
+        channels = [self.served(name) for name in names] if names else [*self._channels.values()]
+        for channel in channels:
+            if names or channel.name in self._channels:
+                yield self._statistics_of(self.served(channel.name))
 
     def _statistics_of(self, channel: BridgeChannel | ReplayChannel) -> BridgeStatistics:
         if isinstance(channel, BridgeChannel):

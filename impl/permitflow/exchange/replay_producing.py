@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from permitflow.errors import InvalidParametersError, ProducerReplacedError
+from permitflow.errors import ProducerReplacedError
 from permitflow.exchange.keeping import KeepingProducer
 from permitflow.protocol.frames import Abort, End, Put
+from permitflow.protocol.names import require_name
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.same_host import SameHost
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from permitflow.exchange.replay_channel import ReplayChannel
 
 __all__ = ["ReplayProducer"]
-
-# Names are kept for as long as the channel.
-_MOST_NAME_CHARACTERS = 200
 
 
 class ReplayProducer(KeepingProducer):
@@ -42,9 +40,7 @@ class ReplayProducer(KeepingProducer):
             self._disclaim()
 
     def _judge(self, put: Put) -> None:
-        if len(put.producer) > _MOST_NAME_CHARACTERS:
-            rule = f"must have at most {_MOST_NAME_CHARACTERS} characters"
-            raise InvalidParametersError(name="producer", value=put.producer[:_MOST_NAME_CHARACTERS], rule=rule)
+        require_name("producer", put.producer)
 
     async def _begin(self, put: Put) -> int | None:
         if not put.producer:

@@ -17,6 +17,7 @@ from permitflow.errors import (
     UnknownConsumerError,
     WouldBlock,
 )
+from permitflow.protocol.names import require_name
 
 __all__ = ["DEFAULT_CONSUMER", "ReplayBooks", "Retention", "require_consumers"]
 
@@ -153,10 +154,12 @@ class ReplayBooks:
 
         Raises:
             UnknownConsumerError: rows are not kept for it.
+            InvalidParametersError: nor could they be: the name is too long.
         """
         try:
             return self._acknowledged[consumer]
         except KeyError:
+            require_name("consumer", consumer)
             known = tuple(self._acknowledged)
             raise UnknownConsumerError(channel=self.channel, consumer=consumer, known=known) from None
 

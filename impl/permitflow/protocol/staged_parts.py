@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError, StagedPartError, StagingFullError
 from permitflow.protocol.frames import Staging
+from permitflow.protocol.names import require_name
 from permitflow.protocol.replay import ReplayBooks
 
 __all__ = [
@@ -230,7 +231,7 @@ class StagedQuery:
 
 
 def require_key(staging: Staging) -> None:
-    """Refuse a key of an attempt that is incomplete.
+    """Refuse a key of an attempt that is incomplete or too long.
 
     Raises:
         InvalidParametersError: which of its fields, and why.
@@ -240,16 +241,18 @@ def require_key(staging: Staging) -> None:
         raise InvalidParametersError(name="partition", value=staging.partition, rule="must be at least 0")
     if not staging.attempt:
         raise InvalidParametersError(name="attempt", value=staging.attempt, rule="must not be empty")
+    require_name("attempt", staging.attempt)
 
 
 def require_batch(query: str, batch: int) -> None:
     """Refuse what is no batch.
 
     Raises:
-        InvalidParametersError: the query has no name, or the batch is below 0.
+        InvalidParametersError: the query has no name or too long a one, or the batch is below 0.
     """
     if not query:
         raise InvalidParametersError(name="query", value=query, rule="must not be empty")
+    require_name("query", query)
     if batch < 0:
         raise InvalidParametersError(name="batch", value=batch, rule="must be at least 0")
 

@@ -100,7 +100,7 @@ class StagingBooks:
 
         Of one that had not ended, publishing says that rows are missing.
         """
-        part = self.open(channel, staging, now)
+        part = self._open(channel, staging, now)
         if part.is_kept:
             self._areas[channel].take(part, *chunk_rows)
             part.state = PartState.ENDED
@@ -112,10 +112,13 @@ class StagingBooks:
         """Begin an attempt.  One at a batch that was published is late: what it stages is thrown away.
 
         Raises:
-            InvalidParametersError: the key is incomplete.
+            InvalidParametersError: the key is incomplete, or a name of it too long.
             StagedPartError: this attempt has begun before.
         """
         require_key(staging)
+        return self._open(channel, staging, now)
+
+    def _open(self, channel: str, staging: Staging, now: float) -> Part:
         self._count += 1
         part = Part(channel, staging, self._count, self._batch_number(staging))
         if self.was_published(staging.query, staging.batch):

@@ -71,7 +71,7 @@ class ChannelTraffic:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """All channels that were asked for, at one moment."""
+    """All channels that were asked for: at one moment, or one after the other from then on."""
 
     at_seconds: float
     """By a clock of the exchange that does not go backwards."""

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from permitflow.errors import StoreWriteError
+from permitflow.errors import RowsNotThereError, StoreWriteError
 from permitflow.exchange.controlling import carry_out
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.stores.sqlite import SqliteStore
@@ -47,6 +47,16 @@ def test_an_order_about_many_channels_shares_a_flush(complete: Complete, tmp_pat
 
     # That for which the disk was busy, and one for all channels.
     assert complete(test()) <= 2
+
+
+def test_an_acknowledgement_of_a_row_that_is_not_there_acknowledges_none_of_the_others(complete: Complete) -> None:
+    async def test() -> None:
+        exchange = await filled()
+        with pytest.raises(RowsNotThereError):
+            await carry_out(exchange, Acknowledge((ChannelRow(NAMES[0], 5), ChannelRow(NAMES[1], 9))))
+        assert exchange.replay_channel(NAMES[0]).position().acknowledged_row == 0
+
+    complete(test())
 
 
 def test_where_the_store_fails_each_channel_is_acknowledged_or_not_and_the_order_may_be_repeated(

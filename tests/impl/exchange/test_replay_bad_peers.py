@@ -64,9 +64,11 @@ def test_bytes_that_are_no_order_end_the_stream_in_words(complete: Complete, dat
 
 def test_a_client_that_writes_ahead_gets_its_replies_in_order(complete: Complete) -> None:
     async def test() -> None:
-        async with serving() as (_, address), dialling(address) as call:
+        async with serving() as (exchange, address), dialling(address) as call:
+            names = [f"more/{number}" for number in range(50)]
+            exchange.add_channels(names, retention=Retention.REPLAY)
             for count in range(50):
-                await call.write([encode_request(AskPositions((CHANNEL,) * count))])
+                await call.write([encode_request(AskPositions(tuple(names[:count])))])
             await call.half_close()
             replies = [decode_reply(message) async for message in messages(call)]
             assert [len(reply.channels) for reply in replies] == list(range(50))  # type: ignore[union-attr]  # so it is

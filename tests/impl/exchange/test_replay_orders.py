@@ -74,7 +74,7 @@ def test_an_order_that_cannot_be_carried_out_ends_the_stream_and_does_nothing(co
                 (UnknownConsumerError, lambda orders: orders.close_channels([CHANNEL])),
                 (RowsNotThereError, lambda orders: orders.acknowledge({CHANNEL: 5}, consumer="etl")),
                 (
-                    RowsNotThereError,
+                    InvalidParametersError,
                     lambda orders: orders.acknowledge(
                         [ChannelRow(CHANNEL, 4, log_id), ChannelRow(CHANNEL, 9)], consumer="etl"
                     ),
