@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants matrix kills faults tutorial bench bench-spark imbalance curves bench-docs bench-models bench-smoke soak audit-at-scale sweep-at-scale compression run-ahead streaming-read trace-evidence clean
+.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants matrix kills faults hostile-peers tutorial bench bench-spark imbalance curves bench-docs bench-models bench-smoke soak audit-at-scale sweep-at-scale compression run-ahead streaming-read trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -100,6 +100,9 @@ trace-evidence: setup  ## two processes, then two Spark jobs: recorded, judged b
 
 kills: setup  ## a streaming pipeline at scale 1 whose parts are killed fifty times: no row is lost or comes twice (ten minutes)
 	@$(WITH_JAVA) $(BIN)/python tools/killed_pipeline.py
+
+hostile-peers: setup  ## what a neighbour notices of a peer that asks for too much: round trips and memory (a minute)
+	@$(BIN)/python -m benchmarks.hostile_peers
 
 faults: setup  ## 240 seeded schedules of cuts, black holes, flipped bits, stops and kills: nothing is lost in silence (ten minutes)
 	@$(BIN)/python -m tests.faults

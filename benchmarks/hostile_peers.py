@@ -1,0 +1,216 @@
+"""Measure what an honest neighbour notices while a peer asks for too much: round trips of a small chunk, and memory.
+
+    python -m benchmarks.hostile_peers [ATTACK...]
+    python -m benchmarks.hostile_peers attack ATTACK ADDRESS
+
+The exchange, the neighbour and each attacker have a process of their own; the neighbour's is this one.
+"""
+
+import asyncio
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+
+from permitflow.errors import PermitflowError
+from permitflow.protocol.control import AskPositions, AskStatistics
+from permitflow.protocol.frames import Staging
+from permitflow.protocol.handshake import PROTOCOL_VERSION
+from permitflow.transports.client_call import calling
+from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
+from permitflow.transports.control_codec import encode_request
+from permitflow.transports.grpc_aio import control, get, put
+from permitflow.wire.v1 import exchange_pb2 as wire
+
+__all__ = ["ATTACKS", "main"]
+
+LONGEST_P99_SECONDS = 0.2
+MOST_GROWTH_BYTES = 1 << 30
+SECONDS = 8.0
+"""An attack is repeated for so long, and given up after three times as long; ``nobody`` is the control."""
+CHUNK = pa.record_batch({"n": pa.array([1], pa.int64())})
+WIDE = pa.schema([(f"a column with quite a long name {number}", pa.int64()) for number in range(1_000)])
+BETWEEN_SECONDS = 0.01
+ACKNOWLEDGED_ROUNDS = 100
+READY_SECONDS = 30.0
+
+
+async def _control(address: str, message: bytes) -> None:
+    with contextlib.suppress(PermitflowError):
+        async with calling(address, CONTROL, "the exchange", 60.0) as call:
+            await call.write([message])
+            await call.read()
+
+
+async def _statistics(address: str) -> None:
+    await _control(address, encode_request(AskStatistics(("honest/0",) * 312_500)))
+
+
+async def _one_channel(address: str) -> None:
+    await _control(address, encode_request(AskPositions(("attacked/0",) * 2_000)))
+
+
+async def _names(address: str) -> None:
+    async with AsyncExitStack() as stack:
+        for number in range(20):
+            key = Staging("q" * (20 << 20), 0, number, "x")
+            with contextlib.suppress(PermitflowError):
+                await stack.enter_async_context(put(address, "attacked/0", WIDE, staging=key))
+
+
+async def _stream(address: str, method: str, first: bytes, second: bytes) -> None:
+    with contextlib.suppress(PermitflowError):
+        async with calling(address, method, "the exchange", 60.0) as call:
+            await call.write([first])
+            await call.read()
+            await call.write([second])
+            await call.half_close()
+            while await call.read() is not None:
+                pass
+
+
+async def _empty_permits(address: str) -> None:
+    get_frame = wire.DownstreamFrame(get=wire.Get(protocol_version=PROTOCOL_VERSION, channel="attacked/0"))
+    frames = [wire.DownstreamFrame(add_permits=wire.AddPermits(permits=wire.Permits()))] * 3_000_000
+    first, second = (wire.FromDownstream(frames=each).SerializeToString() for each in ([get_frame], frames))
+    await _stream(address, GET_STREAM, first, second)
+
+
+async def _empty_chunks(address: str) -> None:
+    schema = WIDE.serialize().to_pybytes()
+    put_frame = wire.UpstreamFrame(put=wire.Put(protocol_version=PROTOCOL_VERSION, channel="attacked/0", schema=schema))
+    chunks = wire.UpstreamFrame(chunks=wire.Chunks(rows=bytes(32_000_000), permits=32_000_000))
+    first, second = (wire.FromUpstream(frames=[each]).SerializeToString() for each in (put_frame, chunks))
+    await _stream(address, PUT_STREAM, first, second)
+
+
+async def _wide_schema(address: str) -> None:
+    schema = pa.schema([(f"c{number}", pa.int64()) for number in range(300_000)])
+    with contextlib.suppress(PermitflowError):
+        async with put(address, "attacked/0", schema):
+            pass
+
+
+async def _nobody(_: str) -> None:
+    await asyncio.sleep(SECONDS)
+
+
+ATTACKS: dict[str, Callable[[str], Coroutine[Any, Any, None]]] = {
+    "nobody": _nobody,
+    "statistics": _statistics,
+    "one-channel": _one_channel,
+    "names": _names,
+    "empty-chunks": _empty_chunks,
+    "empty-permits": _empty_permits,
+    "wide-schema": _wide_schema,
+}
+
+
+async def _attack(name: str, address: str) -> None:
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        await ATTACKS[name](address)
+
+
+@contextlib.contextmanager
+def _serving() -> Iterator[tuple[psutil.Process, str]]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    streams = ("--stream", "honest", "--stream", "attacked", "--retention", "replay")
+    command = [str(Path(sys.executable).with_name("permitflow")), "serve", *streams, "--address", address]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as exchange:
+        try:
+            yield psutil.Process(exchange.pid), address
+        finally:
+            exchange.kill()
+
+
+@asynccontextmanager
+async def _once_ready(address: str) -> AsyncIterator[None]:
+    """Served, and the channel that is attacked has a schema."""
+    until = time.monotonic() + READY_SECONDS
+    while True:
+        try:
+            async with put(address, "attacked/0", WIDE):
+                pass
+        except PermitflowError:
+            if time.monotonic() > until:
+                raise
+            await asyncio.sleep(0.1)
+        else:
+            break
+    yield
+
+
+async def _round_trips(address: str, is_over: Callable[[], bool], note: Callable[[], None]) -> list[float]:
+    """Seconds of each, from when it was due: one that comes late makes those that are due meanwhile late as well."""
+    found: list[float] = []
+    async with (
+        put(address, "honest/0", CHUNK.schema) as sender,
+        get(address, "honest/0") as receiver,
+        control(address, reply_timeout_seconds=60.0) as orders,
+    ):
+        (at,) = await orders.positions(["honest/0"])
+        due = time.perf_counter()
+        while not is_over():
+            await asyncio.sleep(due - time.perf_counter())
+            await sender.send(CHUNK)
+            await receiver.take()
+            found.append(time.perf_counter() - due)
+            due += BETWEEN_SECONDS
+            if len(found) % ACKNOWLEDGED_ROUNDS == 0:
+                await orders.acknowledge({"honest/0": at.next_row + len(found)})
+            note()
+        while (late := time.perf_counter() - due) > 0:
+            found.append(late)
+            due += BETWEEN_SECONDS
+    return sorted(found)
+
+
+async def _measure(name: str) -> bool:
+    with _serving() as (exchange, address):
+        async with _once_ready(address):
+            first = peak = exchange.memory_info().rss
+
+            def note() -> None:
+                nonlocal peak
+                peak = max(peak, exchange.memory_info().rss)
+
+            command = [sys.executable, "-m", "benchmarks.hostile_peers", "attack", name, address]
+            with subprocess.Popen(command) as attacker:  # noqa: ASYNC220 - it begins once, before anything is measured
+                last = time.monotonic() + 3 * SECONDS
+                try:
+                    trips = await _round_trips(
+                        address, lambda: attacker.poll() is not None or time.monotonic() > last, note
+                    )
+                finally:
+                    attacker.kill()
+    p99 = trips[int(0.99 * len(trips))]
+    is_well = p99 < LONGEST_P99_SECONDS and peak - first < MOST_GROWTH_BYTES
+    print(
+        f"{name:14} round trips {len(trips):6,}  p99 {p99 * 1e3:9.1f} ms  longest {trips[-1] * 1e3:9.1f} ms"
+        f"  memory {first >> 20:5,} -> {peak >> 20:6,} MiB  {'met' if is_well else 'MISSED'}",
+        flush=True,
+    )
+    return is_well
+
+
+def main(arguments: list[str]) -> int:
+    """Attack, or measure; 1: somebody noticed too much."""
+    if arguments[:1] == ["attack"]:
+        asyncio.run(_attack(arguments[1], arguments[2]))
+        return 0
+    are_well = [asyncio.run(_measure(name)) for name in arguments or ATTACKS]
+    return 0 if all(are_well) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
