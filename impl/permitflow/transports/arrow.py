@@ -67,9 +67,22 @@ def read_schema(data: bytes) -> pa.Schema:
         reason = f"{MAX_SCHEMA_FIELDS} fields are the most, with those inside of others"
         raise UndecodableDataError(what="the schema", reason=reason)
     try:
-        return pa.ipc.read_schema(pa.py_buffer(data))
+        schema = pa.ipc.read_schema(pa.py_buffer(data))
+        _require_text(schema)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UndecodableDataError(what="the schema", reason=str(error)) from error
+    return schema
+
+
+def _require_text(fields: Iterable[pa.Field]) -> None:
+    """Read each name, nested ones included: Arrow checks only then that it is UTF-8.
+
+    Raises:
+        UnicodeDecodeError: one is not.
+    """
+    for field in fields:
+        _ = field.name
+        _require_text(map(field.type.field, range(field.type.num_fields)))
 
 
 def require_equal_schemas(*, ours: pa.Schema, theirs: pa.Schema) -> None:
