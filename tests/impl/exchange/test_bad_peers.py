@@ -248,7 +248,7 @@ def test_an_error_does_not_break_the_connection_of_a_client_that_accepts_8_kib_o
             await honest.write([encoded(PUT_STREAM, put_frame())])
             assert await honest.read()
             await other.write([encoded(PUT_STREAM, refused)])
-            with pytest.raises((SchemaMismatchError, UnknownChannelError)):
+            with pytest.raises((SchemaMismatchError, InvalidParametersError)):
                 await other.read()
             await honest.write([encoded(PUT_STREAM, End(0, 0, 0))])
             await honest.half_close()
