@@ -16,7 +16,7 @@ from permitflow.transports.carrier import Buffer, PromptCarrier, Rest, Take
 from permitflow.transports.connection import SERVER_OPTIONS, SERVICE
 from permitflow.transports.handing_over import HandingOver
 from permitflow.transports.malloc import expect_large_blocks
-from permitflow.transports.status import status_of
+from permitflow.transports.status import forget_frames, status_of
 from permitflow.transports.texts import require_text
 from permitflow.transports.wakefulness import of_running_loop
 
@@ -157,6 +157,7 @@ class GrpcListener:
                 self._exchange, ServerCall(context, f"the client at {peer}"), peer=peer, stopping=self._stopping
             )
         except PermitflowError as error:
+            forget_frames(error)
             await self._tell(context, error)
         except Exception as error:
             _log.exception("a stream with %s failed for a reason that is not the peer's", peer)

@@ -12,6 +12,7 @@ from permitflow.exchange.methods import METHODS
 from permitflow.exchange.registry import Exchange
 from permitflow.transports.addresses import SCHEME
 from permitflow.transports.connection import HEALTH_CHECK
+from permitflow.transports.status import forget_frames
 from permitflow.transports.tcp_client import host_and_port
 from permitflow.transports.tcp_stream import TcpStream
 
@@ -134,6 +135,7 @@ class TcpListener:
             await serve(self._exchange, stream, peer=peer, stopping=self._stopping)
             await stream.finish(None)
         except PermitflowError as error:
+            forget_frames(error)
             await stream.finish(error)
         except Exception as error:
             _log.exception("a stream with %s failed for a reason that is not the peer's", peer)

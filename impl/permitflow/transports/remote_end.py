@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from permitflow.errors import ChannelClosedError, PeerGoneError, PermitflowError, TransportError
+from permitflow.errors import ChannelClosedError, PeerGoneError, PermitflowError, RemoteProtocolError, TransportError
 from permitflow.protocol.compression import Compression, decided, require_none_in_memory
 from permitflow.protocol.frames import Agreement, Failure, Get, Put
 from permitflow.protocol.parameters import ChannelParameters
@@ -23,7 +23,7 @@ from permitflow.transports.changes import Changes
 from permitflow.transports.host_carrier import HostCarrier
 from permitflow.transports.remote_facts import RemoteFacts
 from permitflow.transports.same_host import Offer, SameHost, meet, settle
-from permitflow.transports.status import again, heard, told
+from permitflow.transports.status import again, forget_frames, heard, told
 from permitflow.transports.writing import Writing
 
 __all__ = ["RemoteEnd"]
@@ -121,6 +121,8 @@ class RemoteEnd(RemoteFacts[S], ABC):
     def _fail(self, error: BaseException) -> PermitflowError:
         if not isinstance(error, PermitflowError):
             error = TransportError.of(what=f"the {self.END} of channel {self.name!r} failed", cause=error)
+        if isinstance(error, RemoteProtocolError):
+            forget_frames(error)  # this end keeps it for those who will still ask
         if self._failure is None:
             self._failure = error
         self._wake_all()

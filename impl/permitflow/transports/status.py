@@ -11,7 +11,18 @@ from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, 
 from permitflow.transports.strangers import behind_grpc
 from permitflow.transports.texts import sendable
 
-__all__ = ["ERROR_KEY", "Metadata", "again", "error_from_status", "error_of", "heard", "said", "status_of", "told"]
+__all__ = [
+    "ERROR_KEY",
+    "Metadata",
+    "again",
+    "error_from_status",
+    "error_of",
+    "forget_frames",
+    "heard",
+    "said",
+    "status_of",
+    "told",
+]
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 
@@ -87,6 +98,18 @@ def _details(text: str) -> str:
         if sum(1 if 32 <= byte < 127 and byte != 37 else 3 for byte in found.encode()) <= _DETAILS_BYTES:
             return found
     return ""
+
+
+def forget_frames(error: BaseException | None) -> None:
+    """Let an error that was handled, and those behind it, no longer refer to the calls that they came through.
+
+    The frames of these calls hold the message that was refused.  Errors, frames and groups of tasks are in circles, so
+    that it would stay in memory until the garbage is collected, which counts objects, not their bytes.
+    """
+    while error is not None:
+        following = error.__cause__ or error.__context__
+        error.__traceback__ = error.__context__ = None
+        error = following
 
 
 def told(error: PermitflowError) -> bytes:

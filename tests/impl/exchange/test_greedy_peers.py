@@ -1,6 +1,7 @@
 """Peers that take, spend or keep more than they may, and one that never reads: they are stopped, and told why."""
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -42,9 +43,11 @@ from permitflow.testing.peers_by_hand import (
     send_for_ever,
     serving,
 )
+from permitflow.transports import tcp_client
 from permitflow.transports.codec import decode_upstream
-from permitflow.transports.connection import CLIENT_OPTIONS, GET_STREAM, PUT_STREAM
+from permitflow.transports.connection import CLIENT_OPTIONS, CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.grpc_aio import get, put
+from permitflow.transports.tcp_stream import TcpStream
 from permitflow.transports.train_layout import front_of
 from permitflow.wire.v1 import exchange_pb2 as pb
 
@@ -203,3 +206,42 @@ def test_a_peer_that_says_too_much_at_once_is_refused_and_holds_up_nobody(comple
             assert await slowest_turn(server.address) < 1.0
 
     complete(test())
+
+
+REFUSED = {
+    "before the agreement": (PUT_STREAM, [NO_PERMITS * 1_000_000]),
+    "after the agreement": (PUT_STREAM, [PUT, A_WATERMARK * 400_000]),
+    "as a request": (CONTROL, [NO_PERMITS * 2_000_000]),
+}
+
+
+@pytest.mark.parametrize("when", REFUSED)
+def test_a_message_that_was_refused_leaves_memory_at_once(complete: Complete, when: str) -> None:
+    """And not only when the garbage is collected, which does not depend on how many bytes there are."""
+    method, (*before, refused) = REFUSED[when]
+
+    async def until_over(stream: TcpStream) -> None:
+        while await stream.read() is not None:
+            await stream.half_close()
+
+    async def test() -> None:
+        exchange = Exchange(parameters=SMALL)
+        exchange.add_channel("orders/0", schema=BATCH.schema, retention=Retention.REPLAY)
+        async with (
+            ExchangeServer(exchange, "tcp://127.0.0.1:0") as server,
+            tcp_client.calling(server.address, method, "the exchange", 10.0) as stream,
+        ):
+            for message in before:
+                await stream.write([message])
+                assert await stream.read() is not None
+            await stream.write([refused])
+            with pytest.raises(UndecodableDataError):
+                await until_over(stream)
+
+    gc.disable()
+    try:
+        allocated_bytes = pa.total_allocated_bytes()
+        complete(test())
+        assert pa.total_allocated_bytes() - allocated_bytes < len(refused)
+    finally:
+        gc.enable()
