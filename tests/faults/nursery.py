@@ -29,7 +29,7 @@ import permitflow.transports.arrow  # noqa: F401
 __all__ = ["LONGEST_LIFE_SECONDS"]
 
 LONGEST_LIFE_SECONDS = 400
-"""No party outlives this, whoever forgets it."""
+"""Every party ends with this, also one that its starter has forgotten."""
 
 
 def be(order: dict[str, Any]) -> NoReturn:
