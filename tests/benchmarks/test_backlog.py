@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pyarrow as pa
+
 from benchmarks.backlog import Backlog
 from benchmarks.jobs import Job
 from benchmarks.pairs import Pair

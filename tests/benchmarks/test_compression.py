@@ -3,6 +3,7 @@
 import asyncio
 
 import pyarrow as pa
+
 from benchmarks.compression import measure
 
 ROWS = 8_192

@@ -1,6 +1,7 @@
 """The instruments of the imbalance experiment: work by deadlines, the share of waiting, and what the filter leaves."""
 
 import pytest
+
 from benchmarks.imbalance import work
 from benchmarks.imbalance.chunks import CHUNK_ROWS, filtered_chunk
 from benchmarks.imbalance.experiment import Imbalance

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from rich.console import Console
+
 from benchmarks.checking_speed import CheckingSpeed
 from benchmarks.curves import DelayPoint, full_pipes
 from benchmarks.field import Field
@@ -27,7 +29,6 @@ from benchmarks.tables import TABLES
 from benchmarks.targets import judge
 from benchmarks.throughput import ROUNDS_BESIDE, Cell, Entry, in_rounds
 from benchmarks.with_and_without import DEFAULT, ROW_COUNT, PermitCost
-from rich.console import Console
 
 JOB = Job(payload="64", chunks=40, row_permits=32_768, permit_batch=4_096)
 PEER, OURS = "Flight DoExchange, permits by hand", "permitflow, gRPC"

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from benchmarks.measuring import PARTS
 from benchmarks.tables import TABLES
 

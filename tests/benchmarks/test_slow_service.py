@@ -8,10 +8,10 @@ from threading import Thread
 
 import pyarrow as pa
 import pytest
+
 from benchmarks.slow_service import exchange_gateway, queue_gateway, service
 from benchmarks.slow_service.arrow_http import decode, encode, fetch, post
 from benchmarks.slow_service.settings import ORDERS, Settings
-
 from permitflow.testing.served_exchange import served_exchange
 from permitflow.transports.grpc_blocking import open_sink, open_source
 

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+
 from benchmarks.jobs import Job
 from benchmarks.payloads import PAYLOADS
 from benchmarks.tuning import KEPT, WINDOWS_IN_A_JOB, candidates, fastest

@@ -1,6 +1,7 @@
 """A job counts once it no longer becomes faster; how many rounds that took is told."""
 
 import pytest
+
 from benchmarks.results import Results
 from benchmarks.series import Series
 from benchmarks.spark_exchange.jobs import QUERY, SparkJob

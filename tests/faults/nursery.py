@@ -20,11 +20,11 @@ from typing import Any, NoReturn
 import pyarrow  # noqa: F401
 import rich.console  # noqa: F401 - this and what follows is loaded for the children
 import typer  # noqa: F401
-from tests.faults.parties import take_part
-from tests.faults.schedules import Party
 
 import permitflow.protocol.session
 import permitflow.transports.arrow  # noqa: F401
+from tests.faults.parties import take_part
+from tests.faults.schedules import Party
 
 __all__ = ["LONGEST_LIFE_SECONDS"]
 

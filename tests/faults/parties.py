@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from tests.faults.schedules import Carrier, Client, Party, Retention, Schedule, generator
 
 from permitflow.errors import ChannelAbortedError, ChannelBusyError, ChannelSpentError, EndOfStream, PermitflowError
+from tests.faults.schedules import Carrier, Client, Party, Retention, Schedule, generator
 
 if TYPE_CHECKING:
     from permitflow.channels.statistics import ChannelStatistics

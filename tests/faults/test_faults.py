@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.faults.judge import LAWS, judged
 from tests.faults.running import Evidence, Life
 from tests.faults.schedules import CYCLE, Carrier, Client, Direction, End, Fault, Kind, Party, Retention, Schedule, draw
