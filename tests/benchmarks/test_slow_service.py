@@ -12,8 +12,8 @@ import pytest
 from benchmarks.slow_service import exchange_gateway, queue_gateway, service
 from benchmarks.slow_service.arrow_http import decode, encode, fetch, post
 from benchmarks.slow_service.settings import ORDERS, Settings
-from permitflow.testing.served_exchange import served_exchange
 from permitflow.transports.grpc_blocking import open_sink, open_source
+from tests.support.served_exchange import served_exchange
 
 BATCHES = [
     pa.RecordBatch.from_pylist(

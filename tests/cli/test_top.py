@@ -23,9 +23,9 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.testing.served_exchange import served_exchange
 from permitflow.transports.grpc_aio import SameHost, get
 from permitflow.transports.traffic_watch import Look, TrafficWatch
+from tests.support.served_exchange import served_exchange
 
 Command = Callable[..., tuple[int, str, str]]
 

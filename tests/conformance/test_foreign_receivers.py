@@ -12,13 +12,13 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.frames import AddPermits, End
 from permitflow.protocol.messages import Permits
-from permitflow.testing.peers_by_hand import BATCH, SMALL, dialling, encoded, get_frame
 from permitflow.testing.referee import ask_tlc
 from permitflow.testing.traces import judge_all
 from permitflow.tracing import FileTrace, Trace, read_trace
 from permitflow.transports.codec import decode_upstream
 from permitflow.transports.connection import GET_STREAM
 from permitflow.transports.grpc_aio import put
+from tests.support.peers_by_hand import BATCH, SMALL, dialling, encoded, get_frame
 
 AT_ONCE = [Permits(6, 1)]
 BIT_BY_BIT = [Permits(1), Permits(1), Permits(2), Permits(0, 1), Permits(1), Permits(1)]

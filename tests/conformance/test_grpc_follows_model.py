@@ -19,11 +19,11 @@ from permitflow.protocol.compression import Compression
 from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing.application import Ends
-from permitflow.testing.channel_machine import machine_for
 from permitflow.transports.grpc_aio import SameHost, get, put
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
+from tests.support.application import Ends
+from tests.support.channel_machine import machine_for
 
 SCHEMA = pa.schema([("serial", pa.int64())])
 # Of these, each row is long enough for its chunk to be compressed.

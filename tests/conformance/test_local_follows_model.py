@@ -12,8 +12,8 @@ from permitflow.channels.local import open_channel
 from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing.channel_machine import ChannelMachine, machine_for
-from permitflow.testing.rehearsal import rehearse
+from tests.support.channel_machine import ChannelMachine, machine_for
+from tests.support.rehearsal import rehearse
 
 
 class Local:

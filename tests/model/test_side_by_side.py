@@ -11,8 +11,8 @@ from types import CodeType, FrameType
 import psutil
 import pytest
 
-from permitflow.testing.workers import workers
 from permitflow_model.side_by_side import in_processes, result_of
+from tests.support.workers import workers
 
 
 def double(number: int) -> int:

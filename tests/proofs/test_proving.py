@@ -4,9 +4,9 @@ from contextlib import closing
 
 import pytest
 
-from permitflow.testing.workers import workers
 from permitflow_proofs import Verdict, catalogue, prove_catalogue
 from permitflow_proofs.proving import usable_processors
+from tests.support.workers import workers
 
 SHORT = ["bounded", "2014-sign", "2014-right"]
 

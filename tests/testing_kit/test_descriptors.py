@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from permitflow.testing import descriptors
-from permitflow.testing.descriptors import nothing_stays_open
+from tests.support import descriptors
+from tests.support.descriptors import nothing_stays_open
 
 
 def test_what_stays_open_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.testing.ports import reserved_address
+from tests.support.ports import reserved_address
 
 
 @pytest.mark.parametrize("scheme", ["", "tcp://"])

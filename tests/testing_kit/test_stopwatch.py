@@ -4,7 +4,7 @@ from time import sleep
 
 import pytest
 
-from permitflow.testing.stopwatch import Stopwatch, within
+from tests.support.stopwatch import Stopwatch, within
 
 
 def test_time_counts_while_looks_follow_each_other() -> None:

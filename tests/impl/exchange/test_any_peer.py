@@ -19,7 +19,12 @@ from permitflow.protocol.frames import (
     StatedParameters,
 )
 from permitflow.protocol.messages import Kind, Message, Permits
-from permitflow.testing.peers_by_hand import (
+from permitflow.transports.arrow_compression import write_options
+from permitflow.transports.arrow_pieces import PieceWriter
+from permitflow.transports.connection import GET_STREAM, PUT_STREAM
+from permitflow.transports.grpc_aio import describe
+from permitflow.transports.payloads import EncodedChunks
+from tests.support.peers_by_hand import (
     ADDRESS,
     AGREED,
     BATCH,
@@ -32,11 +37,6 @@ from permitflow.testing.peers_by_hand import (
     put_frame,
     serving,
 )
-from permitflow.transports.arrow_compression import write_options
-from permitflow.transports.arrow_pieces import PieceWriter
-from permitflow.transports.connection import GET_STREAM, PUT_STREAM
-from permitflow.transports.grpc_aio import describe
-from permitflow.transports.payloads import EncodedChunks
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

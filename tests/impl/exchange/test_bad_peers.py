@@ -39,7 +39,6 @@ from permitflow.protocol.frames import (
 )
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.replay import Retention
-from permitflow.testing.peers_by_hand import BATCH, SMALL, call, data, dialling, encoded, get_frame, put_frame, serving
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.client_call import ClientCall
@@ -47,6 +46,7 @@ from permitflow.transports.codec import decode_downstream, decode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.payloads import WireFrame
 from permitflow.transports.status import heard
+from tests.support.peers_by_hand import BATCH, SMALL, call, data, dialling, encoded, get_frame, put_frame, serving
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

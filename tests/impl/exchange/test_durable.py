@@ -15,8 +15,8 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.testing.limits import files_of_at_most
 from permitflow.transports.grpc_aio import control, get, put
+from tests.support.limits import files_of_at_most
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

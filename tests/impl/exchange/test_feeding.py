@@ -17,9 +17,9 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.number_streams import until
 from permitflow.transports.grpc_aio import get
 from permitflow.transports.remote_receiver import RemoteReceiver
+from tests.support.number_streams import until
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -29,7 +29,14 @@ from permitflow.protocol.frames import (
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.testing.peers_by_hand import (
+from permitflow.transports import tcp_client
+from permitflow.transports.codec import decode_upstream
+from permitflow.transports.connection import CLIENT_OPTIONS, CONTROL, GET_STREAM, PUT_STREAM
+from permitflow.transports.grpc_aio import get, put
+from permitflow.transports.tcp_stream import TcpStream
+from permitflow.transports.train_layout import front_of
+from permitflow.wire.v1 import exchange_pb2 as pb
+from tests.support.peers_by_hand import (
     BATCH,
     CODEC,
     ENCODED,
@@ -43,13 +50,6 @@ from permitflow.testing.peers_by_hand import (
     send_for_ever,
     serving,
 )
-from permitflow.transports import tcp_client
-from permitflow.transports.codec import decode_upstream
-from permitflow.transports.connection import CLIENT_OPTIONS, CONTROL, GET_STREAM, PUT_STREAM
-from permitflow.transports.grpc_aio import get, put
-from permitflow.transports.tcp_stream import TcpStream
-from permitflow.transports.train_layout import front_of
-from permitflow.wire.v1 import exchange_pb2 as pb
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

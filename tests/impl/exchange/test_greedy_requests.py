@@ -30,12 +30,12 @@ from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import ReplayBooks, Retention
 from permitflow.protocol.staging import StagingBooks
-from permitflow.testing.peers_by_hand import dialling
-from permitflow.testing.row_streams import refused
 from permitflow.transports.connection import CONTROL
 from permitflow.transports.control_codec import encode_reply, encode_request
 from permitflow.transports.grpc_aio import control, get, put
 from permitflow.wire.v1 import exchange_pb2 as pb
+from tests.support.peers_by_hand import dialling
+from tests.support.row_streams import refused
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -14,10 +14,10 @@ from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Abort, Address, Put
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.kept_rows import keeping, settle
-from permitflow.testing.row_streams import SCHEMA, rows
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.same_host import SameHost
+from tests.support.kept_rows import keeping, settle
+from tests.support.row_streams import SCHEMA, rows
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 LONGEST_SECONDS = 20.0

@@ -14,7 +14,6 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.control import AskPositions
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.testing.number_streams import until
 from permitflow.transports import client_call, tcp_client
 from permitflow.transports.addresses import SCHEME
 from permitflow.transports.client_call import ClientCall
@@ -22,6 +21,7 @@ from permitflow.transports.connection import CONTROL
 from permitflow.transports.control_codec import decode_reply, encode_request
 from permitflow.transports.grpc_aio import control, get, put
 from permitflow.transports.tcp_stream import TcpStream
+from tests.support.number_streams import until
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

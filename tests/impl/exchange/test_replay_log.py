@@ -22,10 +22,10 @@ from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Address, Get
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.testing.kept_rows import keeping, numbers, settle
-from permitflow.testing.row_streams import SCHEMA, SMALL, rows
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
+from tests.support.kept_rows import keeping, numbers, settle
+from tests.support.row_streams import SCHEMA, SMALL, rows
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 LONGEST_SECONDS = 20.0

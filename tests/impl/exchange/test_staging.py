@@ -10,8 +10,8 @@ from permitflow.errors import (
     StagedPartError,
 )
 from permitflow.protocol.control import ChannelState, StagedPart
-from permitflow.testing.kept_rows import settle
-from permitflow.testing.staging_world import STAGING_ROWS, chunk, world
+from tests.support.kept_rows import settle
+from tests.support.staging_world import STAGING_ROWS, chunk, world
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -16,7 +16,7 @@ from permitflow.protocol.control import ChannelState, StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.staging import Part
-from permitflow.testing.kept_rows import settle
+from tests.support.kept_rows import settle
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

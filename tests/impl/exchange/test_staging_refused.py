@@ -14,8 +14,8 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow.protocol.control import ChannelState, StagedPart
-from permitflow.testing.staging_world import STAGING_ROWS, world
 from permitflow.transports.grpc_aio import control
+from tests.support.staging_world import STAGING_ROWS, world
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

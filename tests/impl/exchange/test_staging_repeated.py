@@ -12,8 +12,8 @@ from permitflow.errors import (
     StagedPartError,
 )
 from permitflow.protocol.control import StagedPart
-from permitflow.testing.staging_world import CHANNELS, World, world
 from permitflow.transports.grpc_aio import control
+from tests.support.staging_world import CHANNELS, World, world
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -6,7 +6,7 @@ import pytest
 
 from permitflow.protocol.frames import End, Get
 from permitflow.protocol.session import State, UpstreamSession
-from permitflow.testing.sessions import ADDRESS, SMALL, open_upstream, upstream
+from tests.support.sessions import ADDRESS, SMALL, open_upstream, upstream
 
 
 def first_of_two(session: UpstreamSession[str]) -> None:

@@ -28,7 +28,7 @@ from permitflow.protocol.frames import (
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
-from permitflow.testing.sessions import ADDRESS, CHUNK, SMALL, downstream, open_downstream, open_upstream, upstream
+from tests.support.sessions import ADDRESS, CHUNK, SMALL, downstream, open_downstream, open_upstream, upstream
 
 FRAMES: list[Frame[str]] = [
     Get(1, ADDRESS),

@@ -18,7 +18,7 @@ from permitflow.protocol.frames import (
 )
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
-from permitflow.testing.sessions import CHUNK, downstream, open_downstream, open_upstream, upstream
+from tests.support.sessions import CHUNK, downstream, open_downstream, open_upstream, upstream
 
 
 def ended_pair() -> tuple[UpstreamSession[str], DownstreamSession[str]]:

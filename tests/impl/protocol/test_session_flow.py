@@ -22,7 +22,7 @@ from permitflow.protocol.messages import Kind, Message, Permits
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.recording import Recorder
 from permitflow.protocol.session import State, UpstreamSession
-from permitflow.testing.sessions import ADDRESS, CHUNK, SMALL, downstream, open_downstream, open_upstream
+from tests.support.sessions import ADDRESS, CHUNK, SMALL, downstream, open_downstream, open_upstream
 
 
 def test_permits_come_back_in_one_frame_for_all_that_was_consumed() -> None:

@@ -6,7 +6,7 @@ from permitflow.errors import InvalidParametersError, StagedPartError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.staging import PartState, StagingBooks
-from permitflow.testing.staging_words import LIMIT_ROWS, Exchange
+from tests.support.staging_words import LIMIT_ROWS, Exchange
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from permitflow.errors import StagedPartError, StagingFullError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.staging import SILENT_SHARE, PartState
-from permitflow.testing.staging_words import LATER, TIMEOUT_SECONDS, Exchange
+from tests.support.staging_words import LATER, TIMEOUT_SECONDS, Exchange
 
 
 @pytest.fixture

@@ -19,13 +19,14 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from permitflow.demo.spark_session import FAST_START
-from permitflow.testing.served_exchange import ServedExchange, served_exchange
+from tests.support.served_exchange import ServedExchange, served_exchange
 
 T = TypeVar("T")
 
 LONGEST_JOB_SECONDS = 200.0
 LONGEST_END_SECONDS = 120.0
 DRIVER = Path(__file__).with_name("spark_driver.py")
+CHECKOUT = Path(__file__).parents[3]
 SPARK = Path(pyspark.__file__).parent
 CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
@@ -64,7 +65,8 @@ class Driver:
 def running_driver(work_dir: Path, *master: str, more_packages: str = "") -> Iterator[Driver]:
     """A process with a session, of this machine or another ``master``, which finds ``more_packages`` in that folder."""
     log = work_dir / "driver.log"
-    folders = os.pathsep.join(filter(None, (more_packages, os.environ.get("PYTHONPATH"))))
+    # Jobs name what stands in tests.support; Spark hands the path on to its workers.
+    folders = os.pathsep.join(filter(None, (more_packages, str(CHECKOUT), os.environ.get("PYTHONPATH"))))
     ours, theirs = socket.socketpair()
     with log.open("wb") as output, ours:
         with theirs:

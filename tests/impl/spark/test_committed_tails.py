@@ -16,10 +16,10 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from permitflow.spark import listener
 from permitflow.spark.committed_tails import CommittedTails
 from permitflow.spark.listener import QueryRecord
-from permitflow.testing.far_ends import channels_of
 from permitflow.testing.query_runs import judge_query
-from permitflow.testing.served_exchange import ServedExchange
 from permitflow.transports.grpc_blocking import control, open_sink
+from tests.support.far_ends import channels_of
+from tests.support.served_exchange import ServedExchange
 
 T = TypeVar("T")
 Options = dict[str, str]

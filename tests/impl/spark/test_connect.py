@@ -7,9 +7,9 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from permitflow.testing.far_ends import channels_of, consume, consumers, producers
-from permitflow.testing.served_exchange import ServedExchange
 from permitflow.transports.grpc_blocking import control
+from tests.support.far_ends import channels_of, consume, consumers, producers
+from tests.support.served_exchange import ServedExchange
 
 T = TypeVar("T")
 Options = dict[str, str]

@@ -15,9 +15,9 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryPro
 
 from permitflow.spark import ExchangeListener, listener, plot_back_pressure
 from permitflow.spark.listener import QueryRecord
-from permitflow.testing.far_ends import channels_of
-from permitflow.testing.served_exchange import ServedExchange
 from permitflow.transports.grpc_blocking import open_sink
+from tests.support.far_ends import channels_of
+from tests.support.served_exchange import ServedExchange
 
 T = TypeVar("T")
 Options = dict[str, str]

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from permitflow.protocol.control import ChannelState
-from permitflow.testing.far_ends import channels_of
 from permitflow.testing.query_runs import judge_query
-from permitflow.testing.served_exchange import SMALL_WINDOW
 from permitflow.transports.grpc_blocking import control, open_sink
+from tests.support.far_ends import channels_of
+from tests.support.served_exchange import SMALL_WINDOW
 
 T = TypeVar("T")
 Options = dict[str, str]

@@ -13,9 +13,9 @@ from pyspark.sql.types import LongType, StructType
 
 from permitflow.spark import PermitflowDataSource, register
 from permitflow.spark.source import ExchangeReader
-from permitflow.testing.far_ends import channels_of, produce, producers
-from permitflow.testing.served_exchange import ServedExchange
 from permitflow.tracing import read_trace
+from tests.support.far_ends import channels_of, produce, producers
+from tests.support.served_exchange import ServedExchange
 
 T = TypeVar("T")
 Options = dict[str, str]

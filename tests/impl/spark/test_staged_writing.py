@@ -19,10 +19,10 @@ from permitflow.protocol.control import ChannelState
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.sending import Sending
 from permitflow.spark.staged_sink import StagedBatchWriter, StagedStreamWriter
-from permitflow.testing.blocking_ends import PATIENCE_SECONDS, SHORT_SECONDS
-from permitflow.testing.far_ends import channels_of
 from permitflow.transports import diagnosis
 from permitflow.transports.blocking_sink import BlockingSink
+from tests.support.blocking_ends import PATIENCE_SECONDS, SHORT_SECONDS
+from tests.support.far_ends import channels_of
 
 T = TypeVar("T")
 Options = dict[str, str]

@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from permitflow.errors import InvalidOptionError
 from permitflow.spark.stream_options import StreamOptions
-from permitflow.testing.far_ends import channels_of, producers
 from permitflow.testing.query_runs import QueryVerdict, judge_query, published_by_file_sink
-from permitflow.testing.served_exchange import ServedExchange, served_exchange
 from permitflow.transports.grpc_blocking import control, open_sink
+from tests.support.far_ends import channels_of, producers
+from tests.support.served_exchange import ServedExchange, served_exchange
 
 T = TypeVar("T")
 Options = dict[str, str]
@@ -141,7 +141,7 @@ def judged(driver: Driver, options: Options, tmp_path: Path, source: str, *, run
     put(options, 0, 0, 80)
 
     def job(spark: SparkSession) -> None:
-        from permitflow.testing.sabotaged_sources import AcknowledgesInCommit, AcknowledgesInRead
+        from tests.support.sabotaged_sources import AcknowledgesInCommit, AcknowledgesInRead
 
         for kind in (AcknowledgesInCommit, AcknowledgesInRead):
             spark.dataSource.register(kind)

@@ -13,8 +13,8 @@ from pyspark.sql.types import LongType, StructType
 from permitflow.errors import PeerGoneError, TaskRetryError, UnknownChannelError
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.sending import Sending
-from permitflow.testing.far_ends import channels_of, consume, produce
 from permitflow.transports.grpc_blocking import control, open_sink, open_source
+from tests.support.far_ends import channels_of, consume, produce
 
 Options = dict[str, str]
 

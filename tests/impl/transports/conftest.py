@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from permitflow.testing.blocking_ends import PATIENCE_SECONDS
-from permitflow.testing.served_exchange import ServedExchange, served_exchange
 from permitflow.transports import diagnosis
 from permitflow.transports.shared_memory.policy import SameHost
+from tests.support.blocking_ends import PATIENCE_SECONDS
+from tests.support.served_exchange import ServedExchange, served_exchange
 
 _HANG_SECONDS = 200.0
 

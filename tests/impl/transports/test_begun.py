@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from permitflow.testing.number_streams import turns
 from permitflow.transports.begun import Begun
+from tests.support.number_streams import turns
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -13,9 +13,6 @@ from permitflow.protocol.lifecycle import State
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
-from permitflow.testing.blocking_ends import SCHEMA, numbers, sink_of, source_of, values
-from permitflow.testing.interrupting import Interrupting, Peer, SignalError
-from permitflow.testing.served_exchange import ServedExchange
 from permitflow.transports import blocking_stream
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.blocking_replies import Closed
@@ -26,6 +23,9 @@ from permitflow.transports.codec import decode_downstream, decode_upstream, enco
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.shared_memory.outgoing import Outgoing
 from permitflow.transports.trains import TrainWriter, encoded, with_batches
+from tests.support.blocking_ends import SCHEMA, numbers, sink_of, source_of, values
+from tests.support.interrupting import Interrupting, Peer, SignalError
+from tests.support.served_exchange import ServedExchange
 
 PARAMETERS = ChannelParameters(row_permits=40, permit_batch=2, max_chunk_cost=8)
 TRAINS = [[2, 3, 1], [4], [5, 2]]

@@ -20,9 +20,9 @@ from permitflow.errors import (
     UnknownConsumerError,
 )
 from permitflow.protocol.control import ChannelRow, ChannelState, StagedPart
-from permitflow.testing.blocking_ends import PATIENCE_SECONDS, SCHEMA, SHORT_SECONDS, numbers
-from permitflow.testing.served_exchange import SMALL_WINDOW, ServedExchange, served_exchange
 from permitflow.transports.grpc_blocking import BlockingControl, BlockingSink, control, open_sink, open_source
+from tests.support.blocking_ends import PATIENCE_SECONDS, SCHEMA, SHORT_SECONDS, numbers
+from tests.support.served_exchange import SMALL_WINDOW, ServedExchange, served_exchange
 
 pytestmark = pytest.mark.usefixtures("patient_diagnosis")
 

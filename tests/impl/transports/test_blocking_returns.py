@@ -10,12 +10,12 @@ import pytest
 
 from permitflow.protocol.frames import AddPermits
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.served_exchange import ServedExchange, served_exchange
 from permitflow.transports import blocking_source
 from permitflow.transports.codec import decode_downstream
 from permitflow.transports.grpc_blocking import BlockingSource, open_sink, open_source
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.shared_memory.outgoing import Outgoing
+from tests.support.served_exchange import ServedExchange, served_exchange
 
 PATIENCE_SECONDS = 60.0
 ROWS = 10

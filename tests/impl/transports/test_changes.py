@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from permitflow.testing.number_streams import turns
 from permitflow.transports.changes import Changes
+from tests.support.number_streams import turns
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

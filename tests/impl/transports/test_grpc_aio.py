@@ -17,19 +17,10 @@ from permitflow.errors import (
 )
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.testing.number_streams import (
-    SCHEMA,
-    SMALL,
-    batch,
-    everything,
-    numbers,
-    read,
-    serving,
-    until,
-)
 from permitflow.transports.grpc_aio import get, put
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
+from tests.support.number_streams import SCHEMA, SMALL, batch, everything, numbers, read, serving, until
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

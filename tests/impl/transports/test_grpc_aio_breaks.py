@@ -17,17 +17,8 @@ from permitflow.errors import (
 )
 from permitflow.exchange.statistics import BridgeState
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.number_streams import (
-    SCHEMA,
-    batch,
-    everything,
-    numbers,
-    read,
-    send_for_ever,
-    serving,
-    until,
-)
 from permitflow.transports.grpc_aio import get, put
+from tests.support.number_streams import SCHEMA, batch, everything, numbers, read, send_for_ever, serving, until
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -17,17 +17,9 @@ from permitflow.exchange.statistics import BridgeState
 from permitflow.protocol.frames import Address
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.number_streams import (
-    SCHEMA,
-    SMALL,
-    batch,
-    everything,
-    numbers,
-    read,
-    serving,
-)
 from permitflow.transports import arrow
 from permitflow.transports.grpc_aio import describe, get, put
+from tests.support.number_streams import SCHEMA, SMALL, batch, everything, numbers, read, serving
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

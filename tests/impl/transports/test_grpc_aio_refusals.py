@@ -17,8 +17,8 @@ from permitflow.errors import (
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.statistics import BridgeState
 from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.testing.number_streams import SCHEMA, read, serving, until
 from permitflow.transports.grpc_aio import describe, get, put
+from tests.support.number_streams import SCHEMA, read, serving, until
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -19,7 +19,9 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.blocking_ends import (
+from permitflow.tracing import MemoryTrace
+from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, EndOutcome, open_sink, open_source, probe
+from tests.support.blocking_ends import (
     NOBODY_SECONDS,
     PATIENCE_SECONDS,
     SCHEMA,
@@ -34,10 +36,8 @@ from permitflow.testing.blocking_ends import (
     starve,
     values,
 )
-from permitflow.testing.served_exchange import ServedExchange
-from permitflow.testing.stopwatch import within
-from permitflow.tracing import MemoryTrace
-from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, EndOutcome, open_sink, open_source, probe
+from tests.support.served_exchange import ServedExchange
+from tests.support.stopwatch import within
 
 pytestmark = pytest.mark.usefixtures("patient_diagnosis")
 Opens = Callable[[ServedExchange, str], BlockingSink | BlockingSource]

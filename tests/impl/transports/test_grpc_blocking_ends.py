@@ -19,7 +19,8 @@ from permitflow.errors import (
     PeerGoneError,
     PeerTimeoutError,
 )
-from permitflow.testing.blocking_ends import (
+from permitflow.transports.grpc_blocking import EndOutcome
+from tests.support.blocking_ends import (
     CLOSED_SECONDS,
     HANGING_SECONDS,
     INTERRUPTED_SECONDS,
@@ -37,9 +38,8 @@ from permitflow.testing.blocking_ends import (
     source_of_first,
     values,
 )
-from permitflow.testing.served_exchange import ServedExchange
-from permitflow.testing.stopwatch import within
-from permitflow.transports.grpc_blocking import EndOutcome
+from tests.support.served_exchange import ServedExchange
+from tests.support.stopwatch import within
 
 pytestmark = pytest.mark.usefixtures("patient_diagnosis")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from permitflow.testing.number_streams import turns
 from permitflow.transports.handing_over import HandingOver
+from tests.support.number_streams import turns
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 LATER = 1.0  # seconds of the test's own clock: no haste

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from permitflow.errors import MispricedError
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.joined_reader import COLUMNS, PARAMETERS, Reader, Seen
 from permitflow.transports import joined as joined_chunks
 from permitflow.transports.joined import FoldedChunks
 from permitflow.transports.payloads import EncodedChunks
+from tests.support.joined_reader import COLUMNS, PARAMETERS, Reader, Seen
 
 LARGE_ROWS = 5_000
 

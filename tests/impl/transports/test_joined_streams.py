@@ -13,15 +13,15 @@ from permitflow.channels.local import LocalSender
 from permitflow.errors import ChannelClosedError, EndOfStream, InvalidParametersError, LocalProtocolError
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.blocking_ends import numbers, send_all, source_of, values
-from permitflow.testing.number_streams import CHANNEL, batch, serving, until
-from permitflow.testing.played_producers import played_stream
-from permitflow.testing.served_exchange import ServedExchange
 from permitflow.tracing import MemoryTrace
 from permitflow.transports.grpc_aio import get
 from permitflow.transports.grpc_blocking import open_source
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_receiver import RemoteReceiver
+from tests.support.blocking_ends import numbers, send_all, source_of, values
+from tests.support.number_streams import CHANNEL, batch, serving, until
+from tests.support.played_producers import played_stream
+from tests.support.served_exchange import ServedExchange
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from permitflow.testing.number_streams import SCHEMA, batch, serving, until
 from permitflow.transports.grpc_aio import get, put
+from tests.support.number_streams import SCHEMA, batch, serving, until
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

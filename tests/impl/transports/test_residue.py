@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.number_streams import turns
-from permitflow.testing.played_producers import PlayedProducer, played_stream
 from permitflow.transports import remote_downstream
 from permitflow.transports.carrier import Buffer, Rest
+from tests.support.number_streams import turns
+from tests.support.played_producers import PlayedProducer, played_stream
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -11,11 +11,11 @@ from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import UpstreamSession
-from permitflow.testing.played_carriers import PlayedCarrier
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.codec import decode_upstream, encode_downstream
 from permitflow.transports.payloads import EncodedChunks
 from permitflow.transports.remote_sender import RemoteSender
+from tests.support.played_carriers import PlayedCarrier
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 CHUNK = pa.record_batch({"n": pa.array(range(100))})

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from permitflow.errors import UndecodableDataError
-from permitflow.testing.tcp_streams import connected, dialled_by_a_stranger
 from permitflow.transports import tcp_stream
 from permitflow.transports.carrier import Received
 from permitflow.transports.tcp_framing import Kind, header
+from tests.support.tcp_streams import connected, dialled_by_a_stranger
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -16,12 +16,12 @@ from permitflow.errors import (
     UndecodableDataError,
     UnknownChannelError,
 )
-from permitflow.testing.tcp_streams import connected, dialled_by_a_stranger
 from permitflow.transports.blocking_tcp_call import send_all
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.tcp_client import host_and_port
 from permitflow.transports.tcp_framing import HEADER_BYTES, Kind, header
 from permitflow.transports.tcp_stream import TcpStream
+from tests.support.tcp_streams import connected, dialled_by_a_stranger
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

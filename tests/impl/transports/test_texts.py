@@ -23,12 +23,12 @@ from permitflow.protocol.control import ChannelPosition, ChannelState, Positions
 from permitflow.protocol.frames import Abort, Agreement, SameHostAnswer
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.traffic import ChannelTraffic, Statistics
-from permitflow.testing.peers_by_hand import AGREED
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES, require_equal_schemas
 from permitflow.transports.codec import decode_upstream, encode_upstream
 from permitflow.transports.control_codec import decode_reply, encode_reply
 from permitflow.transports.status import error_from_status, error_of, said, status_of
 from permitflow.transports.texts import MOST_CHARACTERS, require_text, sendable
+from tests.support.peers_by_hand import AGREED
 
 # As Python reads a file name that is no UTF-8.
 NAME = b"/data/\xff.csv".decode(errors="surrogateescape")

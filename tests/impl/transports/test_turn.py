@@ -2,8 +2,8 @@
 
 import asyncio
 
-from permitflow.testing.number_streams import turns
 from permitflow.transports.turn import Turn
+from tests.support.number_streams import turns
 
 
 class Queue:

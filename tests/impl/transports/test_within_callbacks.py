@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.number_streams import turns, until
-from permitflow.testing.played_producers import played_stream
 from permitflow.transports import remote_downstream
 from permitflow.transports.carrier import Buffer
+from tests.support.number_streams import turns, until
+from tests.support.played_producers import played_stream
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -21,7 +21,7 @@ from permitflow.exchange.stores.sqlite_file import FILE_NAME
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
 from permitflow.exchange.stores.sqlite_reserve import RESERVE_NAME
 from permitflow.protocol.frames import Staging
-from permitflow.testing.stored_channels import CONSUMERS, channel, filled
+from tests.support.stored_channels import CONSUMERS, channel, filled
 
 Open = Callable[[], SqliteStore]
 Rows = Callable[[int, int], pa.RecordBatch]

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from permitflow.testing.descriptors import nothing_stays_open
 from permitflow.transports.shared_memory import meeting
 from permitflow.transports.shared_memory.handover import Received
 from permitflow.transports.shared_memory.meeting import Offer, accepted
 from permitflow.transports.shared_memory.policy import SameHost
 from permitflow.transports.shared_memory.region import create_region
+from tests.support.descriptors import nothing_stays_open
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 GREETING = b"permitflow same host 1"

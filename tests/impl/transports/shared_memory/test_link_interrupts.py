@@ -5,11 +5,11 @@ from itertools import count
 
 import pytest
 
-from permitflow.testing.interrupting import Interrupting, Peer, SignalError
-from permitflow.testing.memory_ends import memory_ends
 from permitflow.transports.shared_memory.blocking_link import BlockingLink
 from permitflow.transports.shared_memory.message_socket import MessageSocket
 from permitflow.transports.shared_memory.outgoing import Outgoing
+from tests.support.interrupting import Interrupting, Peer, SignalError
+from tests.support.memory_ends import memory_ends
 
 MOST_BYTES = 1 << 20
 

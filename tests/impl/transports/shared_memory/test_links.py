@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from permitflow.errors import UndecodableDataError
-from permitflow.testing.memory_ends import SMALL_RING_BYTES, MemoryEnds, memory_ends
 from permitflow.transports.shared_memory.asyncio_link import AsyncioLink
 from permitflow.transports.shared_memory.blocking_link import BlockingLink
 from permitflow.transports.shared_memory.notes import place_note
 from permitflow.transports.shared_memory.outgoing import Outgoing
 from permitflow.transports.shared_memory.space import Place
+from tests.support.memory_ends import SMALL_RING_BYTES, MemoryEnds, memory_ends
 
 MOST_BYTES = 8 << 20
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import UndecodableDataError
-from permitflow.testing.descriptors import nothing_stays_open, open_descriptors, ring_mappings
-from permitflow.testing.memory_ends import MemoryEnds, memory_ends
 from permitflow.transports.shared_memory.ring import RingWriter
 from permitflow.transports.shared_memory.space import Place
+from tests.support.descriptors import nothing_stays_open, open_descriptors, ring_mappings
+from tests.support.memory_ends import MemoryEnds, memory_ends
 
 
 def put(writer: RingWriter, content: bytes) -> Place | None:

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 import pytest
 
 from permitflow.protocol.frames import SameHostAnswer
-from permitflow.testing.descriptors import nothing_stays_open
 from permitflow.transports.blocking_host_call import BlockingHostCall
 from permitflow.transports.connection import PUT_STREAM
 from permitflow.transports.same_host import offering
@@ -20,6 +19,7 @@ from permitflow.transports.shared_memory import handover
 from permitflow.transports.shared_memory.handover import connect
 from permitflow.transports.shared_memory.meeting import Offer
 from permitflow.transports.shared_memory.policy import SameHost
+from tests.support.descriptors import nothing_stays_open
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -11,13 +11,13 @@ from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.session import DownstreamSession
 from permitflow.protocol.trains import hold, pass_by
-from permitflow.testing.sessions import ADDRESS
 from permitflow.tracing import MemoryTrace
 from permitflow.transports.arrivals import Arrivals
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.codec import encode_upstream
 from permitflow.transports.joined import JoinedChunks, oldest_joined, whole_batch
 from permitflow.transports.payloads import EncodedChunks, WireFrame
+from tests.support.sessions import ADDRESS
 
 __all__ = ["COLUMNS", "PARAMETERS", "Reader", "Seen"]
 

@@ -10,13 +10,13 @@ from permitflow.protocol.frames import AddPermits, Address, End, Put
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession
-from permitflow.testing.number_streams import SCHEMA, turns
-from permitflow.testing.played_carriers import PlayedCarrier
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.codec import decode_downstream, encode_upstream
 from permitflow.transports.payloads import EncodedChunks
 from permitflow.transports.remote_receiver import RemoteReceiver
+from tests.support.number_streams import SCHEMA, turns
+from tests.support.played_carriers import PlayedCarrier
 
 __all__ = ["PlayedProducer", "played_stream"]
 

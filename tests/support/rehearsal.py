@@ -7,8 +7,8 @@ from dataclasses import replace
 from permitflow.errors import PermitflowError
 from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.application import Application, ChannelUnderTest, Task
 from permitflow.testing.moves import Divergence, Move
+from tests.support.application import Application, ChannelUnderTest, Task
 
 __all__ = ["rehearse"]
 

@@ -10,7 +10,7 @@ from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.stores.memory import MemoryStore
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.testing.row_streams import SCHEMA, SMALL
+from tests.support.row_streams import SCHEMA, SMALL
 
 __all__ = ["keeping", "numbers", "settle"]
 

@@ -8,8 +8,8 @@ from typing import NoReturn
 import pyarrow as pa
 
 from permitflow.errors import PeerTimeoutError
-from permitflow.testing.served_exchange import ServedExchange
 from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, open_sink, open_source
+from tests.support.served_exchange import ServedExchange
 
 __all__ = [
     "CLOSED_SECONDS",

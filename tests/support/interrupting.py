@@ -1,8 +1,7 @@
 """A signal's exception in code that runs, wherever it may hit, one place after the other.
 
 Python heeds signals where a function begins and where a C function has returned.  A profile function is called in just
-these places, so it raises what a signal's handler would raise.
-"""
+these places, so it raises what a signal's handler would raise."""
 
 import gc
 import sys

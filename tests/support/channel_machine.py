@@ -1,7 +1,6 @@
 """Runs led by the model, drawn by Hypothesis, for channels that take the protocol's steps by themselves.
 
-Moves may come one after the other without a pause, so that cancellations meet wake-ups that are under way.
-"""
+Moves may come one after the other without a pause, so that cancellations meet wake-ups that are under way."""
 
 import asyncio
 from collections.abc import Collection
@@ -11,11 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.testing.application import ChannelUnderTest, JoinedReads, running
-from permitflow.testing.channel_run import ChannelRun
 from permitflow.testing.drawing import drawn_from
 from permitflow.testing.machine import channel_parameters
 from permitflow.testing.moves import Move
+from tests.support.application import ChannelUnderTest, JoinedReads, running
+from tests.support.channel_run import ChannelRun
 
 __all__ = ["ChannelMachine", "machine_for"]
 

@@ -2,8 +2,7 @@
 
 Two things are asked of a channel that nobody moves by hand.  Whatever it does must be a step of the model; and
 whatever it has promised to do without being asked, it must do: as long as a step of the protocol is possible, the
-channel is not *quiet*.  A lost wake-up is a channel that stays unquiet.
-"""
+channel is not *quiet*.  A lost wake-up is a channel that stays unquiet."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,7 +1,6 @@
 """One run of a channel beside the model: moves that the model allows must succeed, all others must be refused.
 
-What the channel does by itself in between is followed step by step (``following``).
-"""
+What the channel does by itself in between is followed step by step (``following``)."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -11,11 +10,11 @@ from typing import TypeAlias
 
 from permitflow.errors import EndOfStream, LocalProtocolError, PermitflowError, WouldBlock
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.application import Application, ChannelUnderTest, Ends, Task, running
-from permitflow.testing.following import Following, Hop
 from permitflow.testing.moves import Divergence, Move
 from permitflow.testing.traces import judge_all
 from permitflow.tracing.events import Event
+from tests.support.application import Application, ChannelUnderTest, Ends, Task, running
+from tests.support.following import Following, Hop
 
 __all__ = ["MOST_WAITING", "ChannelRun"]
 
