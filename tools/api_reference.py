@@ -36,7 +36,6 @@ MODULES = {
     "permitflow.transports.grpc_blocking": "grpc",
     "permitflow.transports.remote_sender": "grpc",
     "permitflow.transports.remote_receiver": "grpc",
-    "permitflow.transports.wakefulness": "grpc",
     "permitflow.exchange.registry": "grpc",
     "permitflow.exchange.server": "grpc",
     "permitflow.exchange.stores.sqlite": "grpc",
@@ -55,7 +54,6 @@ MODULES = {
 
 # Of modules that are inner ones for the rest, what users need.
 ONLY = {
-    "permitflow.transports.wakefulness": ("poll_busily",),
     "permitflow.protocol.replay": ("Retention",),
     "permitflow.protocol.frames": ("Staging",),
     "permitflow.protocol.control": ("ChannelPosition", "Published", "StagedPart"),

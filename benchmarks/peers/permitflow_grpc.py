@@ -18,11 +18,9 @@ from permitflow.transports.grpc_aio import SameHost, get
 from permitflow.transports.grpc_blocking import open_source
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_receiver import RemoteReceiver
-from permitflow.transports.wakefulness import poll_busily
 
 __all__ = [
     "WAYS",
-    "BusyPollingConsumer",
     "ExchangeProducer",
     "GrpcBlockingConsumer",
     "GrpcConsumer",
@@ -30,8 +28,6 @@ __all__ = [
     "channel_of",
 ]
 
-# More than the pause of a producer in the measurement of latency.
-BUSY_POLL_SECONDS = 0.005
 
 
 def channel_of(job: Job) -> str:
@@ -106,15 +102,6 @@ class GrpcConsumer(AsyncConsumer):
                 tally.take_joined(received.batch, received.rows)
 
 
-class BusyPollingConsumer(GrpcConsumer):
-    """Its event loop does not sleep between chunks that are a few milliseconds apart."""
-
-    async def receive_all(self, job: Job, tally: Tally) -> None:
-        """Dial and read."""
-        poll_busily(BUSY_POLL_SECONDS)
-        await super().receive_all(job, tally)
-
-
 class ManyConsumer(GrpcConsumer):
     """The same by ``receive_many``."""
 
@@ -166,14 +153,6 @@ WAYS = (
         "`send` and `receive`, a call for each chunk",
         OneByOneProducer,
         OneByOneConsumer,
-    ),
-    Way(
-        "permitflow, gRPC, busy polling",
-        Group.OURS,
-        "as `permitflow, gRPC`; the consumer looks for the next chunk instead of sleeping (`poll_busily`)",
-        ExchangeProducer,
-        BusyPollingConsumer,
-        is_for_latency=True,
     ),
     Way(
         "permitflow, gRPC, blocking client",

@@ -1,7 +1,6 @@
 """permitflow between processes of one host: an exchange in the producer's process, chunks through shared memory."""
 
 from benchmarks.peers.permitflow_grpc import (
-    BusyPollingConsumer,
     ExchangeProducer,
     GrpcBlockingConsumer,
     GrpcConsumer,
@@ -14,12 +13,6 @@ __all__ = ["WAYS"]
 
 class SameHostConsumer(GrpcConsumer):
     """As over gRPC, but the stream is refused if it cannot leave gRPC for shared memory."""
-
-    SAME_HOST = SameHost.REQUIRE
-
-
-class SameHostBusyPollingConsumer(BusyPollingConsumer):
-    """The same, which does not sleep between chunks."""
 
     SAME_HOST = SameHost.REQUIRE
 
@@ -39,14 +32,6 @@ WAYS = (
         SameHostConsumer,
         target="same host",
         is_tuned=True,
-    ),
-    Way(
-        "permitflow, same host, busy polling",
-        Group.OURS,
-        "the same, whose consumer looks for the next chunk instead of sleeping (`poll_busily`)",
-        ExchangeProducer,
-        SameHostBusyPollingConsumer,
-        is_for_latency=True,
     ),
     Way(
         "permitflow, same host, blocking client",

@@ -16,7 +16,6 @@ from permitflow.transports.handing_over import HandingOver
 from permitflow.transports.malloc import expect_large_blocks
 from permitflow.transports.status import Metadata, error_from_status
 from permitflow.transports.strangers import SILENT, behind_grpc
-from permitflow.transports.wakefulness import of_running_loop
 
 __all__ = ["ClientCall", "calling"]
 
@@ -67,7 +66,7 @@ class ClientCall(PromptCarrier):
 
     def hand_to(self, take: Take) -> None:
         """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
-        self._messages.hand_to(take, of_running_loop())
+        self._messages.hand_to(take)
 
     def write_now(self, message: Sequence[Buffer]) -> Rest | None:
         """As ``write``, as far as that can be done without waiting: gRPC has the message, the rest is to hear of it."""

@@ -12,7 +12,6 @@ from functools import partial
 from typing import NamedTuple, Protocol, TypeAlias
 
 from permitflow.transports.carrier import Take
-from permitflow.transports.wakefulness import Wakefulness
 
 __all__ = ["HandingOver"]
 
@@ -51,20 +50,15 @@ class HandingOver:
         self._ask = ask
         self._clock = clock
         self._take: Take | None = None
-        self._wakefulness: Wakefulness | None = None
         self._loop = asyncio.get_running_loop()
         self._over: _Over = self._loop.create_future()
         self._asked: _Asked | None = None
         self._awaited: asyncio.Future[object] | None = None
         self._came_at = -math.inf
 
-    def hand_to(self, take: Take, wakefulness: Wakefulness | None = None) -> None:
-        """Call this with each message from now on, instead of returning it from ``read``.
-
-        ``wakefulness`` is the loop's, if messages may keep it awake.  They do so only for those who have called
-        ``poll_busily``, before or since: the library's own threads want the processor while messages come in haste.
-        """
-        self._take, self._wakefulness = take, wakefulness
+    def hand_to(self, take: Take) -> None:
+        """Call this with each message from now on, instead of returning it from ``read``."""
+        self._take = take
 
     async def read(self) -> object:
         """The next message, or what comes after the last one; not for two tasks.
@@ -129,9 +123,6 @@ class HandingOver:
         is_close, self._came_at = now - self._came_at < _CLOSE_SECONDS, now
         if is_close:
             self._ask_next()
-        awake = self._wakefulness
-        if awake is not None and awake.busy_poll_seconds:
-            awake.note_message(awake.clock())
         try:
             self._take(message)
         except Exception as error:

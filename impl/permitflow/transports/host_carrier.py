@@ -13,7 +13,6 @@ from permitflow.errors import PeerGoneError, UndecodableDataError
 from permitflow.transports.carrier import Buffer, Carrier, PromptCarrier, Received, Rest, Take, WriteNow
 from permitflow.transports.same_host import Meeting
 from permitflow.transports.shared_memory.asyncio_link import AsyncioLink
-from permitflow.transports.wakefulness import staying_awake
 
 __all__ = ["HostCarrier"]
 
@@ -78,7 +77,7 @@ class HostCarrier:
         Says what is to be called in place of ``write_now`` from now on, if it can: the shortest way.
         """
         if self._link is not None:
-            self._link.hand_to(staying_awake(take))
+            self._link.hand_to(take)
             self.prompt = self._link
             return self.write_now
         if (inner := self._prompt_inner) is None:

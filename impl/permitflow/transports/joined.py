@@ -16,7 +16,6 @@ import pyarrow as pa
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.garbage import collecting_later
 
 __all__ = ["FoldedChunks", "JoinedChunks", "oldest_joined", "unfold", "whole_batch"]
 
@@ -102,14 +101,12 @@ def unfold(receiver: PermitReceiver[object], newest: int) -> None:
     """
     payloads, _ = receiver.queues
     count = min(newest, receiver.untaken)
-    # The collector would run finalizers, which may do anything, also receive.
-    with collecting_later():
-        entries = list(islice(reversed(payloads), count))
-        entries.reverse()
-        unfolded = _unfolded(entries)
-        for _ in range(count):
-            payloads.pop()
-        payloads.extend(unfolded)
+    entries = list(islice(reversed(payloads), count))
+    entries.reverse()
+    unfolded = _unfolded(entries)
+    for _ in range(count):
+        payloads.pop()
+    payloads.extend(unfolded)
 
 
 def _unfolded(entries: Sequence[object]) -> list[object]:

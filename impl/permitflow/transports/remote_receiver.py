@@ -8,7 +8,6 @@ from permitflow.channels.counts import require_count
 from permitflow.errors import EndOfStream
 from permitflow.protocol.messages import Message
 from permitflow.protocol.trains import hold, pass_by, receive_many, take_many
-from permitflow.transports.garbage import collecting_later
 from permitflow.transports.joined import JoinedChunks, oldest_joined, whole_batch
 from permitflow.transports.remote_downstream import RemoteDownstream
 
@@ -47,8 +46,7 @@ class RemoteReceiver(RemoteDownstream):
         most = await self._until_some(max_messages)
         if most == 1:
             return [self._receive_now()]
-        with collecting_later(most):
-            messages = receive_many(self._core, most)
+        messages = receive_many(self._core, most)
         if self._core.has_returns:
             self._after_consuming()
         return messages

@@ -21,7 +21,6 @@ from permitflow.transports.status import error_of, said
 from permitflow.transports.strangers import NOTHING_SAID
 from permitflow.transports.tcp_framing import HEADER_BYTES, METHODS, PIECES_AT_ONCE, Kind, header, read_header, without
 from permitflow.transports.vitality import Vitality
-from permitflow.transports.wakefulness import staying_awake
 
 __all__ = ["TcpStream"]
 
@@ -103,7 +102,7 @@ class TcpStream(PromptCarrier):
 
     def hand_to(self, take: Take) -> None:
         """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
-        self._take_message = staying_awake(take)
+        self._take_message = take
 
     @property
     def has_more(self) -> bool:
