@@ -1,14 +1,9 @@
 """The C library's memory, for processes that move large chunks over gRPC."""
 
-import ctypes
-import sys
 from functools import cache
 
-__all__ = ["expect_large_blocks", "keep_large_blocks"]
+__all__ = ["expect_large_blocks"]
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
-# The most that glibc accepts.
-_LARGE_BYTES = 32 << 20
 # Several messages of gRPC.
 _EXPECTED_BYTES = 8 << 20
 
@@ -22,21 +17,6 @@ def expect_large_blocks() -> None:
     from then on it keeps blocks up to that size, and gives back what is free beyond twice as much, in each of the heaps
     that threads have: some tens of MiB stay with a process that moves large chunks.  Here it is freed before the first
     message, and nothing of it was ever touched.  Whoever has told glibc what to do (``MALLOC_MMAP_THRESHOLD_``,
-    ``mallopt``, ``keep_large_blocks``) has told it not to learn; so that stands.
+    ``mallopt``) has told it not to learn; so that stands.
     """
     bytearray(_EXPECTED_BYTES)
-
-
-def keep_large_blocks() -> bool:
-    """Let glibc keep the memory of large messages for the next ones, in all of this process; say whether it does.
-
-    For messages larger than those that ``expect_large_blocks`` sees to.  Costs memory: what was needed once stays with
-    the process.  The same as ``MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=33554432`` in its environment.
-    For both ends.
-    """
-    if not sys.platform.startswith("linux"):
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return False
-    return all(mallopt(name, _LARGE_BYTES) == 1 for name in (_MMAP_THRESHOLD, _TRIM_THRESHOLD))

@@ -25,7 +25,6 @@ from permitflow.transports.payloads import WireFrame
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
 from permitflow.transports.trains import owed_rows_at_once
-from permitflow.transports.turn import Turn
 
 __all__ = ["RemoteDownstream"]
 
@@ -47,7 +46,8 @@ class RemoteDownstream(Arrivals, RemoteEnd[DownstreamSession[object]]):
     ) -> None:
         """Use ``get``, or the exchange."""
         super().__init__(session, carrier, schema=schema, offer=offer, compression=compression)
-        self._turn = Turn()
+        # Tasks that wait for a message take it in the order in which they came, and nobody overtakes them.
+        self._turn, self._in_line = asyncio.Lock(), 0
         self._held = 0
         # Must nothing be taken though it is here?
         self._is_cut_off = False
@@ -90,7 +90,7 @@ class RemoteDownstream(Arrivals, RemoteEnd[DownstreamSession[object]]):
     @property
     def _is_at_hand(self) -> bool:
         """May a message be taken at once, with nobody before this caller and no permits that the writer waits for?"""
-        return len(self._here) > self._held and not (self._turn.is_taken or self._is_cut_off or self._is_pressed)
+        return len(self._here) > self._held and not (self._in_line or self._is_cut_off or self._is_pressed)
 
     async def _until_some(self, max_messages: int | None) -> int:
         """Wait for the first message that may be taken; how many may be, each by itself, then."""
@@ -107,25 +107,21 @@ class RemoteDownstream(Arrivals, RemoteEnd[DownstreamSession[object]]):
         # A consumer that never waits would keep the writer from returning permits until the inbox is empty.
         if self._is_pressed and len(self._here) > self._held:
             await asyncio.sleep(0)
-        turn, session = self._turn, self._session
-        if turn.is_taken:
-            await turn.until_mine()
-        turn.is_taken = True
+        session = self._session
+        self._in_line += 1
         try:
-            while len(self._here) <= self._held or self._is_cut_off:
-                may_be_over = self._is_cut_off or session.end is not None or self._failure is not None
-                if may_be_over and (ending := self._ending()) is not None:
-                    raise ending
-                await self._changes.next()
+            async with self._turn:
+                while len(self._here) <= self._held or self._is_cut_off:
+                    may_be_over = self._is_cut_off or session.end is not None or self._failure is not None
+                    if may_be_over and (ending := self._ending()) is not None:
+                        raise ending
+                    await self._changes.next()
         finally:
-            if turn.behind:
-                turn.pass_on()
-            else:
-                turn.is_taken = False
+            self._in_line -= 1
         # The caller takes the message before anybody else runs.
 
     def _require_takeable(self) -> None:
-        if len(self._here) > self._held and not self._is_cut_off and not self._turn.is_taken:
+        if len(self._here) > self._held and not self._is_cut_off and not self._in_line:
             return
         if (ending := self._ending()) is not None:
             raise ending

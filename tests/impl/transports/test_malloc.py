@@ -1,4 +1,4 @@
-"""glibc keeps large blocks where it is asked to: fresh pages are asked of the kernel once, not for each block."""
+"""glibc keeps large blocks once it expects them: fresh pages are asked of the kernel once, not for each block."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 FAULTS_OF_MANY_BLOCKS = """
 import resource
-from permitflow.transports.malloc import expect_large_blocks, keep_large_blocks
+from permitflow.transports.malloc import expect_large_blocks
 {}
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -31,12 +31,8 @@ def faults(preparation: str, **environment: str) -> int:
     return int(told.stdout)
 
 
-def test_large_blocks_are_kept_by_who_wants_it() -> None:
-    assert faults("assert keep_large_blocks()") < 1_000 < faults("")
-
-
 def test_blocks_of_messages_are_kept_once_they_are_expected() -> None:
-    assert faults("expect_large_blocks()") < 1_000
+    assert faults("expect_large_blocks()") < 1_000 < faults("")
 
 
 def test_who_has_decided_otherwise_is_heeded() -> None:

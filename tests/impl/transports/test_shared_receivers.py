@@ -10,6 +10,8 @@ import pytest
 from permitflow.errors import LocalProtocolError
 from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.testing.number_streams import turns
+from permitflow.testing.played_producers import played_stream
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_receiver import RemoteReceiver
 from tests.support.number_streams import turns, until
@@ -29,7 +31,7 @@ WAYS_TO_RECEIVE = ("receive", "receive_many", "receive_joined", "__anext__")
 async def two_that_wait(receiver: RemoteReceiver, first: Way, second: Way) -> Sequence[asyncio.Future[Read]]:
     """Two tasks, in the order in which they have come."""
     tasks: Sequence[asyncio.Future[Read]] = [asyncio.ensure_future(way(receiver)) for way in (first, second)]
-    await until(lambda: len(receiver._turn.behind) == 1)
+    await turns()
     return tasks
 
 
