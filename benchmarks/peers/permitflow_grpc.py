@@ -29,7 +29,6 @@ __all__ = [
 ]
 
 
-
 def channel_of(job: Job) -> str:
     """Each job has a channel of its own."""
     return f"chunks/{job.number}"

@@ -18,30 +18,6 @@ RESIDUE_SECONDS = 0.02
 """So long the residue of an idle receiver may wait for more: docs/decisions/0035-a-residue-may-wait.md."""
 
 
-class _Alike:
-    """What is known of every message that begins like the last chunk that came alone, and is as long."""
-
-    __slots__ = ("batches", "front", "is_seen", "is_sound", "permits", "rows", "size_bytes")
-
-    def __init__(self, batches: BatchCodec, front: bytes, size_bytes: int, rows: int, permits: int) -> None:
-        """It is one chunk, and was accepted.
-
-        Args:
-            batches: has decoded it.
-            front: how it begins: all but its values.
-            size_bytes: of all of it.
-            rows: of the chunk.
-            permits: that it holds.
-        """
-        self.batches = batches
-        self.front = front
-        self.size_bytes = size_bytes
-        self.rows = rows
-        self.permits = permits
-        self.is_seen = self.is_sound = False
-        """Has another one come?  And is any valid, whatever its values are?"""
-
-
 class Arrivals(ABC):
     """A part of a receiving end: from a message of the carrier to what lies in the session's inbox."""
 
@@ -49,7 +25,6 @@ class Arrivals(ABC):
     _batches: BatchCodec | None
     # Of the messages that are here, so many of the newest may lie joined in one batch.
     _newest_folded = 0
-    _alike: _Alike | None = None
     _residue_waits_below_rows = 0
 
     def _note_parameters(self, parameters: ChannelParameters) -> None:
@@ -63,31 +38,12 @@ class Arrivals(ABC):
 
     def _take_in(self, message: Received) -> None:
         """Take a message of the peer in."""
-        alike = self._alike
-        if alike is None or len(message) != alike.size_bytes:
-            self._take_other(message)
-        elif type(message) is bytes and message.startswith(alike.front):
-            batch = alike.batches.decode_alike(memoryview(message)[LONE_BODY_AT:], alike.rows, is_sound=alike.is_sound)
-            if not alike.is_seen:
-                alike.is_seen, alike.is_sound = True, alike.batches.is_sound(batch)
-            if self._newest_folded:
-                self._newest_folded += 1
-            self._session.receive_chunk(batch, alike.rows, alike.permits)
-        else:
-            self._take_other(message)
-
-    def _take_other(self, message: Received) -> None:
-        """Take in what is not like the last chunk that came alone."""
         view, batches = memoryview(message), self._batches
         said = lone_chunks(bytes(view[:LONE_BODY_AT]), len(view))
         if said is None or batches is None:
             self._take_frames(view)
-            return
-        rows, permits = said
-        self._take_chunks(batches, rows, permits, view[LONE_BODY_AT:])
-        if len(rows) == 1 and type(message) is bytes and (known_bytes := batches.known_bytes):
-            front = message[: LONE_BODY_AT + known_bytes]
-            self._alike = _Alike(batches, front, len(message), rows[0], permits)
+        else:
+            self._take_chunks(batches, *said, view[LONE_BODY_AT:])
 
     def _take_chunks(self, batches: BatchCodec, rows: Sequence[int], permits: int, arrow: Buffer) -> None:
         count = len(rows)

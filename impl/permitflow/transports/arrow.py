@@ -24,7 +24,7 @@ from permitflow.transports.arrow_metadata import (
     metadata_place,
 )
 from permitflow.transports.arrow_pieces import PieceWriter
-from permitflow.transports.arrow_types import holds_any_bytes, holds_dictionary, row_bytes
+from permitflow.transports.arrow_types import holds_dictionary, row_bytes
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.shared_memory.sized_parts import size_of
 from permitflow.transports.texts import sendable
@@ -119,7 +119,6 @@ class BatchCodec:
         self.schema_bytes: bytes = schema.serialize().to_pybytes()
         """The schema as the handshake carries it."""
         self._has_dictionaries = any(holds_dictionary(field.type) for field in schema)
-        self._holds_any_bytes = holds_any_bytes(schema)
         self.can_join = bool(len(schema)) and not self._has_dictionaries
         """May several batches be encoded as one?"""
         self.row_bytes = row_bytes(schema)
@@ -252,41 +251,6 @@ class BatchCodec:
         if batch.num_rows != sum(rows) or min(rows, default=-1) < 0:
             raise _undecodable(rows, f"it holds {batch.num_rows} rows")
         return batch
-
-    @property
-    def known_bytes(self) -> int:
-        """How many of the first bytes of the batch that was decoded last are metadata; 0: nobody has looked at these.
-
-        Every batch that begins with them and is as long has as many rows, and its buffers are where they were.
-        """
-        return self._decompression.plain_bytes
-
-    def decode_alike(self, data: Buffer, rows: int, *, is_sound: bool) -> pa.RecordBatch:
-        """Decode a batch that is as long as one that ``decode`` has accepted for one chunk, and has the same metadata.
-
-        Args:
-            data: one batch.
-            rows: of the chunk.
-            is_sound: that batch was, see below; so this one is valid.
-
-        Raises:
-            UndecodableDataError: it is not valid.
-        """
-        try:
-            batch = _READ_BATCH(data, self.schema)
-            if not is_sound:
-                batch.validate(full=True)
-        except _UNREADABLE as error:
-            raise _undecodable((rows,), str(error)) from error
-        return batch
-
-    def is_sound(self, batch: pa.RecordBatch) -> bool:
-        """Is every batch with the metadata and the length of this one valid, whatever its values are?
-
-        So it is if no value could be wrong, and none is missing: there are no offsets that could lie, and no bits of
-        validity that would have to be counted.  Whether there are such bits is said by the metadata.
-        """
-        return self._holds_any_bytes and all(column.buffers()[0] is None for column in batch.columns)
 
     def _as_stream(self, batch: pa.RecordBatch) -> Buffer:
         sink = pa.BufferOutputStream()

@@ -19,7 +19,6 @@ import pyarrow as pa
 from permitflow.protocol.compression import UNCOMPRESSED, Codec, CompressionAnswer
 from permitflow.transports.arrow_metadata import (
     LZ4_FRAME,
-    SHORT_BYTES,
     ZSTD,
     Compressed,
     compressed,
@@ -95,14 +94,6 @@ class Decompression:
         self._row_bytes = row_bytes
         self._slack_bytes = _PADDING_BYTES * _BUFFERS_PER_COLUMN * columns
         self._most_bytes = most_bytes
-        # How the last message began that was not compressed, where none may be: with metadata that are those of all
-        # chunks of one size.
-        self._plain = b""
-
-    @property
-    def plain_bytes(self) -> int:
-        """How many bytes of the last message stand before its body, where none may be compressed; 0: nobody knows."""
-        return len(self._plain)
 
     def require_message(self, message: Buffer, rows: Sequence[int]) -> None:
         """Refuse what must not be decompressed, and columns that nobody has agreed to.
@@ -114,14 +105,12 @@ class Decompression:
         Raises:
             ValueError: with the reason.
         """
-        plain = self._plain
-        if plain and bytes(message[: len(plain)]) == plain:
-            return
         start, end = metadata_place(message)
         view = memoryview(message)
         self._require_columns(view[start:end])
         if self._codec is None:
-            self._require_plain(message)
+            if is_compressed(message):
+                raise ValueError(_NOBODY_AGREED)
             return
         found = compressed(view[start:end])
         if found is None:
@@ -135,14 +124,6 @@ class Decompression:
     def _require_columns(self, metadata: bytes | memoryview) -> None:
         if (nodes := field_nodes(metadata)) > self._nodes:
             raise ValueError(f"it has {nodes} columns, with those inside of others, and the schema has {self._nodes}")
-
-    def _require_plain(self, message: Buffer) -> None:
-        if is_compressed(message):
-            raise ValueError(_NOBODY_AGREED)
-        start, end = metadata_place(message)
-        # Of metadata that are cut off nobody can say what the rest of them says.
-        is_known = end <= len(message) and end - start <= SHORT_BYTES
-        self._plain = bytes(message[:end]) if is_known else b""
 
     def require_stream(self, stream: pa.Buffer) -> None:
         """The same of a stream with dictionaries.

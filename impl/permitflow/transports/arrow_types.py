@@ -2,24 +2,7 @@
 
 import pyarrow as pa
 
-__all__ = ["holds_any_bytes", "holds_dictionary", "row_bytes"]
-
-# Whatever the bytes of such a value are, it is one.  Of others Arrow's ``ValidateArrayFull`` looks at the values, too:
-# at offsets and texts, at decimals that have too many digits, at times behind midnight.
-_ANY_BYTES = (
-    pa.types.is_integer,
-    pa.types.is_floating,
-    pa.types.is_boolean,
-    pa.types.is_date32,
-    pa.types.is_timestamp,
-    pa.types.is_duration,
-    pa.types.is_fixed_size_binary,
-)
-
-
-def holds_any_bytes(schema: pa.Schema) -> bool:
-    """Is every batch valid whose buffers are long enough, if no value is missing, whatever is in these buffers?"""
-    return all(any(holds(field.type) for holds in _ANY_BYTES) for field in schema)
+__all__ = ["holds_dictionary", "row_bytes"]
 
 
 def row_bytes(schema: pa.Schema) -> float | None:

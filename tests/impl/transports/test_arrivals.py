@@ -1,4 +1,4 @@
-"""A chunk that comes alone, and looks like the one before, is taken and refused as if it were the first one."""
+"""A chunk that comes alone is taken and refused as if it were the first one, whatever came before."""
 
 import random
 from collections.abc import Iterator
@@ -88,13 +88,10 @@ def test_each_chunk_is_the_one_that_was_sent(batches: list[pa.RecordBatch]) -> N
     assert chunks[:5] == batches, "those that came before are what they were"
 
 
-@pytest.mark.parametrize("messages", range(1, 5))
 @OF_EACH_KIND
-def test_whatever_was_changed_in_a_message_is_found_as_if_it_were_the_first(
-    batches: list[pa.RecordBatch], messages: int
-) -> None:
-    for changed in changes(message_of(batches[messages])):
-        assert experienced(batches, messages).take(changed) == End(batches[0].schema).take(changed)
+def test_whatever_was_changed_in_a_message_is_found_as_if_it_were_the_first(batches: list[pa.RecordBatch]) -> None:
+    for changed in changes(message_of(batches[3])):
+        assert experienced(batches, 3).take(changed) == End(batches[0].schema).take(changed)
 
 
 def changes(message: bytes) -> Iterator[bytes]:
@@ -106,7 +103,7 @@ def changes(message: bytes) -> Iterator[bytes]:
     yield from (message[:-1], message[:-64], message + b"\0", message + bytes(64), message[:70], message[:64], b"")
 
 
-@pytest.mark.parametrize("messages", range(5))
+@pytest.mark.parametrize("messages", [0, 3])
 @pytest.mark.parametrize(
     ("batches", "at", "lie"),
     [
