@@ -10,11 +10,9 @@ import pytest
 from permitflow.errors import LocalProtocolError
 from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.number_streams import turns
-from permitflow.testing.played_producers import played_stream
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_receiver import RemoteReceiver
-from tests.support.number_streams import turns, until
+from tests.support.number_streams import turns
 from tests.support.played_producers import played_stream
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]

@@ -3,6 +3,7 @@
 import asyncio
 
 from permitflow.transports.turn import Turn
+
 from tests.support.number_streams import turns
 
 
