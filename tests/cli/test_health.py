@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from permitflow.exchange.readiness import Phase
+from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 

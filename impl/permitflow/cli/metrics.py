@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from permitflow.errors import InvalidOptionError
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.traffic import statistics_of
+from permitflow.exchange.statistics import traffic_of
 from permitflow.protocol.traffic import ChannelTraffic, Statistics
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class _Collector:
         return _families(asking.result(LONGEST_ANSWER_SECONDS).channels)
 
     async def _snapshot(self) -> Statistics:
-        return statistics_of(self._exchange)
+        return Statistics(monotonic(), tuple(map(traffic_of, self._exchange.statistics())))
 
 
 def _families(channels: Iterable[ChannelTraffic]) -> Iterator["CounterMetricFamily | GaugeMetricFamily"]:

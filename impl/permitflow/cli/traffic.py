@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from permitflow.exchange.statistics import BridgeStatistics, Direction
-from permitflow.exchange.traffic import traffic_of
+from permitflow.exchange.statistics import BridgeStatistics, Direction, traffic_of
 from permitflow.protocol.traffic import ChannelTraffic
 
 __all__ = ["Traffic", "traffic_between"]

@@ -6,7 +6,7 @@ from itertools import chain
 from time import monotonic
 from typing import NamedTuple
 
-from permitflow.exchange.readiness import Phase
+from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
 

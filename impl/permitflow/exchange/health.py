@@ -1,24 +1,72 @@
-"""Answers the standard health questions of gRPC (grpc.health.v1), so that orchestrators need no client of ours.
+"""Whether an exchange takes streams now, for those who dial and for those who ask about its health.
 
-Over TCP the same question gets the same answer; Check is the only method of it there.
+It answers the standard health questions of gRPC (grpc.health.v1), so that orchestrators need no client of ours.  Over
+TCP the same question gets the same answer; Check is the only method of it there.
 """
 
 import asyncio
+from enum import Enum
 
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from permitflow.errors import InvalidParametersError, UndecodableDataError
-from permitflow.exchange.readiness import Phase, Readiness
-from permitflow.exchange.registry import Exchange
+from permitflow.errors import InvalidParametersError, PeerGoneError, UndecodableDataError
 from permitflow.transports.carrier import Carrier
 from permitflow.transports.health import LIVENESS, READINESS, read_question, write_answer
 
-__all__ = ["HealthService", "serve_check"]
+__all__ = ["HealthService", "Phase", "Readiness", "serve_check"]
 
 
-async def serve_check(exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event) -> None:
-    """Serve one health question over a carrier that is not gRPC; see ``permitflow.exchange.methods``.
+class Phase(Enum):
+    """How far an exchange has come."""
+
+    READY = ""
+    """It takes streams."""
+    DRAINING = "it is being stopped"
+    """It takes no producers any more; consumers may take what is here."""
+
+
+class Readiness:
+    """The phase of an exchange, and who waits for the next one.  For one event loop."""
+
+    def __init__(self) -> None:
+        """Ready: before that, nobody can dial."""
+        self._phase = Phase.READY
+        self._changed = asyncio.Event()
+
+    @property
+    def phase(self) -> Phase:
+        """How far the exchange has come."""
+        return self._phase
+
+    def enter(self, phase: Phase) -> None:
+        """Note that it has come further."""
+        self._phase = phase
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def until(self, phase: Phase) -> None:
+        """Wait for a phase."""
+        while self._phase is not phase:
+            await self._changed.wait()
+
+    async def until_not(self, phase: Phase) -> None:
+        """Wait for another phase than this one."""
+        while self._phase is phase:
+            await self._changed.wait()
+
+    def require(self, phase: Phase) -> None:
+        """Refuse what goes in this phase only.
+
+        Raises:
+            PeerGoneError: the exchange is in another one; whoever dials again later may find it ready.
+        """
+        if self._phase is not phase:
+            raise PeerGoneError(who="the exchange", reason=self._phase.value)
+
+
+async def serve_check(readiness: "Readiness", carrier: Carrier) -> None:
+    """Serve one health question over a carrier that is not gRPC.
 
     Raises:
         UndecodableDataError: it is no question.
@@ -30,7 +78,7 @@ async def serve_check(exchange: Exchange, carrier: Carrier, *, peer: str, stoppi
     service = read_question(bytes(question))
     if service not in (*READINESS, LIVENESS):
         raise InvalidParametersError(name="service", value=service, rule=f"must be '' or {LIVENESS!r}")
-    is_serving = service == LIVENESS or exchange.readiness.phase is Phase.READY
+    is_serving = service == LIVENESS or readiness.phase is Phase.READY
     await carrier.write([write_answer(is_serving)])
 
 

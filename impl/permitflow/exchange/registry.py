@@ -9,7 +9,7 @@ import pyarrow as pa
 from permitflow.channels.names import stream_channels
 from permitflow.errors import InvalidParametersError, RetentionError, UnknownChannelError
 from permitflow.exchange.bridge_channel import BridgeChannel
-from permitflow.exchange.readiness import Readiness
+from permitflow.exchange.health import Readiness
 from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.staging import StagingAreas, default_staging_rows
 from permitflow.exchange.statistics import BridgeStatistics

@@ -1,28 +1,283 @@
-"""A channel that keeps its rows until every consumer has acknowledged them, as the exchange serves it."""
+"""A channel that keeps its rows until every consumer has acknowledged them, as the exchange serves it.
 
+What a producer sends is consumed once it is kept.  A producer that vanishes leaves an open channel: it, or another
+one, may come again.  A consumer reads a range, or follows the channel to its end.  Reading acknowledges nothing, so any
+number of streams may read the same rows; one that leaves has harmed nobody.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from itertools import accumulate, takewhile
 from time import monotonic
 
 import pyarrow as pa
 
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.chunks import slices
-from permitflow.errors import ProducerReplacedError
-from permitflow.exchange.replay_consuming import ReplayConsumer
-from permitflow.exchange.replay_log import ReplayLog
-from permitflow.exchange.replay_producing import ReplayProducer
-from permitflow.exchange.replay_reading import read_rows
+from permitflow.errors import (
+    ChannelAbortedError,
+    ChannelError,
+    EndOfStream,
+    ProducerReplacedError,
+    RetentionError,
+    StagingError,
+)
+from permitflow.exchange.bridge import AT_ONCE
+from permitflow.exchange.replay_log import ReplayLog, read_rows
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction, ReplayStatistics
 from permitflow.exchange.stores.store import ChannelStore
-from permitflow.exchange.streams import Streams
+from permitflow.exchange.streams import Stream, Streams
 from permitflow.protocol.control import ChannelPosition, ChannelState
+from permitflow.protocol.frames import Abort, End, EndOutcome, Get, Put
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.names import require_name
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.replay import DEFAULT_CONSUMER
+from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
+from permitflow.transports.arrow import read_schema, require_equal_schemas
+from permitflow.transports.arrow_joining import owned
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
 
-__all__ = ["ReplayChannel"]
+__all__ = ["KeepingProducer", "ReplayChannel", "ReplayConsumer", "ReplayProducer"]
+
+
+class KeepingProducer(ABC):
+    """See ``ProducerStream``."""
+
+    def __init__(self, channel: "ReplayChannel", end: RemoteReceiver, peer: str, same_host: SameHost) -> None:
+        """``peer`` is the producer's address."""
+        self.peer = peer
+        self._channel = channel
+        self._end = end
+        self._same_host = same_host
+        self._stream: Stream | None = None
+
+    def _needs_channel(self, put: Put) -> bool:
+        """Must the channel be one that still takes rows of this schema?"""
+        return True
+
+    @abstractmethod
+    def _judge(self, put: Put) -> None:
+        """Refuse what cannot be, before the channel takes its schema over."""
+
+    @abstractmethod
+    async def _begin(self, put: Put) -> int | None:
+        """The producer may begin; how many of its rows are kept already, if it has a name."""
+
+    @abstractmethod
+    async def _append(self, pieces: Sequence[pa.RecordBatch]) -> int:
+        """Wait until there is room for the first piece; keep as many as there is room for, and say how many."""
+
+    @abstractmethod
+    async def _finish(self, end: End) -> None:
+        """All that it has sent is kept."""
+
+    @abstractmethod
+    async def give_up(self, abort: Abort) -> None:
+        """The producer has given up; called as soon as it has, also while a message of it waits."""
+
+    @abstractmethod
+    def fail(self, reason: str) -> None:
+        """The stream has failed; called before ``leave``."""
+
+    async def serve(self, put: Put, schema: pa.Schema) -> None:
+        """Agree, and keep what comes."""
+        await self._accept(put, schema)
+        try:
+            await self._keep_all()
+        except (ChannelError, StagingError):
+            if not isinstance(self._end.ended_with, Abort):
+                raise
+        match self._end.ended_with:
+            case Abort() as abort:
+                await self.give_up(abort)
+            case End() as end:
+                await self._finish(end)
+                self._end.answer_end(EndOutcome.ACCEPTED)
+
+    async def _accept(self, put: Put, schema: pa.Schema) -> None:
+        self._judge(put)
+        channel = self._channel
+        if self._needs_channel(put):
+            await channel.log.declare(schema)
+        await self._end.meet(self._same_host)
+        first_row = await self._begin(put)
+        if self._needs_channel(put):
+            # Others may have ended the channel meanwhile.
+            channel.log.require_appendable(schema)
+        name = channel.streams.new_name(Direction.PUT)
+        self._end.accept(channel.parameters, schema=schema, stream=name, first_row=first_row)
+        self._stream = Stream(name, self.peer, Direction.PUT, self._end)
+        channel.streams.open(self._stream)
+
+    async def _keep_all(self) -> None:
+        try:
+            while True:
+                messages = await self._end.take_many(AT_ONCE)
+                chunks = list(takewhile(lambda message: message.kind is Kind.CHUNK, messages))
+                await self._keep(chunks)
+                if len(chunks) < len(messages):
+                    rule = f"keeps chunks, and knows no {messages[len(chunks)].kind.value}"
+                    raise RetentionError(channel=self._channel.name, retention=Retention.REPLAY.value, rule=rule)
+        except EndOfStream:
+            return
+
+    async def _keep(self, messages: Sequence[Message[pa.RecordBatch]]) -> None:
+        """Let each message count as consumed once all of its rows are kept."""
+        chunks = [message.payload for message in messages]
+        if self._end.shares_memory:
+            # What the producer's process can still reach must not be kept for longer than it takes to look at it.
+            chunks = owned(chunks)
+        pieces, ends = _cut(chunks, self._channel.parameters.max_chunk_cost)
+        kept = consumed = 0
+        while consumed < len(messages):
+            done = bisect_right(ends, kept)
+            if done > consumed:
+                self._end.consume(done - consumed)
+                consumed = done
+            if kept < len(pieces):
+                kept += await self._append(pieces[kept:])
+
+    def leave(self) -> None:
+        """The stream is over."""
+        if self._stream is not None:
+            self._channel.streams.close(self._stream)
+
+
+def _cut(chunks: Sequence[pa.RecordBatch], most_rows: int) -> tuple[list[pa.RecordBatch], list[int]]:
+    """The pieces in which chunks are kept, and of each chunk how many pieces there are up to its end."""
+    pieces = [[piece for piece in slices(chunk, most_rows) if piece.num_rows] for chunk in chunks]
+    return [piece for own in pieces for piece in own], list(accumulate(map(len, pieces)))
+
+
+class ReplayProducer(KeepingProducer):
+    """See ``ProducerStream``."""
+
+    def __init__(self, channel: "ReplayChannel", end: RemoteReceiver, peer: str, same_host: SameHost) -> None:
+        """``peer`` is the producer's address."""
+        super().__init__(channel, end, peer, same_host)
+        self._name = ""
+        self._replacement: ProducerReplacedError | None = None
+        self._left = asyncio.Event()
+
+    async def serve(self, put: Put, schema: pa.Schema) -> None:
+        """Agree, and keep what comes; whoever comes next under this name goes on as soon as nothing more is kept."""
+        try:
+            await super().serve(put, schema)
+        finally:
+            self._disclaim()
+
+    def _judge(self, put: Put) -> None:
+        require_name("producer", put.producer)
+
+    async def _begin(self, put: Put) -> int | None:
+        if not put.producer:
+            return None
+        self._name = put.producer
+        return await self._channel.claim(put.producer, self)
+
+    async def _append(self, pieces: Sequence[pa.RecordBatch]) -> int:
+        return await self._channel.log.append(pieces, self._name, self._require_here)
+
+    def _require_here(self) -> None:
+        if self._replacement is not None:
+            raise self._replacement
+
+    async def _finish(self, end: End) -> None:
+        self._disclaim()
+        if end.closes_channel:
+            await self._channel.end()
+
+    async def replaced(self, error: ProducerReplacedError) -> None:
+        """A newer producer of the same name has come: keep nothing any more, and let it go on."""
+        self._replacement = error
+        self._end.break_off(error)
+        self._channel.log.note_change()
+        await self._left.wait()
+
+    async def give_up(self, abort: Abort) -> None:
+        """Break the channel: what was sent is not all."""
+        if self._stream is not None and self._replacement is None:
+            await self._channel.break_(f"the producer at {self.peer} gave up: {abort.reason}")
+
+    def fail(self, reason: str) -> None:
+        """What it has sent and is kept counts; the rest may come again."""
+
+    def _disclaim(self) -> None:
+        if self._name:
+            self._channel.disclaim(self._name, self)
+        self._left.set()
+
+
+class ReplayConsumer:
+    """See ``ConsumerStream``."""
+
+    def __init__(self, channel: "ReplayChannel", end: RemoteSender, peer: str, same_host: SameHost) -> None:
+        """``peer`` is the consumer's address."""
+        self._channel = channel
+        self._end = end
+        self._peer = peer
+        self._same_host = same_host
+        self._stream: Stream | None = None
+
+    async def serve(self, get: Get) -> None:
+        """Agree, and send what is wanted."""
+        if get.probe:
+            await self._meet(get)
+            self._accept(None)
+        else:
+            self._start_of(get)
+            await self._meet(get)
+            # The rows may have been acknowledged meanwhile.
+            start = self._start_of(get)
+            self._accept(start)
+            try:
+                await self._send(get, start)
+            except ChannelAbortedError as error:
+                self._end.abort(error.reason)
+                return
+        await self._end.end(closes_channel=False)
+
+    def _start_of(self, get: Get) -> int:
+        log = self._channel.log
+        log.require_log(get.log_id)
+        return log.books.require_readable(get.consumer or DEFAULT_CONSUMER, get.from_row, get.to_row)
+
+    async def _meet(self, get: Get) -> None:
+        await self._end.meet(self._same_host)
+        schema = await self._channel.log.known_schema()
+        if get.schema is not None:
+            require_equal_schemas(ours=schema, theirs=read_schema(get.schema))
+
+    def _accept(self, first_row: int | None) -> None:
+        channel = self._channel
+        name = channel.streams.new_name(Direction.GET)
+        schema = channel.log.schema
+        assert schema is not None, "it was waited for"
+        self._end.accept(channel.parameters, schema=schema, stream=name, first_row=first_row)
+        if first_row is not None:
+            self._stream = Stream(name, self._peer, Direction.GET, self._end)
+            channel.streams.open(self._stream)
+
+    async def _send(self, get: Get, start: int) -> None:
+        consumer = get.consumer or DEFAULT_CONSUMER
+        # No more than may be under way: what is read is held until it has left.
+        most_rows = self._end.parameters.row_permits
+        async for batches in read_rows(self._channel.log, consumer, start, get.to_row, most_rows=most_rows):
+            await self._end.send_many(deque(batches))
+
+    def fail(self, reason: str) -> None:
+        """Nothing is lost: what it has read can be read again."""
+
+    def leave(self) -> None:
+        """The stream is over."""
+        if self._stream is not None:
+            self._channel.streams.close(self._stream)
+
 
 _STATES = {
     ChannelState.OPEN: BridgeState.OPEN,

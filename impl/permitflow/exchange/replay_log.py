@@ -1,13 +1,15 @@
 """The log of a channel that keeps its rows: where the books meet the store.
 
 Rows are counted once they are kept, and forgotten once that is noted.  Producers wait here for room, in the order in
-which they came; readers read what is kept, each on its own.
+which they came; readers read what is kept, again and again, each on its own.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from itertools import accumulate
 from time import monotonic
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -18,15 +20,32 @@ from permitflow.errors import (
     ChannelError,
     InvalidParametersError,
     LogReplacedError,
+    RowsForgottenError,
 )
-from permitflow.exchange.settling import settled
 from permitflow.exchange.stores.store import ChannelStore
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import ReplayBooks
 from permitflow.transports.arrow import require_equal_schemas
 
-__all__ = ["ReplayLog"]
+__all__ = ["ReplayLog", "read_rows", "settled"]
+
+T = TypeVar("T")
+
+
+async def settled(writing: Coroutine[object, object, T]) -> T:
+    """What is written is written as a whole, and noted, though whoever has asked for it may be cancelled meanwhile."""
+    task = asyncio.create_task(writing)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            # Somebody may be in a hurry, and cancel again.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # it was asked for by nobody any more
+        raise
 
 
 def _nothing() -> None:
@@ -292,3 +311,46 @@ class ReplayLog:
         if self._is_removed:
             raise self._refusal()
         self.books.require_readable(consumer, row)
+
+
+async def read_rows(
+    log: ReplayLog, consumer: str, from_row: int, to_row: int | None, *, most_rows: int
+) -> AsyncIterator[list[pa.RecordBatch]]:
+    """The rows ``[from_row, to_row)``, a few at a time; without ``to_row`` all that will ever come.
+
+    Args:
+        log: whose rows.
+        consumer: whose reading it is; nothing is acknowledged by it.
+        from_row: a row that is kept, or the next that will come.
+        to_row: all rows before it must have come.
+        most_rows: that are handed over at a time.
+
+    Raises:
+        ReplayError: this consumer cannot read these rows, or has acknowledged some of them meanwhile.
+        ChannelAbortedError: the channel is broken, and all that it kept was read; or it was removed.
+        StoreError: they cannot be read.
+
+    Spec: RunTask of SparkMicroBatch.
+    """
+    row = log.books.require_readable(consumer, from_row, to_row)
+    while to_row is None or row < to_row:
+        log.require_kept(consumer, row)
+        limit = log.books.next_row if to_row is None else to_row
+        stop = min(limit, row + most_rows)
+        if stop > row:
+            yield await _read(log, consumer, row, stop)
+            row = stop
+        elif log.state is ChannelState.ENDED:
+            return
+        elif log.state is ChannelState.BROKEN:
+            raise ChannelAbortedError(channel=log.name, reason=log.reason)
+        else:
+            await log.changed()
+
+
+async def _read(log: ReplayLog, consumer: str, row: int, stop: int) -> list[pa.RecordBatch]:
+    batches = await log.store.read(row, stop)
+    if sum(batch.num_rows for batch in batches) != stop - row:
+        log.require_kept(consumer, row)
+        raise RowsForgottenError(channel=log.name, wanted_row=row, first_kept_row=log.books.first_kept_row)
+    return batches

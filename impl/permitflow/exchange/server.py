@@ -1,14 +1,317 @@
-"""An exchange that can be dialled, over gRPC or over TCP."""
+"""An exchange that can be dialled: over gRPC, or over TCP with the same handshake, frames and errors, for less work."""
 
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Awaitable, Sequence
+from functools import partial
+from math import inf
 from types import TracebackType
 from typing import Protocol, Self
 
-from permitflow.exchange.grpc_listener import GrpcListener
+import grpc
+
+from permitflow.errors import InvalidParametersError, PeerGoneError, PermitflowError, TransportError
+from permitflow.exchange.health import HealthService, serve_check
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.tcp_listener import TcpListener
-from permitflow.transports.addresses import is_tcp
+from permitflow.exchange.serving import METHODS, Serve
+from permitflow.transports.addresses import SCHEME, is_tcp
+from permitflow.transports.begun import Begun
+from permitflow.transports.carrier import Buffer, PromptCarrier, Rest, Take
+from permitflow.transports.connection import HEALTH_CHECK, SERVER_OPTIONS, SERVICE
+from permitflow.transports.handing_over import HandingOver
+from permitflow.transports.malloc import expect_large_blocks
+from permitflow.transports.status import forget_frames, status_of
+from permitflow.transports.tcp_client import host_and_port
+from permitflow.transports.tcp_stream import TcpStream
+from permitflow.transports.texts import require_text
+from permitflow.transports.wakefulness import of_running_loop
 
 __all__ = ["ExchangeServer"]
+
+_log = logging.getLogger(__name__)
+
+# Time for those who are told that the exchange stops to hear it.
+_FAREWELL_SECONDS = 2.0
+_LAST_PORT = 65_535
+# What gRPC takes for the beginning of a path, and the like.
+_NO_HOSTS = ("unix:", "unix-abstract:", "vsock:")
+
+Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class ServerCall(PromptCarrier):
+    """A call that is being served."""
+
+    has_more = False  # nobody can say: gRPC hands out one message for each time that it is asked
+
+    def __init__(self, context: Context, who: str) -> None:
+        """``who`` is at the other end, in words for an error."""
+        self._context = context
+        self._who = who
+        self._messages = HandingOver(context.read)
+
+    async def read(self) -> bytes | None:
+        """The next message; None once the client has closed its half."""
+        try:
+            message = await self._messages.read()
+        except grpc.aio.BaseError as error:
+            raise PeerGoneError(who=self._who, reason=str(error)) from error
+        return message if isinstance(message, bytes) else None
+
+    def hand_to(self, take: Take) -> None:
+        """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
+        self._messages.hand_to(take, of_running_loop())
+
+    def write_now(self, message: Sequence[Buffer]) -> Rest | None:
+        """As ``write``, as far as that can be done without waiting: gRPC has the message, the rest is to hear of it."""
+        writing = self._context.write(b"".join(message))
+        try:
+            # Nothing stands before this, not even a call: the first step is what sends.
+            awaited = writing.send(None)
+        except StopIteration:
+            return None
+        except grpc.aio.BaseError as error:
+            raise PeerGoneError(who=self._who, reason=str(error)) from error
+        return Begun(writing, awaited, self._finish)
+
+    async def write(self, message: Sequence[Buffer]) -> None:
+        """Hand a message over; waits while gRPC is full."""
+        await self._finish(self._context.write(b"".join(message)))
+
+    async def _finish(self, writing: Awaitable[None]) -> None:
+        try:
+            await writing
+        except grpc.aio.BaseError as error:
+            raise PeerGoneError(who=self._who, reason=str(error)) from error
+
+    async def half_close(self) -> None:
+        """Nothing to do: the server's half closes with the status, when all is over."""
+
+
+class GrpcListener:
+    """A gRPC server; see ``Listener``."""
+
+    def __init__(self, exchange: Exchange, address: str) -> None:
+        """See ``ExchangeServer``.
+
+        Raises:
+            InvalidParametersError: it is no address.
+        """
+        _require_host_and_port(address)
+        self._exchange = exchange
+        self._wanted_address = address
+        self._address = ""
+        self._stopping = asyncio.Event()
+        self._server: grpc.aio.Server | None = None
+        self._health = HealthService(exchange.readiness)
+        self._following: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it listens, with the port that was chosen."""
+        return self._address
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            TransportError: the address cannot be had.
+        """
+        expect_large_blocks()
+        server = grpc.aio.server(options=SERVER_OPTIONS)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._handlers()),))
+        try:
+            port = server.add_insecure_port(self._wanted_address)
+        except RuntimeError as error:
+            raise TransportError.of(what=f"cannot listen at {self._wanted_address}", cause=error) from error
+        await self._health.add_to(server)
+        await server.start()
+        self._following = asyncio.create_task(self._health.follow(), name="health of the exchange")
+        self._server = server
+        self._address = f"{self._wanted_address.rpartition(':')[0]}:{port}"
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Take no new streams, give the others some time to end, then tell them that the exchange is gone."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        async with asyncio.TaskGroup() as group:
+            stopped = group.create_task(server.stop(grace_seconds + _FAREWELL_SECONDS))
+            await asyncio.wait({stopped}, timeout=grace_seconds)
+            self._stopping.set()
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait({self._following})
+
+    async def wait_until_stopped(self) -> None:
+        """Wait until somebody stops the server."""
+        if self._server is not None:
+            await self._server.wait_for_termination()
+
+    def _handlers(self) -> dict[str, "grpc.RpcMethodHandler[bytes, bytes]"]:
+        return {
+            name.rpartition("/")[2]: grpc.stream_stream_rpc_method_handler(partial(self._serve, serve))
+            for name, serve in METHODS.items()
+        }
+
+    async def _serve(self, serve: Serve, _requests: object, context: Context) -> None:
+        peer = context.peer()
+        # Else they would go with the first message; and while that one is under way, no status could be sent.
+        await context.send_initial_metadata(())
+        try:
+            await serve(
+                self._exchange, ServerCall(context, f"the client at {peer}"), peer=peer, stopping=self._stopping
+            )
+        except PermitflowError as error:
+            forget_frames(error)
+            await self._tell(context, error)
+        except Exception as error:
+            _log.exception("a stream with %s failed for a reason that is not the peer's", peer)
+            await self._tell(context, error)
+
+    async def _tell(self, context: Context, error: Exception) -> None:
+        code, text, metadata = status_of(error)
+        try:
+            await context.abort(code, text, metadata)
+        except grpc.aio.AbortError:
+            raise
+        except grpc.aio.BaseError as lost:
+            _log.info("%s could not be told: %s (%s)", context.peer(), error, lost)
+
+
+def _require_host_and_port(address: str) -> None:
+    """gRPC would listen elsewhere, too, and say a port with which nobody can dial it."""
+    require_text("address", address)
+    host, _, port = address.rpartition(":")
+    is_port = port.isascii() and port.isdecimal() and int(port) <= _LAST_PORT
+    if not host or not is_port or address.startswith(_NO_HOSTS):
+        raise InvalidParametersError(name="address", value=address, rule="must be host:port or tcp://host:port")
+
+
+_BETWEEN_CANCELS_SECONDS = 0.2
+_BACKLOG = 128
+# Who is out of descriptors looks again when a stream has ended, and now and then: others may have some to spare.
+_RETRY_SECONDS = 1.0
+_BETWEEN_COMPLAINTS_SECONDS = 60.0
+
+
+class TcpListener:
+    """A socket that listens, and a task for each connection; see ``Listener``."""
+
+    def __init__(self, exchange: Exchange, address: str) -> None:
+        """See ``ExchangeServer``.
+
+        Raises:
+            InvalidParametersError: it is no address.
+        """
+        self._exchange = exchange
+        self._host, self._port = host_and_port(address)
+        self._stopping = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._streams: set[asyncio.Task[None]] = set()
+        self._has_complained_at = -inf
+
+    @property
+    def address(self) -> str:
+        """Where it listens, with the port that was chosen."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{SCHEME}{host}:{self._port}"
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            TransportError: the address cannot be had.
+        """
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        try:
+            self._listener = socket.create_server((self._host, self._port), family=family, backlog=_BACKLOG)
+        except OSError as error:
+            raise TransportError.of(what=f"cannot listen at {self.address}", cause=error) from error
+        self._listener.setblocking(False)
+        self._port = self._listener.getsockname()[1]
+        self._accepting = asyncio.create_task(self._accept(self._listener), name=f"accepting at {self.address}")
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Take no new streams, give the others some time to end, then tell them that the exchange is gone."""
+        listener, self._listener = self._listener, None
+        if listener is None or self._accepting is None:
+            return
+        self._accepting.cancel()
+        await asyncio.wait({self._accepting})
+        listener.close()
+        await self._until_over(grace_seconds)
+        self._stopping.set()
+        await self._until_over(_FAREWELL_SECONDS)
+        while self._streams:
+            # Again, because an error that comes at the same moment may hide it: then the peer is told that first, and
+            # one that does not read could hold this up for as long as it likes.
+            for stream in self._streams:
+                stream.cancel()
+            await self._until_over(_BETWEEN_CANCELS_SECONDS)
+        self._stopped.set()
+
+    async def _until_over(self, timeout_seconds: float) -> None:
+        if self._streams:
+            await asyncio.wait(self._streams, timeout=timeout_seconds)
+
+    async def wait_until_stopped(self) -> None:
+        """Wait until somebody stops the server."""
+        if self._listener is not None:
+            await self._stopped.wait()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, name = await loop.sock_accept(listener)
+            except OSError as error:
+                await self._wait_for_room(error)
+                continue
+            stream = asyncio.create_task(self._serve(connection, f"tcp:{name[0]}:{name[1]}"))
+            self._streams.add(stream)
+            stream.add_done_callback(self._streams.discard)
+
+    async def _wait_for_room(self, error: OSError) -> None:
+        """Who has dialled waits in the kernel meanwhile."""
+        if error.errno == errno.ECONNABORTED:  # he has gone
+            return
+        now = asyncio.get_running_loop().time()
+        if now - self._has_complained_at > _BETWEEN_COMPLAINTS_SECONDS:
+            self._has_complained_at = now
+            advice = "; `ulimit -n` says how many can" if error.errno == errno.EMFILE else ""
+            _log.error("nobody can connect to %s now: %s%s", self.address, error.strerror, advice)
+        waiting = asyncio.create_task(asyncio.sleep(_RETRY_SECONDS))
+        try:
+            await asyncio.wait({waiting, *self._streams}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+
+    async def _serve(self, connection: socket.socket, peer: str) -> None:
+        try:
+            stream = TcpStream(connection, who=f"the client at {peer}", is_acceptor=True)
+        except OSError:  # he has gone already
+            connection.close()
+            return
+        try:
+            method = await stream.method()
+            if method == HEALTH_CHECK:
+                await serve_check(self._exchange.readiness, stream)
+            else:
+                await METHODS[method](self._exchange, stream, peer=peer, stopping=self._stopping)
+            await stream.finish(None)
+        except PermitflowError as error:
+            forget_frames(error)
+            await stream.finish(error)
+        except Exception as error:
+            _log.exception("a stream with %s failed for a reason that is not the peer's", peer)
+            await stream.finish(error)
+        finally:
+            stream.close()
 
 
 class Listener(Protocol):

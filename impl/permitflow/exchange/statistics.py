@@ -1,12 +1,23 @@
 """What flows through an exchange, in numbers."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from permitflow.channels.statistics import ChannelStatistics
+from permitflow.protocol.compression import Codec
+from permitflow.protocol.traffic import ChannelTraffic, KeptRows
 
-__all__ = ["BridgeState", "BridgeStatistics", "Direction", "ReplayStatistics", "StagingStatistics", "StreamStatistics"]
+__all__ = [
+    "BridgeState",
+    "BridgeStatistics",
+    "Direction",
+    "ReplayStatistics",
+    "StagingStatistics",
+    "StreamStatistics",
+    "traffic_of",
+]
 
 
 class Direction(StrEnum):
@@ -108,3 +119,46 @@ class BridgeStatistics:
     """Of a channel that keeps its rows."""
     staging: StagingStatistics | None = None
     """Of a channel that keeps its rows."""
+
+
+_OVER = ("closed", "failed")
+
+
+def traffic_of(bridge: BridgeStatistics) -> ChannelTraffic:
+    """The counts of one channel."""
+    numbers = bridge.numbers
+    gets = [stream for stream in bridge.streams if stream.direction is Direction.GET]
+    reading = [stream.numbers for stream in gets if stream.state not in _OVER]
+    return ChannelTraffic(
+        channel=bridge.name,
+        state=bridge.state.value,
+        reason=bridge.reason,
+        row_permits=numbers.parameters.row_permits,
+        producers=bridge.producers,
+        consumers=len(reading),
+        rows_in=numbers.sent_rows,
+        rows_out=numbers.consumed_rows,
+        rows_held=numbers.parameters.row_permits - numbers.row_permits_here,
+        peak_rows_held=numbers.peak_permits_outstanding,
+        rows_with_consumers=sum(each.parameters.row_permits - each.row_permits_here for each in reading),
+        waiting_seconds=numbers.waiting_seconds,
+        consumer_waiting_seconds=sum(stream.numbers.waiting_seconds for stream in gets),
+        compressed_streams=_compressed(bridge),
+        kept=_kept(bridge),
+    )
+
+
+def _compressed(bridge: BridgeStatistics) -> dict[str, int]:
+    found = Counter(stream.numbers.compression for stream in bridge.streams if stream.state not in _OVER)
+    return {codec.value: found[codec.value] for codec in Codec if found[codec.value]}
+
+
+def _kept(bridge: BridgeStatistics) -> KeptRows | None:
+    if bridge.replay is None:
+        return None
+    return KeptRows(
+        next_row=bridge.replay.next_row,
+        acknowledged=bridge.replay.acknowledged,
+        staged_rows=bridge.staging.staged_rows if bridge.staging else 0,
+        published_rows=bridge.staging.published_rows if bridge.staging else 0,
+    )

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import RowsNotThereError, StoreWriteError
-from permitflow.exchange.controlling import carry_out
 from permitflow.exchange.registry import Exchange
+from permitflow.exchange.serving import carry_out
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.control import Acknowledge, ChannelRow, ChannelState, Close, ControlRequest
 from permitflow.protocol.replay import Retention

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import InvalidParametersError, PermitflowError, UndecodableDataError
-from permitflow.exchange.controlling import carry_out
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange.serving import carry_out
 from permitflow.protocol.control import (
     Acknowledge,
     AskPositions,

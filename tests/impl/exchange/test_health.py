@@ -7,7 +7,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from permitflow.errors import InvalidParametersError, PeerGoneError, PermitflowError, TransportError
-from permitflow.exchange.readiness import Phase
+from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.transports.health import LIVENESS, READINESS, is_serving

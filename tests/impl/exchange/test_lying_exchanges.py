@@ -25,7 +25,7 @@ from permitflow.errors import (
     UnexpectedFrameError,
     VersionMismatchError,
 )
-from permitflow.exchange.grpc_listener import ServerCall
+from permitflow.exchange.server import ServerCall
 from permitflow.protocol.compression import Codec, Compression, CompressionAnswer
 from permitflow.protocol.frames import (
     AddPermits,

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import PermitflowError, ProducerReplacedError
-from permitflow.exchange.replay_channel import ReplayChannel
-from permitflow.exchange.replay_producing import ReplayProducer
+from permitflow.exchange.replay_channel import ReplayChannel, ReplayProducer
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Abort, Address, Put
 from permitflow.protocol.messages import Kind, Message

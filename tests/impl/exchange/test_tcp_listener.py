@@ -10,9 +10,9 @@ from contextlib import suppress
 import pytest
 
 from permitflow.errors import PeerTimeoutError
-from permitflow.exchange.methods import METHODS
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange.serving import METHODS
 from permitflow.transports.grpc_aio import get
 from permitflow.transports.health import is_serving
 from permitflow.transports.tcp_framing import Kind, header
@@ -32,7 +32,7 @@ def failures(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         return accept(listener)
 
     monkeypatch.setattr(socket.socket, "accept", failing)
-    monkeypatch.setattr("permitflow.exchange.tcp_listener._RETRY_SECONDS", 0)
+    monkeypatch.setattr("permitflow.exchange.server._RETRY_SECONDS", 0)
     yield numbers
     assert not numbers, "it was tried"
 
@@ -67,8 +67,8 @@ def test_a_stream_that_has_missed_that_it_is_cancelled_does_not_keep_the_exchang
         await for_ever.wait()
 
     async def story() -> None:
-        monkeypatch.setattr("permitflow.exchange.tcp_listener._FAREWELL_SECONDS", 0)
-        monkeypatch.setattr("permitflow.exchange.tcp_listener.METHODS", dict.fromkeys(METHODS, serve))
+        monkeypatch.setattr("permitflow.exchange.server._FAREWELL_SECONDS", 0)
+        monkeypatch.setattr("permitflow.exchange.server.METHODS", dict.fromkeys(METHODS, serve))
         server = ExchangeServer(Exchange(), "tcp://127.0.0.1:0")
         async with asyncio.timeout(GUARD_SECONDS), server:
             with socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2]))) as dialler:

@@ -7,9 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from permitflow.exchange.grpc_listener import ServerCall
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange.server import ExchangeServer, ServerCall
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.carrier import Buffer, Rest
 from permitflow.transports.client_call import ClientCall

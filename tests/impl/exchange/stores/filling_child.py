@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from permitflow.errors import StoreWriteError
 from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.sqlite_reserve import RESERVE_NAME
+from permitflow.exchange.stores.sqlite_database import RESERVE_NAME
 from permitflow.exchange.stores.store import ChannelStore
 from permitflow.protocol.parameters import ChannelParameters
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from permitflow.errors import StoreUnusableError
 from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.sqlite_file import FILE_NAME
+from permitflow.exchange.stores.sqlite_database import FILE_NAME
 from permitflow.exchange.stores.store import ChannelStore, KeptChannel
 from permitflow.protocol.parameters import ChannelParameters
 

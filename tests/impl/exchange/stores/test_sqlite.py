@@ -18,9 +18,8 @@ from permitflow.errors import (
     StoreWriteError,
 )
 from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.sqlite_file import FILE_NAME
+from permitflow.exchange.stores.sqlite_database import FILE_NAME, RESERVE_NAME
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
-from permitflow.exchange.stores.sqlite_reserve import RESERVE_NAME
 from permitflow.exchange.stores.store import KeptPart, PublishedPart
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging

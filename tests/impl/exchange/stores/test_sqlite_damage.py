@@ -11,7 +11,7 @@ import pytest
 
 from permitflow.errors import StoreUnusableError
 from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.sqlite_file import FILE_NAME
+from permitflow.exchange.stores.sqlite_database import FILE_NAME
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
 from tests.support.stored_channels import channel, filled
 

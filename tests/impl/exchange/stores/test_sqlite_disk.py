@@ -14,7 +14,7 @@ from permitflow.errors import (
     StoreWriteError,
 )
 from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.sqlite_file import FILE_NAME
+from permitflow.exchange.stores.sqlite_database import FILE_NAME
 from permitflow.exchange.stores.store import ChannelStore
 from tests.support.limits import files_of_at_most
 from tests.support.stored_channels import CONSUMERS, channel, filled

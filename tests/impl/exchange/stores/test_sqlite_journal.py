@@ -17,9 +17,8 @@ import pytest
 
 from permitflow.errors import StoreUnusableError, StoreWriteError
 from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.sqlite_file import FILE_NAME
+from permitflow.exchange.stores.sqlite_database import FILE_NAME, RESERVE_NAME
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
-from permitflow.exchange.stores.sqlite_reserve import RESERVE_NAME
 from permitflow.protocol.frames import Staging
 from tests.support.stored_channels import CONSUMERS, channel, filled
 

@@ -7,14 +7,14 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
-from permitflow.exchange.stores.sqlite_batches import load_batches
-from permitflow.exchange.stores.sqlite_staging import (
+from permitflow.exchange.stores.sqlite_rows import (
+    TABLES,
+    load_batches,
     load_parts,
     publish_parts,
     stage_batches,
     take_over_published,
 )
-from permitflow.exchange.stores.sqlite_tables import TABLES
 from permitflow.protocol.frames import Staging
 from permitflow.transports.arrow import BatchCodec
 
