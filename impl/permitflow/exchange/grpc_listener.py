@@ -9,8 +9,8 @@ import grpc
 
 from permitflow.errors import InvalidParametersError, PeerGoneError, PermitflowError, TransportError
 from permitflow.exchange.health import HealthService
-from permitflow.exchange.methods import METHODS, Serve
 from permitflow.exchange.registry import Exchange
+from permitflow.exchange.serving import METHODS, Serve
 from permitflow.transports.begun import Begun
 from permitflow.transports.carrier import Buffer, PromptCarrier, Rest, Take
 from permitflow.transports.connection import SERVER_OPTIONS, SERVICE

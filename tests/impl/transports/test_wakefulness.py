@@ -8,13 +8,13 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from permitflow.transports.wakefulness import Wakefulness, of_running_loop, poll_busily, staying_awake
 
 from permitflow.errors import InvalidParametersError
 from permitflow.exchange.server import ServerCall
 from permitflow.transports import wakefulness
 from permitflow.transports.carrier import PromptCarrier
 from permitflow.transports.client_call import ClientCall
-from permitflow.transports.wakefulness import Wakefulness, of_running_loop, poll_busily, staying_awake
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

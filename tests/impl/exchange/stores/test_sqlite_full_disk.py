@@ -14,12 +14,9 @@ import pytest
 
 from permitflow.errors import StoreWriteError
 from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.sqlite_reserve import RESERVE_BYTES, RESERVE_NAME
+from permitflow.exchange.stores.sqlite_database import RESERVE_BYTES, RESERVE_NAME
 from tests.support.limits import files_of_at_most
 from tests.support.stored_channels import filled
-from permitflow.exchange.stores.sqlite_database import RESERVE_BYTES, RESERVE_NAME
-from permitflow.testing.limits import files_of_at_most
-from permitflow.testing.stored_channels import filled
 
 Open = Callable[[], SqliteStore]
 Rows = Callable[[int, int], pa.RecordBatch]
