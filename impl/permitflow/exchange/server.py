@@ -26,7 +26,6 @@ from permitflow.transports.status import forget_frames, status_of
 from permitflow.transports.tcp_client import host_and_port
 from permitflow.transports.tcp_stream import TcpStream
 from permitflow.transports.texts import require_text
-from permitflow.transports.wakefulness import of_running_loop
 
 __all__ = ["ExchangeServer"]
 
@@ -62,7 +61,7 @@ class ServerCall(PromptCarrier):
 
     def hand_to(self, take: Take) -> None:
         """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
-        self._messages.hand_to(take, of_running_loop())
+        self._messages.hand_to(take)
 
     def write_now(self, message: Sequence[Buffer]) -> Rest | None:
         """As ``write``, as far as that can be done without waiting: gRPC has the message, the rest is to hear of it."""
