@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from permitflow.audit.clauses import Clause
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import End
-from permitflow.testing.behaviours import random_behaviour
-from permitflow.testing.trace_faults import FAULTS, Expected, NoPlaceError
+from permitflow.testing.made_traces import FAULTS, Expected, NoPlaceError, random_behaviour
 from permitflow.testing.traces import model_of
 from permitflow.tracing.events import Event, Header
 from permitflow.tracing.parquet import ROW_GROUP_EVENTS, ParquetTables

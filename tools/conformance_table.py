@@ -9,15 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from permitflow.testing.kit.adapter import ChannelAdapter
-from permitflow.testing.kit.catalogue import all_rules
-from permitflow.testing.kit.examples.core import make_core_pair
 from permitflow.testing.kit.examples.memory_streams import CountedStream, StreamChannel
-from permitflow.testing.kit.examples.our_channels import ExchangeChannel, LocalChannel
-from permitflow.testing.kit.examples.queues import CountedQueue, QueueChannel
-from permitflow.testing.kit.examples.semaphores import SemaphoreChannel
-from permitflow.testing.kit.judging import judge_adapter
-from permitflow.testing.kit.pairs import judge_pair
+from permitflow.testing.kit.examples.our_channels import ExchangeChannel, LocalChannel, make_core_pair
+from permitflow.testing.kit.examples.queues import CountedQueue, QueueChannel, SemaphoreChannel
+from permitflow.testing.kit.judging import judge_adapter, judge_pair
 from permitflow.testing.kit.report import Outcome, Report
+from permitflow.testing.kit.rules import all_rules
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "conformance-kit.md"
 MARKS = ("<!-- the rules, written by make docs -->\n", "<!-- the results, written by make docs -->\n")

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.behaviours import random_behaviour
-from permitflow.testing.trace_faults import FAULTS
+from permitflow.testing.made_traces import FAULTS, random_behaviour
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event, Header
 from permitflow.tracing.parquet import ParquetWriter

@@ -9,7 +9,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.core_pair import CorePair
-from permitflow.testing.machine import machine_for
+from permitflow.testing.kit.random_runs import machine_for
 from permitflow.testing.moves import Divergence
 
 

@@ -11,8 +11,7 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.messages import Permits as CorePermits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.core_pair import CorePair
-from permitflow.testing.lockstep import walk
-from permitflow.testing.moves import Divergence, compare
+from permitflow.testing.moves import Divergence, compare, walk
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.permit_channel import (

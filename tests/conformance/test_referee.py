@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.testing.behaviours import random_behaviour
+from permitflow.testing.made_traces import random_behaviour
 from permitflow.testing.referee import Referee, ask_tlc
 from permitflow.testing.traces import judge, model_of
 from permitflow.tracing import ChannelTrace, Event

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from permitflow.testing.behaviours import random_behaviour
+from permitflow.testing.made_traces import random_behaviour
 from permitflow.tracing import Event
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.replay import Refused, Replay, Starved, replay

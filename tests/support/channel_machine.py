@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.testing.drawing import drawn_from
-from permitflow.testing.machine import channel_parameters
+from permitflow.testing.kit.random_runs import channel_parameters, drawn_from
 from permitflow.testing.moves import Move
 from tests.support.application import ChannelUnderTest, JoinedReads, running
 from tests.support.channel_run import ChannelRun

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from permitflow.testing import ChannelAdapter, judge_pair
-from permitflow.testing.kit.examples.core import make_core_pair
+from permitflow.testing.kit.examples.our_channels import make_core_pair
 from permitflow.testing.kit.judging import ChannelJudge
 
 

@@ -8,12 +8,11 @@ from permitflow.protocol.messages import Kind
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing import ChannelAdapter, Received, Refused, judge_adapter
-from permitflow.testing.kit.catalogue import PROBED_RULES
-from permitflow.testing.kit.features import Feature
-from permitflow.testing.kit.lessons import spoilt
+from permitflow.testing.kit.adapter import Feature
+from permitflow.testing.kit.mistakes import spoilt
 from permitflow.testing.kit.outside import NOTHING, REFUSED, WITHDRAWN, Outside, World
 from permitflow.testing.kit.probes import parameters_of
-from permitflow.testing.kit.rules import Mistake, Rule, constants
+from permitflow.testing.kit.rules import PROBED_RULES, Mistake, Rule, constants
 from permitflow.testing.moves import Move
 
 RIGHT = Mistake("makes no mistake", constants(2), ())

@@ -8,8 +8,7 @@ import pytest
 
 from permitflow.testing import ChannelAdapter
 from permitflow.testing.kit.examples.memory_streams import CountedStream, StreamChannel
-from permitflow.testing.kit.examples.queues import CountedQueue, QueueChannel
-from permitflow.testing.kit.examples.semaphores import SemaphoreChannel
+from permitflow.testing.kit.examples.queues import CountedQueue, QueueChannel, SemaphoreChannel
 from permitflow.testing.kit.judging import ChannelJudge
 from permitflow.testing.kit.report import Report
 

@@ -7,11 +7,10 @@ import pytest
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing import ChannelAdapter, ChannelKit, PairAdapter, PairKit
-from permitflow.testing.kit.catalogue import all_rules
-from permitflow.testing.kit.examples.core import make_core_pair
-from permitflow.testing.kit.examples.our_channels import ExchangeChannel, LocalChannel
+from permitflow.testing.kit.examples.our_channels import ExchangeChannel, LocalChannel, make_core_pair
 from permitflow.testing.kit.judging import ChannelJudge
 from permitflow.testing.kit.report import Outcome
+from permitflow.testing.kit.rules import all_rules
 
 JudgeOf = Callable[[type[ChannelAdapter]], ChannelJudge]
 

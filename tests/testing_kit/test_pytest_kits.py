@@ -14,10 +14,9 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing import ChannelAdapter, ChannelKit, Feature, PairKit, RuleBroken, judge_adapter
 from permitflow.testing.core_pair import CorePair
-from permitflow.testing.kit.catalogue import all_rules, selected
 from permitflow.testing.kit.examples.queues import QueueChannel
-from permitflow.testing.kit.judging import ChannelJudge
-from permitflow.testing.kit.pairs import judge_pair, pair_rules
+from permitflow.testing.kit.judging import ChannelJudge, judge_pair, pair_rules
+from permitflow.testing.kit.rules import all_rules, selected
 
 
 class Kit(ChannelKit):

@@ -7,7 +7,7 @@ import pytest
 
 from permitflow.testing import judge_pair
 from permitflow.testing.core_pair import CorePair
-from permitflow.testing.kit.pairs import pair_rules
+from permitflow.testing.kit.judging import pair_rules
 from permitflow.testing.kit.report import Report
 
 

@@ -13,7 +13,7 @@ from permitflow.cli.trace_query import query
 
 if TYPE_CHECKING:
     from permitflow.testing.referee import Referee
-    from permitflow.testing.verdicts import Verdict
+    from permitflow.testing.traces import Verdict
     from permitflow.tracing import ChannelTrace
 
 __all__ = ["trace"]

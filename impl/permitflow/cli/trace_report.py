@@ -8,7 +8,7 @@ from rich.table import Table
 from permitflow.cli.console import open_console, open_table, print_table
 from permitflow.cli.run_table import Ledger, ledger_of
 from permitflow.testing.referee import Referee
-from permitflow.testing.verdicts import Verdict
+from permitflow.testing.traces import Verdict
 from permitflow.tracing.events import Event
 from permitflow_model.permit_channel import SYSTEM, State
 

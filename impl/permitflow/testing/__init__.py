@@ -4,18 +4,16 @@ For users: ``ChannelKit`` and ``PairKit`` are test classes to subclass, ``judge_
 same as a report; a ``ChannelAdapter`` is what they need of a channel, a ``PairAdapter`` of a pair of ends with explicit
 wires.  docs/conformance-kit.md explains them.
 
-Behind them: ``kit`` holds rules, mistakes and judges; ``machine`` and ``lockstep`` lead pairs, ``channel_machine``
-leads this project's own channels through their recorders, ``traces`` judges runs that nobody led.
+Behind them: ``kit`` holds rules, mistakes and judges; ``moves`` and ``machine`` lead pairs, ``traces`` judges runs that
+nobody led.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from permitflow.testing.kit.adapter import Aborted, ChannelAdapter, Ended, Received, Refused
-    from permitflow.testing.kit.features import Feature
-    from permitflow.testing.kit.judging import judge_adapter
-    from permitflow.testing.kit.pairs import judge_pair
+    from permitflow.testing.kit.adapter import Aborted, ChannelAdapter, Ended, Feature, Received, Refused
+    from permitflow.testing.kit.judging import judge_adapter, judge_pair
     from permitflow.testing.kit.pytest_kits import ChannelKit, PairKit, RuleBroken
     from permitflow.testing.kit.report import Report, RuleVerdict
     from permitflow.testing.moves import ActionRefused, Divergence, PairAdapter
@@ -41,10 +39,8 @@ __all__ = [
 
 # Loaded when they are asked for: pytest and Hypothesis only by those who test with them.
 _PLACES = {
-    "kit.adapter": ("Aborted", "ChannelAdapter", "Ended", "Received", "Refused"),
-    "kit.features": ("Feature",),
-    "kit.judging": ("judge_adapter",),
-    "kit.pairs": ("judge_pair",),
+    "kit.adapter": ("Aborted", "ChannelAdapter", "Ended", "Feature", "Received", "Refused"),
+    "kit.judging": ("judge_adapter", "judge_pair"),
     "kit.pytest_kits": ("ChannelKit", "PairKit", "RuleBroken"),
     "kit.report": ("Report", "RuleVerdict"),
     "moves": ("ActionRefused", "Divergence", "PairAdapter"),

@@ -1,8 +1,14 @@
-"""Moves of the specification's behaviours, as they are drawn, printed and asked of an implementation."""
+"""Moves of the specification's behaviours: drawn, printed, and asked of a pair of ends beside the model.
 
+``step`` makes one move on both; ``walk`` walks a whole state graph: every edge once, and every refusal in every state.
+"""
+
+import pickle
 import re
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
 
 from permitflow.errors import ProtocolError, WouldBlock
 from permitflow_model.kernel.system import Disabled
@@ -14,11 +20,13 @@ __all__ = [
     "Divergence",
     "Move",
     "PairAdapter",
+    "Walk",
     "attempt",
     "compare",
     "is_rule",
     "moves_of",
     "step",
+    "walk",
 ]
 
 
@@ -167,3 +175,62 @@ def compare(observed: State, expected: State, when: str) -> None:
         if due != found
     ]
     raise Divergence("\n  ".join((when, *differences)))
+
+
+A = TypeVar("A", bound=PairAdapter)
+
+
+@dataclass
+class Walk:
+    """How far it went."""
+
+    states: int = 0
+    edges: int = 0
+    """Steps that both took, with the same result."""
+
+    refusals: int = 0
+    """Moves that both refused."""
+
+
+def walk(
+    start: A,
+    parameters: Parameters,
+    *,
+    never: Collection[str] = (),
+    in_each_state: Callable[[Callable[[], A], State], None] | None = None,
+) -> Walk:
+    """Visit every state of the model that is reachable without the actions ``never``, the implementation beside it.
+
+    ``start`` is an implementation at rest that can be pickled.  ``in_each_state`` may check more: it gets a function
+    that makes fresh copies of the implementation in this state, and the state.
+
+    Raises:
+        Divergence: they do not agree.
+    """
+    result = Walk()
+    moves = tuple(move for move in moves_of(parameters) if move.action not in never)
+    begin = SYSTEM.initial(parameters)
+    kept: dict[State, bytes] = {begin: pickle.dumps(start)}
+    todo = [begin]
+    while todo:
+        state = todo.pop()
+        # A state is never visited again; its copy is no longer needed.
+        copy, kept[state] = kept[state], b""
+        fresh: Callable[[], A] = partial(pickle.loads, copy)
+        result.states += 1
+        if in_each_state is not None:
+            in_each_state(fresh, state)
+        refusing = fresh()
+        for move in moves:
+            if SYSTEM.is_enabled(move.action, state, parameters, *move.arguments):
+                adapter = fresh()
+                after = step(adapter, parameters, state, move)
+                result.edges += 1
+                if after not in kept:
+                    kept[after] = pickle.dumps(adapter)
+                    todo.append(after)
+            elif is_rule(move):
+                # A refusal changes nothing, and `step` has made sure of it.
+                step(refusing, parameters, state, move)
+                result.refusals += 1
+    return result

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from permitflow.audit import Audit, Clause, audit_files
 from permitflow.errors import TraceMismatchError, TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.behaviours import random_behaviour
-from permitflow.testing.trace_faults import FAULTS, Fault, NoPlaceError
+from permitflow.testing.made_traces import FAULTS, Fault, NoPlaceError, random_behaviour
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event, Header
 from permitflow.tracing.json_lines import JsonLinesWriter

@@ -8,8 +8,7 @@ import pytest
 from permitflow.audit import audit_files, sides
 from permitflow.audit.units import Unit, read_unit
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.behaviours import random_behaviour
-from permitflow.testing.trace_faults import FAULTS, Fault, NoPlaceError
+from permitflow.testing.made_traces import FAULTS, Fault, NoPlaceError, random_behaviour
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Header
 from permitflow.tracing.parquet import ParquetWriter

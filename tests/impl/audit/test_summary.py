@@ -16,7 +16,7 @@ from permitflow.audit.part import Part, look_at
 from permitflow.audit.summary import Passage, Rise, Summary, passage_of
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.behaviours import random_behaviour
+from permitflow.testing.made_traces import random_behaviour
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event
 from permitflow.tracing.tables import by_end, coded, table_of

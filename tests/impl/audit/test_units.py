@@ -12,7 +12,7 @@ from permitflow.audit import Audit, audit_files
 from permitflow.audit.units import Plan, Unit
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.behaviours import random_behaviour
+from permitflow.testing.made_traces import random_behaviour
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Header
 from permitflow.tracing.json_lines import JsonLinesWriter

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from permitflow.audit import audit_files
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.behaviours import random_behaviour
+from permitflow.testing.made_traces import random_behaviour
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Header
 from permitflow.tracing.parquet import ParquetWriter

@@ -14,7 +14,7 @@ import pytest
 
 from permitflow.errors import TraceUnreadableError, TraceWriteError
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.behaviours import random_behaviour
+from permitflow.testing.made_traces import random_behaviour
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event, FileTrace, Header, read_trace
 from permitflow.tracing.json_lines import JsonLinesWriter

@@ -9,8 +9,7 @@ from permitflow.demo.streaming.ledger import Ledger
 from permitflow.demo.streaming.report import Counted, RecordedRun
 from permitflow.demo.streaming.settings import PartSettings
 from permitflow.testing.query_runs import judge_query
-from permitflow.testing.traces import judge_all
-from permitflow.testing.verdicts import Verdict
+from permitflow.testing.traces import Verdict, judge_all
 from permitflow.tracing import read_trace
 
 __all__ = ["compared", "judged", "lives_of"]

@@ -1,14 +1,51 @@
-"""What a third party writes: a channel, as the applications at its two ends see it."""
+"""What a third party writes: a channel, as the applications at its two ends see it, and what the channel may lack."""
 
+from enum import StrEnum
 from typing import ClassVar, NamedTuple
 
 from permitflow.errors import InvalidParametersError
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing.kit.features import Feature
 
-__all__ = ["Aborted", "ChannelAdapter", "Ended", "Received", "Refused", "lacks_of", "require_methods"]
+__all__ = ["Aborted", "ChannelAdapter", "Ended", "Feature", "Received", "Refused", "lacks_of", "require_methods"]
+
+
+class Feature(StrEnum):
+    """What not every channel has."""
+
+    WEIGHTS = "weights"
+    """A chunk costs its rows; without them, every chunk costs 1."""
+
+    OVERSIZE = "oversize"
+    """A chunk above the clamp is admitted whole, for the clamped cost."""
+
+    BATCHING = "batching"
+    """Permits come back in batches; without them, each at once."""
+
+    IDLE_FLUSH = "idle-flush"
+    """An idle receiver returns a residue below the batch."""
+
+    ACKNOWLEDGEMENT = "acknowledgement"
+    """The application says when it is done with a message; without it, a message is consumed when it is taken."""
+
+    CANCELLATION = "cancellation"
+    """A send or a receive that waits may be cancelled."""
+
+    BARRIERS = "barriers"
+    WATERMARKS = "watermarks"
+
+    REFUSALS = "refusals"
+    """A chunk can be sent at once or refused, without waiting."""
+
+    END = "end"
+    """The sender says in band that nothing follows."""
+
+    ABORT = "abort"
+    """The sender gives the stream up."""
+
+    RECORDING = "recording"
+    """It tells a recorder what it does, action by action."""
 
 
 class Refused(Exception):

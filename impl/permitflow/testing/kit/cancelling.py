@@ -1,6 +1,6 @@
-"""Cancellation at every await: the operation is driven step by step, and cancelled at its first, second, third … step.
+"""Cancellation at every await: an operation is driven step by step, and cancelled at its first, second, third … await.
 
-At each step it is cancelled twice, in two runs: while it sleeps, and once more after it was woken and before it runs.
+At each await it is cancelled twice, in two runs: while it sleeps, and once more after it was woken and before it runs.
 A cancelled send has sent nothing, a cancelled receive has taken nothing; nothing else is lost, and nobody who waits
 behind is forgotten.
 """
@@ -10,16 +10,220 @@ from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from typing import TypeVar
 
-from permitflow.testing.kit.cancelled_operations import PLAIN, Cancelling, give_up
+from permitflow.protocol.messages import Kind
+from permitflow.testing.kit.adapter import ChannelAdapter, Feature, Received, lacks_of
 from permitflow.testing.kit.leading import TURNS
+from permitflow.testing.kit.outside import Outside
+from permitflow.testing.kit.probes import parameters_of
 from permitflow.testing.kit.report import Outcome, RuleVerdict
-from permitflow.testing.kit.rules import MakeAdapter, Rule
-from permitflow.testing.moves import Divergence
+from permitflow.testing.kit.rules import MakeAdapter, Rule, constants
+from permitflow.testing.moves import Divergence, Move
 from permitflow.tracing.memory import MemoryTrace
 
-__all__ = ["cancel_everywhere"]
+__all__ = [
+    "PLAIN",
+    "CancelledBarrier",
+    "CancelledReceive",
+    "CancelledSend",
+    "Cancelling",
+    "cancel_everywhere",
+    "capacity_of",
+    "give_up",
+]
 
 T = TypeVar("T")
+
+PLAIN = constants(2)
+
+
+class Cancelling:
+    """One run: prepare, begin, let it come to an await, cancel, and look at what is left."""
+
+    what = ""
+
+    def __init__(self, adapter: ChannelAdapter) -> None:
+        """Call ``prepare`` next."""
+        self.adapter = adapter
+        self.serial = 0
+        self.sent: list[int] = []
+        """Serial numbers of chunks, and 0 for barriers: what the receiver has to get."""
+        self.capacity = capacity_of(adapter)
+        self.cancelled_at = 0
+        """Its await at which the operation was cancelled."""
+
+    async def prepare(self) -> None:
+        """Bring the channel to where the operation has to wait."""
+        raise NotImplementedError
+
+    def operation(self) -> Coroutine[object, object, object]:
+        """The operation that is cancelled."""
+        raise NotImplementedError
+
+    async def feed(self) -> None:
+        """Do what the operation waits for; without a pause, where the channel allows it."""
+        raise NotImplementedError
+
+    def note(self, result: object) -> None:
+        """The operation has come to its end after all."""
+        raise NotImplementedError
+
+    async def send(self) -> None:
+        """Send a chunk of one row, which has room."""
+        self.serial += 1
+        serial = self.serial
+        async with asyncio.timeout(self.adapter.timeout_seconds):
+            await self.adapter.offer_chunk(serial, 1)
+        self.sent.append(serial)
+
+    async def receive(self) -> None:
+        """Take the oldest message, which must be the one that is due, and consume it."""
+        try:
+            async with asyncio.timeout(self.adapter.timeout_seconds):
+                self.check_received(await self.adapter.take())
+        except TimeoutError:
+            raise Divergence(f"lost {_named(self.sent[0])}: it was sent, and cannot be received") from None
+        self.consume()
+
+    def consume(self) -> None:
+        """Be done with a message."""
+        if type(self.adapter).consume is not ChannelAdapter.consume:
+            self.adapter.consume()
+
+    def check_received(self, received: Received) -> None:
+        """What is received is what is due."""
+        value = received.value if received.kind is Kind.CHUNK else 0
+        if not self.sent or value != self.sent[0]:
+            due = _named(self.sent[0]) if self.sent else "nothing"
+            raise Divergence(f"delivered {_named(value or 0)}, while {due} was due")
+        self.sent.pop(0)
+
+    async def pause(self) -> None:
+        """Give the channel time."""
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        await asyncio.sleep(self.adapter.quiet_seconds)
+
+    async def check_rest(self) -> None:
+        """Everything that was sent is received, nothing else, and all permits are home: the window is as before.
+
+        Raises:
+            Divergence: something was lost, or is there that should not be.
+        """
+        while self.sent:
+            await self.receive()
+        await self._expect_nothing()
+        for number in range(self.capacity):
+            try:
+                await self.send()
+            except TimeoutError:
+                raise Divergence(f"lost permits: {number} of {self.capacity} chunks find room") from None
+        if await self._finishes(self.adapter.offer_chunk(self.serial + 1, 1)):
+            raise Divergence(f"created permits: more than {self.capacity} chunks find room")
+
+    async def _expect_nothing(self) -> None:
+        taking = asyncio.create_task(self.adapter.take())
+        await self.pause()
+        if taking.done():
+            self.check_received(taking.result())
+        await give_up(taking)
+
+    async def _finishes(self, coroutine: Coroutine[None, None, None]) -> bool:
+        task = asyncio.create_task(coroutine)
+        await self.pause()
+        is_done = task.done()
+        await give_up(task)
+        return is_done
+
+
+class CancelledSend(Cancelling):
+    """A send into a full window."""
+
+    what = "send"
+
+    async def prepare(self) -> None:
+        """Fill the window."""
+        for _ in range(self.capacity):
+            await self.send()
+        self.serial += 1
+        self.own = self.serial
+
+    def operation(self) -> Coroutine[object, object, object]:
+        """Send one more; where chunks have weights, one that gets its permits bit by bit."""
+        return self.adapter.offer_chunk(self.own, 1 if Feature.WEIGHTS in lacks_of(self.adapter) else 2)
+
+    async def feed(self) -> None:
+        """Make room for one."""
+        if not self.sent:
+            raise Divergence("forgotten a send: nothing is in the channel, and it sleeps on")
+        await self.receive()
+
+    def note(self, result: object) -> None:
+        """The chunk has left."""
+        self.sent.append(self.own)
+
+
+class CancelledBarrier(CancelledSend):
+    """A barrier while the only barrier permit is out."""
+
+    what = "barrier"
+
+    async def prepare(self) -> None:
+        """Use up the barrier permits of all hops."""
+        for _ in range(self.adapter.hops):
+            async with asyncio.timeout(self.adapter.timeout_seconds):
+                await self.adapter.offer_barrier()
+            self.sent.append(0)
+        self.own = 0
+
+    def operation(self) -> Coroutine[object, object, object]:
+        """Send one more."""
+        return self.adapter.offer_barrier()
+
+
+class CancelledReceive(Cancelling):
+    """A receive from an empty channel."""
+
+    what = "receive"
+
+    async def prepare(self) -> None:
+        """Nothing is here."""
+
+    def operation(self) -> Coroutine[object, object, object]:
+        """Take what comes."""
+        return self.adapter.take()
+
+    async def feed(self) -> None:
+        """Send something."""
+        await self.send()
+
+    def note(self, result: object) -> None:
+        """A message was taken after all."""
+        assert isinstance(result, Received)
+        self.check_received(result)
+        self.consume()
+
+
+def capacity_of(adapter: ChannelAdapter) -> int:
+    """Chunks of one row that find room in a chain of small windows, by the model."""
+    outside = Outside(parameters_of(PLAIN, (1,)), hops=adapter.hops)
+    world, count = outside.start(), 0
+    while True:
+        ((seen, world), *_) = outside.make(world, Move("OfferChunk", (1,)))
+        if seen.waiting:
+            return count
+        count += 1
+
+
+async def give_up(task: "asyncio.Task[T]") -> None:
+    """Cancel a task, and wait until it is over."""
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def _named(serial: int) -> str:
+    return f"chunk {serial}" if serial else "a barrier"
+
 
 MOST_AWAITS = 50
 

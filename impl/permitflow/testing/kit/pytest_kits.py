@@ -8,13 +8,10 @@ import pytest
 
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing.kit.adapter import ChannelAdapter
-from permitflow.testing.kit.catalogue import all_rules
-from permitflow.testing.kit.features import Feature
-from permitflow.testing.kit.judging import RANDOM_RUNS, ChannelJudge
-from permitflow.testing.kit.pairs import PairJudge, pair_rules
+from permitflow.testing.kit.adapter import ChannelAdapter, Feature
+from permitflow.testing.kit.judging import RANDOM_RUNS, ChannelJudge, PairJudge, pair_rules
 from permitflow.testing.kit.report import Outcome, RuleVerdict
-from permitflow.testing.kit.rules import Rule
+from permitflow.testing.kit.rules import Rule, all_rules
 from permitflow.testing.moves import PairAdapter
 
 __all__ = ["ChannelKit", "PairKit", "RuleBroken"]

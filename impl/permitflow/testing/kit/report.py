@@ -6,7 +6,7 @@ from enum import StrEnum
 from textwrap import indent
 from traceback import format_exception
 
-from permitflow.testing.kit.features import Feature
+from permitflow.testing.kit.adapter import Feature
 from permitflow.testing.kit.rules import Rule
 
 __all__ = ["Outcome", "Report", "RuleVerdict", "caught"]

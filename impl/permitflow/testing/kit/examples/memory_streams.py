@@ -6,8 +6,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing.kit.adapter import ChannelAdapter, Ended, Received, Refused
-from permitflow.testing.kit.features import Feature
+from permitflow.testing.kit.adapter import ChannelAdapter, Ended, Feature, Received, Refused
 
 __all__ = ["CountedStream", "StreamChannel"]
 

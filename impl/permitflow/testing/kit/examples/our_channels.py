@@ -1,4 +1,4 @@
-"""This project's own channels."""
+"""This project's own channels, and its core as a pair of ends whose every step is made by hand."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -13,10 +13,11 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
+from permitflow.testing.core_pair import CorePair
 from permitflow.testing.kit.adapter import Aborted, ChannelAdapter, Ended, Received, Refused
 from permitflow.transports.grpc_aio import get, put
 
-__all__ = ["ExchangeChannel", "LocalChannel"]
+__all__ = ["ExchangeChannel", "LocalChannel", "make_core_pair"]
 
 SCHEMA = pa.schema([("serial", pa.int64())])
 
@@ -130,3 +131,8 @@ class ExchangeChannel(_OurChannel):
         """The number in the rows, if there are any."""
         assert isinstance(payload, pa.RecordBatch)
         return payload.column("serial")[0].as_py() if payload.num_rows else None
+
+
+def make_core_pair(parameters: ChannelParameters, tags: int, record: RecorderFactory | None) -> CorePair:
+    """A sender and a receiver at rest."""
+    return CorePair(parameters, tags=tags, record=record)

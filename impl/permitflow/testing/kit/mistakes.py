@@ -1,8 +1,7 @@
 """Mistakes that real systems have made, each as the action of the specification that it spoils.
 
 A mistaken action calls the right one and changes what goes in or what comes out: no formula is written twice.  Every
-function takes a state and the parameters, and returns the state after the mistaken action.
-"""
+function takes a state and the parameters, and returns the state after the mistaken action."""
 
 from collections.abc import Callable
 from dataclasses import replace

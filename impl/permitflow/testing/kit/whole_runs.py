@@ -1,18 +1,20 @@
-"""Runs that nobody leads: two producers and a consumer, each at its own pace.
+"""Runs that the model does not lead: two producers and a consumer, each at its own pace, and how a stream ends.
 
 What the kit sees at the adapter is a trace without the protocol's own steps; the model fills them in, in all ways that
-are possible.  What the channel records itself is a trace with all steps.
+are possible.  What the channel records itself is a trace with all steps.  The specification is silent about the end of
+a stream; the channels' interface is not.
 """
 
 import asyncio
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.kit.adapter import ChannelAdapter, Received, lacks_of
-from permitflow.testing.kit.features import Feature
+from permitflow.testing.kit.adapter import Aborted, ChannelAdapter, Ended, Feature, Received, lacks_of
+from permitflow.testing.kit.cancelling import PLAIN, capacity_of
 from permitflow.testing.kit.outside import Outside, World
 from permitflow.testing.kit.probes import parameters_of
 from permitflow.testing.kit.report import Outcome, RuleVerdict
@@ -22,7 +24,7 @@ from permitflow.tracing.memory import MemoryTrace
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.permit_channel import SYSTEM
 
-__all__ = ["observe_run", "record_run"]
+__all__ = ["abort_run", "end_run", "observe_run", "record_run"]
 
 CHUNKS_OF_EACH = 12
 SEED = 7
@@ -186,3 +188,64 @@ async def record_run(rule: Rule, make: MakeAdapter) -> RuleVerdict:
     return RuleVerdict(
         rule, Outcome.HOLDS, f"{len(trace.events)} recorded events of {channels} streams, at rest in the end"
     )
+
+
+async def end_run(rule: Rule, make: MakeAdapter) -> RuleVerdict:
+    """End a stream while its window is full and a chunk waits."""
+    adapter = make()
+    await adapter.open(PLAIN, MemoryTrace().recorder)
+    due = list(range(1, capacity_of(adapter) + 2))
+    sends = [asyncio.create_task(adapter.offer_chunk(serial, 1)) for serial in due]
+    try:
+        await asyncio.wait(sends[:-1], timeout=adapter.timeout_seconds)
+        ending = asyncio.create_task(adapter.end())
+        sends.append(ending)
+        received, error = await _receive_all(adapter)
+    finally:
+        await _close(adapter, sends)
+    run = (f"chunks {due} are sent, the last one waits; the stream is ended", f"received {received}, then {error!r}")
+    if not isinstance(error, Ended):
+        return RuleVerdict(rule, Outcome.BREAKS, "does not tell the receiver that the stream has ended", run)
+    if received != due:
+        return RuleVerdict(rule, Outcome.BREAKS, "ends before everything was received", run)
+    return RuleVerdict(rule, Outcome.HOLDS, f"{len(due)} chunks, one of them waiting, then the end")
+
+
+async def abort_run(rule: Rule, make: MakeAdapter) -> RuleVerdict:
+    """Give a stream up that holds a chunk."""
+    adapter = make()
+    await adapter.open(PLAIN, MemoryTrace().recorder)
+    try:
+        await adapter.offer_chunk(1, 1)
+        adapter.abort()
+        received, error = await _receive_all(adapter)
+    finally:
+        await _close(adapter, [])
+    if isinstance(error, Aborted):
+        return RuleVerdict(rule, Outcome.HOLDS, "the receiver is told")
+    run = ("chunk 1 is sent; the stream is given up", f"received {received}, then {error!r}")
+    return RuleVerdict(rule, Outcome.BREAKS, "does not tell the receiver that the stream was given up", run)
+
+
+async def _receive_all(adapter: ChannelAdapter) -> tuple[list[int | None], Exception | None]:
+    received: list[int | None] = []
+    try:
+        while True:
+            async with asyncio.timeout(adapter.timeout_seconds):
+                received.append((await adapter.take()).value)
+            if Feature.ACKNOWLEDGEMENT not in lacks_of(adapter):
+                adapter.consume()
+    except TimeoutError:
+        return received, None
+    except Exception as error:
+        return received, error
+
+
+async def _close(adapter: ChannelAdapter, tasks: list[asyncio.Task[None]]) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(adapter.timeout_seconds):
+            await asyncio.gather(*tasks, return_exceptions=True)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await adapter.close()
