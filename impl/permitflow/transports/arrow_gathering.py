@@ -18,7 +18,7 @@ __all__ = ["Gathering"]
 
 # Of one column of one batch: below that a copy costs less than a piece of its own.
 _LEAST_PIECE_BYTES = 8 << 10
-_MOST_PIECES = 256
+_MOST_GATHERED = 256
 # A stream's trains are of a few lengths.
 _MOST_REMEMBERED = 64
 
@@ -49,7 +49,7 @@ class Gathering:
             None if they cannot be gathered, or are so short that a copy costs less.
         """
         count = len(batches)
-        if size_bytes < count * self.least_bytes or count * len(self._widths) > _MOST_PIECES:
+        if size_bytes < count * self.least_bytes or count * len(self._widths) > _MOST_GATHERED:
             return None
         found: list[Sequence[Buffer]] = []
         rows, count, sizes = 0, -1, list[int]()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from google.protobuf.message import Message
+from google.protobuf.message import Message as ProtobufMessage
 
 from permitflow.errors import InvalidParametersError
 from permitflow.protocol.compression import Codec, CompressionOffer
@@ -28,13 +28,13 @@ from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = ["DOWNSTREAM_WRITERS", "UPSTREAM_WRITERS", "set_number", "set_text", "write_chunks", "write_parameters"]
 
-_CODECS = {None: pb.CODEC_UNSPECIFIED, Codec.LZ4: pb.CODEC_LZ4, Codec.ZSTD: pb.CODEC_ZSTD}
-_OUTCOMES = {
+_CODEC_NUMBERS = {None: pb.CODEC_UNSPECIFIED, Codec.LZ4: pb.CODEC_LZ4, Codec.ZSTD: pb.CODEC_ZSTD}
+_OUTCOME_NUMBERS = {
     None: pb.END_OUTCOME_UNSPECIFIED,
     EndOutcome.CONSUMED: pb.END_OUTCOME_CONSUMED,
     EndOutcome.ACCEPTED: pb.END_OUTCOME_ACCEPTED,
 }
-_OVERSIZE = {Oversize.SPLIT: pb.OVERSIZE_SPLIT, Oversize.WHOLE: pb.OVERSIZE_WHOLE}
+_OVERSIZE_NUMBERS = {Oversize.SPLIT: pb.OVERSIZE_SPLIT, Oversize.WHOLE: pb.OVERSIZE_WHOLE}
 
 
 def _write_dialling(into: pb.Get | pb.Put, frame: Get | Put) -> None:
@@ -54,8 +54,8 @@ def _write_dialling(into: pb.Get | pb.Put, frame: Get | Put) -> None:
 
 def _write_offer(into: pb.CompressionOffer, offer: CompressionOffer) -> None:
     into.SetInParent()
-    into.codecs.extend(_CODECS[codec] for codec in offer.codecs)
-    into.wanted = _CODECS[offer.wanted]
+    into.codecs.extend(_CODEC_NUMBERS[codec] for codec in offer.codecs)
+    into.wanted = _CODEC_NUMBERS[offer.wanted]
 
 
 def write_parameters(into: pb.Parameters, stated: StatedParameters) -> None:
@@ -66,11 +66,11 @@ def write_parameters(into: pb.Parameters, stated: StatedParameters) -> None:
     """
     for name, value in stated._asdict().items():
         if value is not None:
-            wire = _OVERSIZE[Oversize(value)] if name == "oversize" else value
+            wire = _OVERSIZE_NUMBERS[Oversize(value)] if name == "oversize" else value
             set_number(into, name, wire)
 
 
-def set_number(into: Message, name: str, value: int | None) -> None:
+def set_number(into: ProtobufMessage, name: str, value: int | None) -> None:
     """Set a field of 64 bits; None leaves it out.
 
     Raises:
@@ -80,7 +80,7 @@ def set_number(into: Message, name: str, value: int | None) -> None:
         _set(into, name, value, rule="must fit 64 bits")
 
 
-def set_text(into: Message, name: str, value: str) -> None:
+def set_text(into: ProtobufMessage, name: str, value: str) -> None:
     """Set a field of text.
 
     Raises:
@@ -89,7 +89,7 @@ def set_text(into: Message, name: str, value: str) -> None:
     _set(into, name, value, rule=TEXT_RULE)
 
 
-def _set(into: Message, name: str, value: object, *, rule: str) -> None:
+def _set(into: ProtobufMessage, name: str, value: object, *, rule: str) -> None:
     try:
         setattr(into, name, value)
     except (TypeError, ValueError) as error:
@@ -131,7 +131,7 @@ def _write_agreement(into: pb.UpstreamFrame | pb.DownstreamFrame, frame: Agreeme
         into.agreement.same_host.refusal = frame.same_host.refusal
     if frame.compression is not None:
         into.agreement.compression.SetInParent()
-        into.agreement.compression.codec = _CODECS[frame.compression.codec]
+        into.agreement.compression.codec = _CODEC_NUMBERS[frame.compression.codec]
         into.agreement.compression.refusal = frame.compression.refusal
 
 
@@ -179,11 +179,11 @@ def _write_end(into: pb.UpstreamFrame, frame: End) -> None:
     into.end.rows = frame.rows
     into.end.barriers = frame.barriers
     into.end.closes_channel = frame.closes_channel
-    into.end.until = _OUTCOMES[frame.until]
+    into.end.until = _OUTCOME_NUMBERS[frame.until]
 
 
 def _write_ended(into: pb.DownstreamFrame, frame: Ended) -> None:
-    into.ended.outcome = _OUTCOMES[frame.outcome]
+    into.ended.outcome = _OUTCOME_NUMBERS[frame.outcome]
 
 
 def _write_abort(into: pb.UpstreamFrame, frame: Abort) -> None:
