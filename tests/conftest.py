@@ -94,15 +94,14 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     """
     from permitflow.exchange.registry import Exchange
     from permitflow.exchange.server import ExchangeServer
-    from permitflow.transports.shared_memory import message_socket
-    from permitflow.transports.shared_memory.policy import SameHost
+    from permitflow.transports.shared_memory import SameHost
 
     taken: str = request.param
     is_shared = taken == "shared memory"
     assert Exchange.__init__.__kwdefaults__ is not None
     policy = SameHost.AUTO if is_shared else SameHost.NEVER
     monkeypatch.setitem(Exchange.__init__.__kwdefaults__, "same_host", policy)
-    monkeypatch.setattr(message_socket, "RING_FROM_BYTES", 1)
+    monkeypatch.setattr(link, "RING_FROM_BYTES", 1)
     if taken == "TCP":
         monkeypatch.setattr(ExchangeServer.__init__, "__defaults__", ("tcp://127.0.0.1:0",))
     return taken if is_shared else "network"

@@ -23,8 +23,8 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
+from permitflow.transports.blocking_control import Look, TrafficWatch
 from permitflow.transports.grpc_aio import SameHost, get
-from permitflow.transports.traffic_watch import Look, TrafficWatch
 from tests.support.served_exchange import served_exchange
 
 Command = Callable[..., tuple[int, str, str]]

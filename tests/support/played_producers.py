@@ -13,7 +13,7 @@ from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.codec import decode_downstream, encode_upstream
-from permitflow.transports.payloads import EncodedChunks
+from permitflow.transports.frame_codec import EncodedChunks
 from permitflow.transports.remote_receiver import RemoteReceiver
 from tests.support.number_streams import SCHEMA, turns
 from tests.support.played_carriers import PlayedCarrier

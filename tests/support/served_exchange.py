@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from permitflow.channels.names import stream_channels
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.transports.shared_memory.policy import SameHost
+from permitflow.transports.shared_memory import SameHost
 
 __all__ = ["SMALL_WINDOW", "ServedExchange", "served_exchange"]
 

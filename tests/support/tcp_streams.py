@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from permitflow.transports.connection import GET_STREAM
-from permitflow.transports.tcp_framing import Kind
-from permitflow.transports.tcp_stream import TcpStream
+from permitflow.transports.tcp import Kind, TcpStream
 
 __all__ = ["connected", "dialled_by_a_stranger"]
 

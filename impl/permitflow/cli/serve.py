@@ -34,7 +34,7 @@ from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters, Oversize, kept_parameters
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS
-from permitflow.transports.shared_memory.policy import SameHost
+from permitflow.transports.shared_memory import SameHost
 
 if TYPE_CHECKING:
     from permitflow.cli.serving import Plan, Style

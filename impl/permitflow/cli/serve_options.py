@@ -15,7 +15,7 @@ from permitflow.protocol.parameters import (
 )
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS
-from permitflow.transports.shared_memory.policy import SameHost
+from permitflow.transports.shared_memory import SameHost
 
 __all__ = [
     "Addresses",

@@ -24,7 +24,7 @@ from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.transports.shared_memory.policy import SameHost
+from permitflow.transports.shared_memory import SameHost
 
 __all__ = ["Plan", "Style", "run_exchange"]
 

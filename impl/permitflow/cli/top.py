@@ -14,7 +14,7 @@ from permitflow.errors import InvalidParametersError, PermitflowError, UnknownCh
 
 if TYPE_CHECKING:
     from permitflow.cli.top_reports import TopReport
-    from permitflow.transports.traffic_watch import TrafficWatch
+    from permitflow.transports.blocking_control import TrafficWatch
 
 __all__ = ["top"]
 
@@ -59,7 +59,7 @@ def top(
     if interval <= 0:
         unusable("--interval: must be above 0")
     with requires_extra("grpc"):
-        from permitflow.transports.traffic_watch import TrafficWatch
+        from permitflow.transports.blocking_control import TrafficWatch
     try:
         with TrafficWatch(address, channel or ()) as watch, _report(as_json=as_json, once=once) as report:
             _first_look(watch)

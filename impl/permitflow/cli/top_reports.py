@@ -13,7 +13,7 @@ from rich.table import Table
 
 from permitflow.errors import printable
 from permitflow.protocol.traffic import Flow, KeptRows
-from permitflow.transports.traffic_watch import Look
+from permitflow.transports.blocking_control import Look
 
 __all__ = ["JsonLines", "LiveTable", "Loss", "PlainTable", "TopReport", "flow_table"]
 

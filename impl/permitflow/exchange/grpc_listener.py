@@ -13,11 +13,10 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.serving import METHODS, Serve
 from permitflow.transports.begun import Begun
 from permitflow.transports.carrier import Buffer, PromptCarrier, Rest, Take
-from permitflow.transports.connection import SERVER_OPTIONS, SERVICE
+from permitflow.transports.connection import SERVER_OPTIONS, SERVICE, expect_large_blocks
 from permitflow.transports.handing_over import HandingOver
-from permitflow.transports.malloc import expect_large_blocks
-from permitflow.transports.status import forget_frames, status_of
 from permitflow.transports.texts import require_text
+from permitflow.transports.wire_errors import forget_frames, status_of
 
 __all__ = ["GrpcListener", "ServerCall"]
 

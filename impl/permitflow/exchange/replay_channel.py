@@ -36,8 +36,7 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.names import require_name
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
-from permitflow.transports.arrow import read_schema, require_equal_schemas
-from permitflow.transports.arrow_joining import owned
+from permitflow.transports.arrow import owned, read_schema, require_equal_schemas
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost

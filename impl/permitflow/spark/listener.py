@@ -31,7 +31,7 @@ from permitflow.protocol.traffic import Flow
 from permitflow.spark.committed_tails import CommittedTails, offset_of, query_name
 
 if TYPE_CHECKING:
-    from permitflow.transports.traffic_watch import Look, TrafficWatch
+    from permitflow.transports.blocking_control import Look, TrafficWatch
 
 __all__ = ["BatchProgress", "ExchangeListener", "QueryRecord", "listener"]
 
@@ -157,7 +157,7 @@ class ExchangeListener(StreamingQueryListener):
     def _look(self) -> "Look":
         if self._watch is None:
             # gRPC must not be loaded before Spark's gateway has been started.
-            from permitflow.transports.traffic_watch import TrafficWatch
+            from permitflow.transports.blocking_control import TrafficWatch
 
             self._watch = TrafficWatch(self._address, self._channels, timeout_seconds=LONGEST_ANSWER_SECONDS)
         return self._watch.look()

@@ -11,7 +11,7 @@ from permitflow.errors import InvalidOptionError, InvalidParametersError
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.addresses import ONE_ADDRESS
-from permitflow.transports.shared_memory.policy import SameHost
+from permitflow.transports.shared_memory import SameHost
 
 __all__ = ["ReadOptions"]
 

@@ -18,10 +18,10 @@ from permitflow.spark.recording import StreamRecording, recording
 from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.schema import arrow_schema, conform
 from permitflow.spark.write_options import WriteOptions
-from permitflow.transports.shared_memory.policy import SameHost
+from permitflow.transports.shared_memory import SameHost
 
 if TYPE_CHECKING:
-    from permitflow.transports.blocking_sink import BlockingSink
+    from permitflow.transports.blocking_ends import BlockingSink
 
 __all__ = ["Sending", "SentMessage"]
 

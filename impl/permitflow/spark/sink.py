@@ -27,7 +27,7 @@ from permitflow.spark.sending import Sending
 from permitflow.spark.write_options import WriteOptions
 
 if TYPE_CHECKING:
-    from permitflow.transports.blocking_sink import BlockingSink
+    from permitflow.transports.blocking_ends import BlockingSink
 
 __all__ = ["ExchangeWriter"]
 

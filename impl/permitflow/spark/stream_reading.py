@@ -17,7 +17,7 @@ from permitflow.spark.schema import arrow_schema, check_user_schema, conform
 from permitflow.spark.stream_planning import LOSSES, RowRange, lost
 
 if TYPE_CHECKING:
-    from permitflow.transports.blocking_source import BlockingSource
+    from permitflow.transports.blocking_ends import BlockingSource
 
 __all__ = ["read_range"]
 

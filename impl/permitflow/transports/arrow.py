@@ -1,35 +1,214 @@
-"""Arrow record batches and schemas as bytes.
+"""What the types of a schema say of its batches, before one has come.
+
+A record batch as an IPC message in pieces: its columns are not copied, but named.
+
+``RecordBatch.serialize`` copies all columns into one buffer.  Arrow's stream writer hands each buffer on as it is;
+all that is needed is something that remembers what it is handed.
+
+Several large record batches as one IPC message, while their columns stay where they are.
+
+Joining batches copies them.  Where each row takes the same in a column, and nothing is null, the joined column is the
+batches' columns one after the other.  What stands around them depends on the number of rows alone: it is made once, by
+joining, and remembered.
+
+Arrow record batches and schemas as bytes.
 
 The schema travels once, in the handshake.  Chunks that travel together are the rows of one batch, which is one IPC
 message without the schema; the receiver slices it, which copies nothing.  Dictionaries are the exception: an IPC
 message cannot carry them, so that chunks of such a schema are whole IPC streams.
+
+Batches that came together, as fewer or as somebody's own; never so many in one that it could not hold them.
 """
 
+import io
 import math
-from collections.abc import Callable, Iterable, Sequence
-from itertools import takewhile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, takewhile
+from math import inf
 from operator import attrgetter
 
 import pyarrow as pa
 
 from permitflow.errors import ChunkTooLargeError, SchemaMismatchError, UndecodableDataError
 from permitflow.protocol.compression import Codec
-from permitflow.transports.arrow_compression import Decompression, padded, write_options
-from permitflow.transports.arrow_gathering import Gathering
-from permitflow.transports.arrow_metadata import (
+from permitflow.transports.arrow_compression import (
     MAX_SCHEMA_BYTES,
     MAX_SCHEMA_FIELDS,
+    Decompression,
     field_nodes,
     has_few_fields,
     metadata_place,
+    padded,
+    write_options,
 )
-from permitflow.transports.arrow_pieces import PieceWriter
-from permitflow.transports.arrow_types import holds_dictionary, row_bytes
 from permitflow.transports.carrier import Buffer
-from permitflow.transports.shared_memory.sized_parts import size_of
+from permitflow.transports.shared_memory.ring import SizedParts, size_of
 from permitflow.transports.texts import sendable
 
-__all__ = ["MAX_CHUNK_BYTES", "MAX_MESSAGE_BYTES", "BatchCodec", "read_schema", "require_equal_schemas"]
+__all__ = [
+    "MAX_CHUNK_BYTES",
+    "MAX_MESSAGE_BYTES",
+    "BatchCodec",
+    "Gathering",
+    "PieceWriter",
+    "holds_dictionary",
+    "joined",
+    "owned",
+    "read_schema",
+    "require_equal_schemas",
+    "row_bytes",
+    "runs",
+]
+
+
+def row_bytes(schema: pa.Schema) -> float | None:
+    """Bytes of a row, where all columns have a fixed width."""
+    try:
+        return float(sum((field.type.bit_width + 1) / 8 for field in schema))
+    except ValueError:
+        return None
+
+
+def holds_dictionary(kind: pa.DataType) -> bool:
+    """Is there a dictionary in it, at any depth?"""
+    if pa.types.is_dictionary(kind):
+        return True
+    return any(holds_dictionary(kind.field(position).type) for position in range(kind.num_fields))
+
+
+# So many are short, and cost more one by one than a copy of all.
+_MOST_PIECES = 256
+
+
+class _Memory(io.RawIOBase):
+    """A file that keeps what is written, without copying it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[Buffer] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: "bytes | pa.Buffer") -> int:
+        self.pieces.append(piece if isinstance(piece, bytes) else memoryview(piece).cast("B"))
+        return len(piece)
+
+
+class PieceWriter:
+    """For batches of one schema, without dictionaries."""
+
+    def __init__(self, schema: pa.Schema, options: pa.ipc.IpcWriteOptions | None = None) -> None:
+        """Batches of exactly this schema, written with these options."""
+        self._memory = _Memory()
+        self._writer = pa.ipc.new_stream(pa.PythonFile(self._memory, "w"), schema, options=options)
+        # A stream begins with its schema, which the handshake carries.
+        nothing = [pa.nulls(0, field.type) for field in schema]
+        self._writer.write_batch(pa.RecordBatch.from_arrays(nothing, schema=schema))
+        self._memory.pieces = []
+
+    def pieces(self, batch: pa.RecordBatch) -> list[Buffer]:
+        """The message.  The pieces refer to the batch."""
+        self._writer.write_batch(batch)
+        pieces, self._memory.pieces = self._memory.pieces, []
+        if len(pieces) > _MOST_PIECES:
+            return [b"".join(pieces)]
+        # Before the first column stand a few words and the metadata.
+        columns = next((at for at, piece in enumerate(pieces) if isinstance(piece, memoryview)), len(pieces))
+        return [b"".join(pieces[:columns]), *pieces[columns:]]
+
+
+# Of one column of one batch: below that a copy costs less than a piece of its own.
+_LEAST_PIECE_BYTES = 8 << 10
+_MOST_GATHERED = 256
+# A stream's trains are of a few lengths.
+_MOST_REMEMBERED = 64
+
+_Gaps = list[bytes]
+"""What stands before each column, and behind the last one."""
+
+
+class Gathering:
+    """For batches of one schema, without dictionaries."""
+
+    def __init__(self, schema: pa.Schema, pieces: PieceWriter) -> None:
+        """Batches of exactly this schema; ``pieces`` is of the same one."""
+        self._widths = [_row_bytes(field.type) for field in schema]
+        self._pieces = pieces
+        can = min(self._widths, default=0) > 0
+        self.least_bytes = _LEAST_PIECE_BYTES * len(self._widths) if can else math.inf
+        """Of each batch, or on an average: shorter ones are not gathered, because a copy costs less."""
+        self._gaps: dict[int, _Gaps] = {}
+
+    def message(self, batches: Sequence[pa.RecordBatch], size_bytes: float) -> list[Buffer] | None:
+        """All rows of these batches as one message; the pieces refer to the batches.
+
+        Args:
+            batches: at least one.
+            size_bytes: about what they take.
+
+        Returns:
+            None if they cannot be gathered, or are so short that a copy costs less.
+        """
+        count = len(batches)
+        if size_bytes < count * self.least_bytes or count * len(self._widths) > _MOST_GATHERED:
+            return None
+        found: list[Sequence[Buffer]] = []
+        rows, count, sizes = 0, -1, list[int]()
+        for batch in batches:
+            if batch.num_rows != count:
+                count = batch.num_rows
+                sizes = [count * width for width in self._widths]
+            rows += count
+            # All buffers at once: asked for one by one, columns cost more than everything else here.  First comes the
+            # batch's own, then two of each column: which values are null, and the values.
+            buffers = batch.to_struct_array().buffers()
+            values = buffers[2::2]
+            if any(buffers[1::2]) or not all(values) or list(map(len, values)) != sizes:
+                values = self._values_of_slices(batch, sizes)
+                if values is None:
+                    return None
+            found.append(values)
+        gaps = self._gaps.get(rows) or self._learnt(batches, rows)
+        message: list[Buffer] = [gaps[0]]
+        for column, gap in zip(zip(*found, strict=True), gaps[1:], strict=True):
+            message += column
+            if gap:
+                message.append(gap)
+        return SizedParts(message, rows * sum(self._widths) + sum(map(len, gaps)))
+
+    def _values_of_slices(self, batch: pa.RecordBatch, sizes: Sequence[int]) -> Sequence[Buffer] | None:
+        """The same for columns that are a part of their buffers, or know which values are null."""
+        found: list[Buffer] = []
+        for column, width, size in zip(batch.columns, self._widths, sizes, strict=True):
+            if column.null_count:
+                return None
+            start = column.offset * width
+            found.append(memoryview(column.buffers()[1] or b"")[start : start + size])
+        return found
+
+    def _learnt(self, batches: Sequence[pa.RecordBatch], rows: int) -> _Gaps:
+        """Join batches once, to see what stands around their columns."""
+        gaps: _Gaps = [b""]
+        widths = iter(self._widths)
+        for piece in self._pieces.pieces(pa.concat_batches(batches)):
+            if isinstance(piece, bytes):
+                gaps[-1] += piece
+            else:
+                # Columns end at a multiple of eight bytes; some of that may be the column's own memory.
+                gaps.append(bytes(len(piece) - rows * next(widths)))
+        if len(self._gaps) >= _MOST_REMEMBERED:
+            self._gaps.clear()
+        self._gaps[rows] = gaps
+        return gaps
+
+
+def _row_bytes(kind: pa.DataType) -> int:
+    """Bytes of a value in a column where values lie one after the other; 0 for all other columns."""
+    if pa.types.is_boolean(kind) or not (pa.types.is_primitive(kind) or pa.types.is_decimal(kind)):
+        return 0
+    return int(kind.bit_width // 8)
+
 
 # gRPC's own limit is 4 MiB, a few thousand wide rows.  Some limit has to be: a peer's claim decides how much memory
 # is taken before permits are looked at.
@@ -290,3 +469,67 @@ def _require_size(rows: int, size_bytes: int) -> None:
 def _undecodable(rows: Sequence[int], reason: str) -> UndecodableDataError:
     what = f"a chunk of {rows[0]} rows" if len(rows) == 1 else f"a batch of {len(rows)} chunks"
     return UndecodableDataError(what=what, reason=reason)
+
+
+def runs(
+    batches: Sequence[pa.RecordBatch],
+    size_of: Callable[[pa.RecordBatch], int],
+    *,
+    most_bytes: int,
+    small_bytes: float = inf,
+    most_rows: float = inf,
+) -> Iterator[Sequence[pa.RecordBatch]]:
+    """All batches, in order: neighbours together that may be one, as long as each is small, and all of them bounded.
+
+    Args:
+        batches: of one schema.
+        size_of: bytes of a batch.
+        most_bytes: of a run of several batches.
+        small_bytes: a batch that takes more stays by itself.
+        most_rows: of a run of several batches.
+    """
+    start = rows = size_bytes = 0
+    was_small = False
+    for position, batch in enumerate(batches):
+        own_bytes = size_of(batch)
+        is_small = own_bytes <= small_bytes
+        is_full = size_bytes + own_bytes > most_bytes or rows + batch.num_rows > most_rows
+        if position > start and (is_full or not (is_small and was_small)):
+            yield batches[start:position]
+            start, rows, size_bytes = position, 0, 0
+        rows += batch.num_rows
+        size_bytes += own_bytes
+        was_small = is_small
+    if start < len(batches):
+        yield batches[start:]
+
+
+def joined(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
+    """The same rows in one batch; as they came, if one cannot hold that many values."""
+    if len(batches) == 1:
+        return batches
+    try:
+        return [pa.concat_batches(batches)]
+    except pa.ArrowInvalid:
+        # Lists of nulls take no bytes, and yet more than offsets of 32 bits can count.
+        return batches
+
+
+def owned(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The same batches in memory that nobody else has."""
+    if not batches:
+        return []
+    codec = BatchCodec(batches[0].schema)
+    if not codec.can_join:
+        return [codec.decode(b"".join(codec.encode([batch])), [batch.num_rows]) for batch in batches]
+    copied = (_copied(run) for run in runs(batches, codec.size_of, most_bytes=MAX_CHUNK_BYTES))
+    return [batch for run in copied for batch in run]
+
+
+def _copied(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    # With something to join, Arrow copies; one batch alone would stay where it is.
+    together = joined([*batches, batches[0].slice(0, 0)])
+    if len(together) > 1:
+        return [copy for batch in batches for copy in _copied([batch])]
+    ends = accumulate(batch.num_rows for batch in batches)
+    return [together[0].slice(end - batch.num_rows, batch.num_rows) for batch, end in zip(batches, ends, strict=True)]

@@ -1,4 +1,10 @@
-"""Compressed record batches: which codecs there are, and what may be decompressed.
+"""What the metadata of an Arrow IPC message says about its body.  pyarrow does not tell, and would decompress it.
+
+The metadata is a flatbuffer.  pyarrow verifies it when it reads the message; what it accepts reads the same here, and
+in what it refuses it does not matter what is found.  Source: Arrow's format/Message.fbs, and the internals of
+FlatBuffers.
+
+Compressed record batches: which codecs there are, and what may be decompressed.
 
 A few bytes can become gigabytes.  So before Arrow decompresses anything, the lengths that a message states for its
 buffers are added up; Arrow takes as much memory as was stated, and refuses a buffer that turns out to be otherwise.
@@ -10,25 +16,232 @@ Each row may be a large text, so permits alone would not bound what little becom
 """
 
 import logging
+import struct
 from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from permitflow.protocol.compression import UNCOMPRESSED, Codec, CompressionAnswer
-from permitflow.transports.arrow_metadata import (
-    LZ4_FRAME,
-    ZSTD,
-    Compressed,
-    compressed,
-    field_nodes,
-    is_compressed,
-    metadata_place,
-)
 from permitflow.transports.carrier import Buffer
 
-__all__ = ["MOST_EXPANSION", "Decompression", "available_codecs", "log_answer", "padded", "write_options"]
+__all__ = [
+    "LZ4_FRAME",
+    "MAX_SCHEMA_BYTES",
+    "MAX_SCHEMA_FIELDS",
+    "MOST_EXPANSION",
+    "SHORT_BYTES",
+    "UNREADABLE",
+    "ZSTD",
+    "Compressed",
+    "Decompression",
+    "available_codecs",
+    "compressed",
+    "field_nodes",
+    "has_few_fields",
+    "is_compressed",
+    "log_answer",
+    "metadata_place",
+    "padded",
+    "write_options",
+]
+
+LZ4_FRAME, ZSTD = 0, 1
+"""Numbers of the codecs in BodyCompression."""
+
+MAX_SCHEMA_BYTES = 1 << 20
+"""Of a schema, serialised: a hundred bytes for each of the most fields."""
+MAX_SCHEMA_FIELDS = 10_000
+"""Of a schema, with those inside of others: for each of them an end prepares itself for some 10 microseconds."""
+
+_OFFSET, _BACK, _SLOT, _BYTE, _SHORT = Struct("<I"), Struct("<i"), Struct("<H"), Struct("<B"), Struct("<h")
+_BEGINNING = Struct("<II")
+_BUFFER = Struct("<qq")
+_CONTINUATION = 0xFFFFFFFF
+SHORT_BYTES = 2048
+"""What was said in so many bytes is worth remembering."""
+
+# Numbers of the fields in their tables, of the kinds of messages, and of versions.
+_MESSAGE_VERSION, _MESSAGE_KIND, _MESSAGE_HEADER, _MESSAGE_CUSTOM = 0, 1, 2, 4
+_DICTIONARY_DATA = 1
+_BATCH_NODES, _BATCH_BUFFERS, _BATCH_COMPRESSION = 1, 2, 3
+_COMPRESSION_CODEC, _COMPRESSION_METHOD = 0, 1
+_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
+_SCHEMA_FIELDS, _FIELD_CHILDREN = 1, 5
+_V5 = 4
+
+
+class Compressed(NamedTuple):
+    """A body that is compressed, as its metadata describe it."""
+
+    codec: int
+    """``LZ4_FRAME``, ``ZSTD``, or something else that nobody here can read."""
+    buffers: Sequence[tuple[int, int]]
+    """Where each buffer is: offset from the beginning of the body, and length; as stated, so they may lie anywhere."""
+
+
+UNREADABLE = Compressed(-1, ())
+"""It is compressed, and says nothing else that can be understood."""
+
+
+def metadata_place(message: bytes | memoryview) -> tuple[int, int]:
+    """Where the metadata of a message begin and where they end, which is where its body begins.
+
+    Raises:
+        ValueError: there is no message.
+    """
+    try:
+        continuation, size = _BEGINNING.unpack_from(message)
+    except struct.error:
+        raise ValueError("it is no message") from None
+    start = _BEGINNING.size
+    if continuation != _CONTINUATION:
+        start, size = _OFFSET.size, continuation
+    return start, start + size
+
+
+def is_compressed(message: bytes | memoryview, *, is_encapsulated: bool = True) -> bool:
+    """Is it a batch or a dictionary with a body that is compressed?
+
+    Args:
+        message: as it is in a stream, or only its metadata.
+        is_encapsulated: is it the former?
+    """
+    if not is_encapsulated:
+        return _says_compressed(message)
+    try:
+        start, end = metadata_place(message)
+    except ValueError:
+        return False
+    if end - start > SHORT_BYTES:
+        return _says_compressed(memoryview(message)[start:])
+    return _says_compressed_briefly(bytes(message[start:end]))
+
+
+def _says_compressed(data: bytes | memoryview) -> bool:
+    return compressed(data) is not None
+
+
+# Of columns whose width is fixed, batches of as many rows have the same metadata.
+_says_compressed_briefly = lru_cache(maxsize=64)(_says_compressed)
+
+
+def compressed(metadata: bytes | memoryview) -> Compressed | None:
+    """How the body is compressed; None if it is not, or if these are no metadata."""
+    try:
+        root = _OFFSET.unpack_from(metadata)[0]
+        batch = _batch(metadata, root)
+        if batch is None:
+            return None
+        if _field(metadata, batch, _BATCH_COMPRESSION) is not None:
+            return _described(metadata, batch)
+        return UNREADABLE if _names_codec_as_of_old(metadata, root) else None
+    except struct.error:
+        return None  # no message at all
+
+
+def field_nodes(metadata: bytes | memoryview) -> int:
+    """How many columns a batch has, with those inside of others; 0: there are none, or these are no metadata."""
+    return _nodes_briefly(bytes(metadata)) if len(metadata) <= SHORT_BYTES else _nodes(metadata)
+
+
+def has_few_fields(schema: bytes) -> bool:
+    """Does a schema's message hold at most ``MAX_SCHEMA_FIELDS``, with those inside of others?
+
+    They are counted before Arrow makes anything of them: fields can share their children, so that a short message can
+    hold any number.
+    """
+    try:
+        start, _ = metadata_place(schema)
+        root = start + int(_OFFSET.unpack_from(schema, start)[0])
+        kind_at, table = _field(schema, root, _MESSAGE_KIND), _followed(schema, root, _MESSAGE_HEADER)
+        if kind_at is None or table is None or _BYTE.unpack_from(schema, kind_at)[0] != _SCHEMA:
+            return True
+        count, vectors = 0, [_followed(schema, table, _SCHEMA_FIELDS)]
+        while vectors:
+            if (vector := vectors.pop()) is None:
+                continue
+            here = int(_OFFSET.unpack_from(schema, vector)[0])
+            if (count := count + here) > MAX_SCHEMA_FIELDS:
+                return False
+            for place in range(vector + 4, vector + 4 + 4 * here, 4):
+                field = place + int(_OFFSET.unpack_from(schema, place)[0])
+                vectors.append(_followed(schema, field, _FIELD_CHILDREN))
+    except (ValueError, struct.error):
+        pass  # no message at all
+    return True
+
+
+def _nodes(metadata: bytes | memoryview) -> int:
+    try:
+        batch = _batch(metadata, _OFFSET.unpack_from(metadata)[0])
+        nodes = None if batch is None else _followed(metadata, batch, _BATCH_NODES)
+        return 0 if nodes is None else int(_OFFSET.unpack_from(metadata, nodes)[0])
+    except struct.error:
+        return 0
+
+
+_nodes_briefly = lru_cache(maxsize=64)(_nodes)
+
+
+def _batch(data: bytes | memoryview, root: int) -> int | None:
+    """The table of the batch, or of that of a dictionary."""
+    kind_at, table = _field(data, root, _MESSAGE_KIND), _followed(data, root, _MESSAGE_HEADER)
+    if kind_at is None or table is None:
+        return None
+    kind = _BYTE.unpack_from(data, kind_at)[0]
+    if kind == _DICTIONARY:
+        return _followed(data, table, _DICTIONARY_DATA)
+    return table if kind == _BATCH else None
+
+
+def _names_codec_as_of_old(data: bytes | memoryview, root: int) -> bool:
+    """Arrow 0.17 named its codec among the custom metadata, which Arrow's reader still heeds in messages that old."""
+    version_at = _field(data, root, _MESSAGE_VERSION)
+    is_old = version_at is None or _SHORT.unpack_from(data, version_at)[0] < _V5
+    return is_old and _field(data, root, _MESSAGE_CUSTOM) is not None
+
+
+def _described(data: bytes | memoryview, batch: int) -> Compressed:
+    try:
+        description = _followed(data, batch, _BATCH_COMPRESSION)
+        assert description is not None, "the caller has seen the field"
+        # Numbers that are 0 may be left out.
+        method_at, codec_at = (_field(data, description, name) for name in (_COMPRESSION_METHOD, _COMPRESSION_CODEC))
+        if method_at is not None and _BYTE.unpack_from(data, method_at)[0]:
+            return UNREADABLE
+        codec = LZ4_FRAME if codec_at is None else int(_BYTE.unpack_from(data, codec_at)[0])
+        return Compressed(codec, _buffers(data, batch))
+    except struct.error:
+        return UNREADABLE
+
+
+def _buffers(data: bytes | memoryview, batch: int) -> list[tuple[int, int]]:
+    vector = _followed(data, batch, _BATCH_BUFFERS)
+    if vector is None:
+        return []
+    start = vector + _OFFSET.size
+    end = start + _BUFFER.size * int(_OFFSET.unpack_from(data, vector)[0])
+    return list(_BUFFER.iter_unpack(data[start:end]))
+
+
+def _field(data: bytes | memoryview, table: int, field: int) -> int | None:
+    """Where a field of a table is; None if it is absent."""
+    slots = table - _BACK.unpack_from(data, table)[0]
+    slot = 4 + 2 * field
+    if slot >= _SLOT.unpack_from(data, slots)[0]:
+        return None
+    position: int = _SLOT.unpack_from(data, slots + slot)[0]
+    return table + position if position else None
+
+
+def _followed(data: bytes | memoryview, table: int, field: int) -> int | None:
+    """Where the table is to which a field of a table refers."""
+    position = _field(data, table, field)
+    return None if position is None else position + int(_OFFSET.unpack_from(data, position)[0])
+
 
 _log = logging.getLogger(__name__)
 

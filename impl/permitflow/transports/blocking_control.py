@@ -1,16 +1,20 @@
-"""Questions and orders about channels that keep their rows, for callers without an event loop."""
+"""Questions and orders about channels that keep their rows, for callers without an event loop.
+
+Looks at an exchange again and again: what its channels did since the last look.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
 from typing import Self, TypeVar
 
 from permitflow.errors import ChannelClosedError, InvalidParametersError, PeerGoneError, PeerTimeoutError
 from permitflow.protocol.control import ChannelRow, Discarded, Published, StagedPart
-from permitflow.protocol.traffic import Statistics
-from permitflow.transports.blocking_host_call import BlockingHostCall
-from permitflow.transports.blocking_replies import Closed, receive_within
+from permitflow.protocol.traffic import Flow, Statistics, flows_between
+from permitflow.transports.blocking_calls import BlockingHostCall, Closed, receive_within
 from permitflow.transports.carrier import Received
 from permitflow.transports.connection import CONTROL
-from permitflow.transports.control_orders import (
+from permitflow.transports.control_codec import (
     Order,
     Where,
     acknowledge,
@@ -20,10 +24,10 @@ from permitflow.transports.control_orders import (
     publish,
     statistics,
 )
-from permitflow.transports.shared_memory.outgoing import Outgoing
-from permitflow.transports.strangers import SILENT
+from permitflow.transports.shared_memory.blocking_link import Outgoing
+from permitflow.transports.wire_errors import SILENT
 
-__all__ = ["BlockingControl"]
+__all__ = ["BlockingControl", "Look", "TrafficWatch"]
 
 T = TypeVar("T")
 
@@ -148,3 +152,69 @@ class BlockingControl:
         if not self._is_closed:
             self._is_closed = True
             self._call.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen at one moment."""
+
+    at_seconds: float
+    """By the exchange's clock."""
+    flows: list[Flow]
+    """Of every channel, since the look before."""
+
+    def as_json(self) -> dict[str, object]:
+        """One object for a line of a file."""
+        return {"at_seconds": self.at_seconds, "channels": [flow.as_json() for flow in self.flows]}
+
+
+class TrafficWatch:
+    """Watches channels of one exchange over one stream, which is dialled when it is needed.  For one thread."""
+
+    def __init__(self, address: str, channels: Sequence[str] = (), *, timeout_seconds: float = 10.0) -> None:
+        """Nothing is dialled yet.
+
+        Args:
+            address: of the exchange, as for ``control``.
+            channels: names; none: all that there are.
+            timeout_seconds: the longest wait for an answer.
+        """
+        self._address = address
+        self._channels = tuple(channels)
+        self._timeout_seconds = timeout_seconds
+        self._control: BlockingControl | None = None
+        self._before: Statistics | None = None
+
+    def look(self) -> Look:
+        """Ask now.  After an error, the next look dials again.
+
+        Raises:
+            InvalidParametersError: this is no address.
+            UnknownChannelError: the exchange has no such channel.
+            PermitflowError: nobody answers at this address, or not in time.
+        """
+        if self._control is None:
+            self._control = BlockingControl(self._address, self._timeout_seconds)
+        try:
+            now = self._control.statistics(self._channels)
+        except BaseException:
+            self.close()
+            raise
+        before, self._before = self._before, now
+        return Look(now.at_seconds, flows_between(before, now))
+
+    def __enter__(self) -> Self:
+        """Close at the end of the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """End the stream, if there is one."""
+        control, self._control = self._control, None
+        if control is not None:
+            control.close()

@@ -1,4 +1,10 @@
-"""Frames to messages of a carrier and back.
+"""Where the parts of a message lie: frames, padding, body.
+
+The message is plain protobuf, of which protobuf's own library encodes and decodes only the frames: it would copy the
+body twice.  So the body stands last, where it is found without looking into anything, and begins at a multiple of
+64 bytes, as Arrow wants it.
+
+Frames to messages of a carrier and back.
 
 What is ready together is encoded together, as one message (a train), because a message costs a carrier far more than
 a frame.  The frames carry chunks as bytes; ``permitflow.transports.trains`` makes those.
@@ -14,34 +20,147 @@ from google.protobuf.message import DecodeError
 from permitflow.errors import UndecodableDataError
 from permitflow.protocol.frames import AddPermits, Data, DownstreamFrame
 from permitflow.protocol.messages import Permits
-from permitflow.transports.arrow_metadata import MAX_SCHEMA_BYTES
+from permitflow.transports.arrow_compression import MAX_SCHEMA_BYTES
 from permitflow.transports.carrier import Buffer, Received
-from permitflow.transports.frame_readers import DOWNSTREAM_READERS, UPSTREAM_READERS, read_chunks
-from permitflow.transports.frame_writers import DOWNSTREAM_WRITERS, UPSTREAM_WRITERS, write_chunks
-from permitflow.transports.payloads import EncodedChunks, WireFrame, marker_bytes
-from permitflow.transports.shared_memory.sized_parts import SizedParts, size_of
-from permitflow.transports.train_layout import (
-    ALIGNMENT_BYTES,
-    MOST_FRAMES,
-    body_place,
-    front_of,
-    has_few_fields,
-    laid_out,
-    taken_apart,
+from permitflow.transports.frame_codec import (
+    DOWNSTREAM_READERS,
+    DOWNSTREAM_WRITERS,
+    UPSTREAM_READERS,
+    UPSTREAM_WRITERS,
+    EncodedChunks,
+    WireFrame,
+    marker_bytes,
+    read_chunks,
+    write_chunks,
 )
+from permitflow.transports.shared_memory.ring import SizedParts, size_of
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = [
+    "ALIGNMENT_BYTES",
     "LONE_BODY_AT",
+    "MOST_FRAMES",
     "TRAIN_BYTES",
+    "body_place",
     "decode_downstream",
     "decode_upstream",
     "encode_batch",
     "encode_downstream",
     "encode_upstream",
+    "front_of",
     "front_of_chunk",
+    "has_few_fields",
+    "laid_out",
     "lone_chunks",
+    "taken_apart",
 ]
+
+ALIGNMENT_BYTES = 64
+"""Of the body, from the beginning of the message."""
+MOST_FRAMES = 8_192
+"""Of a message.  A frame takes two bytes of it and some microseconds here, during which nobody else is served."""
+
+# Of a number that does not end: behind the end of any message.
+_BEYOND = 1 << 62
+# A field begins with its number and the type "so many bytes", which together take one byte, and its length.
+_LENGTH_DELIMITED = 2
+_FRAMES, _PADDING, _BODY = (
+    pb.FromUpstream.DESCRIPTOR.fields_by_name[name].number << 3 | _LENGTH_DELIMITED
+    for name in ("frames", "padding", "body")
+)
+
+
+def laid_out(frames: bytes, body: Sequence[Buffer]) -> list[Buffer]:
+    """A message in pieces.
+
+    Args:
+        frames: encoded by protobuf.
+        body: in pieces.
+    """
+    size = sum(map(len, body))
+    return [front_of(frames, size), *body] if size else [frames]
+
+
+def front_of(frames: bytes, size_bytes: int) -> bytes:
+    """What stands before a body of so many bytes."""
+    body_field = bytes((_BODY,)) + _varint(size_bytes)
+    padding = -(len(frames) + 2 + len(body_field)) % ALIGNMENT_BYTES
+    return frames + bytes((_PADDING, padding)) + bytes(padding) + body_field
+
+
+def taken_apart(message: Buffer) -> tuple[memoryview, memoryview]:
+    """What protobuf has to decode of a message, and its body if that is where this module puts it."""
+    view = memoryview(message)
+    places = body_place(view, len(view))
+    if places is None:
+        return view, view[:0]
+    end, start = places
+    return view[:end], view[start:]
+
+
+def body_place(front: Buffer, size: int) -> tuple[int, int] | None:
+    """Where protobuf's part of a message ends and where its body begins; None if that does not show.
+
+    Args:
+        front: how the message begins, or all of it.
+        size: of the message, in bytes.
+    """
+    position, here = 0, len(front)
+    for _ in range(MOST_FRAMES + 2):  # with padding and body
+        if position >= here:
+            break
+        key = front[position]
+        if key not in (_FRAMES, _PADDING, _BODY):
+            break
+        length, start = _read_varint(front, position + 1)
+        if key == _BODY and start + length == size:
+            return position, start
+        position = start + length
+    return None
+
+
+def has_few_fields(message: memoryview) -> bool:
+    """Does a message have at most ``MOST_FRAMES`` fields and no groups?  Nothing is decoded to see that."""
+    if len(message) <= 2 * MOST_FRAMES:
+        return True
+    position = 0
+    for _ in range(MOST_FRAMES):
+        key, position = _read_varint(message, position)
+        match key & 7:
+            case 0:
+                _, position = _read_varint(message, position)
+            case 1:
+                position += 8
+            case 2:
+                length, position = _read_varint(message, position)
+                position += length
+            case 5:
+                position += 4
+            case _:
+                return False
+        if position >= len(message):
+            return True
+    return False
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _read_varint(view: Buffer, position: int) -> tuple[int, int]:
+    """A number, and where it ends; damaged ones lead beyond the end."""
+    value = 0
+    for count, byte in enumerate(view[position : position + 10]):
+        value |= (byte & 0x7F) << 7 * count
+        if byte <= 0x7F:
+            return value, position + count + 1
+    return _BEYOND, _BEYOND
+
 
 # Longer trains gain nothing; a few of them should fit into a ring, into the buffers on the way, and into the
 # processor's cache.

@@ -1,8 +1,11 @@
 """How the exchange uses gRPC: the names of its methods, the limits and the watch over dead peers.
 
 Both transports, asyncio and blocking, and the server use the same numbers.
+
+The C library's memory, for processes that move large chunks over gRPC.
 """
 
+from functools import cache
 from typing import TypeAlias
 
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
@@ -17,6 +20,7 @@ __all__ = [
     "SERVER_OPTIONS",
     "SERVICE",
     "Options",
+    "expect_large_blocks",
 ]
 
 Options: TypeAlias = tuple[tuple[str, int], ...]
@@ -69,3 +73,21 @@ SERVER_OPTIONS: Options = (
     # By default a second server may listen on the same port and take away half of the streams.
     ("grpc.so_reuseport", 0),
 )
+
+
+# Several messages of gRPC.
+_EXPECTED_BYTES = 8 << 20
+
+
+@cache
+def expect_large_blocks() -> None:
+    """Let glibc learn, once in this process, that blocks of some MiB come and go; what gRPC does as soon as it is used.
+
+    By default it gets each block above 128 KiB from the kernel and returns it at once, so that gRPC spends more time
+    on getting fresh pages than on moving data.  It learns from the first such block that is freed, see ``mallopt(3)``:
+    from then on it keeps blocks up to that size, and gives back what is free beyond twice as much, in each of the heaps
+    that threads have: some tens of MiB stay with a process that moves large chunks.  Here it is freed before the first
+    message, and nothing of it was ever touched.  Whoever has told glibc what to do (``MALLOC_MMAP_THRESHOLD_``,
+    ``mallopt``) has told it not to learn; so that stands.
+    """
+    bytearray(_EXPECTED_BYTES)

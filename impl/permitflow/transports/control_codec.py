@@ -1,6 +1,14 @@
-"""Requests and replies of the Control method to bytes and back; each is one message of the carrier."""
+"""Statistics of an exchange to the wire and back.
 
-from collections.abc import Callable, Iterable, Iterator
+Requests and replies of the Control method to bytes and back; each is one message of the carrier.
+
+What a client of the Control method sends, and how it reads the reply: the same for every kind of client.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import starmap
+from typing import Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 from google.protobuf.message import DecodeError
@@ -24,24 +32,91 @@ from permitflow.protocol.control import (
     StagedPart,
 )
 from permitflow.protocol.frames import StatedParameters
-from permitflow.protocol.traffic import Statistics
+from permitflow.protocol.traffic import ChannelTraffic, KeptRows, Statistics
 from permitflow.transports.arrow import read_schema
 from permitflow.transports.carrier import Received
-from permitflow.transports.frame_readers import read_parameters
-from permitflow.transports.frame_writers import set_number, set_text, write_parameters
+from permitflow.transports.frame_codec import read_parameters, set_number, set_text, write_parameters
 from permitflow.transports.texts import sendable
-from permitflow.transports.traffic_codec import read_statistics, write_statistics
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = [
     "MOST_ITEMS",
     "MOST_REQUEST_BYTES",
+    "Order",
+    "Where",
+    "acknowledge",
+    "close",
     "decode_reply",
     "decode_request",
+    "discard",
     "encode_reply",
     "encode_request",
+    "positions",
+    "publish",
+    "read_statistics",
     "reply_pieces",
+    "statistics",
+    "write_statistics",
 ]
+
+# The same names on the wire as in our values.
+_SAME = (
+    "channel",
+    "state",
+    "row_permits",
+    "producers",
+    "consumers",
+    "rows_in",
+    "rows_out",
+    "rows_held",
+    "peak_rows_held",
+    "rows_with_consumers",
+    "waiting_seconds",
+    "consumer_waiting_seconds",
+)
+
+
+def write_statistics(into: pb.Statistics, statistics: Statistics) -> None:
+    """Write all channels."""
+    into.at_seconds = statistics.at_seconds
+    for traffic in statistics.channels:
+        added = into.channels.add()
+        for name in _SAME:
+            setattr(added, name, getattr(traffic, name))
+        added.reason = sendable(traffic.reason)
+        added.compressed_streams.update(traffic.compressed_streams)
+        if traffic.kept is not None:
+            _write_kept(added.kept, traffic.kept)
+
+
+def _write_kept(into: pb.Kept, kept: KeptRows) -> None:
+    into.SetInParent()
+    into.next_row = kept.next_row
+    into.acknowledged.update(kept.acknowledged)
+    into.staged_rows = kept.staged_rows
+    into.published_rows = kept.published_rows
+
+
+def read_statistics(message: pb.Statistics) -> Statistics:
+    """Read all channels; what an older exchange does not say is 0."""
+    return Statistics(message.at_seconds, tuple(_read_traffic(traffic) for traffic in message.channels))
+
+
+def _read_traffic(message: pb.ChannelTraffic) -> ChannelTraffic:
+    same = {name: getattr(message, name) for name in _SAME}
+    compressed = dict(sorted(message.compressed_streams.items()))
+    kept = _read_kept(message.kept) if message.HasField("kept") else None
+    return ChannelTraffic(**same, reason=message.reason, compressed_streams=compressed, kept=kept)
+
+
+def _read_kept(message: pb.Kept) -> KeptRows:
+    return KeptRows(
+        next_row=message.next_row,
+        acknowledged=dict(sorted(message.acknowledged.items())),
+        staged_rows=message.staged_rows,
+        published_rows=message.published_rows,
+    )
+
 
 # Decoded, a message takes many times its size, and nobody else is served meanwhile: of empty items, these bytes take
 # 0.1 s.  An acknowledgement of 10,000 channels takes 0.8 MiB.
@@ -287,3 +362,92 @@ def _parse(message: pb.ControlRequest | pb.ControlReply, data: Received, most_by
         message.ParseFromString(bytes(data))
     except DecodeError as error:
         raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=str(error)) from error
+
+
+T = TypeVar("T")
+
+Where: TypeAlias = tuple[ChannelPosition[pa.Schema], ...]
+"""Where channels stand, in the order in which they were named."""
+
+
+class Order(Generic[T]):
+    """A question or an order: its message, and what its reply means."""
+
+    def __init__(self, request: ControlRequest, answer: Callable[[ControlReply[pa.Schema]], T | None]) -> None:
+        """``answer`` takes from a reply what was asked for; None: it replies to something else.
+
+        Raises:
+            InvalidParametersError: a number or a name does not fit the wire.
+        """
+        self.message = encode_request(request)
+        self._answer = answer
+
+    def read(self, message: Received) -> T:
+        """What the exchange replies.
+
+        Raises:
+            UndecodableDataError: it replies to something else.
+        """
+        reply = decode_reply(message)
+        answer = self._answer(reply)
+        if answer is None:
+            raise UndecodableDataError(what="a reply", reason=f"{type(reply).__name__} is no answer to this question")
+        return answer
+
+
+def positions(channels: Sequence[str], consumer: str) -> Order[Where]:
+    """Where do these channels stand?"""
+    names = _names(channels)
+    return Order(AskPositions(names, consumer), partial(_where, names))
+
+
+def acknowledge(rows: Mapping[str, int] | Sequence[ChannelRow], consumer: str) -> Order[Where]:
+    """A consumer needs no row before these any more."""
+    named = tuple(starmap(ChannelRow, rows.items()) if isinstance(rows, Mapping) else rows)
+
+    def answer(reply: ControlReply[pa.Schema]) -> Where | None:
+        where = _where([asked.channel for asked in named], reply)
+        # A row that the wire has altered to an earlier one changes nothing, and the consumer would wait for ever.
+        for asked, stands in zip(named, where or (), strict=where is not None):
+            if stands.acknowledged_row < asked.row:
+                reason = (
+                    f"row {asked.row} of channel {asked.channel!r} was named, row {stands.acknowledged_row} was heard"
+                )
+                raise UndecodableDataError(what="the reply to an acknowledgement", reason=reason)
+        return where
+
+    return Order(Acknowledge(named, consumer), answer)
+
+
+def close(channels: Sequence[str], consumer: str) -> Order[Where]:
+    """Nobody will put into these channels any more."""
+    names = _names(channels)
+    return Order(Close(names, consumer), partial(_where, names))
+
+
+def publish(query: str, batch: int, parts: Sequence[StagedPart]) -> Order[Published]:
+    """Make these attempts part of their channels, all or none."""
+    return Order(Publish(query, batch, tuple(parts)), lambda reply: reply if isinstance(reply, Published) else None)
+
+
+def discard(query: str, batch: int, parts: Sequence[StagedPart]) -> Order[Discarded]:
+    """Forget these attempts, unless they are published."""
+    return Order(Discard(query, batch, tuple(parts)), lambda reply: reply if isinstance(reply, Discarded) else None)
+
+
+def statistics(channels: Sequence[str]) -> Order[Statistics]:
+    """What has flowed through these channels, or through all?"""
+    return Order(AskStatistics(_names(channels)), lambda reply: reply if isinstance(reply, Statistics) else None)
+
+
+def _where(names: Sequence[str], reply: ControlReply[pa.Schema]) -> Where | None:
+    """Where these channels stand; None if the reply is about something else."""
+    if not isinstance(reply, Positions) or [stands.channel for stands in reply.channels] != [*names]:
+        return None
+    return reply.channels
+
+
+def _names(channels: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(channels, str):
+        raise InvalidParametersError(name="channels", value=channels, rule="must be names, not one name")
+    return tuple(channels)

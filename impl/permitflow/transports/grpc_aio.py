@@ -1,4 +1,6 @@
-"""The exchange's clients for asyncio: ``get`` reads a channel, ``put`` feeds one.
+"""Questions and orders about channels that keep their rows, for asyncio.
+
+The exchange's clients for asyncio: ``get`` reads a channel, ``put`` feeds one.
 
     async with get("localhost:5600", "orders/0") as receiver:
         async for message in receiver: ...
@@ -10,29 +12,49 @@ consumed.  Reading never waits for the application, so that a slow consumer hold
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from permitflow.errors import InvalidParametersError, PeerGoneError, PeerTimeoutError, PermitflowError, ProtocolError
+from permitflow.errors import (
+    ChannelClosedError,
+    InvalidParametersError,
+    PeerGoneError,
+    PeerTimeoutError,
+    PermitflowError,
+    ProtocolError,
+)
 from permitflow.protocol.compression import Compression, offered
+from permitflow.protocol.control import ChannelRow, Discarded, Published, StagedPart
 from permitflow.protocol.frames import Address, EndOutcome, Get, Put, Staging, StatedParameters
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
-from permitflow.transports import client_call, tcp_client
+from permitflow.protocol.traffic import Statistics
+from permitflow.transports import client_call, tcp
 from permitflow.transports.addresses import is_tcp
-from permitflow.transports.aio_control import AioControl
 from permitflow.transports.arrow_compression import available_codecs
+from permitflow.transports.carrier import Carrier, Received
 from permitflow.transports.client_call import ClientCall
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
+from permitflow.transports.control_codec import (
+    Order,
+    Where,
+    acknowledge,
+    close,
+    discard,
+    positions,
+    publish,
+    statistics,
+)
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost, offering
-from permitflow.transports.tcp_stream import TcpStream
+from permitflow.transports.tcp import TcpStream
+from permitflow.transports.wire_errors import SILENT
 
 __all__ = [
     "AioControl",
@@ -45,6 +67,123 @@ __all__ = [
     "get",
     "put",
 ]
+
+T = TypeVar("T")
+
+
+class AioControl:
+    """One stream of questions and orders.  Tasks that share it take turns.
+
+    An order that fails ends the stream: call ``control`` again for the next one.  Whether an order that was not
+    answered, or was cancelled, was carried out is not known; all of them may be repeated.
+    """
+
+    def __init__(self, carrier: Carrier, who: str, timeout_seconds: float) -> None:
+        """Use ``control``."""
+        self._carrier = carrier
+        self._who = who
+        self._timeout_seconds = timeout_seconds
+        self._turn = asyncio.Lock()
+        self._is_closed = False
+
+    async def positions(self, channels: Sequence[str], *, consumer: str = "") -> Where:
+        """Where channels stand, in this order.
+
+        Args:
+            channels: names.
+            consumer: whose position is wanted; empty: that of the consumer ``default``.
+
+        Raises:
+            UnknownChannelError: the exchange has no such channel.
+            RetentionError: one of them does not keep its rows.
+            UnknownConsumerError: one of them keeps no rows for this consumer.
+            ChannelClosedError: an order has failed before, or the block was left.
+            PeerTimeoutError: no reply in time.
+            PeerGoneError: the exchange has gone.
+        """
+        return await self._ask(positions(channels, consumer))
+
+    async def acknowledge(self, rows: Mapping[str, int] | Sequence[ChannelRow], *, consumer: str = "") -> Where:
+        """A consumer needs no row before these any more; less than before changes nothing.
+
+        Args:
+            rows: by channel: the first row that is still needed; or the same with the log in which it was counted.
+            consumer: empty: the consumer ``default``.
+
+        Raises:
+            RowsNotThereError: one of these rows has not come; nothing was acknowledged.
+            LogReplacedError: the rows that are meant are lost; nothing was acknowledged.
+            StoreWriteError: the exchange could not write; some of the channels may be acknowledged.
+            PermitflowError: as ``positions``.
+        """
+        return await self._ask(acknowledge(rows, consumer))
+
+    async def close_channels(self, channels: Sequence[str], *, consumer: str = "") -> Where:
+        """Nobody will put into these channels any more.  Those that have ended stay as they are.
+
+        Raises:
+            StoreWriteError: the exchange could not write; some of the channels may be closed.
+            PermitflowError: as ``positions``.
+        """
+        return await self._ask(close(channels, consumer))
+
+    async def publish(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Published:
+        """Make one attempt at each partition of a batch part of its channel, all or none.
+
+        Raises:
+            StagingError: something of it is not staged; nothing was published.
+            PermitflowError: as ``positions``.
+        """
+        return await self._ask(publish(query, batch, parts))
+
+    async def discard(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Discarded:
+        """Forget these attempts at a batch, unless they are published; attempts that are not named stay.
+
+        Raises:
+            PermitflowError: as ``positions``.
+        """
+        return await self._ask(discard(query, batch, parts))
+
+    async def statistics(self, channels: Sequence[str] = ()) -> Statistics:
+        """What has flowed through channels of any kind, in counts.
+
+        Args:
+            channels: names, in the order of the answer; none: all that the exchange has.
+
+        Raises:
+            UnknownChannelError: the exchange has no such channel.
+            PermitflowError: as ``positions``.
+        """
+        return await self._ask(statistics(channels))
+
+    async def _ask(self, order: Order[T]) -> T:
+        async with self._turn:
+            if self._is_closed:
+                raise ChannelClosedError(end="control stream")
+            # Unless all goes well, what comes later would be taken for the reply to something else.
+            self._is_closed = True
+            reply = order.read(await self._reply_to(order.message))
+            self._is_closed = False
+            return reply
+
+    async def _reply_to(self, message: bytes) -> Received:
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                await self._carrier.write([message])
+                reply = await self._carrier.read()
+        except PeerTimeoutError:
+            raise
+        except TimeoutError:
+            reason = f"no reply within {self._timeout_seconds:g} s; {SILENT}"
+            raise PeerTimeoutError(who=self._who, reason=reason) from None
+        if reply is None:
+            raise PeerGoneError(who=self._who, reason="it closed the stream without a reply")
+        return reply
+
+    def close(self) -> None:
+        """Take no order any more."""
+        self._is_closed = True
+
 
 # Long enough for a last message on a slow network, short enough for somebody who waits for the prompt.
 LINGER_SECONDS = 2.0
@@ -258,7 +397,7 @@ def _address(channel: str | Address) -> Address:
 def _calling(
     address: str, method: str, who: str, timeout_seconds: float
 ) -> AbstractAsyncContextManager[ClientCall | TcpStream]:
-    calling = tcp_client.calling if is_tcp(address) else client_call.calling
+    calling = tcp.calling if is_tcp(address) else client_call.calling
     return calling(address, method, who, timeout_seconds)
 
 

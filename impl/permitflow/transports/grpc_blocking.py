@@ -20,12 +20,11 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.transports.arrow_compression import available_codecs
 from permitflow.transports.blocking_control import BlockingControl
-from permitflow.transports.blocking_sink import BlockingSink
-from permitflow.transports.blocking_source import BlockingSource
+from permitflow.transports.blocking_ends import BlockingSink, BlockingSource
 from permitflow.transports.diagnosis import why_no_schema
 from permitflow.transports.joined import JoinedChunks
-from permitflow.transports.shared_memory.meeting import Offer
-from permitflow.transports.shared_memory.policy import SameHost
+from permitflow.transports.shared_memory import SameHost
+from permitflow.transports.shared_memory.handover import Offer
 
 __all__ = [
     "BlockingControl",

@@ -6,12 +6,10 @@ from grpc_health.v1 import health_pb2
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, UndecodableDataError
 from permitflow.transports.addresses import is_tcp
-from permitflow.transports.blocking_replies import Closed, receive_within
-from permitflow.transports.blocking_tcp_call import BlockingTcpCall
+from permitflow.transports.blocking_calls import BlockingTcpCall, Closed, receive_within
 from permitflow.transports.connection import CLIENT_OPTIONS, HEALTH_CHECK, SERVICE
-from permitflow.transports.shared_memory.outgoing import Outgoing
-from permitflow.transports.status import error_from_status
-from permitflow.transports.strangers import SILENT
+from permitflow.transports.shared_memory.blocking_link import Outgoing
+from permitflow.transports.wire_errors import SILENT, error_from_status
 
 __all__ = ["LIVENESS", "READINESS", "is_serving", "read_question", "write_answer"]
 

@@ -20,10 +20,9 @@ from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_s
 from permitflow.transports.arrow_compression import available_codecs, log_answer
 from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.changes import Changes
-from permitflow.transports.host_carrier import HostCarrier
 from permitflow.transports.remote_facts import RemoteFacts
-from permitflow.transports.same_host import Offer, SameHost, meet, settle
-from permitflow.transports.status import again, forget_frames, heard, told
+from permitflow.transports.same_host import HostCarrier, Offer, SameHost, meet, settle
+from permitflow.transports.wire_errors import again, forget_frames, heard, told
 from permitflow.transports.writing import Writing
 
 __all__ = ["RemoteEnd"]

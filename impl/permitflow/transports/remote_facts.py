@@ -8,8 +8,7 @@ import pyarrow as pa
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
 from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.host_carrier import HostCarrier
-from permitflow.transports.same_host import SHARED_MEMORY
+from permitflow.transports.same_host import SHARED_MEMORY, HostCarrier
 
 __all__ = ["RemoteFacts"]
 

@@ -14,7 +14,7 @@ from permitflow.errors import ChannelClosedError, InvalidParametersError, PeerGo
 from permitflow.protocol.frames import EndOutcome
 from permitflow.protocol.parameters import Oversize
 from permitflow.protocol.session import State
-from permitflow.transports.payloads import checked_marker
+from permitflow.transports.frame_codec import checked_marker
 from permitflow.transports.remote_upstream import RemoteUpstream
 
 __all__ = ["RemoteSender"]

@@ -1,22 +1,29 @@
-"""How the two ends of a stream agree to share memory, for asyncio.  Why they do not is in log and statistics."""
+"""How the two ends of a stream agree to share memory, for asyncio.  Why they do not is in log and statistics.
+
+A carrier that leaves the network's own stream for shared memory, once both ends have agreed to.
+
+The stream stays open underneath: its end, its status and its signs of life are still the peer's.  Each end's first
+message travels over it; after the agreement everything else takes the link, in the order in which it was written.
+"""
 
 import asyncio
 import logging
 import socket
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from typing import NamedTuple
 
-from permitflow.errors import SameHostError
+from permitflow.errors import PeerGoneError, SameHostError, UndecodableDataError
 from permitflow.protocol.frames import SameHostAnswer, SameHostOffer
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
-from permitflow.transports.shared_memory.asyncio_link import AsyncioLink
-from permitflow.transports.shared_memory.handover import nonce_digest
-from permitflow.transports.shared_memory.meeting import NO_OFFER, Offer, accepted
-from permitflow.transports.shared_memory.policy import SameHost
+from permitflow.transports.carrier import Buffer, Carrier, PromptCarrier, Received, Rest, Take, WriteNow
+from permitflow.transports.shared_memory import SameHost
+from permitflow.transports.shared_memory.handover import NO_OFFER, Offer, accepted, nonce_digest
+from permitflow.transports.shared_memory.link import AsyncioLink
 from permitflow.transports.shared_memory.ring import Ring, ring_end
 
-__all__ = ["NETWORK", "SHARED_MEMORY", "Meeting", "Offer", "SameHost", "meet", "offering", "settle"]
+__all__ = ["NETWORK", "SHARED_MEMORY", "HostCarrier", "Meeting", "Offer", "SameHost", "meet", "offering", "settle"]
 
 _log = logging.getLogger(__name__)
 
@@ -111,3 +118,156 @@ def _withdraw(offer: Offer) -> None:
 
 def _link(connection: socket.socket, ring: Ring) -> AsyncioLink:
     return AsyncioLink(connection, ring, most_bytes=MAX_MESSAGE_BYTES)
+
+
+# As for a status of gRPC: a peer that has hung up the link has ended its stream as well, or is dead.
+_VERDICT_SECONDS = 1.0
+
+
+class HostCarrier:
+    """See ``Carrier``.  It begins on the inner carrier, and may change over to a link."""
+
+    def __init__(self, inner: Carrier, *, who: str) -> None:
+        """Begin; ``who`` is at the other end, in words for an error."""
+        self._inner = inner
+        self._prompt_inner = inner if isinstance(inner, PromptCarrier) else None
+        self._who = who
+        self.meeting = Meeting()
+        self._link: AsyncioLink | None = None
+        self.prompt: AsyncioLink | PromptCarrier | None = None
+        """What hands messages over, since it was told to; it may be asked whether it ``has_more``."""
+        self._is_decided = False
+        self._decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ahead: asyncio.Task[Received | None] | None = None
+        self._has_written = False
+        self._is_closed = False
+
+    def prepare(self, meeting: Meeting) -> None:
+        """Note what both ends have agreed to, and become the owner of the link, if there is one."""
+        self.meeting = meeting
+        if meeting.link is not None and self._is_closed:
+            meeting.link.close()
+
+    def change_over(self) -> None:
+        """From now on everything but this end's first message takes the link, if there is one."""
+        self._link = link = self.meeting.link
+        self._is_decided = True
+        if not self._decided.done():
+            self._decided.set_result(None)
+        if link is not None and not self._is_closed:
+            self._read_ahead().add_done_callback(lambda _: link.drain())
+
+    # Reading.
+
+    async def read(self) -> Received | None:
+        """The next message; None once the peer has closed its half in good order."""
+        if self._link is None and (not self._is_decided or self._ahead is not None):
+            # Whoever reads when the decision is made must hear of it.
+            ahead = self._read_ahead()
+            await asyncio.wait((ahead, self._decided), return_when=asyncio.FIRST_COMPLETED)
+            if self._link is None:
+                message = await ahead
+                self._ahead = None
+                return message
+        if self._link is None:
+            return await self._inner.read()
+        if (message := await self._link.read()) is None:
+            await self._last_word()
+        return message
+
+    def hand_to(self, take: Take) -> WriteNow | None:
+        """After the decision: call this with each message, if what carries them can do so; see ``PromptCarrier``.
+
+        Says what is to be called in place of ``write_now`` from now on, if it can: the shortest way.
+        """
+        if self._link is not None:
+            self._link.hand_to(take)
+            self.prompt = self._link
+            return self.write_now
+        if (inner := self._prompt_inner) is None:
+            return None
+        inner.hand_to(take)
+        self.prompt = inner
+        return inner.write_now
+
+    @property
+    def has_more(self) -> bool:
+        """After the decision: see ``PromptCarrier``."""
+        return self.prompt is not None and self.prompt.has_more
+
+    def _read_ahead(self) -> "asyncio.Task[Received | None]":
+        if self._ahead is None:
+            self._ahead = asyncio.ensure_future(self._inner.read())
+        return self._ahead
+
+    async def _last_word(self) -> None:
+        """The link has ended: what the peer says by the end of its stream."""
+        message = await asyncio.shield(self._read_ahead())
+        if message is not None:
+            reason = "it came over the network after everything was to come through memory"
+            raise UndecodableDataError(what=f"a message of {len(message)} bytes", reason=reason)
+
+    # Writing.
+
+    async def write(self, message: Sequence[Buffer]) -> None:
+        """Hand a message over; waits while the carrier is full."""
+        if self._link is None or not self._has_written:
+            self._has_written = True
+            await self._inner.write(message)
+            return
+        try:
+            await self._link.write(message)
+        except OSError as error:
+            raise await self._over(error) from error
+
+    def write_now(self, message: Sequence[Buffer]) -> Rest | None:
+        """As ``write``, as far as that can be done without waiting; what is left to be awaited, if anything."""
+        if self._link is None or not self._has_written:
+            self._has_written = True
+            if self._prompt_inner is None:
+                return partial(self._inner.write, message)
+            return self._prompt_inner.write_now(message)
+        try:
+            rest = self._link.write_now(message)
+        except OSError as error:
+            return partial(self._raise_reason, error)
+        return None if rest is None else partial(self._write_rest, rest)
+
+    async def _write_rest(self, rest: Rest) -> None:
+        try:
+            await rest()
+        except OSError as error:
+            raise await self._over(error) from error
+
+    async def _raise_reason(self, error: OSError) -> None:
+        raise await self._over(error) from error
+
+    async def _over(self, error: OSError) -> Exception:
+        """The peer does not read any more: why?"""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_VERDICT_SECONDS):
+                try:
+                    await self._last_word()
+                except Exception as verdict:
+                    return verdict
+        return PeerGoneError(who=self._who, reason=f"it closed the stream before the end ({error})")
+
+    # The end.
+
+    async def half_close(self) -> None:
+        """Say that nothing more will be written."""
+        if self._link is not None:
+            self._link.shut()
+        await self._inner.half_close()
+
+    async def close(self) -> None:
+        """Release the link; the inner carrier stays as it is.  Closing twice is harmless."""
+        self._is_closed = True
+        if self.meeting.link is not None:
+            self.meeting.link.close()
+        if self._ahead is not None and not self._ahead.done():
+            self._ahead.cancel()
+            await asyncio.wait({self._ahead})
+        if self._ahead is not None and not self._ahead.cancelled():
+            # Nobody may have waited for it.
+            self._ahead.exception()

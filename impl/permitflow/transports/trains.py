@@ -19,8 +19,8 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.codec import TRAIN_BYTES, encode_batch, encode_upstream, front_of_chunk
+from permitflow.transports.frame_codec import EncodedChunks, WireFrame, checked_marker
 from permitflow.transports.joined import FoldedChunks
-from permitflow.transports.payloads import EncodedChunks, WireFrame, checked_marker
 
 __all__ = [
     "TrainWriter",

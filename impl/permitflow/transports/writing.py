@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from permitflow.transports.begun import Begun
 from permitflow.transports.carrier import Buffer, Rest, WriteNow
-from permitflow.transports.host_carrier import HostCarrier
+from permitflow.transports.same_host import HostCarrier
 
 __all__ = ["Writing"]
 

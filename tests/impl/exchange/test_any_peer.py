@@ -19,11 +19,11 @@ from permitflow.protocol.frames import (
     StatedParameters,
 )
 from permitflow.protocol.messages import Kind, Message, Permits
+from permitflow.transports.arrow import PieceWriter
 from permitflow.transports.arrow_compression import write_options
-from permitflow.transports.arrow_pieces import PieceWriter
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
+from permitflow.transports.frame_codec import EncodedChunks
 from permitflow.transports.grpc_aio import describe
-from permitflow.transports.payloads import EncodedChunks
 from tests.support.peers_by_hand import (
     ADDRESS,
     AGREED,

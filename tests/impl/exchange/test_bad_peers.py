@@ -44,8 +44,8 @@ from permitflow.transports.carrier import Buffer
 from permitflow.transports.client_call import ClientCall
 from permitflow.transports.codec import decode_downstream, decode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
-from permitflow.transports.payloads import WireFrame
-from permitflow.transports.status import heard
+from permitflow.transports.frame_codec import WireFrame
+from permitflow.transports.wire_errors import heard
 from tests.support.peers_by_hand import BATCH, SMALL, call, data, dialling, encoded, get_frame, put_frame, serving
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]

@@ -15,12 +15,12 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.compression import Codec, Compression, CompressionOffer
 from permitflow.protocol.replay import Retention
 from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.arrow_metadata import is_compressed
+from permitflow.transports.arrow_compression import is_compressed
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.connection import PUT_STREAM
+from permitflow.transports.frame_codec import EncodedChunks
 from permitflow.transports.grpc_aio import control, get, put
 from permitflow.transports.grpc_blocking import open_sink, open_source
-from permitflow.transports.payloads import EncodedChunks
 from tests.support.peers_by_hand import call, encoded, put_frame
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]

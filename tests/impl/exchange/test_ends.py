@@ -29,7 +29,7 @@ from permitflow.transports.codec import decode_downstream
 from permitflow.transports.connection import PUT_STREAM
 from permitflow.transports.grpc_aio import SameHost, get, put
 from permitflow.transports.grpc_blocking import control, open_sink, open_source
-from permitflow.transports.status import told
+from permitflow.transports.wire_errors import told
 from tests.support.peers_by_hand import BATCH, data, dialling, encoded, put_frame
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]

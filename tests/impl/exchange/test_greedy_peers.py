@@ -29,12 +29,11 @@ from permitflow.protocol.frames import (
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.transports import tcp_client
-from permitflow.transports.codec import decode_upstream
+from permitflow.transports import tcp
+from permitflow.transports.codec import decode_upstream, front_of
 from permitflow.transports.connection import CLIENT_OPTIONS, CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.grpc_aio import get, put
-from permitflow.transports.tcp_stream import TcpStream
-from permitflow.transports.train_layout import front_of
+from permitflow.transports.tcp import TcpStream
 from permitflow.wire.v1 import exchange_pb2 as pb
 from tests.support.peers_by_hand import (
     BATCH,
@@ -229,7 +228,7 @@ def test_a_message_that_was_refused_leaves_memory_at_once(complete: Complete, wh
         exchange.add_channel("orders/0", schema=BATCH.schema, retention=Retention.REPLAY)
         async with (
             ExchangeServer(exchange, "tcp://127.0.0.1:0") as server,
-            tcp_client.calling(server.address, method, "the exchange", 10.0) as stream,
+            tcp.calling(server.address, method, "the exchange", 10.0) as stream,
         ):
             for message in before:
                 await stream.write([message])

@@ -36,14 +36,12 @@ from permitflow.protocol.frames import (
 )
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.arrow_compression import write_options
-from permitflow.transports.arrow_metadata import is_compressed
-from permitflow.transports.arrow_pieces import PieceWriter
+from permitflow.transports.arrow import BatchCodec, PieceWriter
+from permitflow.transports.arrow_compression import is_compressed, write_options
 from permitflow.transports.codec import decode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
+from permitflow.transports.frame_codec import EncodedChunks, WireFrame
 from permitflow.transports.grpc_aio import EndOutcome, describe, get, put
-from permitflow.transports.payloads import EncodedChunks, WireFrame
 from tests.support.peers_by_hand import AGREED, BATCH, SMALL, agreed, data, encoded, get_frame, send_for_ever
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]

@@ -14,13 +14,13 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.control import AskPositions
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.transports import client_call, tcp_client
+from permitflow.transports import client_call, tcp
 from permitflow.transports.addresses import SCHEME
 from permitflow.transports.client_call import ClientCall
 from permitflow.transports.connection import CONTROL
 from permitflow.transports.control_codec import decode_reply, encode_request
 from permitflow.transports.grpc_aio import control, get, put
-from permitflow.transports.tcp_stream import TcpStream
+from permitflow.transports.tcp import TcpStream
 from tests.support.number_streams import until
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -43,7 +43,7 @@ async def serving() -> AsyncIterator[tuple[Exchange, str]]:
 @asynccontextmanager
 async def dialling(address: str) -> AsyncIterator[ClientCall | TcpStream]:
     """A Control stream without our client around it."""
-    calling = tcp_client.calling if address.startswith(SCHEME) else client_call.calling
+    calling = tcp.calling if address.startswith(SCHEME) else client_call.calling
     async with calling(address, CONTROL, "the exchange", 5.0) as call:
         yield call
 

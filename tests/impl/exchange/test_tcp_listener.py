@@ -15,7 +15,7 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.serving import METHODS
 from permitflow.transports.grpc_aio import get
 from permitflow.transports.health import is_serving
-from permitflow.transports.tcp_framing import Kind, header
+from permitflow.transports.tcp import Kind, header
 
 GUARD_SECONDS = 30.0
 

@@ -10,7 +10,7 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.spark.options import ReadOptions
 from permitflow.spark.stream_options import StreamOptions
 from permitflow.spark.write_options import BatchKey, Delivery, WriteOptions
-from permitflow.transports.shared_memory.policy import SameHost
+from permitflow.transports.shared_memory import SameHost
 
 GOOD = {"address": "localhost:5433", "stream": "orders", "channels": "2"}
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from permitflow.transports import diagnosis
-from permitflow.transports.shared_memory.policy import SameHost
+from permitflow.transports.shared_memory import SameHost
 from tests.support.blocking_ends import PATIENCE_SECONDS
 from tests.support.served_exchange import ServedExchange, served_exchange
 

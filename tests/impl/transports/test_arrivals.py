@@ -16,7 +16,7 @@ from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrivals import Arrivals
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.codec import encode_upstream
-from permitflow.transports.payloads import EncodedChunks, WireFrame
+from permitflow.transports.frame_codec import EncodedChunks, WireFrame
 
 WINDOW = ChannelParameters(row_permits=100, permit_batch=50)
 ROWS = 3

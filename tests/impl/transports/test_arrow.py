@@ -11,7 +11,7 @@ from permitflow.errors import ChunkTooLargeError, PermitflowError, SchemaMismatc
 from permitflow.protocol.compression import Codec
 from permitflow.transports import arrow
 from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_schemas
-from permitflow.transports.arrow_metadata import is_compressed
+from permitflow.transports.arrow_compression import is_compressed
 from permitflow.transports.joined import JoinedChunks
 
 NUMBERS = pa.record_batch({"a": [1, 2, 3], "b": ["x", None, "zz"]})

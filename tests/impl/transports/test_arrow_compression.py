@@ -14,8 +14,14 @@ from permitflow.errors import ChunkTooLargeError, PermitflowError, UndecodableDa
 from permitflow.protocol.compression import Codec
 from permitflow.transports import arrow
 from permitflow.transports.arrow import MAX_CHUNK_BYTES, BatchCodec
-from permitflow.transports.arrow_compression import MOST_EXPANSION, available_codecs
-from permitflow.transports.arrow_metadata import UNREADABLE, compressed, is_compressed, metadata_place
+from permitflow.transports.arrow_compression import (
+    MOST_EXPANSION,
+    UNREADABLE,
+    available_codecs,
+    compressed,
+    is_compressed,
+    metadata_place,
+)
 
 ROWS = 4_000
 NUMBERS = pa.record_batch({"n": pa.array(range(ROWS)), "half": pa.array([n / 2 for n in range(ROWS)])})

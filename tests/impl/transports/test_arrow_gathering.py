@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.shared_memory.sized_parts import size_of
+from permitflow.transports.shared_memory.ring import size_of
 
 MOST_PIECES = 256
 KINDS = (pa.int64(), pa.int16(), pa.float32(), pa.timestamp("us"), pa.decimal128(30, 2), pa.int8())

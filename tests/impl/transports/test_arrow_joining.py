@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from permitflow.transports.arrow_joining import joined, owned, runs
+from permitflow.transports.arrow import joined, owned, runs
 
 # The rows of a batch say how many bytes it is to take.
 SMALL_BYTES, MOST_BYTES = 10, 100

@@ -13,15 +13,14 @@ from permitflow.protocol.lifecycle import State
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
-from permitflow.transports import blocking_stream
+from permitflow.transports import blocking_ends
 from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.blocking_replies import Closed
-from permitflow.transports.blocking_sink import BlockingSink
-from permitflow.transports.blocking_source import BlockingSource
+from permitflow.transports.blocking_calls import Closed
+from permitflow.transports.blocking_ends import BlockingSink, BlockingSource
 from permitflow.transports.carrier import Received
 from permitflow.transports.codec import decode_downstream, decode_upstream, encode_downstream, encode_upstream
 from permitflow.transports.joined import JoinedChunks
-from permitflow.transports.shared_memory.outgoing import Outgoing
+from permitflow.transports.shared_memory.blocking_link import Outgoing
 from permitflow.transports.trains import TrainWriter, encoded, with_batches
 from tests.support.blocking_ends import SCHEMA, numbers, sink_of, source_of, values
 from tests.support.interrupting import Interrupting, Peer, SignalError
@@ -132,7 +131,7 @@ class ReceivingPeer(FakeCall):
 
 
 def opened_source(monkeypatch: pytest.MonkeyPatch) -> tuple[BlockingSource, SendingPeer]:
-    monkeypatch.setattr(blocking_stream, "BlockingHostCall", SendingPeer)
+    monkeypatch.setattr(blocking_ends, "BlockingHostCall", SendingPeer)
     source = BlockingSource("nowhere", Get(1, Address("orders/0")), 5.0, None)
     source.open("")
     peer = source._call
@@ -141,7 +140,7 @@ def opened_source(monkeypatch: pytest.MonkeyPatch) -> tuple[BlockingSource, Send
 
 
 def opened_sink(monkeypatch: pytest.MonkeyPatch) -> tuple[BlockingSink, ReceivingPeer]:
-    monkeypatch.setattr(blocking_stream, "BlockingHostCall", ReceivingPeer)
+    monkeypatch.setattr(blocking_ends, "BlockingHostCall", ReceivingPeer)
     put = Put(1, Address("orders/0"), schema=CODEC.schema_bytes)
     sink = BlockingSink("nowhere", put, 5.0, None)
     sink.open("")

@@ -10,11 +10,11 @@ import pytest
 
 from permitflow.protocol.frames import AddPermits
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.transports import blocking_source
+from permitflow.transports import blocking_ends
 from permitflow.transports.codec import decode_downstream
 from permitflow.transports.grpc_blocking import BlockingSource, open_sink, open_source
 from permitflow.transports.joined import JoinedChunks
-from permitflow.transports.shared_memory.outgoing import Outgoing
+from permitflow.transports.shared_memory.blocking_link import Outgoing
 from tests.support.served_exchange import ServedExchange, served_exchange
 
 PATIENCE_SECONDS = 60.0
@@ -85,7 +85,7 @@ def test_at_the_end_all_permits_are_back(exchange: ServedExchange, monkeypatch: 
 def test_the_residue_of_chunks_that_come_alone_waits_for_more_of_it(
     monkeypatch: pytest.MonkeyPatch, patience_seconds: float, returned: list[int]
 ) -> None:
-    monkeypatch.setattr(blocking_source, "RESIDUE_SECONDS", patience_seconds)
+    monkeypatch.setattr(blocking_ends, "RESIDUE_SECONDS", patience_seconds)
     with (
         served_exchange(WIDE_WINDOW) as exchange,
         nullcontext(exchange.channel()) as channel,

@@ -8,11 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from permitflow.errors import PeerGoneError
-from permitflow.transports import blocking_tcp_call
-from permitflow.transports.blocking_replies import Closed, receive_within
-from permitflow.transports.blocking_tcp_call import BlockingTcpCall
+from permitflow.transports import blocking_calls
+from permitflow.transports.blocking_calls import BlockingTcpCall, Closed, receive_within
 from permitflow.transports.connection import GET_STREAM
-from permitflow.transports.tcp_framing import HEADER_BYTES, Kind, header
+from permitflow.transports.tcp import HEADER_BYTES, Kind, header
 
 HANG_SECONDS = 200.0
 
@@ -37,8 +36,8 @@ def test_whoever_does_not_answer_at_the_first_address_is_dialled_at_the_next(
 def test_an_address_that_is_silent_does_not_keep_the_next_one_from_being_dialled(
     resolve_to: Callable[..., None], silent_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocking_tcp_call, "NEXT_ADDRESS_SECONDS", 0.01)
-    monkeypatch.setattr(blocking_tcp_call, "CONNECT_SECONDS", HANG_SECONDS)
+    monkeypatch.setattr(blocking_calls, "NEXT_ADDRESS_SECONDS", 0.01)
+    monkeypatch.setattr(blocking_calls, "CONNECT_SECONDS", HANG_SECONDS)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         resolve_to((socket.AF_INET, silent_port), (socket.AF_INET, listener.getsockname()[1]))
         calling = call("tcp://twofold:1")
@@ -71,8 +70,8 @@ def test_who_closes_does_not_wait_for_an_address_that_does_not_answer(silent_por
 def test_who_closes_does_not_wait_for_a_name_that_is_looked_up_and_nobody_is_dialled_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(blocking_tcp_call, "_LOOK_UP_SECONDS", 0.001)
-    monkeypatch.setattr(blocking_tcp_call, "JOIN_SECONDS", HANG_SECONDS)
+    monkeypatch.setattr(blocking_calls, "_LOOK_UP_SECONDS", 0.001)
+    monkeypatch.setattr(blocking_calls, "JOIN_SECONDS", HANG_SECONDS)
     is_found = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         found = (socket.AF_INET, socket.SOCK_STREAM, 0, "", listener.getsockname())

@@ -15,7 +15,7 @@ from permitflow.errors import PeerGoneError, PermitflowError, PermitOverrunError
 from permitflow.transports import client_call
 from permitflow.transports.carrier import Rest
 from permitflow.transports.client_call import ClientCall
-from permitflow.transports.status import Metadata, status_of
+from permitflow.transports.wire_errors import Metadata, status_of
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 Status = tuple[grpc.StatusCode, str, Metadata]

@@ -31,10 +31,10 @@ from permitflow.transports.codec import (
     decode_upstream,
     encode_downstream,
     encode_upstream,
+    front_of,
     lone_chunks,
 )
-from permitflow.transports.payloads import EncodedChunks, checked_marker
-from permitflow.transports.train_layout import front_of
+from permitflow.transports.frame_codec import EncodedChunks, checked_marker
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 counts = st.integers(-(2**63), 2**63 - 1)

@@ -23,8 +23,17 @@ from permitflow.protocol.control import (
     StagedPart,
 )
 from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.transports.control_codec import decode_reply, decode_request, encode_reply, encode_request
-from permitflow.transports.control_orders import acknowledge, close, discard, positions, publish
+from permitflow.transports.control_codec import (
+    acknowledge,
+    close,
+    decode_reply,
+    decode_request,
+    discard,
+    encode_reply,
+    encode_request,
+    positions,
+    publish,
+)
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 counts = st.integers(-(2**63), 2**63 - 1)

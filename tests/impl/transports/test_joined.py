@@ -12,8 +12,8 @@ from permitflow.errors import MispricedError
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports import joined as joined_chunks
+from permitflow.transports.frame_codec import EncodedChunks
 from permitflow.transports.joined import FoldedChunks
-from permitflow.transports.payloads import EncodedChunks
 from tests.support.joined_reader import COLUMNS, PARAMETERS, Reader, Seen
 
 LARGE_ROWS = 5_000

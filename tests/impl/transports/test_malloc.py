@@ -8,7 +8,7 @@ import pytest
 
 FAULTS_OF_MANY_BLOCKS = """
 import resource
-from permitflow.transports.malloc import expect_large_blocks
+from permitflow.transports.connection import expect_large_blocks
 {}
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -14,7 +14,7 @@ from permitflow.transports.carrier import Buffer, Rest
 from permitflow.transports.client_call import ClientCall
 from permitflow.transports.grpc_aio import SameHost, get, put
 from permitflow.transports.remote_sender import RemoteSender
-from permitflow.transports.tcp_stream import TcpStream
+from permitflow.transports.tcp import TcpStream
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 CHUNK = pa.record_batch({"n": pa.array(range(100))})

@@ -24,7 +24,7 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
-from permitflow.transports.status import ERROR_KEY, error_from_status, status_of
+from permitflow.transports.wire_errors import ERROR_KEY, error_from_status, status_of
 
 SAMPLES: list[tuple[PermitflowError, grpc.StatusCode]] = [
     (UnknownChannelError(channel="x", known=("a", "b")), grpc.StatusCode.NOT_FOUND),

@@ -12,7 +12,7 @@ from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError
 from permitflow.transports.grpc_aio import get
 from permitflow.transports.grpc_blocking import open_source
 from permitflow.transports.health import is_serving
-from permitflow.transports.strangers import behind_grpc, whose
+from permitflow.transports.wire_errors import behind_grpc, whose
 
 GUARD_SECONDS = 60.0
 HTTP = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from permitflow.errors import InvalidParametersError
-from permitflow.transports import tcp_client
+from permitflow.transports import tcp
 from permitflow.transports.connection import GET_STREAM
-from permitflow.transports.tcp_client import _connected, calling, host_and_port
-from permitflow.transports.tcp_framing import HEADER_BYTES, Kind, header
+from permitflow.transports.tcp import HEADER_BYTES, Kind, _connected, calling, header, host_and_port
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 # No system has it: as IPv6 where that is switched off.
@@ -43,7 +42,7 @@ def test_an_address_that_is_silent_does_not_keep_the_next_one_from_being_dialled
             with peer:
                 assert peer.recv(HEADER_BYTES) == header(Kind.GET)
 
-    monkeypatch.setattr(tcp_client, "NEXT_ADDRESS_SECONDS", 0.01)
+    monkeypatch.setattr(tcp, "NEXT_ADDRESS_SECONDS", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         complete(test(listener))
 
@@ -70,7 +69,7 @@ def test_that_an_address_was_silent_is_noted(
         failures = await heard_of_two()
         assert str(failures["127.0.0.1", silent_port]) == "127.0.0.1 does not answer"
 
-    monkeypatch.setattr(tcp_client, "NEXT_ADDRESS_SECONDS", 0.01)
+    monkeypatch.setattr(tcp, "NEXT_ADDRESS_SECONDS", 0.01)
     resolve_to((socket.AF_INET, silent_port), (socket.AF_INET, deaf_port))
     complete(test())
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from permitflow.errors import UndecodableDataError
-from permitflow.transports import tcp_stream
+from permitflow.transports import tcp
 from permitflow.transports.carrier import Received
-from permitflow.transports.tcp_framing import Kind, header
+from permitflow.transports.tcp import Kind, header
 from tests.support.tcp_streams import connected, dialled_by_a_stranger
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -72,13 +72,13 @@ def test_many_small_messages_that_come_together_are_handed_over_and_so_is_the_ne
             acceptor.hand_to(lambda message: handed.append(bytes(message)))
             reading = asyncio.create_task(acceptor.read())
             await asyncio.sleep(0)
-            stranger.send((header(Kind.MESSAGE, 1) + b"m") * tcp_stream._MOST_AHEAD)
+            stranger.send((header(Kind.MESSAGE, 1) + b"m") * tcp._MOST_AHEAD)
             while not handed:  # noqa: ASYNC110 - what is waited for is the socket's business
                 await asyncio.sleep(0)
             stranger.send(header(Kind.MESSAGE, 4) + b"next" + header(Kind.END))
 
             assert await reading is None
-            assert handed == [*[b"m"] * tcp_stream._MOST_AHEAD, b"next"]
+            assert handed == [*[b"m"] * tcp._MOST_AHEAD, b"next"]
 
     complete(test())
 

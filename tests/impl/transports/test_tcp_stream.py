@@ -16,11 +16,9 @@ from permitflow.errors import (
     UndecodableDataError,
     UnknownChannelError,
 )
-from permitflow.transports.blocking_tcp_call import send_all
+from permitflow.transports.blocking_calls import send_all
 from permitflow.transports.carrier import Buffer
-from permitflow.transports.tcp_client import host_and_port
-from permitflow.transports.tcp_framing import HEADER_BYTES, Kind, header
-from permitflow.transports.tcp_stream import TcpStream
+from permitflow.transports.tcp import HEADER_BYTES, Kind, TcpStream, header, host_and_port
 from tests.support.tcp_streams import connected, dialled_by_a_stranger
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -177,7 +175,7 @@ def test_an_acceptor_that_gave_up_within_a_message_hangs_up_and_adds_nothing_to_
 def test_half_a_sign_of_life_is_completed_by_the_next_one(complete: Complete) -> None:
     async def test() -> None:
         async with dialled_by_a_stranger() as (stranger, acceptor):
-            acceptor._vitality.stop()  # whose thread would give one of its own
+            acceptor._heartbeat.stop()  # whose thread would give one of its own
             first, acceptor._ping_rest = header(Kind.PING)[:3], header(Kind.PING)[3:]
             acceptor._socket.send(first)
             acceptor._ping()
@@ -268,7 +266,7 @@ def test_the_rest_of_a_sign_of_life_is_no_part_of_the_message_behind_it(
     async def test() -> None:
         async with connected() as (dialler, _):
             trickle = Trickle(len(message))
-            dialler._vitality.stop()
+            dialler._heartbeat.stop()
             with monkeypatch.context() as patch:
                 patch.setattr(dialler, "_socket", trickle)
                 dialler._ping_rest = rest

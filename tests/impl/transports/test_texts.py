@@ -26,8 +26,8 @@ from permitflow.protocol.traffic import ChannelTraffic, Statistics
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES, require_equal_schemas
 from permitflow.transports.codec import decode_upstream, encode_upstream
 from permitflow.transports.control_codec import decode_reply, encode_reply
-from permitflow.transports.status import error_from_status, error_of, said, status_of
 from permitflow.transports.texts import MOST_CHARACTERS, require_text, sendable
+from permitflow.transports.wire_errors import error_from_status, error_of, said, status_of
 from tests.support.peers_by_hand import AGREED
 
 # As Python reads a file name that is no UTF-8.

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from permitflow.transports import vitality
-from permitflow.transports.vitality import Vitality
+from permitflow.transports import heartbeat
+from permitflow.transports.heartbeat import Heartbeat
 
 
 class Clock:
@@ -49,40 +49,40 @@ class Watched:
         self.silences: list[float] = []
         loop = cast("asyncio.AbstractEventLoop", self.clock)
         self.pinged = threading.Event()
-        self.vitality = Vitality(loop, ping=self.pinged.set, give_up=self.silences.append)
+        self.heartbeat = Heartbeat(loop, ping=self.pinged.set, give_up=self.silences.append)
 
 
 @pytest.fixture
 def watched() -> Iterator[Watched]:
     watched = Watched()
     yield watched
-    watched.vitality.stop()
+    watched.heartbeat.stop()
 
 
 def test_a_silent_peer_is_given_up_once(watched: Watched) -> None:
-    watched.clock.pass_seconds(vitality._PATIENCE_SECONDS)
+    watched.clock.pass_seconds(heartbeat._PATIENCE_SECONDS)
     assert watched.silences == []
     watched.clock.pass_seconds(60)
     (seconds,) = watched.silences
-    assert vitality._PATIENCE_SECONDS < seconds < vitality._PATIENCE_SECONDS + 2 * vitality._PING_EVERY_SECONDS
+    assert heartbeat._PATIENCE_SECONDS < seconds < heartbeat._PATIENCE_SECONDS + 2 * heartbeat._PING_EVERY_SECONDS
 
 
 def test_a_peer_that_gives_signs_is_kept_however_long_it_takes(watched: Watched) -> None:
     for _ in range(500):
-        watched.vitality.has_sign = True
-        watched.clock.pass_seconds(vitality._PATIENCE_SECONDS / 2)
+        watched.heartbeat.has_sign = True
+        watched.clock.pass_seconds(heartbeat._PATIENCE_SECONDS / 2)
     assert watched.silences == []
 
 
 def test_a_busy_loop_blames_nobody(watched: Watched) -> None:
     for _ in range(10):
-        watched.clock.be_busy(3 * vitality._PATIENCE_SECONDS)
-        watched.clock.pass_seconds(vitality._PING_EVERY_SECONDS)
+        watched.clock.be_busy(3 * heartbeat._PATIENCE_SECONDS)
+        watched.clock.pass_seconds(heartbeat._PING_EVERY_SECONDS)
     assert watched.silences == []
 
 
 def test_who_is_watched_no_more_is_not_given_up(watched: Watched) -> None:
-    watched.vitality.stop()
+    watched.heartbeat.stop()
     watched.clock.pass_seconds(100)
     assert watched.silences == []
 
@@ -90,16 +90,16 @@ def test_who_is_watched_no_more_is_not_given_up(watched: Watched) -> None:
 def test_signs_are_given_though_the_loop_is_busy_and_end_with_the_last_who_gives_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(vitality, "_PING_EVERY_SECONDS", 0.01)
-    monkeypatch.setattr(vitality._Pinger, "_current", None)
+    monkeypatch.setattr(heartbeat, "_PING_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(heartbeat._Pinger, "_current", None)
     watched = Watched()
-    pinger = vitality._Pinger.of_this_process()
+    pinger = heartbeat._Pinger.of_this_process()
     thread = pinger._thread
     assert thread is not None
     for _ in range(3):
         assert watched.pinged.wait(10)
         watched.pinged.clear()
-    watched.vitality.stop()
+    watched.heartbeat.stop()
     thread.join(10)
     assert not thread.is_alive()
     assert pinger._thread is None
@@ -118,7 +118,7 @@ class Unlike:
 
 
 def test_of_thousands_of_streams_one_ends_without_a_look_at_the_others() -> None:
-    pinger, pings = vitality._Pinger(), [Unlike() for _ in range(10)]
+    pinger, pings = heartbeat._Pinger(), [Unlike() for _ in range(10)]
     for ping in pings:
         pinger.add(ping)
     for ping in reversed(pings):

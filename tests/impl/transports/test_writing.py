@@ -11,7 +11,7 @@ import pytest
 from permitflow.errors import PeerGoneError
 from permitflow.transports.begun import Begun
 from permitflow.transports.carrier import Buffer, Rest
-from permitflow.transports.host_carrier import HostCarrier
+from permitflow.transports.same_host import HostCarrier
 from permitflow.transports.writing import Writing
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]

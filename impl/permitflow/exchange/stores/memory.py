@@ -10,8 +10,7 @@ from permitflow.exchange.stores.store import KeptChannel, PublishedPart
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.arrow_joining import joined, runs
+from permitflow.transports.arrow import BatchCodec, joined, runs
 
 __all__ = ["MemoryChannelStore", "MemoryStore"]
 

@@ -17,8 +17,7 @@ from permitflow.exchange.stores.store import KeptChannel, KeptPart
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.transports.arrow import BatchCodec, read_schema
-from permitflow.transports.arrow_joining import joined, runs
+from permitflow.transports.arrow import BatchCodec, joined, read_schema, runs
 from permitflow.transports.carrier import Buffer
 
 __all__ = [

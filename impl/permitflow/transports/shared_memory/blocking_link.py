@@ -1,4 +1,7 @@
-"""The link between two processes of one host, for callers without an event loop."""
+"""A message on its way out, for callers without an event loop, whom a signal may interrupt anywhere.
+
+The link between two processes of one host, for callers without an event loop.
+"""
 
 import os
 import select
@@ -8,12 +11,23 @@ from collections.abc import Sequence
 from contextlib import suppress
 from time import monotonic
 
-from permitflow.transports.shared_memory.message_socket import SPACE_SECONDS, MessageSocket, require_own
-from permitflow.transports.shared_memory.outgoing import Outgoing
-from permitflow.transports.shared_memory.ring import Part, Ring
-from permitflow.transports.shared_memory.sized_parts import size_of
+from permitflow.transports.shared_memory.link import SPACE_SECONDS, MessageSocket, require_own
+from permitflow.transports.shared_memory.ring import Part, Ring, size_of
 
-__all__ = ["BlockingLink"]
+__all__ = ["BlockingLink", "Outgoing"]
+
+
+class Outgoing:
+    """A message, and whether it has left its writer's hands: written again after an interrupt, it goes but once."""
+
+    __slots__ = ("is_begun", "pieces")
+
+    def __init__(self, pieces: Sequence[Part]) -> None:
+        """Nothing of it was written."""
+        self.pieces = pieces
+        self.is_begun = False
+        """Is it, or the rest of it, with the carrier?  Set by whoever takes it over, and in his thread."""
+
 
 # What poll takes; whoever waits for longer waits again.
 _LONGEST_SECONDS = 86_400.0

@@ -2,6 +2,11 @@
 
 It has no name, so that nothing is left of it when both processes are gone, however they end.  Its size is sealed:
 a peer that could shorten it could crash whoever reads it.  The reader maps it without the right to write.
+
+A child that is forked inherits every descriptor and every mapping, and would act on them when it tidies up.
+
+So it forgets: its copies of the descriptors are closed, without a word to the peer, and views return no space.  Views
+that it has inherited stay readable, but their bytes may change once the parent has let go of them.
 """
 
 import contextlib
@@ -11,10 +16,21 @@ import os
 import secrets
 import struct
 import sys
+import weakref
+from typing import Protocol
 
 from permitflow.errors import UndecodableDataError
 
-__all__ = ["NONCE_BYTES", "RING_BYTES", "RING_NAME", "Region", "create_region", "open_region", "why_impossible"]
+__all__ = [
+    "NONCE_BYTES",
+    "RING_BYTES",
+    "RING_NAME",
+    "Region",
+    "create_region",
+    "forget_in_children",
+    "open_region",
+    "why_impossible",
+]
 
 RING_BYTES = 8 << 20
 """Stays in the cache of a processor core, and holds a window of a few large chunks."""
@@ -128,3 +144,30 @@ def _seals(descriptor: int) -> int:
 
 def _refused(reason: str) -> UndecodableDataError:
     return UndecodableDataError(what="the shared memory that the peer offers", reason=reason)
+
+
+class Forgetful(Protocol):
+    """Something that holds descriptors."""
+
+    def forget(self) -> None:
+        """Close the descriptors and do nothing else; called in the child, where no other thread is."""
+        ...
+
+
+_living: "weakref.WeakSet[Forgetful]" = weakref.WeakSet()
+
+
+def forget_in_children(holder: Forgetful) -> None:
+    """Have ``holder`` forget in every child that is forked from now on."""
+    _living.add(holder)
+
+
+def _forget_all() -> None:
+    for holder in list(_living):
+        holder.forget()
+    _living.clear()
+
+
+# Some systems cannot fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

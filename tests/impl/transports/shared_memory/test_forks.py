@@ -11,7 +11,7 @@ import contextlib, os
 import pyarrow as pa
 from tests.support.memory_ends import memory_ends
 from permitflow.transports.shared_memory.blocking_link import BlockingLink
-from permitflow.transports.shared_memory.outgoing import Outgoing
+from permitflow.transports.shared_memory.blocking_link import Outgoing
 
 def open_files():
     files = set()

@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 
-from permitflow.transports.shared_memory import meeting
-from permitflow.transports.shared_memory.handover import Received
-from permitflow.transports.shared_memory.meeting import Offer, accepted
-from permitflow.transports.shared_memory.policy import SameHost
+from permitflow.transports.shared_memory import SameHost, handover
+from permitflow.transports.shared_memory.handover import Offer, Received, accepted
 from permitflow.transports.shared_memory.region import create_region
 from tests.support.descriptors import nothing_stays_open
 
@@ -31,7 +29,7 @@ def test_only_our_own_names_are_dialled(complete: Complete, name: str) -> None:
 
 
 def test_somebody_who_hands_nothing_over_is_not_waited_for(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meeting, "_HANDOVER_SECONDS", 0.05)
+    monkeypatch.setattr(handover, "_HANDOVER_SECONDS", 0.05)
     with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer:
         assert offer.frame is not None
         assert "was not handed over in time" in complete(accepted(offer.frame.socket, writes=False))

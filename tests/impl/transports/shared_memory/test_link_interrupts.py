@@ -5,9 +5,8 @@ from itertools import count
 
 import pytest
 
-from permitflow.transports.shared_memory.blocking_link import BlockingLink
-from permitflow.transports.shared_memory.message_socket import MessageSocket
-from permitflow.transports.shared_memory.outgoing import Outgoing
+from permitflow.transports.shared_memory.blocking_link import BlockingLink, Outgoing
+from permitflow.transports.shared_memory.link import MessageSocket
 from tests.support.interrupting import Interrupting, Peer, SignalError
 from tests.support.memory_ends import memory_ends
 

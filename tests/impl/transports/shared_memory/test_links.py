@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 
 from permitflow.errors import UndecodableDataError
-from permitflow.transports.shared_memory.asyncio_link import AsyncioLink
-from permitflow.transports.shared_memory.blocking_link import BlockingLink
-from permitflow.transports.shared_memory.notes import place_note
-from permitflow.transports.shared_memory.outgoing import Outgoing
-from permitflow.transports.shared_memory.space import Place
+from permitflow.transports.shared_memory.blocking_link import BlockingLink, Outgoing
+from permitflow.transports.shared_memory.link import AsyncioLink, place_note
+from permitflow.transports.shared_memory.ring import Place
 from tests.support.memory_ends import SMALL_RING_BYTES, MemoryEnds, memory_ends
 
 MOST_BYTES = 8 << 20

@@ -14,10 +14,8 @@ import pytest
 
 from permitflow.errors import SameHostError, UndecodableDataError
 from permitflow.protocol.frames import SameHostAnswer
-from permitflow.transports.shared_memory import handover
-from permitflow.transports.shared_memory.handover import Received, nonce_digest
-from permitflow.transports.shared_memory.meeting import Offer, accepted
-from permitflow.transports.shared_memory.policy import SameHost
+from permitflow.transports.shared_memory import SameHost, handover
+from permitflow.transports.shared_memory.handover import Offer, Received, accepted, nonce_digest
 from permitflow.transports.shared_memory.ring import Ring
 from tests.support.descriptors import nothing_stays_open, open_descriptors, ring_mappings
 from tests.support.limits import limited

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.errors import UndecodableDataError
-from permitflow.transports.shared_memory.notes import NoteReader, inline_header, place_note
-from permitflow.transports.shared_memory.space import Place
+from permitflow.transports.shared_memory.link import NoteReader, inline_header, place_note
+from permitflow.transports.shared_memory.ring import Place
 
 MOST_BYTES = 1 << 20
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import UndecodableDataError
-from permitflow.transports.shared_memory.ring import RingWriter
-from permitflow.transports.shared_memory.space import Place
+from permitflow.transports.shared_memory.ring import Place, RingWriter
 from tests.support.descriptors import nothing_stays_open, open_descriptors, ring_mappings
 from tests.support.memory_ends import MemoryEnds, memory_ends
 

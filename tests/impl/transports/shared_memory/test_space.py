@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.errors import UndecodableDataError
-from permitflow.transports.shared_memory.space import ALIGNMENT_BYTES, HeldSpace, Place, Tenure, WriterSpace
+from permitflow.transports.shared_memory.ring import ALIGNMENT_BYTES, HeldSpace, Place, Tenure, WriterSpace
 
 CAPACITY = 1024
 

@@ -12,13 +12,11 @@ from typing import Any, NoReturn
 import pytest
 
 from permitflow.protocol.frames import SameHostAnswer
-from permitflow.transports.blocking_host_call import BlockingHostCall
+from permitflow.transports.blocking_calls import BlockingHostCall
 from permitflow.transports.connection import PUT_STREAM
 from permitflow.transports.same_host import offering
-from permitflow.transports.shared_memory import handover
-from permitflow.transports.shared_memory.handover import connect
-from permitflow.transports.shared_memory.meeting import Offer
-from permitflow.transports.shared_memory.policy import SameHost
+from permitflow.transports.shared_memory import SameHost, handover
+from permitflow.transports.shared_memory.handover import Offer, connect
 from tests.support.descriptors import nothing_stays_open
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]

@@ -1,8 +1,7 @@
 """Signs of life between the two ends of a connection that may be silent for hours.
 
 The kernel keeps the connection of a stopped process or of a cut cable open for a long time, or for ever.  Signs are
-given by a thread, because an application may keep its event loop busy for as long as it likes.
-"""
+given by a thread, because an application may keep its event loop busy for as long as it likes."""
 
 import asyncio
 import os
@@ -10,14 +9,14 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["Vitality"]
+__all__ = ["Heartbeat"]
 
 _PING_EVERY_SECONDS = 2.0
 # The thread needs the interpreter for a moment; an application that holds on to it for longer is as good as dead.
 _PATIENCE_SECONDS = 8.0
 
 
-class Vitality:
+class Heartbeat:
     """Gives signs of life, and says when the peer has been silent for too long."""
 
     def __init__(

@@ -1,28 +1,129 @@
-"""One stream over a TCP connection of its own, for asyncio; what it needs of gRPC is a way to end with a status.
+"""How messages lie in a TCP connection.
+
+Each message stands behind eight bytes: what follows, two letters by which a stranger is recognised, a check of the
+others, and how many bytes follow.  Without the check both ends could wait for ever after an altered length, for bytes
+that nobody sends.  The dialler's first message says which method it calls.  All numbers are big-endian.
+
+One stream over a TCP connection of its own, for asyncio; what it needs of gRPC is a way to end with a status.
 
 What is received lies where Arrow reads it, what is sent is not copied before the kernel takes it.  Permits bound what
 is on the way; the socket's buffers bound its bytes.
+
+Dials an exchange over TCP, for asyncio.
 """
 
 import asyncio
 import socket
 import threading
 from collections import deque
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from enum import IntEnum
 from functools import partial
+from struct import Struct
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from permitflow.errors import PeerGoneError, PermitflowError, UndecodableDataError
+from permitflow.errors import (
+    InvalidParametersError,
+    PeerGoneError,
+    PeerTimeoutError,
+    PermitflowError,
+    UndecodableDataError,
+)
+from permitflow.transports.addresses import SCHEME
+from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.carrier import Buffer, PromptCarrier, Received, Rest, Take
-from permitflow.transports.shared_memory.sized_parts import SizedParts
-from permitflow.transports.status import error_of, said
-from permitflow.transports.strangers import NOTHING_SAID
-from permitflow.transports.tcp_framing import HEADER_BYTES, METHODS, PIECES_AT_ONCE, Kind, header, read_header, without
-from permitflow.transports.vitality import Vitality
+from permitflow.transports.connection import CONTROL, GET_STREAM, HEALTH_CHECK, PUT_STREAM
+from permitflow.transports.heartbeat import Heartbeat
+from permitflow.transports.shared_memory.ring import SizedParts
+from permitflow.transports.wire_errors import NOTHING_SAID, error_of, said, whose
 
-__all__ = ["TcpStream"]
+__all__ = [
+    "HEADER_BYTES",
+    "KIND_OF_METHOD",
+    "METHODS",
+    "NEXT_ADDRESS_SECONDS",
+    "PIECES_AT_ONCE",
+    "Kind",
+    "TcpStream",
+    "calling",
+    "header",
+    "host_and_port",
+    "read_header",
+    "without",
+]
+
+_HEADER = Struct(">B2sBI")
+_MARK = b"pf"
+HEADER_BYTES = _HEADER.size
+PIECES_AT_ONCE = 256
+"""Of a message, in one call of the kernel; it takes up to 1,024."""
+
+
+class Kind(IntEnum):
+    """What follows."""
+
+    MESSAGE = 0
+    END = 1
+    """Nothing: this half is closed, in good order."""
+    STATUS = 2
+    """Why the acceptor ends the stream, as JSON: what gRPC says with a status."""
+    PING = 3
+    """Nothing: a sign of life."""
+    GET = 4
+    """Nothing: the dialler calls GetStream."""
+    PUT = 5
+    """Nothing: the dialler calls PutStream."""
+    CONTROL = 6
+    """Nothing: the dialler calls Control."""
+    HEALTH = 7
+    """Nothing: the dialler asks whether the exchange is ready; see ``permitflow.transports.health``."""
+
+
+# Indexing costs a tenth of a call.
+_KINDS = tuple(Kind)
+METHODS = {Kind.GET: GET_STREAM, Kind.PUT: PUT_STREAM, Kind.CONTROL: CONTROL, Kind.HEALTH: HEALTH_CHECK}
+KIND_OF_METHOD = {method: kind for kind, method in METHODS.items()}
+
+
+def header(kind: Kind, size_bytes: int = 0) -> bytes:
+    """What stands before so many bytes."""
+    return _HEADER.pack(kind, _MARK, _check(kind, size_bytes), size_bytes)
+
+
+def _check(kind: int, size_bytes: int) -> int:
+    """The exclusive or of the five bytes: another one if any bit of them is altered."""
+    folded = size_bytes ^ size_bytes >> 16
+    return (kind ^ folded ^ folded >> 8) & 0xFF
+
+
+def read_header(data: memoryview, who: str) -> tuple[Kind, int]:
+    """What follows, and how many bytes, of what ``who`` has sent.
+
+    Raises:
+        UndecodableDataError: this is no message of ours, or it is too long.
+    """
+    kind, mark, check, size = _HEADER.unpack_from(data)
+    if mark != _MARK or check != _check(kind, size) or kind > Kind.HEALTH:
+        first = bytes(data[:HEADER_BYTES])
+        raise UndecodableDataError(
+            what=f"what {who} says, {first!r},", reason=f"it is none of permitflow's, {whose(first)}"
+        )
+    if size > (MAX_MESSAGE_BYTES if kind in (Kind.MESSAGE, Kind.STATUS) else 0):
+        raise UndecodableDataError(what=f"a message of {size} bytes", reason=f"{MAX_MESSAGE_BYTES} are the most")
+    return _KINDS[kind], size
+
+
+def without(pieces: Sequence[Buffer], count: int) -> Sequence[Buffer]:
+    """What is left of a message in pieces after so many bytes."""
+    for position, piece in enumerate(pieces):
+        if count < len(piece):
+            return [memoryview(piece)[count:], *pieces[position + 1 :]]
+        count -= len(piece)
+    return ()
+
 
 _SCRATCH_BYTES = 16 << 10  # headers and small messages; larger ones are received where they stay
 _READS_AT_ONCE = 8  # for one turn of the event loop
@@ -51,7 +152,7 @@ class TcpStream(PromptCarrier):
         self._failure: PermitflowError | None = None
         self._sending, self._ping_rest = threading.Lock(), b""
         self._writable: asyncio.Future[None] | None = None
-        self._vitality = Vitality(self._loop, ping=self._ping, give_up=self._give_up)
+        self._heartbeat = Heartbeat(self._loop, ping=self._ping, give_up=self._give_up)
         self._watch()
 
     # Reading.
@@ -151,7 +252,7 @@ class TcpStream(PromptCarrier):
             count = self._socket.recv_into(space)
             if not count:
                 raise self._gone("its connection was closed before the end")
-            self._vitality.has_sign = True
+            self._heartbeat.has_sign = True
             if body is None:
                 self._scratch_filled += count
                 self._parse()
@@ -278,7 +379,7 @@ class TcpStream(PromptCarrier):
         self._fail(self._gone(f"it has given no sign of life for {silent_seconds:.0f} s"))
 
     def _gone(self, reason: str) -> PeerGoneError:
-        is_known = self._is_acceptor or self._vitality.has_heard
+        is_known = self._is_acceptor or self._heartbeat.has_heard
         return PeerGoneError(who=self._who, reason=reason if is_known else f"{reason}; {NOTHING_SAID}")
 
     def _fail(self, error: PermitflowError) -> None:
@@ -290,10 +391,95 @@ class TcpStream(PromptCarrier):
     def close(self) -> None:
         """Hang up.  Closing twice is harmless."""
         self._fail(PeerGoneError(who=self._who, reason="this end was closed"))
-        self._vitality.stop()
+        self._heartbeat.stop()
         self._socket.close()
 
 
 def _wake(future: "asyncio.Future[None] | None") -> None:
     if future is not None and not future.done():
         future.set_result(None)
+
+
+_RETRY_SECONDS = 0.05
+NEXT_ADDRESS_SECONDS = 2.0
+"""So long an address may be silent that is not the last one of its name, as where packets for IPv6 are lost."""
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """The two parts of ``tcp://host:port``.
+
+    Raises:
+        InvalidParametersError: it is none.
+    """
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+        (host or "").encode("idna")  # as for whoever looks the name up
+    except ValueError:
+        host = port = None
+    if not address.startswith(SCHEME) or host is None or port is None:
+        raise InvalidParametersError(name="address", value=address, rule=f"must be {SCHEME}host:port")
+    return host, port
+
+
+@asynccontextmanager
+async def calling(address: str, method: str, who: str, timeout_seconds: float) -> AsyncIterator[TcpStream]:
+    """A stream of one method of the exchange at this address.
+
+    Raises:
+        InvalidParametersError: it is no address.
+        PeerTimeoutError: nobody answers there.
+    """
+    host, port = host_and_port(address)
+    failures: dict[object, OSError] = {}
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            connection = await _connected(host, port, failures)
+    except TimeoutError:
+        why = f" ({'; '.join(map(str, failures.values()))})" if failures else ""
+        reason = f"no connection within {timeout_seconds:g} s{why}; is an exchange running there (permitflow serve)?"
+        raise PeerTimeoutError(who=who, reason=reason) from None
+    stream = TcpStream(connection, who=who, is_acceptor=False)
+    try:
+        await stream.call(KIND_OF_METHOD[method])
+        yield stream
+    finally:
+        stream.close()
+
+
+async def _connected(host: str, port: int, failures: dict[object, OSError]) -> socket.socket:
+    """Tries each address that the name has, again and again; notes what it last heard of each.
+
+    Not asyncio's own ``create_connection``: its transport would read what ``TcpStream`` wants where it stays.
+    """
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            failures.pop(host, None)
+        except OSError as error:
+            addresses, failures[host] = [], error
+        for family, kind, protocol, _, name in addresses:
+            patience_seconds = None if name == addresses[-1][-1] else NEXT_ADDRESS_SECONDS
+            try:
+                async with asyncio.timeout(patience_seconds):
+                    return await _dialled(loop, family, kind, protocol, name)
+            except TimeoutError:
+                failures[name] = TimeoutError(f"{name[0]} does not answer")
+            except OSError as error:
+                failures[name] = error
+        # As gRPC does: the exchange may be about to start.
+        await asyncio.sleep(_RETRY_SECONDS)
+
+
+async def _dialled(
+    loop: asyncio.AbstractEventLoop, family: int, kind: int, protocol: int, name: tuple[object, ...]
+) -> socket.socket:
+    connection = socket.socket(family, kind, protocol)
+    try:
+        connection.setblocking(False)
+        await loop.sock_connect(connection, name)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
