@@ -94,7 +94,7 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     """
     from permitflow.exchange.registry import Exchange
     from permitflow.exchange.server import ExchangeServer
-    from permitflow.transports.shared_memory import SameHost
+    from permitflow.transports.shared_memory import SameHost, link
 
     taken: str = request.param
     is_shared = taken == "shared memory"
