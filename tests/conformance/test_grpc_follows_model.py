@@ -22,8 +22,7 @@ from permitflow.protocol.recording import RecorderFactory
 from permitflow.transports.grpc_aio import SameHost, get, put
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
-from tests.support.application import Ends
-from tests.support.channel_machine import machine_for
+from tests.support.led_channels import Ends, machine_for
 
 SCHEMA = pa.schema([("serial", pa.int64())])
 # Of these, each row is long enough for its chunk to be compressed.

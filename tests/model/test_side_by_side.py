@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from permitflow_model.side_by_side import in_processes, result_of
-from tests.support.workers import workers
+from tests.support.process import workers
 
 
 def double(number: int) -> int:

@@ -6,7 +6,7 @@ import pytest
 
 from permitflow_proofs import Verdict, catalogue, prove_catalogue
 from permitflow_proofs.proving import usable_processors
-from tests.support.workers import workers
+from tests.support.process import workers
 
 SHORT = ["bounded", "2014-sign", "2014-right"]
 

@@ -8,8 +8,6 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-__all__ = ["Interrupting", "Peer", "SignalError"]
-
 
 class SignalError(Exception):
     """What the handler raises."""

@@ -1,18 +1,94 @@
-"""Channels that keep their rows inside a process, without a server, for tests."""
+"""Channels that keep their rows: rows that say which they are, served, inside a process, and in a store."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pyarrow as pa
 
+from permitflow.errors import PermitflowError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
+from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.stores.memory import MemoryStore
+from permitflow.exchange.stores.sqlite import SqliteStore
+from permitflow.exchange.stores.store import ChannelStore
+from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
-from tests.support.row_streams import SCHEMA, SMALL
+from permitflow.transports.grpc_aio import get, put
+from permitflow.transports.remote_sender import RemoteSender
 
-__all__ = ["keeping", "numbers", "settle"]
+SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
+LARGE = ChannelParameters(row_permits=64, permit_batch=8)
+CHANNEL = "orders/0"
+
+
+def rows(start: int, stop: int) -> pa.RecordBatch:
+    """A chunk whose rows say which they are."""
+    return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
+
+
+SCHEMA = rows(0, 0).schema
+
+
+@asynccontextmanager
+async def serving(
+    *consumers: str, parameters: ChannelParameters = SMALL, schema: pa.Schema | None = None
+) -> AsyncIterator[tuple[ReplayChannel, str]]:
+    """A channel that keeps its rows, and the address of its exchange."""
+    exchange = Exchange(parameters=parameters)
+    exchange.add_channel("once")
+    channel = exchange.add_channel(
+        CHANNEL, schema=schema, retention=Retention.REPLAY, consumers=consumers or ("default",)
+    )
+    async with ExchangeServer(exchange) as server:
+        yield channel, server.address
+
+
+async def numbers(chunks: AsyncIterable[Message[pa.RecordBatch] | pa.RecordBatch]) -> list[int]:
+    """All numbers up to the end, in messages that were received or in batches that were read from a log."""
+    batches = [chunk.payload if isinstance(chunk, Message) else chunk async for chunk in chunks]
+    return [number for batch in batches for number in batch.column(0).to_pylist()]
+
+
+async def read(
+    address: str, from_row: int | None = None, to_row: int | None = None, *, consumer: str = "", log_id: str = ""
+) -> list[int]:
+    """The numbers in a range of the channel."""
+    async with get(address, CHANNEL, from_row=from_row, to_row=to_row, consumer=consumer, log_id=log_id) as receiver:
+        return await numbers(receiver)
+
+
+async def fill(address: str, start: int, stop: int, *, producer: str = "", closes: bool = False) -> None:
+    """Put rows into the channel, one by one."""
+    async with put(address, CHANNEL, SCHEMA, producer=producer) as sender:
+        for row in range(start, stop):
+            await sender.send(rows(row, row + 1))
+        await sender.end(closes_channel=closes)
+
+
+def has_rows(channel: ReplayChannel, next_row: int) -> bool:
+    """Have so many rows come?"""
+    return channel.log.books.next_row >= next_row
+
+
+async def refused(deed: Coroutine[Any, Any, object]) -> PermitflowError:
+    """The error with which something is refused."""
+    try:
+        await deed
+    except PermitflowError as error:
+        return error
+    raise AssertionError("it was not refused")
+
+
+async def send_for_ever(sender: RemoteSender) -> None:
+    """Rows from the first one on, until it fails."""
+    row = 0
+    while True:
+        await sender.send(rows(row, row + 1))
+        row += 1
 
 
 def keeping(*consumers: str, parameters: ChannelParameters = SMALL, store: MemoryStore | None = None) -> ReplayChannel:
@@ -21,12 +97,25 @@ def keeping(*consumers: str, parameters: ChannelParameters = SMALL, store: Memor
     return exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY, consumers=consumers or ("default",))
 
 
-async def numbers(batches: AsyncIterator[pa.RecordBatch]) -> list[int]:
-    """All numbers in these."""
-    return [number async for batch in batches for number in batch.column(0).to_pylist()]
-
-
 async def settle() -> None:
     """Let everybody who can run do so, a few times over."""
     for _ in range(20):
         await asyncio.sleep(0)
+
+
+PARAMETERS = ChannelParameters(row_permits=100_000)
+CONSUMERS = ("default", "audit")
+
+
+def channel(store: SqliteStore, name: str = "orders/0") -> ChannelStore:
+    """A channel, new or as it was left."""
+    return store.open_channel(name, parameters=PARAMETERS, consumers=CONSUMERS)
+
+
+async def filled(store: SqliteStore, rows: Callable[[int, int], pa.RecordBatch]) -> ChannelStore:
+    """A channel with 30 rows; ``rows`` makes those of a first number and a count."""
+    place = channel(store)
+    await place.declare(rows(0, 0).schema)
+    for first_row in (0, 10, 20):
+        await place.append(first_row, [rows(first_row, 10)], "p", first_row + 10)
+    return place

@@ -14,20 +14,6 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.grpc_aio import get
 
-__all__ = [
-    "CHANNEL",
-    "SCHEMA",
-    "SMALL",
-    "batch",
-    "everything",
-    "numbers",
-    "read",
-    "send_for_ever",
-    "serving",
-    "turns",
-    "until",
-]
-
 CHANNEL = "orders/0"
 SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
 SCHEMA = pa.schema([("n", pa.int64())])

@@ -23,25 +23,6 @@ from permitflow.transports.connection import CLIENT_OPTIONS, GET_STREAM
 from permitflow.transports.frame_codec import EncodedChunks
 from permitflow.transports.grpc_aio import get, put
 
-__all__ = [
-    "ADDRESS",
-    "AGREED",
-    "BATCH",
-    "CODEC",
-    "ENCODED",
-    "SMALL",
-    "Outcome",
-    "agreed",
-    "call",
-    "data",
-    "dialling",
-    "encoded",
-    "get_frame",
-    "put_frame",
-    "send_for_ever",
-    "serving",
-]
-
 SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
 BATCH = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64())})
 CODEC = BatchCodec(BATCH.schema)

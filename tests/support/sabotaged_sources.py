@@ -14,8 +14,6 @@ from permitflow.spark.stream_options import StreamOptions
 from permitflow.spark.stream_planning import Positions
 from permitflow.spark.stream_source import ChannelRows, ExchangeStreamReader
 
-__all__ = ["AcknowledgesInCommit", "AcknowledgesInRead"]
-
 
 class _CommitReader(ExchangeStreamReader):
     """Believes that ``commit`` is the place, as the name suggests."""

@@ -9,8 +9,6 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
 
-__all__ = ["ADDRESS", "CHUNK", "SMALL", "downstream", "open_downstream", "open_upstream", "upstream"]
-
 SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
 ADDRESS = Address("orders/0")
 CHUNK = Data(Message(Kind.CHUNK, "rows", 3, 3))

@@ -6,8 +6,6 @@ from permitflow.protocol.replay import DEFAULT_CONSUMER, ReplayBooks
 from permitflow.protocol.staged_parts import YIELD_SECONDS
 from permitflow.protocol.staging import Part, StagingArea, StagingBooks
 
-__all__ = ["LATER", "LIMIT_ROWS", "TIMEOUT_SECONDS", "Exchange"]
-
 LIMIT_ROWS = 10
 TIMEOUT_SECONDS = 100.0
 LATER = YIELD_SECONDS + 1

@@ -17,8 +17,6 @@ from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import control, put
 from permitflow.transports.remote_sender import RemoteSender
 
-__all__ = ["CHANNELS", "STAGING_ROWS", "World", "chunk", "world"]
-
 STAGING_ROWS = 16
 CHANNELS = ("a", "b")
 

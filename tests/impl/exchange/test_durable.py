@@ -16,7 +16,7 @@ from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import control, get, put
-from tests.support.limits import files_of_at_most
+from tests.support.process import files_of_at_most
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -34,8 +34,8 @@ from permitflow.transports.connection import CONTROL
 from permitflow.transports.control_codec import encode_reply, encode_request
 from permitflow.transports.grpc_aio import control, get, put
 from permitflow.wire.v1 import exchange_pb2 as pb
+from tests.support.kept_rows import refused
 from tests.support.peers_by_hand import dialling
-from tests.support.row_streams import refused
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

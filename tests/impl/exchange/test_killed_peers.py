@@ -17,7 +17,7 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.statistics import BridgeState
 from permitflow.testing.endpoints import CHANNEL, SCHEMA, chunk
 from permitflow.transports.grpc_aio import put
-from tests.support.stopwatch import within
+from tests.support.process import within
 
 # Keep-alive asks every 2 s and waits 4 s; the rest is for a busy machine.
 SECONDS_UNTIL_MISSED = 15.0

@@ -15,8 +15,7 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.same_host import SameHost
-from tests.support.kept_rows import keeping, settle
-from tests.support.row_streams import SCHEMA, rows
+from tests.support.kept_rows import SCHEMA, keeping, rows, settle
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 LONGEST_SECONDS = 20.0

@@ -24,8 +24,7 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
-from tests.support.kept_rows import keeping, numbers, settle
-from tests.support.row_streams import SCHEMA, SMALL, rows
+from tests.support.kept_rows import SCHEMA, SMALL, keeping, numbers, rows, settle
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 LONGEST_SECONDS = 20.0

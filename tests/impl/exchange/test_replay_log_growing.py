@@ -15,8 +15,7 @@ from permitflow.errors import (
 from permitflow.exchange.stores.memory import MemoryChannelStore, MemoryStore
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.parameters import ChannelParameters
-from tests.support.kept_rows import keeping, numbers, settle
-from tests.support.row_streams import rows
+from tests.support.kept_rows import keeping, numbers, rows, settle
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 LONGEST_SECONDS = 20.0

@@ -24,8 +24,8 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.control import ChannelRow, ChannelState
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import AioControl, control, get, put
+from tests.support.kept_rows import CHANNEL, SCHEMA, SMALL, fill, numbers, read, refused, rows, send_for_ever, serving
 from tests.support.number_streams import until
-from tests.support.row_streams import CHANNEL, SCHEMA, SMALL, fill, numbers, read, refused, rows, send_for_ever, serving
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -19,8 +19,8 @@ from permitflow.errors import (
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.transports.grpc_aio import put
+from tests.support.kept_rows import CHANNEL, SCHEMA, fill, has_rows, read, refused, rows, send_for_ever, serving
 from tests.support.number_streams import until
-from tests.support.row_streams import CHANNEL, SCHEMA, fill, has_rows, read, refused, rows, send_for_ever, serving
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

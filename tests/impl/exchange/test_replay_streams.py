@@ -18,8 +18,8 @@ from permitflow.errors import (
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.grpc_aio import describe, get, put
+from tests.support.kept_rows import CHANNEL, LARGE, SCHEMA, SMALL, fill, read, refused, rows, serving
 from tests.support.number_streams import until
-from tests.support.row_streams import CHANNEL, LARGE, SCHEMA, SMALL, fill, read, refused, rows, serving
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -20,7 +20,7 @@ from permitflow.protocol.replay import Retention
 from permitflow.testing.endpoints import CHANNEL, SCHEMA, chunk
 from permitflow.transports.grpc_aio import EndOutcome, SameHost, get, put
 from permitflow.transports.shared_memory.region import RING_BYTES, RING_NAME
-from tests.support.descriptors import open_descriptors, ring_mappings
+from tests.support.process import open_descriptors, ring_mappings
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -18,8 +18,7 @@ from permitflow.spark.committed_tails import CommittedTails
 from permitflow.spark.listener import QueryRecord
 from permitflow.testing.query_runs import judge_query
 from permitflow.transports.grpc_blocking import control, open_sink
-from tests.support.far_ends import channels_of
-from tests.support.served_exchange import ServedExchange
+from tests.support.served_exchange import ServedExchange, channels_of
 
 T = TypeVar("T")
 Options = dict[str, str]

@@ -8,8 +8,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from permitflow.transports.grpc_blocking import control
-from tests.support.far_ends import channels_of, consume, consumers, producers
-from tests.support.served_exchange import ServedExchange
+from tests.support.served_exchange import ServedExchange, channels_of, consume, consumers, producers
 
 T = TypeVar("T")
 Options = dict[str, str]

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from permitflow.spark.hand_over import HandOver, narrow_socket, spark_socket
-from tests.support.far_ends import producers
+from tests.support.served_exchange import producers
 
 T = TypeVar("T")
 

@@ -16,8 +16,7 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryPro
 from permitflow.spark import ExchangeListener, listener, plot_back_pressure
 from permitflow.spark.listener import QueryRecord
 from permitflow.transports.grpc_blocking import open_sink
-from tests.support.far_ends import channels_of
-from tests.support.served_exchange import ServedExchange
+from tests.support.served_exchange import ServedExchange, channels_of
 
 T = TypeVar("T")
 Options = dict[str, str]

@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from permitflow.protocol.control import ChannelState
 from permitflow.testing.query_runs import judge_query
 from permitflow.transports.grpc_blocking import control, open_sink
-from tests.support.far_ends import channels_of
-from tests.support.served_exchange import SMALL_WINDOW
+from tests.support.served_exchange import SMALL_WINDOW, channels_of
 
 T = TypeVar("T")
 Options = dict[str, str]

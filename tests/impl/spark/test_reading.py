@@ -14,8 +14,7 @@ from pyspark.sql.types import LongType, StructType
 from permitflow.spark import PermitflowDataSource, register
 from permitflow.spark.source import ExchangeReader
 from permitflow.tracing import read_trace
-from tests.support.far_ends import channels_of, produce, producers
-from tests.support.served_exchange import ServedExchange
+from tests.support.served_exchange import ServedExchange, channels_of, produce, producers
 
 T = TypeVar("T")
 Options = dict[str, str]

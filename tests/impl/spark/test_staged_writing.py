@@ -21,8 +21,7 @@ from permitflow.spark.sending import Sending
 from permitflow.spark.staged_sink import StagedBatchWriter, StagedStreamWriter
 from permitflow.transports import diagnosis
 from permitflow.transports.blocking_ends import BlockingSink
-from tests.support.blocking_ends import PATIENCE_SECONDS, SHORT_SECONDS
-from tests.support.far_ends import channels_of
+from tests.support.served_exchange import PATIENCE_SECONDS, SHORT_SECONDS, channels_of
 
 T = TypeVar("T")
 Options = dict[str, str]

@@ -28,7 +28,7 @@ from permitflow.spark import PermitflowDataSource
 from permitflow.spark.stream_offsets import OffsetJson
 from permitflow.spark.stream_source import ExchangeStreamReader
 from permitflow.transports.grpc_blocking import control, open_sink
-from tests.support.ports import reserved_address
+from tests.support.process import reserved_address
 from tests.support.served_exchange import ServedExchange, served_exchange
 
 Options = dict[str, str]

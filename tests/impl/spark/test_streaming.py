@@ -13,8 +13,7 @@ from permitflow.errors import InvalidOptionError
 from permitflow.spark.stream_options import StreamOptions
 from permitflow.testing.query_runs import QueryVerdict, judge_query, published_by_file_sink
 from permitflow.transports.grpc_blocking import control, open_sink
-from tests.support.far_ends import channels_of, producers
-from tests.support.served_exchange import ServedExchange, served_exchange
+from tests.support.served_exchange import ServedExchange, channels_of, producers, served_exchange
 
 T = TypeVar("T")
 Options = dict[str, str]

@@ -14,7 +14,7 @@ from permitflow.errors import PeerGoneError, TaskRetryError, UnknownChannelError
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.sending import Sending
 from permitflow.transports.grpc_blocking import control, open_sink, open_source
-from tests.support.far_ends import channels_of, consume, produce
+from tests.support.served_exchange import channels_of, consume, produce
 
 Options = dict[str, str]
 

@@ -15,7 +15,7 @@ from pyspark.sql import Row, SparkSession
 from permitflow.spark.schema import arrow_schema
 from permitflow.tracing import read_trace
 from permitflow.transports.grpc_blocking import control
-from tests.support.far_ends import channels_of, consumers
+from tests.support.served_exchange import channels_of, consumers
 
 T = TypeVar("T")
 Options = dict[str, str]

@@ -10,8 +10,7 @@ import pytest
 
 from permitflow.transports import diagnosis
 from permitflow.transports.shared_memory import SameHost
-from tests.support.blocking_ends import PATIENCE_SECONDS
-from tests.support.served_exchange import ServedExchange, served_exchange
+from tests.support.served_exchange import PATIENCE_SECONDS, ServedExchange, served_exchange
 
 _HANG_SECONDS = 200.0
 

@@ -22,9 +22,8 @@ from permitflow.transports.codec import decode_downstream, decode_upstream, enco
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.shared_memory.blocking_link import Outgoing
 from permitflow.transports.trains import TrainWriter, encoded, with_batches
-from tests.support.blocking_ends import SCHEMA, numbers, sink_of, source_of, values
 from tests.support.interrupting import Interrupting, Peer, SignalError
-from tests.support.served_exchange import ServedExchange
+from tests.support.served_exchange import SCHEMA, ServedExchange, numbers, sink_of, source_of, values
 
 PARAMETERS = ChannelParameters(row_permits=40, permit_batch=2, max_chunk_cost=8)
 TRAINS = [[2, 3, 1], [4], [5, 2]]

@@ -21,8 +21,15 @@ from permitflow.errors import (
 )
 from permitflow.protocol.control import ChannelRow, ChannelState, StagedPart
 from permitflow.transports.grpc_blocking import BlockingControl, BlockingSink, control, open_sink, open_source
-from tests.support.blocking_ends import PATIENCE_SECONDS, SCHEMA, SHORT_SECONDS, numbers
-from tests.support.served_exchange import SMALL_WINDOW, ServedExchange, served_exchange
+from tests.support.served_exchange import (
+    PATIENCE_SECONDS,
+    SCHEMA,
+    SHORT_SECONDS,
+    SMALL_WINDOW,
+    ServedExchange,
+    numbers,
+    served_exchange,
+)
 
 pytestmark = pytest.mark.usefixtures("patient_diagnosis")
 

@@ -21,11 +21,13 @@ from permitflow.errors import (
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.tracing import MemoryTrace
 from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, EndOutcome, open_sink, open_source, probe
-from tests.support.blocking_ends import (
+from tests.support.process import within
+from tests.support.served_exchange import (
     NOBODY_SECONDS,
     PATIENCE_SECONDS,
     SCHEMA,
     SHORT_SECONDS,
+    ServedExchange,
     in_a_hurry,
     numbers,
     read_all,
@@ -36,8 +38,6 @@ from tests.support.blocking_ends import (
     starve,
     values,
 )
-from tests.support.served_exchange import ServedExchange
-from tests.support.stopwatch import within
 
 pytestmark = pytest.mark.usefixtures("patient_diagnosis")
 Opens = Callable[[ServedExchange, str], BlockingSink | BlockingSource]

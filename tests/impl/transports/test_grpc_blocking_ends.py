@@ -20,7 +20,8 @@ from permitflow.errors import (
     PeerTimeoutError,
 )
 from permitflow.transports.grpc_blocking import EndOutcome
-from tests.support.blocking_ends import (
+from tests.support.process import within
+from tests.support.served_exchange import (
     CLOSED_SECONDS,
     HANGING_SECONDS,
     INTERRUPTED_SECONDS,
@@ -28,6 +29,7 @@ from tests.support.blocking_ends import (
     PATIENCE_SECONDS,
     SHORT_SECONDS,
     STARVED_SECONDS,
+    ServedExchange,
     in_a_hurry,
     numbers,
     read_all,
@@ -38,8 +40,6 @@ from tests.support.blocking_ends import (
     source_of_first,
     values,
 )
-from tests.support.served_exchange import ServedExchange
-from tests.support.stopwatch import within
 
 pytestmark = pytest.mark.usefixtures("patient_diagnosis")
 

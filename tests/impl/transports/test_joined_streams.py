@@ -18,10 +18,9 @@ from permitflow.transports.grpc_aio import get
 from permitflow.transports.grpc_blocking import open_source
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_receiver import RemoteReceiver
-from tests.support.blocking_ends import numbers, send_all, source_of, values
+from tests.support.carriers import played_stream
 from tests.support.number_streams import CHANNEL, batch, serving, until
-from tests.support.played_producers import played_stream
-from tests.support.served_exchange import ServedExchange
+from tests.support.served_exchange import ServedExchange, numbers, send_all, source_of, values
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -9,8 +9,8 @@ import pytest
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports import remote_downstream
 from permitflow.transports.carrier import Buffer, Rest
+from tests.support.carriers import PlayedProducer, played_stream
 from tests.support.number_streams import turns
-from tests.support.played_producers import PlayedProducer, played_stream
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -15,7 +15,7 @@ from permitflow.transports.carrier import Buffer
 from permitflow.transports.codec import decode_upstream, encode_downstream
 from permitflow.transports.frame_codec import EncodedChunks
 from permitflow.transports.remote_sender import RemoteSender
-from tests.support.played_carriers import PlayedCarrier
+from tests.support.carriers import PlayedCarrier
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 CHUNK = pa.record_batch({"n": pa.array(range(100))})

@@ -18,8 +18,8 @@ from permitflow.protocol.session import UpstreamSession
 from permitflow.transports.carrier import Buffer, Received, Rest
 from permitflow.transports.codec import TRAIN_BYTES, decode_upstream, encode_downstream
 from permitflow.transports.remote_sender import RemoteSender
+from tests.support.carriers import PlayedCarrier
 from tests.support.number_streams import turns, until
-from tests.support.played_carriers import PlayedCarrier
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 WINDOW = ChannelParameters(row_permits=400, permit_batch=100)

@@ -12,8 +12,8 @@ from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_receiver import RemoteReceiver
+from tests.support.carriers import played_stream
 from tests.support.number_streams import turns
-from tests.support.played_producers import played_stream
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 Read: TypeAlias = JoinedChunks | Message[pa.RecordBatch] | list[Message[pa.RecordBatch]]

@@ -10,7 +10,7 @@ from permitflow.errors import UndecodableDataError
 from permitflow.transports import tcp
 from permitflow.transports.carrier import Received
 from permitflow.transports.tcp import Kind, header
-from tests.support.tcp_streams import connected, dialled_by_a_stranger
+from tests.support.carriers import connected, dialled_by_a_stranger
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

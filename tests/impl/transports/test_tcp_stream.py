@@ -19,7 +19,7 @@ from permitflow.errors import (
 from permitflow.transports.blocking_calls import send_all
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.tcp import HEADER_BYTES, Kind, TcpStream, header, host_and_port
-from tests.support.tcp_streams import connected, dialled_by_a_stranger
+from tests.support.carriers import connected, dialled_by_a_stranger
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -10,8 +10,8 @@ import pytest
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports import remote_downstream
 from permitflow.transports.carrier import Buffer
+from tests.support.carriers import played_stream
 from tests.support.number_streams import turns, until
-from tests.support.played_producers import played_stream
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

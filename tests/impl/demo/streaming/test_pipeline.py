@@ -21,7 +21,7 @@ from permitflow.demo.streaming.ledger import Ledger
 from permitflow.demo.streaming.pipeline import Pipeline
 from permitflow.demo.streaming.report import Counted
 from permitflow.demo.streaming.settings import PartSettings, PipelineSettings
-from tests.support.ports import reserved_address
+from tests.support.process import reserved_address
 
 ENGINE = Path(__file__).with_name("micro_batches.py")
 ROWS = 6_000

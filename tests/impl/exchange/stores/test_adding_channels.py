@@ -18,7 +18,7 @@ from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import Store
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
-from tests.support.stored_channels import CONSUMERS, PARAMETERS
+from tests.support.kept_rows import CONSUMERS, PARAMETERS
 
 Open = Callable[[], SqliteStore]
 
@@ -27,7 +27,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from permitflow.exchange.stores import sqlite
-from tests.support.stored_channels import CONSUMERS, PARAMETERS
+from tests.support.kept_rows import CONSUMERS, PARAMETERS
 
 add, left = sqlite._add, int(sys.argv[2])
 

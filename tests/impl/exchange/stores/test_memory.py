@@ -10,7 +10,7 @@ import pytest
 from permitflow.exchange.stores.memory import MemoryChannelStore
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import ChannelStore
-from tests.support.stored_channels import channel
+from tests.support.kept_rows import channel
 
 LARGE_ROWS = 20_000
 

@@ -24,7 +24,7 @@ from permitflow.exchange.stores.store import KeptPart, PublishedPart
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
-from tests.support.stored_channels import CONSUMERS, PARAMETERS, channel, filled
+from tests.support.kept_rows import CONSUMERS, PARAMETERS, channel, filled
 
 Open = Callable[[], SqliteStore]
 Rows = Callable[[int, int], pa.RecordBatch]

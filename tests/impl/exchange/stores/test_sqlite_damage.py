@@ -13,7 +13,7 @@ from permitflow.errors import StoreUnusableError
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.sqlite_database import FILE_NAME
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
-from tests.support.stored_channels import channel, filled
+from tests.support.kept_rows import channel, filled
 
 Open = Callable[[], SqliteStore]
 Rows = Callable[[int, int], pa.RecordBatch]

@@ -16,8 +16,8 @@ from permitflow.errors import (
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.sqlite_database import FILE_NAME
 from permitflow.exchange.stores.store import ChannelStore
-from tests.support.limits import files_of_at_most
-from tests.support.stored_channels import CONSUMERS, channel, filled
+from tests.support.kept_rows import CONSUMERS, channel, filled
+from tests.support.process import files_of_at_most
 
 Open = Callable[[], SqliteStore]
 Rows = Callable[[int, int], pa.RecordBatch]

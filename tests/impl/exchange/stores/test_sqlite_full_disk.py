@@ -15,8 +15,8 @@ import pytest
 from permitflow.errors import StoreWriteError
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.sqlite_database import RESERVE_BYTES, RESERVE_NAME
-from tests.support.limits import files_of_at_most
-from tests.support.stored_channels import filled
+from tests.support.kept_rows import filled
+from tests.support.process import files_of_at_most
 
 Open = Callable[[], SqliteStore]
 Rows = Callable[[int, int], pa.RecordBatch]

@@ -20,7 +20,7 @@ from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.sqlite_database import FILE_NAME, RESERVE_NAME
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
 from permitflow.protocol.frames import Staging
-from tests.support.stored_channels import CONSUMERS, channel, filled
+from tests.support.kept_rows import CONSUMERS, channel, filled
 
 Open = Callable[[], SqliteStore]
 Rows = Callable[[int, int], pa.RecordBatch]

@@ -7,7 +7,7 @@ import pytest
 
 from permitflow.exchange.stores import sqlite
 from permitflow.exchange.stores.sqlite import SqliteStore
-from tests.support.descriptors import nothing_stays_open
+from tests.support.process import nothing_stays_open
 
 
 def test_a_store_that_cannot_be_opened_to_the_end_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

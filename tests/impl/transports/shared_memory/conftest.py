@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.memory_ends import MemoryEnds, memory_ends
+from tests.support.carriers import MemoryEnds, memory_ends
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ QUIET_FORK = ("-W", "ignore:This process:DeprecationWarning")
 FORKING = """
 import contextlib, os
 import pyarrow as pa
-from tests.support.memory_ends import memory_ends
+from tests.support.carriers import memory_ends
 from permitflow.transports.shared_memory.blocking_link import BlockingLink
 from permitflow.transports.shared_memory.blocking_link import Outgoing
 

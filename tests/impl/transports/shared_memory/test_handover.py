@@ -13,7 +13,7 @@ import pytest
 from permitflow.transports.shared_memory import SameHost, handover
 from permitflow.transports.shared_memory.handover import Offer, Received, accepted
 from permitflow.transports.shared_memory.region import create_region
-from tests.support.descriptors import nothing_stays_open
+from tests.support.process import nothing_stays_open
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 GREETING = b"permitflow same host 1"

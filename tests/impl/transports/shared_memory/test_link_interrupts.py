@@ -7,8 +7,8 @@ import pytest
 
 from permitflow.transports.shared_memory.blocking_link import BlockingLink, Outgoing
 from permitflow.transports.shared_memory.link import MessageSocket
+from tests.support.carriers import memory_ends
 from tests.support.interrupting import Interrupting, Peer, SignalError
-from tests.support.memory_ends import memory_ends
 
 MOST_BYTES = 1 << 20
 

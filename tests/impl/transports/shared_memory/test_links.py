@@ -15,7 +15,7 @@ from permitflow.errors import UndecodableDataError
 from permitflow.transports.shared_memory.blocking_link import BlockingLink, Outgoing
 from permitflow.transports.shared_memory.link import AsyncioLink, place_note
 from permitflow.transports.shared_memory.ring import Place
-from tests.support.memory_ends import SMALL_RING_BYTES, MemoryEnds, memory_ends
+from tests.support.carriers import SMALL_RING_BYTES, MemoryEnds, memory_ends
 
 MOST_BYTES = 8 << 20
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]

@@ -17,8 +17,7 @@ from permitflow.protocol.frames import SameHostAnswer
 from permitflow.transports.shared_memory import SameHost, handover
 from permitflow.transports.shared_memory.handover import Offer, Received, accepted, nonce_digest
 from permitflow.transports.shared_memory.ring import Ring
-from tests.support.descriptors import nothing_stays_open, open_descriptors, ring_mappings
-from tests.support.limits import limited
+from tests.support.process import limited, nothing_stays_open, open_descriptors, ring_mappings
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 L = TypeVar("L")

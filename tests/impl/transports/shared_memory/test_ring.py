@@ -12,8 +12,8 @@ import pytest
 
 from permitflow.errors import UndecodableDataError
 from permitflow.transports.shared_memory.ring import Place, RingWriter
-from tests.support.descriptors import nothing_stays_open, open_descriptors, ring_mappings
-from tests.support.memory_ends import MemoryEnds, memory_ends
+from tests.support.carriers import MemoryEnds, memory_ends
+from tests.support.process import nothing_stays_open, open_descriptors, ring_mappings
 
 
 def put(writer: RingWriter, content: bytes) -> Place | None:

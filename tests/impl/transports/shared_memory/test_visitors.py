@@ -17,7 +17,7 @@ from permitflow.transports.connection import PUT_STREAM
 from permitflow.transports.same_host import offering
 from permitflow.transports.shared_memory import SameHost, handover
 from permitflow.transports.shared_memory.handover import Offer, connect
-from tests.support.descriptors import nothing_stays_open
+from tests.support.process import nothing_stays_open
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
