@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants matrix kills faults hostile-peers tutorial bench bench-spark imbalance curves bench-docs bench-models bench-smoke soak audit-at-scale sweep-at-scale compression run-ahead streaming-read trace-evidence clean
+.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults hostile-peers tutorial bench bench-spark imbalance curves bench-docs bench-models bench-smoke soak audit-at-scale sweep-at-scale compression run-ahead streaming-read trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,10 @@ theorems: setup  ## regenerate THEOREMS.md
 mutants: setup  ## mistakes made on purpose in specification and implementation: none may go unnoticed
 	@$(WITH_JAVA) $(BIN)/python tools/spec_mutants.py; found=$$?; \
 	$(WITH_JAVA) $(BIN)/python tools/mutants.py && exit $$found
+
+mutants-of: setup  ## mistakes in one file, made by cosmic-ray: make mutants-of FILE=impl/permitflow/chunks.py [TESTS=...]
+	@$(BIN)/python -m pip install --quiet --editable ".[mutants]"
+	@$(WITH_JAVA) $(BIN)/python tools/mutants.py --of $(FILE) $(TESTS)
 
 matrix: setup  ## the oldest and the newest releases of what we need; writes docs/versions.md (half an hour)
 	@$(WITH_JAVA) $(BIN)/python tools/version_matrix.py

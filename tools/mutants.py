@@ -2,14 +2,21 @@
 
     python tools/mutants.py                     all of tests/mutants/implementation_mutants.toml
     python tools/mutants.py --only "grant on arrival" --jobs 1
+    python tools/mutants.py --of impl/permitflow/chunks.py [tests/impl/test_chunks.py ...]
 
-Each mutant replaces one piece of text, which must occur exactly once.  Exit code 0: all were noticed; 1: one
-survived; 2: the list cannot be used, or the tests fail without any mistake.
+Each mutant of the list replaces one piece of text, which must occur exactly once.  Those of a file (``--of``) are made
+by cosmic-ray, and tried with the tests that mirror the file unless others are named: some two seconds for each.  A
+mistake that changes nothing survives as well: a person judges those that are printed.
+
+Exit code 0: all of the list were noticed, or the survivors of a file are printed; 1: one of the list survived; 2: the
+list cannot be used, or the tests fail without any mistake.
 """
 
 import argparse
+import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -25,8 +32,14 @@ from typing import NoReturn
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 LIST = CHECKOUT / "tests/mutants/implementation_mutants.toml"
-COPIED = ("impl", "model", "tests", "pyproject.toml")
+COPIED = ("impl", "model", "proofs", "spec", "tests", "pyproject.toml")
+TESTS_OF = {
+    "impl/permitflow": "tests/impl",
+    "model/permitflow_model": "tests/model",
+    "proofs/permitflow_proofs": "tests/proofs",
+}
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".hypothesis")
+PYTEST_OPTIONS = ("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile=unshrunk")
 
 # Far beyond what the tests of one mutant take; a mutant that hangs is noticed by the first of these.
 TEST_TIMEOUT_SECONDS = 40
@@ -34,6 +47,14 @@ TIMEOUT_SECONDS = 120
 # All tests that are named, without any mistake.
 UNMUTATED_TIMEOUT_SECONDS = 3_600
 TESTS_FAILED = 1
+# Of several operators that do the same to a number, one is enough; types may be joined by |, which is no number.
+LEFT_OUT = (
+    r"core/ReplaceBinaryOperator_BitOr_\w+",
+    r"core/ReplaceBinaryOperator_\w+_(RShift|LShift|Bit\w+|Pow|Mod|Div|FloorDiv)",
+    r"core/ReplaceComparisonOperator_(Lt|LtE|Gt|GtE|Eq|NotEq)_(Is|IsNot)",
+    r"core/ReplaceComparisonOperator_(Is|IsNot)_(Lt|LtE|Gt|GtE|Eq|NotEq)",
+    r"core/ReplaceUnaryOperator_\w+",
+)
 JOBS = min(2, os.cpu_count() or 1)
 
 
@@ -65,6 +86,8 @@ class Outcome:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Try the mutants and print what noticed them."""
     options = _parser().parse_args(arguments)
+    if options.of is not None:
+        return try_file(options.of.resolve().relative_to(CHECKOUT), options.tests)
     mutants = read_mutants(options.list)
     chosen = [mutant for mutant in mutants if not options.only or mutant.name in options.only]
     if unknown := set(options.only) - {mutant.name for mutant in mutants}:
@@ -92,6 +115,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", type=Path, default=LIST, help="the list of mutants (TOML)")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="try this one; may be repeated")
+    parser.add_argument("--of", type=Path, metavar="FILE", help="try mutants of this file, made by cosmic-ray")
+    parser.add_argument("tests", nargs="*", help="with --of: instead of the tests that mirror the file")
     parser.add_argument("--jobs", type=int, default=JOBS, help="how many to try at once")
     return parser
 
@@ -131,6 +156,48 @@ def try_mutant(mutant: Mutant) -> Outcome:
     return Outcome(mutant, failed.group(1) if failed else "" if code == 0 else "time-out", time.monotonic() - started)
 
 
+def try_file(file: Path, tests: Sequence[str]) -> int:
+    """Let cosmic-ray make mutants of a file, in a copy of the checkout, and print those that no test noticed."""
+    tests = tests or mirroring(file)
+    command = [sys.executable, "-m", "pytest", *PYTEST_OPTIONS, f"--timeout={TEST_TIMEOUT_SECONDS}", *tests]
+    print(f"mutants of {file}, tried with {' '.join(tests)}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        copy = _copied(Path(folder))
+        (copy / "cosmic-ray.toml").write_text(
+            "[cosmic-ray]\n"
+            f"module-path = {json.dumps(str(file))}\n"
+            f"test-command = {json.dumps(shlex.join(command))}\n"
+            f"timeout = {TIMEOUT_SECONDS}.0\n"
+            "excluded-modules = []\n"
+            "distributor.name = 'local'\n"
+            f"filters.operators-filter.exclude-operators = {json.dumps(LEFT_OUT)}\n"
+        )
+        for step in (
+            "cosmic-ray init cosmic-ray.toml session.sqlite",
+            "cr-filter-operators session.sqlite cosmic-ray.toml",
+            "cosmic-ray baseline cosmic-ray.toml",
+            "cosmic-ray exec cosmic-ray.toml session.sqlite",
+            "cr-report --surviving-only --show-diff session.sqlite",
+        ):
+            program, *rest = step.split()
+            done = subprocess.run(
+                [str(Path(sys.executable).parent / program), *rest], cwd=copy, env=_environment(copy), check=False
+            )
+            if done.returncode != 0:
+                _refuse(f"{step} ended with {done.returncode}")
+    return 0
+
+
+def mirroring(file: Path) -> list[str]:
+    """The tests of a file: those named alike, or all of its room."""
+    for source, tests in TESTS_OF.items():
+        if file.is_relative_to(source):
+            room = Path(tests) / file.relative_to(source).parent
+            named_alike = room / f"test_{file.name}"
+            return [str(named_alike if (CHECKOUT / named_alike).is_file() else room)]
+    _refuse(f"{file}: must be in {' or '.join(TESTS_OF)}")
+
+
 def _check_unmutated(killers: Iterable[str]) -> None:
     # A test that fails anyway would kill every mutant.
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
@@ -158,15 +225,13 @@ def _copied(folder: Path) -> Path:
 
 def _environment(copy: Path) -> dict[str, str]:
     # Before the editable install, which points to the checkout.
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(str(copy / root) for root in ("impl", "model"))}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(str(copy / root) for root in ("impl", "model", "proofs"))}
 
 
 def _run_tests(copy: Path, tests: Sequence[str], timeout_seconds: float) -> tuple[int | None, str]:
     """Pytest's exit code and output; None after a time-out."""
-    options = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile=unshrunk"]
-    options.append(f"--timeout={TEST_TIMEOUT_SECONDS}")
     with subprocess.Popen(
-        [sys.executable, "-m", "pytest", *options, *tests],
+        [sys.executable, "-m", "pytest", *PYTEST_OPTIONS, f"--timeout={TEST_TIMEOUT_SECONDS}", *tests],
         cwd=copy,
         env=_environment(copy),
         stdout=subprocess.PIPE,
