@@ -14,11 +14,10 @@ Command = Callable[..., tuple[int, str, str]]
 Report = Callable[..., tuple[int, dict[str, object]]]
 
 
-@pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp://127.0.0.1:0"])
-def test_it_says_whether_the_exchange_is_ready(run: asyncio.Runner, command: Command, listen: str) -> None:
+def test_it_says_whether_the_exchange_is_ready(run: asyncio.Runner, command: Command) -> None:
     async def ask() -> list[tuple[int, str, str]]:
         exchange = Exchange()
-        async with ExchangeServer(exchange, listen) as server:
+        async with ExchangeServer(exchange, "127.0.0.1:0") as server:
             answers = [await asyncio.to_thread(command, "health", server.address)]
             exchange.readiness.enter(Phase.DRAINING)
             answers.append(await asyncio.to_thread(command, "health", server.address))
@@ -32,11 +31,10 @@ def test_it_says_whether_the_exchange_is_ready(run: asyncio.Runner, command: Com
     ]
 
 
-@pytest.mark.parametrize("scheme", ["", "tcp://"])
-def test_nobody_there_is_not_ready(report: Report, scheme: str) -> None:
+def test_nobody_there_is_not_ready(report: Report) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        address = f"{scheme}127.0.0.1:{nobody.getsockname()[1]}"
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
         code, told = report("health", address, "--timeout", "60s")
     assert (code, told["ready"], told["address"]) == (1, False, address)
     assert "is gone" in str(told["reason"])
@@ -44,7 +42,7 @@ def test_nobody_there_is_not_ready(report: Report, scheme: str) -> None:
 
 def test_somebody_who_does_not_answer_is_not_ready(report: Report) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        code, told = report("health", f"tcp://127.0.0.1:{silent.getsockname()[1]}", "--timeout", "100ms")
+        code, told = report("health", f"127.0.0.1:{silent.getsockname()[1]}", "--timeout", "100ms")
     assert (code, told["ready"]) == (1, False)
     assert "no answer within 0.1 s" in str(told["reason"])
 
@@ -55,6 +53,7 @@ def test_somebody_who_does_not_answer_is_not_ready(report: Report) -> None:
         (["here"], "must be HOST:PORT"),
         (["a:1,b:2"], "must be a single host:port, because an exchange is one process, not 'a:1,b:2'"),
         (["localhost:1", "--timeout", "soon"], "a duration"),
+        (["tcp://localhost:1"], "an exchange answers health questions over gRPC only"),
     ],
 )
 def test_what_is_no_address_or_no_duration_is_unusable(command: Command, arguments: list[str], rule: str) -> None:

@@ -14,9 +14,7 @@ __all__ = ["health"]
 def health(
     address: Annotated[
         str,
-        typer.Argument(
-            parser=host_and_port, metavar="ADDRESS", help="The exchange, as HOST:PORT, or tcp://HOST:PORT without gRPC."
-        ),
+        typer.Argument(parser=host_and_port, metavar="ADDRESS", help="The exchange, as HOST:PORT of gRPC."),
     ] = "127.0.0.1:50051",
     timeout: Annotated[
         float,
@@ -34,13 +32,13 @@ def health(
 ) -> None:
     """Ask an exchange whether it is ready to take streams.
 
-    It is not while it loads its store, nor once it was asked to stop. Over gRPC this is the standard health protocol
+    It is not while it loads its store, nor once it was asked to stop. This is the standard health protocol of gRPC
     (grpc.health.v1), so that other tools can ask as well: service "" or the exchange's own for readiness, "liveness"
     for --live.
 
     \b
       permitflow health 127.0.0.1:50051
-      permitflow health tcp://127.0.0.1:50052 --timeout 500ms
+      permitflow health 127.0.0.1:50051 --timeout 500ms --live
 
     Exit code 0: it is ready. 1: it is not, or nobody answers. 2: this is no address.
     """

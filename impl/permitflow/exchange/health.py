@@ -1,7 +1,6 @@
 """Whether an exchange takes streams now, for those who dial and for those who ask about its health.
 
-It answers the standard health questions of gRPC (grpc.health.v1), so that orchestrators need no client of ours.  Over
-TCP the same question gets the same answer; Check is the only method of it there.
+It answers the standard health questions of gRPC (grpc.health.v1), so that orchestrators need no client of ours.
 """
 
 import asyncio
@@ -10,11 +9,10 @@ from enum import Enum
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from permitflow.errors import InvalidParametersError, PeerGoneError, UndecodableDataError
-from permitflow.transports.carrier import Carrier
-from permitflow.transports.health import LIVENESS, READINESS, read_question, write_answer
+from permitflow.errors import PeerGoneError
+from permitflow.transports.health import LIVENESS, READINESS
 
-__all__ = ["HealthService", "Phase", "Readiness", "serve_check"]
+__all__ = ["HealthService", "Phase", "Readiness"]
 
 
 class Phase(Enum):
@@ -63,23 +61,6 @@ class Readiness:
         """
         if self._phase is not phase:
             raise PeerGoneError(who="the exchange", reason=self._phase.value)
-
-
-async def serve_check(readiness: "Readiness", carrier: Carrier) -> None:
-    """Serve one health question over a carrier that is not gRPC.
-
-    Raises:
-        UndecodableDataError: it is no question.
-        InvalidParametersError: there is no such service.
-    """
-    question = await carrier.read()
-    if question is None:
-        raise UndecodableDataError(what="a health question", reason="the stream ended before it")
-    service = read_question(bytes(question))
-    if service not in (*READINESS, LIVENESS):
-        raise InvalidParametersError(name="service", value=service, rule=f"must be '' or {LIVENESS!r}")
-    is_serving = service == LIVENESS or readiness.phase is Phase.READY
-    await carrier.write([write_answer(is_serving)])
 
 
 class HealthService:

@@ -13,13 +13,13 @@ from typing import Protocol, Self
 import grpc
 
 from permitflow.errors import InvalidParametersError, PeerGoneError, PermitflowError, TransportError
-from permitflow.exchange.health import HealthService, serve_check
+from permitflow.exchange.health import HealthService
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.serving import METHODS, Serve
 from permitflow.transports.addresses import SCHEME, is_tcp
 from permitflow.transports.begun import Begun
 from permitflow.transports.carrier import Buffer, PromptCarrier, Rest, Take
-from permitflow.transports.connection import HEALTH_CHECK, SERVER_OPTIONS, SERVICE, expect_large_blocks
+from permitflow.transports.connection import SERVER_OPTIONS, SERVICE, expect_large_blocks
 from permitflow.transports.handing_over import HandingOver
 from permitflow.transports.tcp import TcpStream, host_and_port
 from permitflow.transports.texts import require_text
@@ -296,10 +296,7 @@ class TcpListener:
             return
         try:
             method = await stream.method()
-            if method == HEALTH_CHECK:
-                await serve_check(self._exchange.readiness, stream)
-            else:
-                await METHODS[method](self._exchange, stream, peer=peer, stopping=self._stopping)
+            await METHODS[method](self._exchange, stream, peer=peer, stopping=self._stopping)
             await stream.finish(None)
         except PermitflowError as error:
             forget_frames(error)

@@ -31,7 +31,7 @@ GET_STREAM = f"/{SERVICE}/{_SERVICE.methods_by_name['GetStream'].name}"
 PUT_STREAM = f"/{SERVICE}/{_SERVICE.methods_by_name['PutStream'].name}"
 CONTROL = f"/{SERVICE}/{_SERVICE.methods_by_name['Control'].name}"
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"
-"""Of gRPC's own health protocol; over TCP it is called like the others."""
+"""Of gRPC's own health protocol."""
 
 # The kernel keeps the connections of a stopped process or of a cut cable open for minutes or for ever, and a stream
 # may be silent for hours while it waits for permits.  So each end asks the other for a sign of life every 2 s and

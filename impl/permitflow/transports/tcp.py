@@ -35,7 +35,7 @@ from permitflow.errors import (
 from permitflow.transports.addresses import SCHEME
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.carrier import Buffer, PromptCarrier, Received, Rest, Take
-from permitflow.transports.connection import CONTROL, GET_STREAM, HEALTH_CHECK, PUT_STREAM
+from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.heartbeat import Heartbeat
 from permitflow.transports.shared_memory.ring import SizedParts
 from permitflow.transports.wire_errors import NOTHING_SAID, error_of, said, whose
@@ -78,13 +78,11 @@ class Kind(IntEnum):
     """Nothing: the dialler calls PutStream."""
     CONTROL = 6
     """Nothing: the dialler calls Control."""
-    HEALTH = 7
-    """Nothing: the dialler asks whether the exchange is ready; see ``permitflow.transports.health``."""
 
 
 # Indexing costs a tenth of a call.
 _KINDS = tuple(Kind)
-METHODS = {Kind.GET: GET_STREAM, Kind.PUT: PUT_STREAM, Kind.CONTROL: CONTROL, Kind.HEALTH: HEALTH_CHECK}
+METHODS = {Kind.GET: GET_STREAM, Kind.PUT: PUT_STREAM, Kind.CONTROL: CONTROL}
 KIND_OF_METHOD = {method: kind for kind, method in METHODS.items()}
 
 
@@ -106,7 +104,7 @@ def read_header(data: memoryview, who: str) -> tuple[Kind, int]:
         UndecodableDataError: this is no message of ours, or it is too long.
     """
     kind, mark, check, size = _HEADER.unpack_from(data)
-    if mark != _MARK or check != _check(kind, size) or kind > Kind.HEALTH:
+    if mark != _MARK or check != _check(kind, size) or kind > Kind.CONTROL:
         first = bytes(data[:HEADER_BYTES])
         raise UndecodableDataError(
             what=f"what {who} says, {first!r},", reason=f"it is none of permitflow's, {whose(first)}"

@@ -10,8 +10,7 @@ import pytest
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError
 from permitflow.transports.grpc_aio import get
-from permitflow.transports.grpc_blocking import open_source
-from permitflow.transports.health import is_serving
+from permitflow.transports.grpc_blocking import control, open_source
 from permitflow.transports.wire_errors import behind_grpc, whose
 
 GUARD_SECONDS = 60.0
@@ -60,8 +59,9 @@ def dial_asyncio(address: str, run: asyncio.Runner) -> None:
     run.run(dial())
 
 
-def ask(address: str, run: asyncio.Runner) -> None:
-    is_serving(address, timeout_seconds=GUARD_SECONDS)
+def ask(address: str, run: asyncio.Runner | None = None, seconds: float = GUARD_SECONDS) -> None:
+    with control(address, timeout_seconds=seconds) as questions:
+        questions.statistics()
 
 
 Dial = Callable[[str, asyncio.Runner], None]
@@ -95,7 +95,7 @@ def test_one_that_does_not_answer_may_be_another_program() -> None:
         port = listener.getsockname()[1]
         for scheme in ("tcp://", ""):
             with pytest.raises(PeerTimeoutError, match="does another program listen there"):
-                is_serving(f"{scheme}127.0.0.1:{port}", timeout_seconds=0.1)
+                ask(f"{scheme}127.0.0.1:{port}", seconds=0.1)
 
 
 def test_a_port_where_nobody_listens_wants_an_exchange() -> None:
@@ -104,7 +104,7 @@ def test_a_port_where_nobody_listens_wants_an_exchange() -> None:
         port = bound.getsockname()[1]
         for scheme in ("tcp://", ""):
             with pytest.raises(PeerGoneError, match="is an exchange running there"):
-                is_serving(f"{scheme}127.0.0.1:{port}")
+                ask(f"{scheme}127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize(
