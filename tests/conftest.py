@@ -34,7 +34,7 @@ BEGUN_FIRST = (
     "tests/benchmarks/test_run.py",
     "tests/impl/demo/test_main_job.py",
     "tests/conformance/test_spark_run.py",
-    "tests/impl/demo/streaming/test_pipeline.py",
+    "tests/impl/demo/test_pipeline.py",
     "tests/faults/test_faults.py",
     "tests/proofs",
     "tests/test_docs.py",

@@ -15,7 +15,7 @@ from pathlib import Path
 from permitflow.cli.console import open_console
 from permitflow.demo import PipelineReport, PipelineSettings, run_streaming
 from permitflow.demo.console import ConsoleProgress
-from permitflow.demo.streaming.console import render_pipeline
+from permitflow.demo.streaming_demo import render_pipeline
 from permitflow.errors import DemoError, InvalidOptionError
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "tutorial.md"

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from benchmarks.record_spark.runs import BATCH_ROWS, REAL_CHANNELS, STREAM, Run, from_json
-from permitflow.demo.events import report
+from permitflow.demo.settings import report
 from permitflow.demo.spark_session import local_session
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.spark.options import ReadOptions

@@ -10,7 +10,7 @@ from threading import Thread
 
 from benchmarks.slow_service.arrow_http import Answer, ArrowHandler, listen, post
 from benchmarks.slow_service.settings import Settings
-from permitflow.demo.events import report
+from permitflow.demo.settings import report
 
 __all__ = ["listening", "main"]
 

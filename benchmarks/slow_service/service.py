@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from benchmarks.slow_service.arrow_http import Answer, ArrowHandler, decode, encode, listen
 from benchmarks.slow_service.settings import SCORES, Settings
-from permitflow.demo.events import report
+from permitflow.demo.settings import report
 
 __all__ = ["listening", "main"]
 

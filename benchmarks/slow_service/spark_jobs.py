@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from benchmarks.slow_service.arrow_http import decode, encode, fetch, post
 from benchmarks.slow_service.settings import ORDERS, Settings
-from permitflow.demo.events import report
+from permitflow.demo.settings import report
 from permitflow.demo.spark_session import local_session
 
 __all__ = ["main"]

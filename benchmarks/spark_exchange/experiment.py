@@ -21,8 +21,14 @@ from benchmarks.spark_exchange.jobs import QUERY, SINK, SOURCE, SparkJob
 from benchmarks.spark_exchange.peers import MemorySource, NullSink, payload_of
 from benchmarks.spark_exchange.sessions import SLOTS, session
 from benchmarks.spark_exchange.warming import FOR_LONG_JOBS, UNTIL_WARM, WarmUp
-from permitflow.demo.query12 import LATE_LINE_ITEMS, PRIORITIES_OF_LATE_ITEMS, WHOLE_QUERY
-from permitflow.demo.tpch import TABLES, cached_tables, default_cache_dir
+from permitflow.demo.tpch import (
+    LATE_LINE_ITEMS,
+    PRIORITIES_OF_LATE_ITEMS,
+    TABLES,
+    WHOLE_QUERY,
+    cached_tables,
+    default_cache_dir,
+)
 
 __all__ = ["measure_spark"]
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.spark_exchange.sessions import session
-from permitflow.demo.query12 import LATE_LINE_ITEMS
+from permitflow.demo.tpch import LATE_LINE_ITEMS
 
 
 def main(tables: str, work_folder: str) -> None:

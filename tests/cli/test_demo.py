@@ -7,9 +7,9 @@ import pytest
 
 import permitflow.demo
 from permitflow.demo import DemoReport, DemoSettings, PipelineReport, PipelineSettings
-from permitflow.demo.query12 import ShippingMode
-from permitflow.demo.report import Evidence, Hop, StreamNumbers, TraceVerdict
-from permitflow.demo.streaming.report import ChannelNumbers, Counted, RecordedRun
+from permitflow.demo.streaming_demo import ChannelNumbers, Counted, RecordedRun
+from permitflow.demo.tpch import ShippingMode
+from permitflow.demo.two_jobs import Evidence, Hop, StreamNumbers, TraceVerdict
 from permitflow.errors import DemoError
 
 Command = Callable[..., tuple[int, str, str]]

@@ -6,8 +6,8 @@ from types import ModuleType
 
 import pytest
 
-from permitflow.demo.query12 import ShippingMode
-from permitflow.demo.streaming.report import ChannelNumbers, Counted, PipelineReport, RecordedRun
+from permitflow.demo.streaming_demo import ChannelNumbers, Counted, PipelineReport, RecordedRun
+from permitflow.demo.tpch import ShippingMode
 
 REPORT = PipelineReport(
     scale=1,

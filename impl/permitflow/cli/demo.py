@@ -97,7 +97,7 @@ def demo(
 
 def _run_jobs(scale: float, keep: Path | None, *, as_json: bool) -> None:
     from permitflow.demo import DemoSettings, run
-    from permitflow.demo.console import render
+    from permitflow.demo.two_jobs import render
 
     settings = DemoSettings(scale=scale, keep=keep)
     _show(lambda progress: run(settings, progress), render, as_json=as_json)
@@ -105,7 +105,7 @@ def _run_jobs(scale: float, keep: Path | None, *, as_json: bool) -> None:
 
 def _run_streaming(scale: float, keep: Path | None, kills: int, seed: int, *, as_json: bool) -> None:
     from permitflow.demo import PipelineSettings, run_streaming
-    from permitflow.demo.streaming.console import render_pipeline
+    from permitflow.demo.streaming_demo import render_pipeline
 
     settings = PipelineSettings(scale=scale, keep=keep, kills=kills, seed=seed)
     _show(lambda progress: run_streaming(settings, progress), render_pipeline, as_json=as_json)

@@ -5,13 +5,10 @@ import signal
 from collections.abc import Coroutine
 from typing import TypeVar
 
-from permitflow.demo.progress import Progress
-from permitflow.demo.report import DemoReport
-from permitflow.demo.runner import run_demo
-from permitflow.demo.settings import DemoSettings
-from permitflow.demo.streaming.report import PipelineReport
-from permitflow.demo.streaming.runner import run_pipeline
-from permitflow.demo.streaming.settings import PipelineSettings
+from permitflow.demo.console import Progress
+from permitflow.demo.settings import DemoSettings, PipelineSettings
+from permitflow.demo.streaming_demo import PipelineReport, run_pipeline
+from permitflow.demo.two_jobs import DemoReport, run_demo
 
 __all__ = ["DemoReport", "DemoSettings", "PipelineReport", "PipelineSettings", "Progress", "run", "run_streaming"]
 

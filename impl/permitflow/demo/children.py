@@ -1,18 +1,28 @@
-"""Child processes of the demo: each in a group of its own, and none outlives the demo, not even one that is killed."""
+"""Child processes of the demos: each in a group of its own, and none outlives the demo, not even one that is killed."""
 
 import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from time import monotonic
 
 from permitflow.errors import DemoError
 
-__all__ = ["Child", "Event", "child_output", "child_process", "run_to_end"]
+__all__ = ["Child", "Command", "Event", "Hear", "Part", "child_output", "child_process", "first_failure", "run_to_end"]
 
 Event = dict[str, object]
+Hear = Callable[[Event], None]
+Command = Callable[[int], Sequence[str]]
+"""What to run when a part is started for the n-th time, counted from 1."""
+
+RESTART_PAUSE_SECONDS = 0.2
+# A part that cannot reach a neighbour that is being started again fails soon, and may do so several times in a row.
+SOON_SECONDS = 10.0
+MOST_FAILURES_IN_A_ROW = 60
+LOG_CHARACTERS_IN_ERROR = 3_000
 
 # Spark's JVM removes its temporary folders in a shutdown hook; that takes well below this.
 GRACE_SECONDS = 10.0
@@ -114,9 +124,7 @@ class Child:
 
 
 @asynccontextmanager
-async def child_process(
-    name: str, command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None
-) -> AsyncIterator[Child]:
+async def child_process(name: str, command: Sequence[str], *, log: Path) -> AsyncIterator[Child]:
     """Start a process whose standard error goes to ``log``; at the end of the context its group is gone.
 
     Cancellation ends the group too, and so does whatever kills this process.
@@ -124,48 +132,35 @@ async def child_process(
     Raises:
         DemoError: the program cannot be started.
     """
-    async with _guard() as orders:
-        process = await _started(name, command, log, {**os.environ, **(environment or {})})
-        orders.write(f"{process.pid}\n".encode())
-        child = Child(name, process, log)
-        try:
-            yield child
-        finally:
-            await child.end()
-
-
-async def _started(
-    name: str, command: Sequence[str], log: Path, environment: Mapping[str, str]
-) -> asyncio.subprocess.Process:
-    with log.open("ab") as errors:
-        try:
-            return await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=errors,
-                start_new_session=True,
-                env=environment,
-                limit=LONGEST_LINE_BYTES,
-            )
-        except OSError as error:
-            raise DemoError(f"{name} cannot be started: {error}") from error
-
-
-@asynccontextmanager
-async def _guard() -> AsyncIterator[asyncio.StreamWriter]:
-    """A process that survives this one for as long as it takes to kill the group whose number it was told."""
+    # It survives this process for as long as it takes to kill the group whose number it is told.
     guard = await asyncio.create_subprocess_exec(
         *GUARD,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
-        # Ctrl-C in a terminal goes to all of its group, and is none of the guard's business.
+        # Ctrl-C in a terminal goes to all processes of its group; the guard must not end then.
         start_new_session=True,
     )
     assert guard.stdin is not None  # it is a pipe
     try:
-        yield guard.stdin
+        with log.open("ab") as errors:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *command,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=errors,
+                    start_new_session=True,
+                    limit=LONGEST_LINE_BYTES,
+                )
+            except OSError as error:
+                raise DemoError(f"{name} cannot be started: {error}") from error
+        guard.stdin.write(f"{process.pid}\n".encode())
+        child = Child(name, process, log)
+        try:
+            yield child
+        finally:
+            await child.end()
     finally:
         guard.kill()
         await guard.wait()
@@ -193,9 +188,110 @@ async def child_output(command: Sequence[str], *, name: str, log: Path) -> tuple
         return await child.output()
 
 
+def first_failure(failures: BaseExceptionGroup[DemoError]) -> DemoError:
+    """One of several that came together."""
+    found = failures.exceptions[0]
+    return first_failure(found) if isinstance(found, BaseExceptionGroup) else found
+
+
 def _event(line: bytes) -> Event | None:
     try:
         value = json.loads(line)
     except ValueError:
         return None
     return value if isinstance(value, dict) and "event" in value else None
+
+
+class Part:
+    """A process that is started again whenever it ends before its work is done, as by systemd or Kubernetes."""
+
+    def __init__(self, name: str, command: Command, log: Path, *, hear: Hear, may_fail: Callable[[], bool]) -> None:
+        """Nothing runs before ``run``.
+
+        Args:
+            name: as people call it.
+            command: what to run.
+            log: where its standard error goes.
+            hear: is told what it reports.
+            may_fail: can it be another part's fault that it fails now?
+        """
+        self.name = name
+        self.starts = 0
+        """How often it was started."""
+        self.failures = 0
+        """How often it ended by itself before its work was done: most likely because a neighbour was gone."""
+        self.is_done = False
+        """Has it ended well?"""
+        self._command = command
+        self._log = log
+        self._hear = hear
+        self._may_fail = may_fail
+        self._child: Child | None = None
+        self._was_killed = False
+        self._is_stopping = False
+        self._begun = asyncio.Event()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, which leads a group of its own; None while there is none."""
+        return None if self._child is None else self._child.pid
+
+    async def run(self) -> None:
+        """Keep it running until it has ended well; cancellation ends it.
+
+        Raises:
+            DemoError: it fails again and again; the message ends with its log.
+        """
+        failures_in_a_row = 0
+        while not self._is_stopping:
+            began = monotonic()
+            self.is_done = await self._run_once() == 0
+            if self.is_done or self._is_stopping:
+                return
+            if not self._was_killed:
+                self.failures += 1
+                failures_in_a_row = failures_in_a_row + 1 if monotonic() - began < SOON_SECONDS else 1
+                if not self._may_fail() or failures_in_a_row > MOST_FAILURES_IN_A_ROW:
+                    tail = self._log.read_text(errors="replace")[-LOG_CHARACTERS_IN_ERROR:]
+                    raise DemoError(f"{self.name} has failed; the end of its log:\n{tail}")
+            await asyncio.sleep(RESTART_PAUSE_SECONDS)
+
+    async def _run_once(self) -> int:
+        """Run it to its end, and end what it has started; its exit code."""
+
+        async def follow() -> None:
+            async for event in child.events():
+                self._begun.set()
+                self._hear(event)
+
+        self.starts += 1
+        self._was_killed = False
+        async with child_process(self.name, self._command(self.starts), log=self._log) as child:
+            self._child = child
+            following = asyncio.create_task(follow())
+            try:
+                return await child.ended()
+            finally:
+                self._child = None
+                # Its group goes too; only then does the pipe end for certain.
+                await child.end()
+                with suppress(asyncio.CancelledError):
+                    await following
+
+    async def begun(self) -> None:
+        """Wait until it has reported something for the first time."""
+        await self._begun.wait()
+
+    def kill(self) -> bool:
+        """Kill the process (SIGKILL), if there is one; ``run`` starts it again."""
+        if self._child is None:
+            return False
+        self._was_killed = True
+        self._child.kill()
+        return True
+
+    async def stop(self) -> None:
+        """Ask it to end (SIGTERM); ``run`` returns then."""
+        self._is_stopping = True
+        if self._child is not None:
+            await self._child.stop()

@@ -1,23 +1,61 @@
-"""The demo as people see it: what it is doing while it works, and what it found at the end."""
+"""What people see of a demo, how long its parts take, and the folder in which they write."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Protocol
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from permitflow.demo.query12 import ShippingMode
-from permitflow.demo.report import PARTS, DemoReport, Hop
+from permitflow.demo.tpch import ShippingMode
+from permitflow.errors import InvalidOptionError
 
 __all__ = [
     "ConsoleProgress",
+    "PartClock",
+    "Progress",
     "SilentProgress",
-    "answer_table",
+    "answer_section",
+    "conclusion",
     "number_table",
-    "render",
     "section",
-    "times_table",
+    "times_section",
+    "work_folder",
 ]
+
+PARTS = {
+    "checks": "model checks and proofs",
+    "tables": "TPC-H tables",
+    "jobs": "an exchange and two Spark jobs, with their start",
+    "direct": "the same queries by Spark alone, from the files",
+    "pipeline": "producer, exchange, Spark and consumer, with their start",
+    "query_through_exchange": "  of these, query 12 through the exchange",
+    "query_directly": "  of these, query 12 directly",
+    "replay": "replay of the recorded run",
+}
+"""What is timed, and how people call it."""
+
+
+class Progress(Protocol):
+    """Is told how far the demo is."""
+
+    def begin(self, part: str) -> None:
+        """A part has begun; see ``PARTS``."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something happened in the current part."""
+        ...
+
+    def end(self, part: str, seconds: float) -> None:
+        """A part is done."""
+        ...
 
 
 class ConsoleProgress:
@@ -64,21 +102,44 @@ class SilentProgress:
         """A part is done."""
 
 
-def render(report: DemoReport) -> Group:
-    """The report for a console."""
-    same = "equal to the direct one" if report.answer == report.direct_answer else "DIFFERENT from the direct one"
-    return Group(
-        *section(f"Answer of query 12 at scale {report.scale:g}, {same}", answer_table(report.answer)),
-        Text(),
-        Text(f"The windows of {report.row_permits} rows are too small for speed: the senders are meant to wait."),
-        *(part for hop in report.hops for part in _hop(hop)),
-        *section("Checked", *map(Text, _verdicts(report))),
-        *section("Seconds", times_table(report.seconds)),
-        Text(),
-        Text(f"Everything is as it should be, in {report.total_seconds:.0f} s.", style="bold green")
-        if report.holds
-        else Text("Not as it should be: " + "; ".join(report.problems()), style="bold red"),
-    )
+class PartClock:
+    """Times the parts and tells the progress."""
+
+    def __init__(self, progress: Progress) -> None:
+        """Nothing has begun."""
+        self.seconds: dict[str, float] = {}
+        self.progress = progress
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Time the block."""
+        began = monotonic()
+        self.progress.begin(name)
+        yield
+        self.seconds[name] = monotonic() - began
+        self.progress.end(name, self.seconds[name])
+
+
+@asynccontextmanager
+async def work_folder(keep: Path | None) -> AsyncIterator[Path]:
+    """A folder for logs and traces: the one to keep, or one that is gone at the end.
+
+    Raises:
+        InvalidOptionError: the one to keep cannot be made.
+    """
+    if keep is not None:
+        try:
+            await asyncio.to_thread(keep.mkdir, parents=True, exist_ok=True)
+        except OSError as error:
+            reason = f"cannot be made ({error.strerror})"
+            raise InvalidOptionError(option="--keep", value=str(keep), reason=reason) from error
+        yield keep
+        return
+    folder = Path(tempfile.mkdtemp(prefix="permitflow-demo-"))
+    try:
+        yield folder
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
 def section(title: str, *content: RenderableType) -> tuple[RenderableType, ...]:
@@ -86,37 +147,30 @@ def section(title: str, *content: RenderableType) -> tuple[RenderableType, ...]:
     return Text(), Text(title, style="bold"), *content
 
 
-def answer_table(answer: Sequence[ShippingMode]) -> Table:
-    """The rows of query 12."""
+def answer_section(
+    scale: float, answer: Sequence[ShippingMode], direct: Sequence[ShippingMode]
+) -> tuple[RenderableType, ...]:
+    """The rows of query 12, beside those that Spark alone has found."""
+    same = "equal to the direct one" if answer == direct else "DIFFERENT from the direct one"
     table = number_table("mode", "high priority", "other")
     for mode in answer:
         table.add_row(mode.mode, f"{mode.high_line_count:,}", f"{mode.low_line_count:,}")
-    return table
+    return section(f"Answer of query 12 at scale {scale:g}, {same}", table)
 
 
-def _hop(hop: Hop) -> tuple[RenderableType, ...]:
-    table = number_table("stream", "rows", "chunks", "peak rows in flight", "permits (bound)", "sender waited")
-    for stream in sorted(hop.streams, key=lambda stream: stream.stream):
-        numbers = (stream.rows, stream.chunks, stream.peak_rows, stream.bound)
-        table.add_row(stream.stream, *(f"{number:,}" for number in numbers), f"{stream.back_pressure_rate:.1%}")
-    return section(f"{hop.name}: {hop.rows:,} rows in {hop.chunks:,} chunks", table)
-
-
-def _verdicts(report: DemoReport) -> Iterator[str]:
-    for item in report.evidence:
-        yield f"{item.count} {item.name}: {'as they should be' if item.holds else 'NOT as they should be'}"
-    trace = report.trace
-    kept = "permits were conserved after every one" if trace.is_valid else "NOT as the specification says"
-    yield f"{trace.events:,} steps on {trace.streams} streams, recorded and replayed by the model: {kept}"
-    yield from trace.refused
-
-
-def times_table(seconds_of: Mapping[str, float]) -> Table:
+def times_section(seconds_of: Mapping[str, float]) -> tuple[RenderableType, ...]:
     """How long each part took."""
     table = number_table("", "")
     for part, seconds in seconds_of.items():
         table.add_row(PARTS[part], f"{seconds:.1f}")
-    return table
+    return section("Seconds", table)
+
+
+def conclusion(problems: Sequence[str], total_seconds: float) -> tuple[RenderableType, ...]:
+    """The last line of a report."""
+    if problems:
+        return Text(), Text("Not as it should be: " + "; ".join(problems), style="bold red")
+    return Text(), Text(f"Everything is as it should be, in {total_seconds:.0f} s.", style="bold green")
 
 
 def number_table(first: str, *numbers: str) -> Table:

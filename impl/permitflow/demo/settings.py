@@ -1,38 +1,33 @@
-"""What the demo runs with, and what its jobs are told."""
+"""What the demos run with, what their processes are told on their command lines, and how these report back."""
 
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
+from permitflow.channels.names import stream_channels
 from permitflow.demo.tpch import default_cache_dir
 from permitflow.errors import InvalidOptionError
 
-__all__ = ["STREAM", "DemoSettings", "JobSettings", "ProcessSettings", "require_usable"]
+__all__ = ["LATE_ITEMS", "LINE_ITEMS", "STREAM", "DemoSettings", "PartSettings", "PipelineSettings", "report"]
 
 STREAM = "q12"
+LINE_ITEMS, LATE_ITEMS = "lineitems", "lateitems"
+
 LARGEST_SCALE = 100.0
-
-
-def require_usable(*, scale: float, keep: Path | None) -> None:
-    """Refuse what cannot work, before anything is started.
-
-    Raises:
-        InvalidOptionError: the scale is out of its range, or there is something where files were to be kept.
-    """
-    if not 0 < scale <= LARGEST_SCALE:
-        reason = f"must be above 0 and at most {LARGEST_SCALE:g}"
-        raise InvalidOptionError(option="--scale", value=scale, reason=reason)
-    if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
-        raise InvalidOptionError(option="--keep", value=str(keep), reason="must be a new or an empty folder")
+MOST_KILLS = 1_000
+SMALLEST_WINDOW_ROWS = 4_096
+WINDOW_ROWS_AT_SCALE_1 = 16_384
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProcessSettings:
-    """What every process that moves rows is told, on its command line."""
+class PartSettings:
+    """What a process of a demo needs to know; all of it stays the same when the process starts again."""
 
     address: str
+    """Of the exchange."""
     channels: int
+    """Of each stream."""
     chunk_rows: int
     timeout_seconds: float
     tables: str
@@ -49,6 +44,45 @@ class ProcessSettings:
             "timeout_seconds": str(self.timeout_seconds),
         }
 
+    def table(self, name: str) -> str:
+        """The file of a TPC-H table."""
+        return f"{self.tables}/{name}.parquet"
+
+    @property
+    def traces(self) -> Path:
+        """Where the two Spark jobs and their exchange record what they do."""
+        return Path(self.work_dir) / "traces"
+
+    @property
+    def line_items(self) -> tuple[str, ...]:
+        """The channels from the producer to the streaming query."""
+        return stream_channels(LINE_ITEMS, self.channels)
+
+    @property
+    def late_items(self) -> tuple[str, ...]:
+        """The channels from the streaming query to the consumer."""
+        return stream_channels(LATE_ITEMS, self.channels)
+
+    @property
+    def ledger(self) -> Path:
+        """The consumer's database."""
+        return Path(self.work_dir) / "ledger.sqlite"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where the streaming query notes how far it is."""
+        return Path(self.work_dir) / "checkpoint"
+
+    @property
+    def query_trace(self) -> Path:
+        """Where the streaming query's source records what it does."""
+        return Path(self.work_dir) / "query"
+
+    @property
+    def direct_answer(self) -> Path:
+        """Where the batch query puts all late items."""
+        return Path(self.work_dir) / "direct.parquet"
+
     def to_json(self) -> str:
         """As one command line argument."""
         return json.dumps(asdict(self))
@@ -59,38 +93,66 @@ class ProcessSettings:
         return cls(**json.loads(text))
 
 
+def report(event: str, text: str, **facts: object) -> None:
+    """Tell the demo what this process does, as a line on standard output: in words for people, in facts for itself."""
+    print(json.dumps({"event": event, "text": text, **facts}), flush=True)
+
+
 @dataclass(frozen=True, kw_only=True)
-class DemoSettings:
-    """The demo's own options.
+class Settings:
+    """What both demos can be told.
+
+    Raises:
+        InvalidOptionError: the scale is out of its range, or there is something where files were to be kept.
+    """
+
+    scale: float = 0.1
+    """TPC-H scale factor: 1 is about 1 GB as text."""
+    channels: int = 2
+    """Channels of each stream."""
+    chunk_rows: int
+    timeout_seconds: float
+    """How long the processes wait for each other without any progress."""
+    cache_dir: Path = field(default_factory=default_cache_dir)
+    """Where generated tables are kept."""
+    keep: Path | None = None
+    """Keep logs, traces and databases here; None removes them at the end."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, before anything is started."""
+        if not 0 < self.scale <= LARGEST_SCALE:
+            reason = f"must be above 0 and at most {LARGEST_SCALE:g}"
+            raise InvalidOptionError(option="--scale", value=self.scale, reason=reason)
+        keep = self.keep
+        if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+            raise InvalidOptionError(option="--keep", value=str(keep), reason="must be a new or an empty folder")
+
+    def part(self, *, address: str, tables: Path, work_dir: Path) -> PartSettings:
+        """What the processes beside the exchange need to know."""
+        return PartSettings(
+            address=address,
+            channels=self.channels,
+            chunk_rows=self.chunk_rows,
+            timeout_seconds=self.timeout_seconds,
+            tables=str(tables),
+            work_dir=str(work_dir),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoSettings(Settings):
+    """The options of ``permitflow demo``.  At scale 0.1 query 12 selects about 3,100 line items.
 
     Raises:
         InvalidOptionError: an option is out of its range.
     """
-
-    scale: float = 0.1
-    """TPC-H scale factor: 1 is about 1 GB as text; at 0.1 query 12 selects about 3,100 line items."""
-
-    channels: int = 2
-    """Channels of the stream; both Spark jobs get as many task slots."""
 
     # Far below what anyone would choose for speed: about 1,500 rows come through each channel at scale 0.1, and the
     # sender is meant to run out of permits.
     row_permits: int = 256
     permit_batch: int = 64
     chunk_rows: int = 64
-
-    cache_dir: Path = field(default_factory=default_cache_dir)
-    """Where generated tables are kept."""
-
-    keep: Path | None = None
-    """Keep logs, traces and statistics here; None removes them at the end."""
-
     timeout_seconds: float = 60.0
-    """How long the jobs wait for each other without any progress."""
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot work, before anything is started."""
-        require_usable(scale=self.scale, keep=self.keep)
 
     def exchange_arguments(self, traces: Path) -> tuple[str, ...]:
         """The command line of the exchange, after ``permitflow``."""
@@ -100,26 +162,46 @@ class DemoSettings:
             *("--trace", str(traces / "exchange.jsonl"), "--json"),
         )
 
-    def job(self, *, address: str, tables: Path, work_dir: Path, traces: Path) -> "JobSettings":
-        """What both Spark jobs need to know, once the exchange listens."""
-        return JobSettings(
-            address=address,
-            channels=self.channels,
-            chunk_rows=self.chunk_rows,
-            timeout_seconds=self.timeout_seconds,
-            tables=str(tables),
-            work_dir=str(work_dir),
-            trace_dir=str(traces),
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
-class JobSettings(ProcessSettings):
-    """What a Spark job of the demo needs to know."""
+class PipelineSettings(Settings):
+    """The options of ``permitflow demo --streaming``.
 
-    trace_dir: str
-    """Where the job's streams record what they do."""
+    At scale 1, six million line items come, and some 700,000 of them were late.
 
-    def exchange_options(self, stream: str = STREAM) -> dict[str, str]:
-        """Options of ``format("permitflow")``."""
-        return {**super().exchange_options(stream), "trace_dir": self.trace_dir}
+    Raises:
+        InvalidOptionError: an option is out of its range.
+    """
+
+    kills: int = 0
+    """How many times a part of the pipeline is killed (SIGKILL), and by what seed."""
+    seed: int = 1
+    row_permits: int | None = None
+    """The window of each channel.  By default so small that the pipeline is under way for some hundred batches at
+    every scale, and under back-pressure all the time."""
+    chunk_rows: int = 512
+    """Rows of a chunk that the producer sends."""
+    timeout_seconds: float = 300.0
+    stuck_seconds: float = 900.0
+    """If no row gets further for so long, the pipeline is stuck."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, before anything is started."""
+        super().__post_init__()
+        if not 0 <= self.kills <= MOST_KILLS:
+            raise InvalidOptionError(option="--kills", value=self.kills, reason=f"must be from 0 to {MOST_KILLS}")
+
+    @property
+    def window_rows(self) -> int:
+        """What the exchange may keep of each channel.
+
+        A batch is half of it, and has a cost of its own: so the more rows there are, the larger it is.
+        """
+        return self.row_permits or max(SMALLEST_WINDOW_ROWS, int(WINDOW_ROWS_AT_SCALE_1 * self.scale))
+
+    def exchange_arguments(self, work_dir: Path, *, address: str, trace: Path) -> tuple[str, ...]:
+        """The command line of the exchange, after ``permitflow``."""
+        streams = (*("--stream", f"{LINE_ITEMS}:{self.channels}"), *("--stream", f"{LATE_ITEMS}:{self.channels}"))
+        window = ("--row-permits", str(self.window_rows))
+        kept = ("--retention", "replay", "--store", str(work_dir / "store"))
+        return ("serve", *streams, *window, *kept, "--address", address, "--trace", str(trace), "--json")

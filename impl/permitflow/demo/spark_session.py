@@ -1,15 +1,16 @@
-"""Spark sessions that start fast and stay on this machine."""
+"""Spark sessions that start fast and stay on this machine; also on a cluster whose executors can be killed."""
 
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from permitflow.spark.configure import configure
 
-__all__ = ["SHUFFLE_PARTITIONS", "local_session"]
+__all__ = ["CLUSTER", "EXECUTOR_CLASS", "SHUFFLE_PARTITIONS", "local_cluster", "local_session"]
 
 FAST_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
 SHUFFLE_PARTITIONS = 2
@@ -46,3 +47,25 @@ def local_session(
         yield spark
     finally:
         spark.stop()
+
+
+CLUSTER = "local-cluster[2,1,1024]"
+"""Two workers with one core and 1,024 MiB each; two tasks at a time."""
+
+EXECUTOR_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+"""In the command line of an executor's JVM."""
+
+
+def local_cluster(work_dir: Path) -> None:
+    """Have the workers of a local cluster write below ``work_dir``.
+
+    They write into ``work`` of Spark's home, which is where Spark is installed: so this is another one, with links.
+    Call it before the session starts.
+    """
+    installed = Path(_find_spark_home()).resolve()
+    home = work_dir / "home"
+    home.mkdir()
+    for entry in installed.iterdir():
+        if entry.name != "work":
+            (home / entry.name).symlink_to(entry)
+    os.environ["SPARK_HOME"] = str(home)

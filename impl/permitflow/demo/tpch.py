@@ -1,4 +1,11 @@
-"""TPC-H tables for the demo, generated once and kept in a cache; half-written data is never seen under its name."""
+"""TPC-H for the demos: query 12, in one piece and in halves, and tables that are generated once and kept in a cache.
+
+The batch demo runs the halves of query 12 in two Spark jobs, on either side of the exchange, and the whole for
+comparison.  Query 12 counts late line items of two shipping modes in one year.  The streaming demo counts all late line
+items by mode and year, so that many rows flow and each one counts.
+
+Source: TPC-H standard specification, section 2.4.12, with the validation parameters MAIL, SHIP, 1994.
+"""
 
 import asyncio
 import os
@@ -7,11 +14,96 @@ import sysconfig
 import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
 
 from permitflow.demo.children import run_to_end
 from permitflow.errors import DemoError
 
-__all__ = ["TABLES", "cached_tables", "default_cache_dir"]
+__all__ = [
+    "ALL_LATE_ITEMS",
+    "ANSWER_MODES",
+    "ANSWER_YEAR",
+    "LATE_LINE_ITEMS",
+    "LINE_ITEM_SCHEMA",
+    "PRIORITIES_OF_LATE_ITEMS",
+    "TABLES",
+    "WHOLE_QUERY",
+    "ShippingMode",
+    "cached_tables",
+    "default_cache_dir",
+]
+
+
+class ShippingMode(NamedTuple):
+    """One row of the answer."""
+
+    mode: str
+    high_line_count: int
+    """Late line items of urgent and of high-priority orders."""
+    low_line_count: int
+    """All other late line items."""
+
+
+WHOLE_QUERY = """
+    SELECT l_shipmode,
+           sum(CASE WHEN o_orderpriority = '1-URGENT' OR o_orderpriority = '2-HIGH' THEN 1 ELSE 0 END)
+               AS high_line_count,
+           sum(CASE WHEN o_orderpriority <> '1-URGENT' AND o_orderpriority <> '2-HIGH' THEN 1 ELSE 0 END)
+               AS low_line_count
+    FROM orders, lineitem
+    WHERE o_orderkey = l_orderkey
+      AND l_shipmode IN ('MAIL', 'SHIP')
+      AND l_commitdate < l_receiptdate
+      AND l_shipdate < l_commitdate
+      AND l_receiptdate >= DATE '1994-01-01'
+      AND l_receiptdate < DATE '1994-01-01' + INTERVAL '1' YEAR
+    GROUP BY l_shipmode
+    ORDER BY l_shipmode
+"""
+
+LATE_LINE_ITEMS = """
+    SELECT l_orderkey, l_linenumber, l_shipmode, l_shipdate, l_commitdate, l_receiptdate
+    FROM lineitem
+    WHERE l_shipmode IN ('MAIL', 'SHIP')
+      AND l_commitdate < l_receiptdate
+      AND l_shipdate < l_commitdate
+      AND year(l_receiptdate) = 1994
+"""
+
+PRIORITIES_OF_LATE_ITEMS = """
+    SELECT l_shipmode,
+           count_if(o_orderpriority IN ('1-URGENT', '2-HIGH')) AS high_line_count,
+           count_if(o_orderpriority NOT IN ('1-URGENT', '2-HIGH')) AS low_line_count
+    FROM late_line_items JOIN orders ON o_orderkey = l_orderkey
+    GROUP BY l_shipmode
+    ORDER BY l_shipmode
+"""
+
+
+ANSWER_MODES = ("MAIL", "SHIP")
+ANSWER_YEAR = 1994
+
+LINE_ITEM_SCHEMA = pa.schema(
+    [
+        ("l_orderkey", pa.int64()),
+        ("l_linenumber", pa.int32()),
+        ("l_shipmode", pa.string()),
+        ("l_shipdate", pa.date32()),
+        ("l_commitdate", pa.date32()),
+        ("l_receiptdate", pa.date32()),
+    ]
+)
+"""What the producer sends."""
+
+ALL_LATE_ITEMS = """
+    SELECT l_orderkey, l_linenumber, l_shipmode, year(l_receiptdate) AS l_receiptyear,
+           o_orderpriority IN ('1-URGENT', '2-HIGH') AS is_high
+    FROM lineitem JOIN orders ON o_orderkey = l_orderkey
+    WHERE l_commitdate < l_receiptdate AND l_shipdate < l_commitdate
+"""
+"""The same text for the stream, where ``lineitem`` is what comes from the exchange, and for the files."""
 
 TABLES = ("lineitem", "orders")
 NOT_INSTALLED = "tpchgen-cli is not installed: pip install 'permitflow[demo]'"

@@ -17,12 +17,12 @@ DEMO = [sys.executable, "-m", "permitflow.cli", "demo", "--scale", "0.01"]
 WITHOUT_CHECKS = """
 import sys
 import permitflow.cli
-import permitflow.demo.runner
+import permitflow.demo.two_jobs
 
 async def no_evidence(*_):
     return ()
 
-permitflow.demo.runner.gather_evidence = no_evidence
+permitflow.demo.two_jobs.gather_evidence = no_evidence
 sys.argv[1:] = ["demo", "--scale", "0.01"]
 permitflow.cli.main()
 """

@@ -1,7 +1,6 @@
 """The producer: sends the line items of a file, as a named producer that goes on where it was killed.
 
-Run as ``python -m permitflow.demo.streaming.producer '<JSON of PartSettings>'``.
-"""
+Run as ``python -m permitflow.demo.producer '<JSON of PartSettings>'``."""
 
 import sys
 from collections.abc import Iterator
@@ -10,9 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from permitflow.demo.events import report
-from permitflow.demo.streaming.late_items import LINE_ITEM_SCHEMA
-from permitflow.demo.streaming.settings import PartSettings
+from permitflow.demo.settings import PartSettings, report
+from permitflow.demo.tpch import LINE_ITEM_SCHEMA
 from permitflow.protocol.control import ChannelState
 from permitflow.transports.grpc_blocking import control, open_sink
 

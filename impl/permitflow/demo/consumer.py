@@ -1,24 +1,32 @@
-"""What the consumer knows: its aggregate, the rows that it has seen and its place in each channel, in one database.
+"""The consumer: counts late items in a database of its own, and acknowledges what it has committed.
 
-A transaction takes rows and moves the place; whoever is killed before it has committed goes on as if the rows had
-never come, and reads them again.
+A transaction takes rows and moves the place in their channel.  A consumer that is killed before it has committed goes
+on as if the rows had never come, and reads them again.
+
+Run as ``python -m permitflow.demo.consumer '<JSON of PartSettings>'``.
 """
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from permitflow.demo.query12 import ShippingMode
-from permitflow.errors import DemoError
+import pyarrow as pa
 
-__all__ = ["LateItem", "Ledger"]
+from permitflow.demo.settings import PartSettings, report
+from permitflow.demo.tpch import ShippingMode
+from permitflow.errors import DemoError
+from permitflow.transports.grpc_blocking import control, open_source
+
+__all__ = ["LateItem", "Ledger", "main"]
 
 # Another thread of the consumer, or one that was killed a moment ago, may hold the lock for the time of a commit.
 LONGEST_WAIT_FOR_LOCK_SECONDS = 60.0
 
-TABLES = """
+LEDGER_TABLES = """
     CREATE TABLE IF NOT EXISTS place (channel TEXT PRIMARY KEY, next_row INTEGER NOT NULL) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS seen (
         order_key INTEGER, line_number INTEGER, times INTEGER NOT NULL, PRIMARY KEY (order_key, line_number)
@@ -56,7 +64,7 @@ class Ledger:
         # What was committed must survive a kill of this process, not of the machine.
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")
-        self._database.executescript(TABLES)
+        self._database.executescript(LEDGER_TABLES)
 
     def __enter__(self) -> Self:
         """Use it in a block."""
@@ -81,15 +89,12 @@ class Ledger:
         self._database.execute("BEGIN IMMEDIATE")
         # Commits at the end of the block, or rolls back.
         with self._database:
-            self._require_next(channel, first_row)
+            if first_row != (expected := self.next_row(channel)):
+                raise DemoError(f"row {first_row} of {channel} came where row {expected} comes next")
             self._database.executemany(SEE, [item[:2] for item in items])
             self._database.executemany(COUNT, [(*item[2:4], item.is_high, not item.is_high) for item in items])
             self._database.execute(MOVE, (channel, first_row + len(items)))
         return first_row + len(items)
-
-    def _require_next(self, channel: str, row: int) -> None:
-        if row != (expected := self.next_row(channel)):
-            raise DemoError(f"row {row} of {channel} came where row {expected} comes next")
 
     def seen(self) -> Mapping[tuple[int, int], int]:
         """How many times each line item has come, by order key and line number."""
@@ -102,3 +107,38 @@ class Ledger:
         marks = ", ".join("?" * len(wanted))
         query = f"SELECT mode, high, low FROM late_items WHERE year = ? AND mode IN ({marks}) ORDER BY mode"
         return tuple(ShippingMode(*row) for row in self._database.execute(query, (year, *wanted)))
+
+
+def main(settings: PartSettings) -> None:
+    """Consume all channels at once, to their ends."""
+    # Before several threads open it: SQLite does not wait for the lock where the kind of journal is changed.
+    with Ledger(settings.ledger), ThreadPoolExecutor(settings.channels) as threads:
+        rows = sum(threads.map(lambda channel: consume(settings, channel), settings.late_items))
+    report("finished", text=f"{rows:,} rows were counted", rows=rows)
+
+
+def consume(settings: PartSettings, channel: str) -> int:
+    """Consume one channel from the first row that the database has not; its rows."""
+    address, timeout_seconds = settings.address, settings.timeout_seconds
+    with Ledger(settings.ledger) as ledger:
+        row = ledger.next_row(channel)
+        report("resumed", text=f"{channel}: {row:,} rows were counted already", channel=channel, row=row)
+        with (
+            control(address, timeout_seconds=timeout_seconds) as orders,
+            open_source(address, channel, from_row=row, timeout_seconds=timeout_seconds) as source,
+        ):
+            # A commit before this one may not have been acknowledged.
+            orders.acknowledge({channel: row})
+            for batch in source:
+                row = ledger.take(channel, row, late_items(batch))
+                orders.acknowledge({channel: row})
+        return row
+
+
+def late_items(batch: pa.RecordBatch) -> Iterator[LateItem]:
+    """The rows of a batch."""
+    return map(LateItem._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+if __name__ == "__main__":
+    main(PartSettings.from_json(sys.argv[1]))

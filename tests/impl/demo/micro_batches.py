@@ -2,8 +2,7 @@
 
 Its order of steps is that of ``SparkMicroBatch.tla``, and its logs are files.  So a whole pipeline can be killed in
 seconds.  Run as ``python micro_batches.py '<JSON of PartSettings>'``; with ``--twice`` before it, one batch is
-published twice, as by a sink that does not remember.
-"""
+published twice, as by a sink that does not remember."""
 
 import json
 import os
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from permitflow.demo.streaming.settings import PartSettings
+from permitflow.demo.settings import PartSettings
 from permitflow.protocol.control import ChannelState, StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.transports.grpc_blocking import BlockingControl, control, open_sink, open_source

@@ -1,1 +1,0 @@
-"""TPC-H query 12 as a pipeline that never stops for a crash: producer, exchange, Spark, exchange, consumer."""

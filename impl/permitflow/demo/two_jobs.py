@@ -1,0 +1,401 @@
+"""The main demo: two Spark jobs with an exchange between them, each in a process of its own, and all that is checked.
+
+The models and the proofs are checked as a user would do it, with ``permitflow check`` and ``permitflow prove``.  Then
+the jobs run; what they recorded tells the rows moved, the peak in flight and who waited, and the model judges it.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import monotonic
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from permitflow.demo.children import Child, Event, child_output, child_process, first_failure
+from permitflow.demo.console import (
+    PartClock,
+    Progress,
+    answer_section,
+    conclusion,
+    number_table,
+    section,
+    times_section,
+    work_folder,
+)
+from permitflow.demo.settings import DemoSettings, PartSettings
+from permitflow.demo.tpch import ShippingMode, cached_tables
+from permitflow.errors import DemoError
+from permitflow.testing.traces import judge_all
+from permitflow.tracing import ChannelTrace, Trace, read_trace
+from permitflow.tracing import Event as TraceEvent
+
+__all__ = ["DemoReport", "Evidence", "Hop", "StreamNumbers", "TraceVerdict", "render", "run_demo"]
+
+Note = Callable[[str], None]
+
+# What takes seconds.  TLC starts a JVM for each model: it gets those that tell the story, and `permitflow check` all.
+STORY = ("published", "one-above-stuck", "mismatch-stuck", "live")
+JUDGES = {
+    "models, by the explorer": ("check", "--engine", "explorer"),
+    "models, by TLC": ("check", "--engine", "tlc", *(f"--model={name}" for name in STORY)),
+    "theorems, by Z3": ("prove", "--solver", "z3"),
+}
+"""Commands of ``permitflow`` that judge."""
+LISTS_OF_VERDICTS = {"check": "models", "prove": "theorems"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What ``permitflow check`` or ``permitflow prove`` said."""
+
+    name: str
+    """What was judged, and by whom."""
+    holds: bool
+    count: int
+    """How many were judged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamNumbers:
+    """One stream over one hop, as its sender saw it."""
+
+    stream: str
+    rows: int
+    chunks: int
+    peak_rows: int
+    """The most rows that were ever in flight: sent, and not yet consumed and returned."""
+    bound: int
+    """``row_permits`` of the agreement: ``peak_rows`` may never be above it."""
+    back_pressure_rate: float
+    """The share of its time in which the sender waited for permits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hop:
+    """One control loop of the way: Spark to the exchange, or the exchange to Spark."""
+
+    name: str
+    streams: tuple[StreamNumbers, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of all streams."""
+        return sum(stream.rows for stream in self.streams)
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of all streams."""
+        return sum(stream.chunks for stream in self.streams)
+
+    @property
+    def is_within_bounds(self) -> bool:
+        """Did no stream ever hold more rows than it may?"""
+        return all(stream.peak_rows <= stream.bound for stream in self.streams)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceVerdict:
+    """What the model said about the recorded run."""
+
+    streams: int
+    events: int
+    is_complete: bool
+    """Was everything recorded until the end?"""
+    is_at_rest: bool
+    """Were all permits back at their senders at the end?"""
+    refused: tuple[str, ...]
+    """Descriptions of runs that are no behaviours of the specification, or break its invariants."""
+
+    @property
+    def is_valid(self) -> bool:
+        """Is every step a step of the model, with conservation of permits after each?"""
+        return self.is_complete and self.is_at_rest and not self.refused and self.events > 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoReport:
+    """Everything."""
+
+    scale: float
+    row_permits: int
+    """The window of every stream, in rows."""
+    evidence: tuple[Evidence, ...]
+    answer: tuple[ShippingMode, ...]
+    """Through the exchange."""
+    direct_answer: tuple[ShippingMode, ...]
+    """The same query by Spark alone."""
+    hops: tuple[Hop, ...]
+    trace: TraceVerdict
+    seconds: dict[str, float]
+    """How long each part took, in the order in which they began."""
+    total_seconds: float
+
+    def problems(self) -> Sequence[str]:
+        """What is not as it should be."""
+        found = [f"not all {evidence.name}, are as they should be" for evidence in self.evidence if not evidence.holds]
+        if self.answer != self.direct_answer:
+            found.append(f"the answer through the exchange is {self.answer}, the direct one {self.direct_answer}")
+        if not self.answer:
+            found.append("the query found nothing")
+        late = sum(mode.high_line_count + mode.low_line_count for mode in self.answer)
+        for hop in self.hops:
+            if hop.rows != late:
+                found.append(f"{hop.name}: {hop.rows} rows moved, {late} are in the answer")
+            if not hop.is_within_bounds:
+                found.append(f"{hop.name}: more rows in flight than permits")
+        if not self.trace.is_valid:
+            found.append("the recorded run is not one that the specification allows")
+        return found
+
+    @property
+    def holds(self) -> bool:
+        """Is everything as it should be?"""
+        return not self.problems()
+
+    def as_json(self) -> dict[str, object]:
+        """All of it, ready for JSON."""
+        return {
+            "holds": self.holds,
+            "problems": list(self.problems()),
+            **asdict(self),
+            "answer": [mode._asdict() for mode in self.answer],
+            "direct_answer": [mode._asdict() for mode in self.direct_answer],
+            "hops": [
+                {**asdict(hop), "rows": hop.rows, "chunks": hop.chunks, "within_bounds": hop.is_within_bounds}
+                for hop in self.hops
+            ],
+            "trace": {**asdict(self.trace), "valid": self.trace.is_valid},
+        }
+
+
+async def run_demo(settings: DemoSettings, progress: Progress) -> DemoReport:
+    """Run everything; cancellation ends all child processes and leaves no files but the cache.
+
+    Raises:
+        DemoError: a part cannot be run here, or a process failed.
+    """
+    began = monotonic()
+    clock = PartClock(progress)
+    async with work_folder(settings.keep) as work_dir:
+        with clock.part("checks"):
+            evidence = await gather_evidence(work_dir, progress.note)
+        with clock.part("tables"):
+            tables, is_new = await cached_tables(settings.scale, settings.cache_dir)
+            progress.note(f"{'generated in' if is_new else 'found in'} {tables}")
+        with clock.part("jobs"):
+            events, traffic = await run_jobs(settings, tables, work_dir, progress.note)
+        for query in ("query_through_exchange", "query_directly"):
+            clock.seconds[query] = float(str(events[query]["seconds"]))
+        with clock.part("replay"):
+            trace = await asyncio.to_thread(judged, work_dir / "traces")
+            hops = await asyncio.to_thread(hops_of, work_dir / "traces", traffic)
+    return DemoReport(
+        scale=settings.scale,
+        row_permits=settings.row_permits,
+        evidence=evidence,
+        answer=answer_of(events["query_through_exchange"]),
+        direct_answer=answer_of(events["query_directly"]),
+        hops=hops,
+        trace=trace,
+        seconds=clock.seconds,
+        total_seconds=monotonic() - began,
+    )
+
+
+async def gather_evidence(work_dir: Path, note: Note) -> tuple[Evidence, ...]:
+    """Run the commands, one after the other: each uses all cores.
+
+    Raises:
+        DemoError: a command could not do its work; that it found a failure is no error, but a finding.
+    """
+    found: list[Evidence] = []
+    for title, arguments in JUDGES.items():
+        name = f"permitflow {' '.join(arguments[:3])}"
+        log = work_dir / "evidence.log"
+        command = [sys.executable, "-m", "permitflow.cli", *arguments, "--json"]
+        code, output = await child_output(command, name=name, log=log)
+        if code not in (0, 1):
+            raise DemoError(f"{name} ended with exit code {code}: {log.read_text(errors='replace')[-2000:]}")
+        try:
+            document = json.loads(output)
+            verdicts = [item for item in document[LISTS_OF_VERDICTS[arguments[0]]] if item.get("findings", True)]
+            holds = code == 0 and document["holds"] is True
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DemoError(f"{name} --json printed no report: {output[:500]!r}") from error
+        found.append(Evidence(name=title, holds=holds, count=len(verdicts)))
+        note(f"{len(verdicts)} {title}: {'as they should be' if holds else 'NOT as they should be'}")
+    return tuple(found)
+
+
+async def run_jobs(
+    settings: DemoSettings, tables: Path, work_dir: Path, note: Note
+) -> tuple[dict[str, Event], list[Event]]:
+    """Run both jobs to their ends; what job 2 reported, by name, and what the exchange says about its channels.
+
+    Cancellation ends all three processes.
+
+    Raises:
+        DemoError: one of the processes failed; the message ends with its log.
+    """
+    traces = work_dir / "traces"
+    await asyncio.to_thread(traces.mkdir)
+    command = [sys.executable, "-m", "permitflow.cli", *settings.exchange_arguments(traces)]
+    async with child_process("permitflow serve", command, log=work_dir / "exchange.log") as exchange:
+        address = str((await exchange.event("listening"))["address"])
+        note(f"permitflow serve listens at {address}")
+        part = settings.part(address=address, tables=tables, work_dir=work_dir)
+        try:
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(_watch(exchange, note))
+                async with asyncio.TaskGroup() as jobs:
+                    jobs.create_task(_run_spark("send", "Spark job 1", part, note))
+                    receiving = jobs.create_task(_run_spark("receive", "Spark job 2", part, note))
+                # It writes its recording when it is asked to end.
+                await exchange.stop()
+        except* DemoError as failures:
+            raise first_failure(failures) from None
+    return receiving.result(), watching.result()
+
+
+async def _watch(exchange: Child, note: Note) -> list[Event]:
+    """Say what flows, until the exchange has stopped; its last numbers."""
+    said = ""
+    async for event in exchange.events():
+        channels = event.get("channels", [])
+        assert isinstance(channels, list)  # so serve reports them
+        if event["event"] == "stopped":
+            await exchange.succeed()
+            return channels
+        came, went = (sum(channel[name] for channel in channels) for name in ("rows_in", "rows_out"))
+        if came and (text := f"{came:,} rows have come, {went:,} have gone") != said:
+            said = text
+            note(f"permitflow serve: {said}")
+    raise DemoError("permitflow serve ended before it was asked to")
+
+
+async def _run_spark(job: str, name: str, part: PartSettings, note: Note) -> dict[str, Event]:
+    """Run a job to its end, and pass on what it reports; the last event of each name."""
+    command = [sys.executable, "-m", "permitflow.demo.spark_jobs", job, part.to_json()]
+    events: dict[str, Event] = {}
+    async with child_process(name, command, log=Path(part.work_dir) / f"{job}_job.log") as child:
+        async for event in child.events():
+            events[str(event["event"])] = event
+            note(f"{name}: {event['text']}")
+        await child.succeed()
+    return events
+
+
+def answer_of(event: Event) -> tuple[ShippingMode, ...]:
+    """The rows of query 12 that a Spark job has reported."""
+    rows = event["rows"]
+    assert isinstance(rows, list)  # so the job reports them
+    return tuple(ShippingMode(*row) for row in rows)
+
+
+def judged(folder: Path) -> TraceVerdict:
+    """Replay every stream step by step; the model checks its invariants, conservation among them, after each."""
+    trace = read_trace(folder)
+    verdicts = judge_all(trace)
+    return TraceVerdict(
+        streams=len(verdicts),
+        events=sum(verdict.replay.performed for verdict in verdicts),
+        is_complete=trace.is_complete,
+        is_at_rest=all(verdict.is_at_rest for verdict in verdicts),
+        refused=tuple(verdict.describe() for verdict in verdicts if not verdict.is_valid),
+    )
+
+
+def hops_of(folder: Path, traffic: list[Event]) -> tuple[Hop, ...]:
+    """The numbers of each hop, over all streams that carried rows.
+
+    Args:
+        folder: with the recordings, and the statistics of the senders in Spark's tasks.
+        traffic: what ``permitflow serve`` says about its channels.
+
+    Raises:
+        DemoError: a sender was not recorded.
+    """
+    trace = read_trace(folder)
+    tasks = [json.loads(path.read_text()) for path in sorted(folder.glob("write-*.statistics.json"))]
+    inside = {str(channel["channel"]): float(str(channel["waited_inside"])) for channel in traffic}
+    outside = {str(channel["channel"]): float(str(channel["waited_for_consumer"])) for channel in traffic}
+    rates = {
+        "Spark job 1 to the exchange": {
+            stream["name"]: stream["back_pressure_rate"] for streams in tasks for stream in streams
+        },
+        "inside the exchange": inside,
+        "the exchange to Spark job 2": {
+            stream: outside[stream.partition("#get")[0]] for stream in trace.channels if "#get" in stream
+        },
+    }
+    hops: list[Hop] = []
+    for name, rate_of in rates.items():
+        streams = [_numbers(trace, stream, rate) for stream, rate in rate_of.items()]
+        # A probe opens a stream too, and leaves it empty.
+        hops.append(Hop(name=name, streams=tuple(stream for stream in streams if stream.rows > 0)))
+    return tuple(hops)
+
+
+def _numbers(trace: Trace, stream: str, rate: float) -> StreamNumbers:
+    # Counted in the recording, not by those that are to be checked.
+    if stream not in trace.channels:
+        raise DemoError(f"the run of {stream!r} was not recorded")
+    channel = trace.channels[stream]
+    sent = [event for event in _sender_events(channel) if event.action == "SendChunk"]
+    return StreamNumbers(
+        stream=stream,
+        rows=sum(event.rows for event in sent),
+        chunks=len(sent),
+        peak_rows=max(_rows_away(channel), default=0),
+        bound=channel.parameters.row_permits,
+        back_pressure_rate=rate,
+    )
+
+
+def _sender_events(channel: ChannelTrace) -> Iterator[TraceEvent]:
+    return (event for log in channel.logs for event in log if event.end == "sender")
+
+
+def _rows_away(channel: ChannelTrace) -> Iterator[int]:
+    """Row permits that are away from the sender, after each of its events."""
+    away = 0
+    for event in _sender_events(channel):
+        if event.action == "SendChunk":
+            away += event.permits.rows
+        elif event.action == "AddPermits":
+            away -= event.permits.rows
+        yield away
+
+
+def render(report: DemoReport) -> Group:
+    """The report for a console."""
+    return Group(
+        *answer_section(report.scale, report.answer, report.direct_answer),
+        Text(),
+        Text(f"The windows of {report.row_permits} rows are too small for speed: the senders are meant to wait."),
+        *(part for hop in report.hops for part in _hop(hop)),
+        *section("Checked", *map(Text, _verdicts(report))),
+        *times_section(report.seconds),
+        *conclusion(report.problems(), report.total_seconds),
+    )
+
+
+def _hop(hop: Hop) -> tuple[RenderableType, ...]:
+    table = number_table("stream", "rows", "chunks", "peak rows in flight", "permits (bound)", "sender waited")
+    for stream in sorted(hop.streams, key=lambda stream: stream.stream):
+        numbers = (stream.rows, stream.chunks, stream.peak_rows, stream.bound)
+        table.add_row(stream.stream, *(f"{number:,}" for number in numbers), f"{stream.back_pressure_rate:.1%}")
+    return section(f"{hop.name}: {hop.rows:,} rows in {hop.chunks:,} chunks", table)
+
+
+def _verdicts(report: DemoReport) -> Iterator[str]:
+    for item in report.evidence:
+        yield f"{item.count} {item.name}: {'as they should be' if item.holds else 'NOT as they should be'}"
+    trace = report.trace
+    kept = "permits were conserved after every one" if trace.is_valid else "NOT as the specification says"
+    yield f"{trace.events:,} steps on {trace.streams} streams, recorded and replayed by the model: {kept}"
+    yield from trace.refused

@@ -1,0 +1,190 @@
+"""Child processes: what they report, how they end, and how a part of the pipeline is started again."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+import pytest
+
+from permitflow.demo import children
+from permitflow.demo.children import Part, child_process, run_to_end
+from permitflow.errors import DemoError
+
+T = TypeVar("T")
+Complete = Callable[[Coroutine[Any, Any, T]], T]
+
+
+def test_a_child_that_fails_shows_the_end_of_its_log(complete: Complete[Any], tmp_path: Path) -> None:
+    command = ["sh", "-c", 'echo \'{"event": "ready"}\'; echo what happened; echo why >&2; exit 7']
+    with pytest.raises(DemoError) as caught:
+        complete(run_to_end(command, what="the child", log=tmp_path / "log"))
+    assert str(caught.value).startswith("the child ended with exit code 7\nThe end of its log:\n")
+    assert {"what happened", "why"} <= set(str(caught.value).splitlines())
+
+
+def test_our_own_error_comes_first_however_much_java_follows(complete: Complete[Any], tmp_path: Path) -> None:
+    java = "for i in $(seq 200); do echo at org.apache; done"
+    command = ["sh", "-c", f"echo permitflow.errors.UnknownChannelError: no such channel; {java}; exit 1"]
+    with pytest.raises(DemoError) as caught:
+        complete(run_to_end(command, what="the job", log=tmp_path / "log"))
+    first, *rest = str(caught.value).splitlines()
+    assert first == "the job ended with exit code 1: permitflow.errors.UnknownChannelError: no such channel"
+    assert len(rest) < 50
+
+
+def test_a_child_that_ends_too_early_is_noticed(complete: Complete[Any], tmp_path: Path) -> None:
+    async def wait_for_event() -> None:
+        async with child_process("the child", ["true"], log=tmp_path / "log") as child:
+            await child.event("listening")
+
+    with pytest.raises(DemoError, match="the child ended before it reported 'listening'"):
+        complete(wait_for_event())
+
+
+def test_a_program_that_is_missing_is_named(complete: Complete[Any], tmp_path: Path) -> None:
+    with pytest.raises(DemoError, match=r"the child cannot be started: .*no-such-program"):
+        complete(run_to_end(["/no-such-program"], what="the child", log=tmp_path / "log"))
+
+
+def test_the_whole_group_of_a_child_ends_with_it(
+    complete: Complete[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "GRACE_SECONDS", 0.2)
+
+    async def leave_grandchild() -> psutil.Process:
+        script = tmp_path / "stubborn"
+        script.write_text('trap "" TERM; echo "{\\"event\\": \\"started\\", \\"pid\\": $$}"; exec sleep 60')
+        async with child_process("the child", ["sh", "-c", f"sh {script} & wait"], log=tmp_path / "log") as child:
+            return psutil.Process(int(str((await child.event("started"))["pid"])))
+
+    grandchild = complete(leave_grandchild())
+    _, alive = psutil.wait_procs([grandchild], timeout=50)
+    assert [process.status() for process in alive] in ([], [psutil.STATUS_ZOMBIE])
+
+
+CHILD = 'exec 3> "$1"; (sleep 30; echo survived >&3) & echo begun >&3; echo "{\\"event\\": \\"begun\\"}"; wait'
+PARENT = f"""
+import asyncio, sys
+from pathlib import Path
+from permitflow.demo.children import child_process
+
+async def main() -> None:
+    command = ["sh", "-c", {CHILD!r}, "sh", sys.argv[1]]
+    async with child_process("the child", command, log=Path(sys.argv[1] + ".log")) as child:
+        await child.event("begun")
+        print("begun", flush=True)
+        await child.ended()
+
+asyncio.run(main())
+"""
+
+
+def test_the_whole_group_of_a_child_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    os.mkfifo(told := tmp_path / "told")
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(told)], stdout=subprocess.PIPE)
+    with parent, told.open() as lines:
+        assert parent.stdout is not None  # it is a pipe
+        assert parent.stdout.readline() == b"begun\n"
+        parent.kill()
+        assert lines.read() == "begun\n"
+
+
+REPORT = 'print(\'{"event": "begun", "text": "life"}\', flush=True)'
+WAIT = f"import signal; {REPORT}; signal.pause()"
+END = f"{REPORT}"
+FAIL = "import sys; sys.exit('no neighbour')"
+
+NewPart = Callable[..., Part]
+
+
+@pytest.fixture
+def new_part(tmp_path: Path) -> NewPart:
+    """A part that runs these programs, one in each of its lives; the last one in all that follow."""
+
+    def new(*lives: str, may_fail: bool = True, notes: list[str] | None = None) -> Part:
+        return Part(
+            "part",
+            lambda life: [sys.executable, "-c", lives[min(life, len(lives)) - 1]],
+            tmp_path / "part.log",
+            hear=lambda event: (notes if notes is not None else []).append(str(event["text"])),
+            may_fail=lambda: may_fail,
+        )
+
+    return new
+
+
+def test_a_part_that_ends_well_is_done(run: asyncio.Runner, new_part: NewPart) -> None:
+    notes: list[str] = []
+    part = new_part(END, notes=notes)
+    run.run(part.run())
+    assert (part.is_done, part.starts, part.failures, notes) == (True, 1, 0, ["life"])
+    assert not part.kill()
+
+
+def test_a_part_that_is_killed_is_started_again_and_has_not_failed(run: asyncio.Runner, new_part: NewPart) -> None:
+    part = new_part(WAIT, END, may_fail=False)
+
+    async def killed() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(part.run())
+            await part.begun()
+            assert part.kill()
+
+    run.run(killed())
+    assert (part.is_done, part.starts, part.failures) == (True, 2, 0)
+
+
+def test_a_part_that_fails_for_want_of_a_neighbour_is_started_again(run: asyncio.Runner, new_part: NewPart) -> None:
+    part = new_part(FAIL, FAIL, END)
+    run.run(part.run())
+    assert (part.is_done, part.starts, part.failures) == (True, 3, 2)
+
+
+def test_a_part_that_has_no_reason_to_fail_ends_the_run_with_its_log(run: asyncio.Runner, new_part: NewPart) -> None:
+    part = new_part(FAIL, END, may_fail=False)
+    with pytest.raises(DemoError, match=r"part has failed; the end of its log:\nno neighbour"):
+        run.run(part.run())
+
+
+def test_a_part_that_fails_again_and_again_ends_the_run(
+    run: asyncio.Runner, new_part: NewPart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("permitflow.demo.children.MOST_FAILURES_IN_A_ROW", 2)
+    part = new_part(FAIL)
+    with pytest.raises(DemoError, match="no neighbour"):
+        run.run(part.run())
+    assert part.failures == 3
+
+
+def test_a_part_that_is_stopped_is_not_started_again(run: asyncio.Runner, new_part: NewPart) -> None:
+    part = new_part(WAIT)
+
+    async def stopped() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(part.run())
+            await part.begun()
+            await part.stop()
+
+    run.run(stopped())
+    assert (part.is_done, part.starts) == (False, 1)
+
+
+def test_cancellation_leaves_no_process(run: asyncio.Runner, new_part: NewPart) -> None:
+    part = new_part(WAIT)
+
+    async def cancelled() -> int:
+        running = asyncio.create_task(part.run())
+        await part.begun()
+        pid = part.pid
+        assert pid is not None
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return pid
+
+    assert not Path(f"/proc/{run.run(cancelled())}").exists()

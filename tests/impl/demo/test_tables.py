@@ -1,0 +1,106 @@
+"""What the demos refuse before they start, and TPC-H tables that are whole or not there."""
+
+import asyncio
+import os
+import stat
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from permitflow.demo import tpch
+from permitflow.demo.console import work_folder
+from permitflow.demo.settings import DemoSettings
+from permitflow.errors import DemoError, InvalidOptionError
+
+T = TypeVar("T")
+Complete = Callable[[Coroutine[Any, Any, T]], T]
+
+
+def test_a_folder_that_cannot_be_made_is_named(complete: Complete[None]) -> None:
+    async def keep() -> None:
+        async with work_folder(Path("/proc/nowhere/files")):
+            pass
+
+    with pytest.raises(InvalidOptionError, match=r"'--keep' cannot be made \(No such file or directory\)"):
+        complete(keep())
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, 1e6, float("nan")])
+def test_an_impossible_scale_is_refused(scale: float) -> None:
+    with pytest.raises(InvalidOptionError, match="option '--scale' must be above 0"):
+        DemoSettings(scale=scale)
+
+
+def test_a_folder_with_something_in_it_is_not_used(tmp_path: Path) -> None:
+    DemoSettings(keep=tmp_path)
+    (tmp_path / "precious.txt").touch()
+    with pytest.raises(InvalidOptionError, match="option '--keep' must be a new or an empty folder"):
+        DemoSettings(keep=tmp_path)
+
+
+def generator(folder: Path, script: str) -> str:
+    """A program in the place of tpchgen-cli: ``$out`` is its output folder."""
+    program = folder / "generator"
+    find_folder = 'for last in "$@"; do case $before in --output-dir) out=$last;; esac; before=$last; done'
+    program.write_text("\n".join(["#!/bin/sh", find_folder, script, ""]))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return str(program)
+
+
+WRITES_BOTH = 'echo x > "$out/lineitem.parquet"; echo y > "$out/orders.parquet"'
+
+
+def test_tables_are_generated_once(complete: Complete[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tpch, "_generator", lambda: generator(tmp_path, WRITES_BOTH))
+    cache = tmp_path / "cache"
+    folder, is_new = complete(tpch.cached_tables(0.5, cache))
+    assert is_new
+    assert sorted(os.listdir(folder)) == ["lineitem.parquet", "orders.parquet"]
+    monkeypatch.setattr(tpch, "_generator", lambda: generator(tmp_path, "exit 1"))
+    assert complete(tpch.cached_tables(0.5, cache)) == (folder, False)
+    assert os.listdir(cache) == [folder.name]
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ('echo x > "$out/lineitem.parquet"; echo no space >&2; exit 3', "exit code 3\nThe end of its log:\nno space"),
+        ('echo x > "$out/lineitem.parquet"', "wrote no orders.parquet"),
+    ],
+    ids=["fails halfway", "forgets a table"],
+)
+def test_half_written_tables_are_never_seen(
+    complete: Complete[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str
+) -> None:
+    monkeypatch.setattr(tpch, "_generator", lambda: generator(tmp_path, script))
+    with pytest.raises(DemoError, match=words):
+        complete(tpch.cached_tables(0.5, tmp_path / "cache"))
+    assert os.listdir(tmp_path / "cache") == []
+
+
+def test_a_cancelled_generation_leaves_nothing(
+    complete: Complete[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = tmp_path / "ready"
+    script = f"{WRITES_BOTH}; echo > {ready}; exec sleep 60"
+    monkeypatch.setattr(tpch, "_generator", lambda: generator(tmp_path, script))
+    cache = tmp_path / "cache"
+    os.mkfifo(ready)
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(tpch.cached_tables(0.5, cache))
+        await asyncio.to_thread(ready.read_text)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    complete(cancelled())
+    assert os.listdir(cache) == []
+
+
+def test_a_cache_that_cannot_be_written_is_named(complete: Complete[Any], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DemoError, match=r"cannot be kept in .*file"):
+        complete(tpch.cached_tables(0.5, tmp_path / "file"))
