@@ -8,7 +8,7 @@ about barriers and watermarks, nor whether the two ends agree, which takes more.
 from collections.abc import Iterable
 
 from benchmarks.recorded_channels import PARAMETERS, Due
-from permitflow.audit.clauses import Clause
+from permitflow.audit.findings import Clause
 
 __all__ = ["WINDOW_SQL", "first_due"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from permitflow.audit.clauses import Clause
+from permitflow.audit.findings import Clause
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import End
 from permitflow.testing.made_traces import FAULTS, Expected, NoPlaceError, random_behaviour

@@ -8,9 +8,7 @@ anywhere, and the summaries meet at one place.
 ``Clause`` says what that is.
 """
 
-from permitflow.audit.clauses import Clause
-from permitflow.audit.files import audit_files
-from permitflow.audit.report import Audit, ChannelAudit
-from permitflow.audit.violations import Violation
+from permitflow.audit.findings import Audit, ChannelAudit, Clause, Violation
+from permitflow.audit.merging import audit_files
 
 __all__ = ["Audit", "ChannelAudit", "Clause", "Violation", "audit_files"]

@@ -1,26 +1,49 @@
-"""A part of a trace as arrays: for each end its events, channel by channel, in the order of the recording."""
+"""A part of a trace as arrays: for each end its events, channel by channel, in the order of the recording.
+
+Beside them stands what the parameters of their channels allow.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from permitflow.audit.blocks import Places, blocks_of, chosen
-from permitflow.audit.limits import Limits, limits_of
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import COUNTERS, RECEIVER_ACTIONS, SENDER_ACTIONS, Counters, End
 from permitflow.tracing.tables import PERMITS, coded, in_one_piece
 
-__all__ = ["ACTIONS", "CODE", "Actions", "Codes", "Events", "Integers", "Marks", "events_of"]
+__all__ = [
+    "ACTIONS",
+    "CODE",
+    "Codes",
+    "Events",
+    "Integers",
+    "Marks",
+    "PerEvent",
+    "events_of",
+    "limits_of",
+]
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Marks: TypeAlias = npt.NDArray[np.bool_]
 Codes: TypeAlias = npt.NDArray[np.intp]
 Actions: TypeAlias = npt.NDArray[np.int8]
+
+PerEvent: TypeAlias = npt.NDArray[np.int64]
+"""A number for each event, or the same one for all: then it has no dimension."""
+
+_Codes = npt.NDArray[np.int32]
+_Places = npt.NDArray[np.intp]
+
+_EventPlaces: TypeAlias = slice | _Places
+"""In a table; where they are neighbours, a slice."""
+
+_Of = TypeVar("_Of", bound=np.generic)
+
 
 ACTIONS = (*sorted(SENDER_ACTIONS), *sorted(RECEIVER_ACTIONS))
 """An action is its index here; those of the receiver come last."""
@@ -29,6 +52,57 @@ CODE = {name: code for code, name in enumerate(ACTIONS)}
 """The other way round."""
 
 _ENDS: tuple[End, End] = ("sender", "receiver")
+_NO_BOUND = int(np.iinfo(np.int64).max)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Those of the channel of each event."""
+
+    parameters: list[ChannelParameters]
+    """Of each channel, not of each event."""
+
+    row_permits: PerEvent
+    barrier_permits: PerEvent
+    permit_batch: PerEvent
+    max_chunk_cost: PerEvent
+    most_inbox_rows: PerEvent
+    """No bound where chunks above the clamp are admitted whole."""
+
+    @property
+    def total(self) -> tuple[PerEvent, PerEvent, PerEvent]:
+        """All permits: rows, barriers, watermarks."""
+        return self.row_permits, self.barrier_permits, np.array(1, dtype=np.int64)
+
+    def initial_counters(self, end: End) -> tuple[PerEvent, PerEvent, PerEvent]:
+        """What an end counts before its first event, by channel: the sender all permits, the receiver nothing.
+
+        Spec: Init.
+        """
+        counts = np.zeros((3, len(self.parameters)), dtype=np.int64)
+        if end == "sender":
+            counts[:] = np.array([(of.row_permits, of.barrier_permits, 1) for of in self.parameters]).T
+        first, second, third = counts
+        return first, second, third
+
+
+def limits_of(parameters: Sequence[ChannelParameters], sizes: npt.NDArray[np.intp] | int = 1) -> Limits:
+    """Of channels that have so many events each."""
+    kinds = {of: number for number, of in enumerate(dict.fromkeys(parameters))}
+    which = None if len(kinds) == 1 else np.repeat([kinds[of] for of in parameters], sizes)
+
+    def beside_events(numbers: Sequence[int]) -> PerEvent:
+        each = np.array(numbers, dtype=np.int64)
+        return each.reshape(()) if which is None else each[which]
+
+    return Limits(
+        parameters=list(parameters),
+        row_permits=beside_events([of.row_permits for of in kinds]),
+        barrier_permits=beside_events([of.barrier_permits for of in kinds]),
+        permit_batch=beside_events([of.permit_batch for of in kinds]),
+        max_chunk_cost=beside_events([of.max_chunk_cost for of in kinds]),
+        most_inbox_rows=beside_events([of.row_permits if of.oversize == "split" else _NO_BOUND for of in kinds]),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +177,61 @@ class Events:
         return int(first[index]), int(second[index]), int(third[index])
 
 
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """The events of a table end by end, of each end channel by channel, each in the order of the table."""
+
+    borders: _Places
+    """Where each block begins; the last one is the end."""
+
+    order: _Places | None
+    """The places of the events in the table; None: they lie there as they should, as in files of our own."""
+
+    def places(self, borders: _Places) -> _EventPlaces:
+        """Where in the table the events from the first to the last of these borders lie."""
+        places = slice(int(borders[0]), int(borders[-1]))
+        return places if self.order is None else self.order[places]
+
+    def firsts(self) -> _Places:
+        """Where in the table the first event of each block lies."""
+        starts = self.borders[:-1]
+        return starts if self.order is None else self.order.take(starts)
+
+
+def _blocks_of(end: _Codes, channel: _Codes) -> _Blocks:
+    """The blocks of a table with these ends and channels, which are numbered from 0."""
+    starts = _starts(end, channel)
+    if not _come_back(end.take(starts), channel.take(starts)):
+        return _Blocks(np.append(starts, len(end)), None)
+    keys = end * (channel.max() + 1) + channel
+    # Short numbers are sorted without comparing them.
+    order = np.argsort(keys.astype(np.min_scalar_type(keys.max())), kind="stable")
+    return _Blocks(np.append(_starts(keys.take(order)), len(end)), order)
+
+
+def _chosen(column: npt.NDArray[_Of], places: _EventPlaces) -> npt.NDArray[_Of]:
+    """What stands in a column at these places; neighbours are not copied."""
+    # The same in brackets takes three times as long.
+    return column[places] if isinstance(places, slice) else column.take(places)
+
+
+def _starts(*columns: _Codes) -> _Places:
+    """The places at which there is something else than at the place before."""
+    changes = np.zeros(len(columns[0]), dtype=np.bool_)
+    changes[0] = True
+    for column in columns:
+        changes[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(changes)
+
+
+def _come_back(ends: _Codes, channels: _Codes) -> bool:
+    """Is there more than one block of a channel's end, or are blocks of one end not side by side?"""
+    most = (int(ends.max()) + 1) * (int(channels.max()) + 1)
+    if len(ends) > most or len(set(zip(ends.tolist(), channels.tolist(), strict=True))) < len(ends):
+        return True
+    return len(_starts(ends)) > len(set(ends.tolist()))
+
+
 def events_of(table: pa.Table, parameters: Mapping[str, ChannelParameters], *, source: str) -> Iterator[Events]:
     """The events of each end in a table with the columns of a trace.
 
@@ -128,7 +257,7 @@ class _Columns:
             raise TraceUnreadableError(path=source, line=0, reason=f"no header opened channel {unknown[0]!r}")
         names, end = self._coded("end")
         number_of = self._known("end", names, _ENDS)
-        self._blocks = blocks_of(end, channel)
+        self._blocks = _blocks_of(end, channel)
         firsts = self._blocks.firsts()
         self._channels = [channels[code] for code in channel.take(firsts).tolist()]
         self.ends = number_of.take(end.take(firsts))
@@ -143,16 +272,16 @@ class _Columns:
         """The events of these blocks, which are all of one end."""
         channels, borders = self._channels[blocks], self._blocks.borders[blocks.start : blocks.stop + 1]
         places = self._blocks.places(borders)
-        row, barrier, watermark = (chosen(self._numbers[name], places) for name in PERMITS)
+        row, barrier, watermark = (_chosen(self._numbers[name], places) for name in PERMITS)
         counters, has_counters = self._counted(end, places)
         events = Events(
             end=end,
             channels=channels,
             borders=borders - borders[0],
             limits=limits_of([self._parameters[name] for name in channels], np.diff(borders)),
-            sequence=chosen(self._numbers["sequence"], places),
-            action=chosen(self._action, places),
-            rows=chosen(self._numbers["rows"], places),
+            sequence=_chosen(self._numbers["sequence"], places),
+            action=_chosen(self._action, places),
+            rows=_chosen(self._numbers["rows"], places),
             permits=(row, barrier, watermark),
             counters=counters,
             has_counters=has_counters,
@@ -169,12 +298,12 @@ class _Columns:
             reason = f"the {events.end} has no action {ACTIONS[events.action[index]]!r} ({which})"
             raise TraceUnreadableError(path=self._source, line=0, reason=reason)
 
-    def _counted(self, end: End, places: Places) -> tuple[tuple[Integers, Integers, Integers], Marks]:
+    def _counted(self, end: End, places: _EventPlaces) -> tuple[tuple[Integers, Integers, Integers], Marks]:
         """What an end counted, and where all of it is known; elsewhere there may be any number."""
         columns = [in_one_piece(self._table, name) for name in COUNTERS[end]]
         numbers = (np.frombuffer(column.buffers()[1], np.int64, len(column), column.offset * 8) for column in columns)
-        one, two, three = (chosen(column, places) for column in numbers)
-        return (one, two, three), chosen(_are_known(columns), places)
+        one, two, three = (_chosen(column, places) for column in numbers)
+        return (one, two, three), _chosen(_are_known(columns), places)
 
     def _coded(self, name: str) -> tuple[list[str], npt.NDArray[np.int32]]:
         """The names in a column, and for each place which of them."""

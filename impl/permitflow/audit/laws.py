@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from permitflow.audit.clauses import Clause
-from permitflow.audit.columns import CODE, Events, Integers, Marks
-from permitflow.audit.limits import PerEvent
+from permitflow.audit.columns import CODE, Events, Integers, Marks, PerEvent
+from permitflow.audit.findings import Clause
 
 __all__ = [
     "SENDS",

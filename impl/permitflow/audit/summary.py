@@ -1,28 +1,46 @@
-"""What has to be known of a part of an end's events, so that parts can be put together again.
+"""One part of a trace, looked at by itself: a row group of a Parquet file, or a whole file of JSON lines.
 
-A monoid: summaries of neighbouring parts combine into that of both, in whatever grouping.
+What is wrong in it is told at once.  What has to be known of it so that parts can be put together again is a summary: a
+monoid, for summaries of neighbouring parts combine into that of both, in whatever grouping.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from permitflow.audit.columns import Codes, Events, Integers
-from permitflow.audit.laws import SENDS, Before, Books, is_any, is_returning, kinds_of, waiting_steps
+from permitflow.audit.columns import ACTIONS, Codes, Events, Integers, Marks, events_of
+from permitflow.audit.findings import Clause, Violation
+from permitflow.audit.laws import (
+    SENDS,
+    Before,
+    Books,
+    broken,
+    due_counters,
+    is_any,
+    is_returning,
+    kinds_of,
+    shifted,
+    waiting_steps,
+)
+from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import Counters, End
 
 __all__ = [
     "Moment",
+    "Part",
     "Passage",
     "Rise",
     "Summary",
+    "look_at",
     "passage_of",
     "places_of",
-    "summaries_of",
     "tokens_of",
+    "violation_at",
 ]
 
 _Whole = TypeVar("_Whole", np.int64, np.uint64)
@@ -38,6 +56,9 @@ _PASSES: dict[tuple[Moment, End], tuple[str, ...]] = {
     ("arrived", "receiver"): ("Deliver",),
     ("consumed", "receiver"): ("Consume",),
 }
+
+MOST_VIOLATIONS = 10_000
+"""Of one part that are told one by one; beyond that they are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +140,91 @@ class Summary:
         )
 
 
-def summaries_of(events: Events, before: Before, due: Books) -> list[Summary]:
+@dataclass(slots=True)
+class Part:
+    """What is known of a part."""
+
+    summaries: list[Summary]
+    violations: list[Violation]
+    untold: int = 0
+    """Violations beyond ``MOST_VIOLATIONS``."""
+
+
+def look_at(table: pa.Table, parameters: Mapping[str, ChannelParameters], *, source: str) -> Part:
+    """Look at events with the columns of a trace.
+
+    Raises:
+        TraceUnreadableError: it is no trace.
+    """
+    part = Part([], [])
+    for events in events_of(table, parameters, source=source):
+        gaps = _gaps(events)
+        before = _before_each(events, gaps)
+        due = due_counters(events, before.counters)
+        found = broken(events, before, due)
+        found[Clause.SEQUENCE] = gaps
+        for clause, marks in found.items():
+            _tell(part, events, before, clause, marks)
+        part.summaries += _summaries_of(events, before, due)
+    return part
+
+
+def _tell(part: Part, events: Events, before: Before, clause: Clause, marks: Marks) -> None:
+    if not marks.any():
+        return
+    places = np.flatnonzero(marks)
+    told = places[: MOST_VIOLATIONS - len(part.violations)].tolist()
+    part.violations += [violation_at(events, place, clause, before) for place in told]
+    part.untold += len(places) - len(told)
+
+
+def _before_each(events: Events, gaps: Marks) -> Before:
+    """What an end counted before its events, where that is known in the part itself."""
+    starts = events.starts
+    before, known = shifted(events.counters), np.roll(events.has_counters, 1)
+    # What came before the part is not known here, except before the very first event of an end.
+    for column, initial in zip(before, events.limits.initial_counters(events.end), strict=True):
+        column[starts] = initial
+    known[starts] = events.sequence[starts] == 1
+    # Where events are missing, the books have moved on unseen: that is one fault, not two.
+    continues = ~gaps
+    known &= continues
+    continues[starts] = False
+    return Before(before, known, continues)
+
+
+def _gaps(events: Events) -> Marks:
+    gaps = np.empty(len(events), dtype=np.bool_)
+    np.not_equal(events.sequence[1:], events.sequence[:-1] + 1, out=gaps[1:])
+    gaps[events.starts] = False
+    return gaps
+
+
+def violation_at(
+    events: Events, index: int, clause: Clause, before: Before | None = None, reason: str = ""
+) -> Violation:
+    """A clause is broken by this event."""
+    known = None
+    if before is not None and before.known[index]:
+        first, second, third = (int(column[index]) for column in before.counters)
+        known = (first, second, third)
+    if not reason and clause is Clause.SEQUENCE:
+        reason = f"event {int(events.sequence[index])} follows event {int(events.sequence[index - 1])}"
+    return Violation(
+        channel=events.channel_of(index),
+        end=events.end,
+        sequence=int(events.sequence[index]),
+        clause=clause,
+        action=ACTIONS[int(events.action[index])],
+        rows=int(events.rows[index]),
+        permits=events.permits_of(index),
+        before=known,
+        after=events.counters_of(index),
+        reason=reason or clause.words,
+    )
+
+
+def _summaries_of(events: Events, before: Before, due: Books) -> list[Summary]:
     """Of the events of one end in one part, channel by channel; ``due`` are the ``due_counters``."""
     firsts, lasts = events.starts.tolist(), events.lasts.tolist()
     chunks_waiting, barriers_waiting = _waiting(events)

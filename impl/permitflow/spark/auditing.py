@@ -16,10 +16,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from permitflow.audit.files import examine_share
-from permitflow.audit.merging import merge
-from permitflow.audit.part import Part
-from permitflow.audit.report import Audit, ChannelAudit
+from permitflow.audit.findings import Audit, ChannelAudit
+from permitflow.audit.merging import examine_share, merge
+from permitflow.audit.summary import Part
 from permitflow.audit.units import Plan, Unit, plan
 from permitflow.spark.slots import task_slots
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from permitflow.audit import audit_files, sides
+from permitflow.audit import audit_files, merging
 from permitflow.audit.units import Unit, read_unit
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.made_traces import FAULTS, Fault, NoPlaceError, random_behaviour
@@ -39,7 +39,7 @@ def test_few_parts_are_read_again(kind: str, tmp_path: Path, monkeypatch: pytest
         again.append(unit)
         return read_unit(unit)
 
-    monkeypatch.setattr(sides, "read_unit", counted)
+    monkeypatch.setattr(merging, "read_unit", counted)
     writer = ParquetWriter(tmp_path / "run.parquet", row_group_events=6)
     writer.write([Header("orders", "sender", AGREED), Header("orders", "receiver", AGREED), *fault.events])
     writer.close()

@@ -2,24 +2,22 @@
 
 import random
 from collections.abc import Iterable
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from permitflow.audit.blocks import blocks_of
 from permitflow.audit.columns import Events, events_of
-from permitflow.audit.part import Part, look_at
-from permitflow.audit.summary import Passage, Rise, Summary, passage_of
+from permitflow.audit.summary import Part, Passage, Rise, Summary, look_at, passage_of
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.made_traces import random_behaviour
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event
-from permitflow.tracing.tables import by_end, coded, table_of
+from permitflow.tracing.tables import by_end, table_of
 
 PARAMETERS = {
     "orders": ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2),
@@ -133,11 +131,12 @@ def by_channel(table: pa.Table) -> dict[tuple[str, str], Summary]:
 def test_events_are_looked_at_wherever_they_lie(seed: int) -> None:
     table = table_of(shuffled_together(seed))
     together = by_end(table)
-    ends, channels = (coded(together, name).indices.to_numpy() for name in ("end", "channel"))
-    borders = blocks_of(ends, channels).borders.tolist()
-    assert len(borders) == 2 * len(PARAMETERS) + 1
     # Each end of each channel in one piece, but the ends in turns.
-    pieces = [together.slice(start, stop - start) for start, stop in pairwise(borders)]
+    pieces = [
+        together.filter((pc.field("end") == end) & (pc.field("channel") == channel))
+        for end in ("sender", "receiver")
+        for channel in PARAMETERS
+    ]
     in_turns = pa.concat_tables([pieces[number] for number in (0, 3, 1, 4, 5, 2)])
     assert by_channel(table) == by_channel(together) == by_channel(in_turns)
 
@@ -145,25 +144,6 @@ def test_events_are_looked_at_wherever_they_lie(seed: int) -> None:
 def test_a_slice_of_a_table_is_looked_at_as_if_it_were_a_table_of_its_own() -> None:
     events, start = shuffled_together(5), 101
     assert by_channel(table_of(events).slice(start)) == by_channel(table_of(events[start:]))
-
-
-@pytest.mark.parametrize(
-    ("ends", "channels", "borders", "order"),
-    [
-        ([0, 0, 0, 1], [0, 0, 1, 0], [0, 2, 3, 4], None),
-        ([1, 0, 0], [5, 5, 2], [0, 1, 2, 3], None),
-        ([0, 1, 0, 1], [0, 0, 0, 0], [0, 2, 4], [0, 2, 1, 3]),
-        ([0, 1, 0], [0, 0, 1], [0, 1, 2, 3], [0, 2, 1]),
-        ([0, 0, 0], [0, 400, 0], [0, 2, 3], [0, 2, 1]),
-        ([1], [0], [0, 1], None),
-    ],
-)
-def test_events_that_lie_together_are_not_moved(
-    ends: list[int], channels: list[int], borders: list[int], order: list[int] | None
-) -> None:
-    blocks = blocks_of(np.array(ends, np.int32), np.array(channels, np.int32))
-    assert blocks.borders.tolist() == borders
-    assert (None if blocks.order is None else blocks.order.tolist()) == order
 
 
 def test_an_action_of_the_other_end_is_named() -> None:

@@ -1,8 +1,11 @@
-"""What an audit checks."""
+"""What an audit checks, and what it has found."""
 
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["Clause"]
+from permitflow.protocol.recording import Counters, End
+
+__all__ = ["Audit", "ChannelAudit", "Clause", "Violation"]
 
 
 class Clause(StrEnum):
@@ -70,3 +73,66 @@ _WORDS = {
     Clause.IN_ORDER: "delivered and consumed as sent, in order, once",
     Clause.RETURNED: "no permits arrive that were not returned",
 }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Violation:
+    """An event that breaks a clause."""
+
+    channel: str
+    end: End
+    sequence: int
+    """Of the event among those of its end, from 1."""
+
+    clause: Clause
+    action: str
+    rows: int
+    permits: tuple[int, int, int]
+    before: Counters | None = None
+    """What the end counted before the event; ``protocol.recording.COUNTERS`` says of what."""
+
+    after: Counters | None = None
+    """What it counted after it."""
+
+    reason: str = ""
+    """What is, and what should be."""
+
+
+@dataclass(kw_only=True)
+class ChannelAudit:
+    """One channel of a recording."""
+
+    channel: str
+    ends: frozenset[End]
+    """Those that were recorded."""
+
+    events: int = 0
+    sent_messages: int = 0
+    sent_rows: int = 0
+    consumed_messages: int = 0
+    consumed_rows: int = 0
+    violations: int = 0
+    remarks: list[str] = field(default_factory=list)
+    """What could not be checked, and why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """A whole recording."""
+
+    channels: list[ChannelAudit]
+    violations: list[Violation]
+    """By channel, end and sequence."""
+
+    untold: int = 0
+    """Violations that were counted only, because there are too many in one part."""
+
+    @property
+    def holds(self) -> bool:
+        """Has nothing been found?"""
+        return not self.violations and not self.untold
+
+    @property
+    def events(self) -> int:
+        """All that were looked at."""
+        return sum(channel.events for channel in self.channels)
