@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults hostile-peers tutorial bench bench-spark imbalance curves bench-docs bench-models bench-smoke soak audit-at-scale sweep-at-scale compression run-ahead streaming-read trace-evidence clean
+.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults hostile-peers tutorial bench bench-spark imbalance curves bench-docs bench-models bench-smoke soak sweep-at-scale streaming-read trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -75,25 +75,14 @@ bench-smoke: setup  ## do the benchmarks still run? seconds
 	@$(BIN)/python -m benchmarks run --smoke --folder build/bench-smoke
 	@$(BIN)/python -m benchmarks.model_checking --smoke
 	@$(BIN)/python benchmarks/soak_grpc.py --rows 500000 --slow-seconds 5
-	@$(BIN)/python -m benchmarks.compression --smoke
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.sweep_at_scale --smoke
-	@$(WITH_JAVA) $(BIN)/python -m benchmarks.run_ahead --smoke
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.streaming_read --rounds 1 --seconds 3
 
 soak: setup  ## ten million rows through gRPC, then memory under a consumer that is a hundred times slower
 	@$(BIN)/python benchmarks/soak_grpc.py --rows 10000000 --slow-seconds 60
 
-audit-at-scale: setup  ## audit 50 million recorded events on Spark: is all found that was injected, and how fast? (minutes)
-	@$(WITH_JAVA) $(BIN)/python -m benchmarks.audit_at_scale --folder build/bench
-
 sweep-at-scale: setup  ## explore a grid of channels on Spark: how evenly is the work shared out? (minutes)
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.sweep_at_scale --folder build/bench
-
-compression: setup  ## what compressing chunks saves and costs, and below which network it pays (a minute or two)
-	@$(BIN)/python -m benchmarks.compression --folder build/bench
-
-run-ahead: setup  ## rows that Spark hides between a reader and a stalled consumer, with and without configure() (minutes)
-	@$(WITH_JAVA) $(BIN)/python -m benchmarks.run_ahead --folder build/bench
 
 streaming-read: setup  ## rows a second of a streaming query, with the default window and with smaller ones (minutes)
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.streaming_read --row-permits 32768 --row-permits 262144

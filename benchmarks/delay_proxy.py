@@ -1,6 +1,6 @@
-"""A network that is far away, or slow: passes the bytes of TCP connections on after a while, in both directions.
+"""A network that is far away: passes the bytes of TCP connections on after a while, in both directions.
 
-    python -m benchmarks.delay_proxy HOST:PORT SECONDS [BITS_PER_SECOND]
+    python -m benchmarks.delay_proxy HOST:PORT SECONDS
 
 Prints a JSON object with the address at which it listens; ends when its standard input does.
 """
@@ -14,11 +14,9 @@ from contextlib import suppress
 __all__ = ["main"]
 
 READ_BYTES = 256 << 10
-# So many seconds of bytes wait in front of a narrow place; then whoever sends must wait.
-QUEUE_SECONDS = 0.01
 
 
-async def serve(target: str, delay_seconds: float, bits_per_second: float) -> None:
+async def serve(target: str, delay_seconds: float) -> None:
     """Until the input ends."""
     host, _, port = target.rpartition(":")
 
@@ -27,8 +25,8 @@ async def serve(target: str, delay_seconds: float, bits_per_second: float) -> No
         # What is cut off when the input ends is over; asyncio's streams would print a stack for it.
         with suppress(asyncio.CancelledError):
             await asyncio.gather(
-                pass_on(reader, far_writer, delay_seconds, bits_per_second),
-                pass_on(far_reader, writer, delay_seconds, bits_per_second),
+                pass_on(reader, far_writer, delay_seconds),
+                pass_on(far_reader, writer, delay_seconds),
             )
         far_writer.close()
         writer.close()
@@ -39,19 +37,14 @@ async def serve(target: str, delay_seconds: float, bits_per_second: float) -> No
         await asyncio.to_thread(sys.stdin.read)
 
 
-async def pass_on(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_seconds: float, bits_per_second: float
-) -> None:
+async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_seconds: float) -> None:
     """One direction.  Reading goes on while bytes are under way: a long way holds many of them."""
     connection: socket.socket = writer.get_extra_info("socket")
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     loop = asyncio.get_running_loop()
-    free_at = 0.0
     while content := await _read(reader):
-        free_at = max(free_at, loop.time()) + 8 * len(content) / bits_per_second
-        loop.call_at(free_at + delay_seconds, writer.write, content)
-        await asyncio.sleep(free_at - loop.time() - QUEUE_SECONDS)
-    await asyncio.sleep(free_at + delay_seconds - loop.time())
+        loop.call_later(delay_seconds, writer.write, content)
+    await asyncio.sleep(delay_seconds)
     # The other direction may still be open, unless the peer has gone.
     with suppress(OSError, RuntimeError):
         writer.write_eof()
@@ -64,9 +57,9 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-def main(target: str, delay_seconds: str, bits_per_second: str = "inf") -> None:
+def main(target: str, delay_seconds: str) -> None:
     """Serve."""
-    asyncio.run(serve(target, float(delay_seconds), float(bits_per_second)))
+    asyncio.run(serve(target, float(delay_seconds)))
 
 
 if __name__ == "__main__":

@@ -10,13 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks.clock import now
 from benchmarks.payloads import PAYLOADS, Payload, sum_of_column, sum_of_columns
 
 __all__ = ["Job", "Outcome", "Tally"]
 
 # A producer that has more to send hands over so many chunks at once, if it can hand over several.
 BURST_CHUNKS = 64
+# The clock starts after this share of the chunks: connecting and filling the window are not what is measured.
+WARM_UP_SHARE = 0.1
 TOUCHES: dict[str, Callable[[Sequence[pa.RecordBatch]], int]] = {"column": sum_of_column, "columns": sum_of_columns}
 
 
@@ -39,11 +40,6 @@ class Job:
     """So long the consumer does not read, after it has dialled."""
     stamps: bool = False
     """Measures the time on the way; a job that pauses always does."""
-    warm_up_share: float = 0.1
-    """The clock starts after this share of the chunks: connecting and filling the window are not what is measured."""
-    most_waiting_rows: int = 0
-    """The producer sends more only while no more rows wait in its process for the carrier to take them; 0: while there
-    are permits.  For jobs whose permits never bind."""
     number: int = 0
     """Makes names unique."""
 
@@ -120,8 +116,6 @@ class Outcome:
     seconds: float
     latencies_ns: tuple[int, int]
     """Median and 99th percentile; zeros if chunks carried no time."""
-    ended_at: float
-    """When the last chunk was read; see ``benchmarks.clock``."""
 
 
 class Tally:
@@ -131,7 +125,7 @@ class Tally:
         """The clock starts by itself."""
         self._job = job
         self._touch = TOUCHES[job.touch]
-        self._warm_up_chunks = max(1, int(job.chunks * job.warm_up_share))
+        self._warm_up_chunks = max(1, int(job.chunks * WARM_UP_SHARE))
         self._pending: list[pa.RecordBatch] = []
         self._joined_chunks = 0  # more than one for each batch that is pending
         self._read_chunks = 0
@@ -172,7 +166,7 @@ class Tally:
         self._read_chunks += len(self._pending) + self._joined_chunks
         self._joined_chunks = 0
         self._pending.clear()
-        self._ended = now()
+        self._ended = time.perf_counter()
         if not self._began and self._read_chunks >= self._warm_up_chunks:
             self._began, self._chunks_before = self._ended, self._read_chunks
         self._due = self._next_due()
@@ -195,6 +189,6 @@ class Tally:
         counted, seconds = self._read_chunks - self._chunks_before, self._ended - self._began
         if self._job.is_stamped:
             percentiles = statistics.quantiles(self._latencies_ns[self._warm_up_chunks :], n=100)
-            return Outcome(counted, seconds, (int(percentiles[49]), int(percentiles[98])), self._ended)
+            return Outcome(counted, seconds, (int(percentiles[49]), int(percentiles[98])))
         assert self._sum == self._job.checksum(), "the content of the chunks is not what was sent"
-        return Outcome(counted, seconds, (0, 0), self._ended)
+        return Outcome(counted, seconds, (0, 0))

@@ -12,11 +12,8 @@ from benchmarks.field import Field, open_field
 from benchmarks.idle_channels import measure_idle_channels
 from benchmarks.imbalance.experiment import measure_imbalance
 from benchmarks.latency import measure_bursts, measure_latency
-from benchmarks.limits import measure_limits
 from benchmarks.local import measure_local
 from benchmarks.machine import describe_machine
-from benchmarks.profiling import measure_profile
-from benchmarks.recording_off import measure_recording_off
 from benchmarks.records import Record
 from benchmarks.results import Results
 from benchmarks.settings import Settings
@@ -24,7 +21,6 @@ from benchmarks.stalled import measure_stalled
 from benchmarks.stores import measure_stores
 from benchmarks.stream_ends import measure_stream_ends
 from benchmarks.throughput import measure_throughput
-from benchmarks.with_and_without import measure_permit_cost
 
 __all__ = ["COMPARISON", "CURVES", "PARTS", "SPARK", "measure"]
 
@@ -41,10 +37,8 @@ def measure_spark_jobs(settings: Settings) -> Sequence[Record]:
 
 # Parts that start processes of their own, or none.
 ALONE: dict[str, Alone] = {
-    "limits": lambda settings: measure_limits(settings.rounds, is_smoke=settings.is_smoke),
     "imbalance": lambda settings: measure_imbalance(settings.rounds, settings.seed, is_smoke=settings.is_smoke),
     "local": lambda settings: measure_local(settings.rounds, settings.seed, is_smoke=settings.is_smoke),
-    "recording": lambda settings: measure_recording_off(settings.rounds, is_smoke=settings.is_smoke),
     "spark": measure_spark_jobs,
     "stores": lambda settings: measure_stores(settings.rounds, settings.seed, is_smoke=settings.is_smoke),
     "channels": lambda settings: measure_idle_channels(is_smoke=settings.is_smoke),
@@ -52,7 +46,6 @@ ALONE: dict[str, Alone] = {
 # Parts in which the ways compete.
 AMONG_WAYS: dict[str, Among] = {
     "throughput": measure_throughput,
-    "permits": measure_permit_cost,
     "latency": measure_latency,
     "ends": measure_stream_ends,
     "bursts": measure_bursts,
@@ -60,11 +53,10 @@ AMONG_WAYS: dict[str, Among] = {
     "batches": measure_batches,
     "delays": measure_delays,
     "stalled": measure_stalled,
-    "profile": measure_profile,
 }
 PARTS = (*ALONE, *AMONG_WAYS)
 # How our own figures depend on numbers: minutes more, and nothing that others are compared with.
-CURVES = ("bursts", "windows", "batches", "delays", "stalled", "stores", "channels", "profile")
+CURVES = ("bursts", "windows", "batches", "delays", "stalled", "stores", "channels")
 # Minutes more of another kind: jobs of Spark, most of whose time is the warming up of its Java processes.
 SPARK = ("spark",)
 COMPARISON = tuple(part for part in PARTS if part not in CURVES + SPARK)

@@ -4,7 +4,6 @@ import asyncio
 import json
 import math
 import sys
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,6 @@ __all__ = ["Pair", "PairFailedError", "Sample"]
 CHECKOUT = Path(__file__).resolve().parent.parent
 # Guards against hangs; measures nothing.
 ANSWER_SECONDS = 120.0
-# A profiler writes its report when its process ends.
 ENDING_SECONDS = 10.0
 # An answer is one line.
 LINE_BYTES = 1 << 20
@@ -35,8 +33,6 @@ class Sample:
     chunks_per_second: float
     """After warming up, by the consumer's clock; infinite if all came at once.  It means nothing if the producer
     paused."""
-    whole_chunks_per_second: float
-    """Of all chunks, from when the producer began to send to when the consumer had read the last one."""
     cpu_seconds_per_gigabyte: float
     """Of both processes, for all chunks."""
     peak_memory_bytes: int
@@ -48,19 +44,15 @@ class Sample:
 class Pair:
     """Two processes that serve one way, until closed; started when they are first needed."""
 
-    def __init__(
-        self, module: str, way: Way, delay_seconds: float = 0.0, under: Callable[[str], Sequence[str]] | None = None
-    ) -> None:
+    def __init__(self, module: str, way: Way, delay_seconds: float = 0.0) -> None:
         """Starts nothing yet.
 
         Args:
             module: where the way is.
             way: what the processes do.
             delay_seconds: of a proxy between them, each way; 0: none.
-            under: the command under which the process of a role runs, such as a profiler.
         """
         self._delay_seconds = delay_seconds
-        self._under = under or (lambda _: ())
         self.way = way
         self._module = module
         self._processes: list[asyncio.subprocess.Process] = []
@@ -113,7 +105,6 @@ class Pair:
         return Sample(
             # Few small chunks may come as one batch: then no time has passed between two reads.
             chunks_per_second=outcome["chunks"] / outcome["seconds"] if outcome["seconds"] else math.inf,
-            whole_chunks_per_second=job.chunks / (outcome["ended_at"] - production["began_at"]),
             cpu_seconds_per_gigabyte=(outcome["cpu_seconds"] + production["cpu_seconds"]) / gigabytes,
             peak_memory_bytes=outcome["peak_memory_bytes"] + production["peak_memory_bytes"],
             latencies_ns=tuple(outcome["latencies_ns"]),
@@ -128,12 +119,11 @@ class Pair:
         await _hear(await self._spawn_worker("consumer", address))
 
     async def _spawn_worker(self, role: str, *address: str) -> asyncio.subprocess.Process:
-        worker = ("benchmarks.worker", role, self._module, self.way.name, *address)
-        return await self._spawn(*worker, under=self._under(role))
+        return await self._spawn("benchmarks.worker", role, self._module, self.way.name, *address)
 
-    async def _spawn(self, module: str, *arguments: str, under: Sequence[str] = ()) -> asyncio.subprocess.Process:
+    async def _spawn(self, module: str, *arguments: str) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
-            *(*under, sys.executable, "-m", module, *arguments),
+            *(sys.executable, "-m", module, *arguments),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             cwd=CHECKOUT,
@@ -168,10 +158,8 @@ async def _tell(process: asyncio.subprocess.Process, facts: dict[str, Any]) -> N
 
 async def _hear(process: asyncio.subprocess.Process) -> dict[str, Any]:
     assert process.stdout is not None
-    while not (line := await process.stdout.readline()).startswith(b"{"):
-        # A profiler prints words of its own.
-        if not line:
-            raise EOFError("a process has ended; its reason stands above")
+    if not (line := await process.stdout.readline()):
+        raise EOFError("a process has ended; its reason stands above")
     told: dict[str, Any] = json.loads(line)
     return told
 

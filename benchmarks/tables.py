@@ -3,26 +3,15 @@
 from collections.abc import Callable
 
 from benchmarks import curve_tables, throughput_tables
-from benchmarks.audit_speed import PART as AUDIT
-from benchmarks.audit_speed import AuditSpeed
 from benchmarks.checking_speed import PART as CHECKING
 from benchmarks.checking_speed import CheckingSpeed
-from benchmarks.compression_speed import PART as COMPRESSION
-from benchmarks.compression_speed import CompressionSpeed
-from benchmarks.compression_speed import rows as compression_rows
 from benchmarks.imbalance.experiment import Imbalance
 from benchmarks.latency import ALONE, BURSTS, LATENCY_PEERS, Latency, Load
-from benchmarks.limits import Limit
 from benchmarks.local import LocalRate
-from benchmarks.markdown_table import UNMEASURED, table
+from benchmarks.markdown_table import table
 from benchmarks.measuring import COMPARISON, CURVES, SPARK
 from benchmarks.peers.registry import find_ways
-from benchmarks.profiling import Cost
-from benchmarks.recording_off import RecordingOff
 from benchmarks.results import Results
-from benchmarks.run_ahead.figures import HEAD as RUN_AHEAD_HEAD
-from benchmarks.run_ahead.figures import PART as RUN_AHEAD
-from benchmarks.run_ahead.figures import RunAhead
 from benchmarks.series import compact
 from benchmarks.spark_exchange.jobs import SparkJob
 from benchmarks.sweep_speed import PART as SWEEP
@@ -101,26 +90,6 @@ def local(results: Results) -> str:
     return table(["million messages/s", *(f"{size:,} rows" for size in sizes)], rows)
 
 
-def recording(results: Results) -> str:
-    """What nobody records."""
-    rows = [
-        [
-            each.use,
-            each.nanoseconds.told(),
-            each.nanoseconds_without_questions.told(),
-            f"{each.percent.told()} %",
-        ]
-        for each in results.get("recording", RecordingOff)
-    ]
-    return table(["ns for a message, nobody records", "as it is", "without the questions", "more"], rows)
-
-
-def limits(results: Results) -> str:
-    """What the machine can do."""
-    rows = [[limit.what, limit.gigabytes_per_second.told()] for limit in results.get("limits", Limit)]
-    return table(["", "GB/s"], rows)
-
-
 def imbalance(results: Results) -> str:
     """Both upstreams of the join."""
     rows = [
@@ -146,31 +115,6 @@ def spark(results: Results) -> str:
     return table(["Spark", "seconds with the exchange", "without", "rounds"], rows)
 
 
-def profile(results: Results) -> str:
-    """The costliest functions of each process."""
-    costs = results.get("profile", Cost)
-    processes = dict.fromkeys((cost.way, cost.payload, cost.role) for cost in costs)
-    rows = [
-        [
-            f"{way}, {payload} rows, {role}",
-            ", ".join(
-                f"`{cost.function}` {cost.share:.0%}"
-                for cost in costs
-                if (cost.way, cost.payload, cost.role) == (way, payload, role)
-            ),
-        ]
-        for way, payload, role in processes
-    ]
-    lines = ["| Process | Where |", "|---|---|", *(f"| {name} | {where} |" for name, where in rows)]
-    return "\n".join(lines) if rows else UNMEASURED
-
-
-def audit(results: Results) -> str:
-    """A recording audited on Spark, and queried; by ``benchmarks/audit_at_scale.py``."""
-    rows = [row for each in results.get(AUDIT, AuditSpeed) for row in each.rows()]
-    return table(["On Spark, two task slots", "seconds", "million events/s"], rows)
-
-
 def sweep(results: Results) -> str:
     """A grid explored on Spark, and by plain processes; by ``benchmarks/sweep_at_scale.py``."""
     rows = [row for each in results.get(SWEEP, SweepSpeed) for row in each.rows()]
@@ -181,16 +125,6 @@ def checking(results: Results) -> str:
     """Explorer, TLC, recorded runs, proofs; by ``benchmarks/model_checking.py``."""
     rows = [each.row() for each in results.get(CHECKING, CheckingSpeed)]
     return table(["What", "of", "CPU seconds", "each second"], rows)
-
-
-def compression(results: Results) -> str:
-    """Each codec, and each network; by ``benchmarks/compression.py``."""
-    return table(*compression_rows(results.get(COMPRESSION, CompressionSpeed)))
-
-
-def run_ahead(results: Results) -> str:
-    """What Spark hides; by ``benchmarks/run_ahead``."""
-    return table(RUN_AHEAD_HEAD, [each.row() for each in results.get(RUN_AHEAD, RunAhead)])
 
 
 def verdicts(results: Results) -> str:
@@ -212,11 +146,9 @@ TABLES: dict[str, Table] = {
     "processor": throughput_tables.processor,
     "memory": throughput_tables.memory,
     "settings": throughput_tables.settings,
-    "permits": throughput_tables.permits,
     "latency": latency,
     "bursts": bursts,
     "local": local,
-    "recording": recording,
     "imbalance": imbalance,
     "windows": curve_tables.windows,
     "batches": curve_tables.batches,
@@ -227,12 +159,7 @@ TABLES: dict[str, Table] = {
     "stores": curve_tables.stores,
     "channels": curve_tables.channels,
     "spark": spark,
-    "audit": audit,
     "sweep": sweep,
     "checking": checking,
-    "compression": compression,
-    "run_ahead": run_ahead,
-    "profile": profile,
-    "limits": limits,
     "verdicts": verdicts,
 }

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks.audit_speed import LEAST_AUDIT, AuditSpeed
-from benchmarks.audit_speed import PART as AUDIT
 from benchmarks.idle_channels import IdleChannels
 from benchmarks.imbalance.experiment import Imbalance
 from benchmarks.imbalance.setups import BOUNDS, CONTROL, EQUAL_COSTS, PERMITS, WIDE_BOUNDS, WIDE_PERMITS
@@ -12,7 +10,6 @@ from benchmarks.latency import ALONE, LATENCY_PEERS, Latency
 from benchmarks.local import QUEUE, LocalRate
 from benchmarks.peers.registry import find_ways
 from benchmarks.peers.way import Way
-from benchmarks.recording_off import IN_A_PROCESS, RecordingOff
 from benchmarks.results import Results
 from benchmarks.series import Series
 from benchmarks.spark_exchange.jobs import QUERY, SINK, SOURCE, SparkJob
@@ -21,7 +18,6 @@ from benchmarks.stream_ends import StreamEnds
 from benchmarks.sweep_speed import LEAST_SWEEP, SweepSpeed
 from benchmarks.sweep_speed import PART as SWEEP
 from benchmarks.throughput import Cell
-from benchmarks.with_and_without import DEFAULT, ROW_COUNT, PermitCost
 
 __all__ = ["Verdict", "judge"]
 
@@ -30,14 +26,9 @@ LEAST_MULTIPLES = {
     "remote": {"1": 4.0, "64": 4.0, "1,024": 1.2, "4,096": 1.0, "65,536": 1.0, "wide": 1.0},
     "same host": {"1": 5.0, "64": 5.0, "1,024": 2.5, "4,096": 2.5, "65,536": 3.0, "wide": 3.0},
 }
-# Throughput with permits as a share of throughput without: with the default window, and with one that bounds as much
-# as carriers do.
-PERMIT_WINDOWS = (DEFAULT, ROW_COUNT)
-LEAST_SHARE_WITH_PERMITS = 0.95
 # A call for each message at both ends, as with the queue; and several at once.
 LOCAL_CANDIDATES = ("receive", "send_many, receive_many")
 LEAST_LOCAL = 1.2
-MOST_PERCENT_FOR_RECORDING = 1.0
 # A stopped consumer costs its window and not much more; a thousand idle channels fit on any machine.
 MOST_BYTES_FOR_A_BYTE = 1.25
 MOST_IDLE_GIBIBYTES = 1.0
@@ -78,14 +69,11 @@ def judge(results: Results) -> list[Verdict]:
     """All promises about what was measured."""
     return [
         *_throughput(results.get("throughput", Cell)),
-        *_permits(results.get("permits", PermitCost)),
         *_latency(results.get("latency", Latency)),
         *_local(results.get("local", LocalRate)),
-        *_recording(results.get("recording", RecordingOff)),
         *_ends(results.get("ends", StreamEnds)),
         *_imbalance(results.get("imbalance", Imbalance)),
         *_spark(results.get("spark", SparkJob)),
-        *(Verdict(each.promise, each.ratio, LEAST_AUDIT) for each in results.get(AUDIT, AuditSpeed)),
         *(Verdict(each.promise, each.of_ideal, LEAST_SWEEP) for each in results.get(SWEEP, SweepSpeed)),
         *_stopped(results.get("stalled", Stalled)),
         *_idle(results.get("channels", IdleChannels)),
@@ -110,13 +98,6 @@ def _throughput(cells: list[Cell]) -> Iterator[Verdict]:
                     yield Verdict(f"{way.name} ÷ {peer.name}, {payload}", mine.ratio_to(theirs), multiple)
 
 
-def _permits(costs: list[PermitCost]) -> Iterator[Verdict]:
-    for cost in (cost for cost in costs if cost.row_permits in PERMIT_WINDOWS):
-        numbers = f"ROW_COUNT {cost.row_permits:,}, BATCH = ROW_COUNT / {cost.batch_share}"
-        what = f"{cost.way}: with ÷ without permits, {cost.payload}, {numbers}"
-        yield Verdict(what, cost.throughput, LEAST_SHARE_WITH_PERMITS)
-
-
 def _latency(latencies: list[Latency]) -> Iterator[Verdict]:
     medians = {latency.way: latency.median_microseconds for latency in latencies if latency.load == ALONE.name}
     for target, most in MOST_LATENCY.items():
@@ -133,12 +114,6 @@ def _local(rates: list[LocalRate]) -> Iterator[Verdict]:
         if rate.candidate in LOCAL_CANDIDATES:
             found = rate.million_messages_per_second.ratio_to(by_candidate[QUEUE, rate.chunk_rows])
             yield Verdict(f"in a process: {rate.candidate} ÷ {QUEUE}, {rate.chunk_rows:,} rows", found, LEAST_LOCAL)
-
-
-def _recording(costs: list[RecordingOff]) -> Iterator[Verdict]:
-    for cost in (cost for cost in costs if cost.use == IN_A_PROCESS):
-        what = f"{cost.use}, nobody records: per cent that being recordable costs"
-        yield Verdict(what, cost.percent, MOST_PERCENT_FOR_RECORDING, is_upper_limit=True)
 
 
 def _ends(ends: list[StreamEnds]) -> Iterator[Verdict]:

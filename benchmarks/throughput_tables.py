@@ -1,4 +1,4 @@
-"""Tables of how fast the ways are, and of what permits cost them."""
+"""Tables of how fast the ways are."""
 
 from collections.abc import Callable, Collection
 
@@ -7,9 +7,8 @@ from benchmarks.payloads import PAYLOADS
 from benchmarks.results import Results
 from benchmarks.series import compact
 from benchmarks.throughput import Cell
-from benchmarks.with_and_without import PermitCost
 
-__all__ = ["memory", "permits", "processor", "reading", "settings", "throughput"]
+__all__ = ["memory", "processor", "reading", "settings", "throughput"]
 
 
 def _by_way(cells: list[Cell], shown: Callable[[Cell], str], unit: str) -> str:
@@ -61,32 +60,3 @@ def settings(results: Results) -> str:
     return _by_way(
         _cells(results, "column"), lambda cell: f"{cell.row_permits // 1024}k / {cell.permit_batch / 1024:g}k", "rows"
     )
-
-
-def permits(results: Results) -> str:
-    """Throughput with permits as a share of throughput without, by window, as it is judged and as it was defined."""
-    found = results.get("permits", PermitCost)
-    costs = {(cost.way, cost.payload, cost.batch_share, cost.row_permits): cost for cost in found}
-    windows = sorted({cost.row_permits for cost in found})
-    rows = []
-    for way, payload, share in dict.fromkeys((cost.way, cost.payload, cost.batch_share) for cost in found):
-        by_window = [costs.get((way, payload, share, row_permits)) for row_permits in windows]
-        first, last = by_window[0], by_window[-1]
-        rows.append(
-            [
-                f"{way}, {payload} rows, BATCH = ROW_COUNT / {share}",
-                *(_told(cost, lambda cost: cost.throughput.told()) for cost in by_window),
-                _told(last, lambda cost: cost.processor.told()),
-                *(_told(cost, lambda cost: cost.throughput_by_former_definition.told()) for cost in by_window),
-                _told(last, lambda cost: cost.what_a_bound_leaves.told()),
-                NOT_MEASURED if first is None else f"{first.enough_rows(windows[-1]):,}",
-            ]
-        )
-    numbers = [f"ROW_COUNT {row_permits:,}" for row_permits in windows]
-    heads = [*numbers, "the last: processor time", *(f"formerly: {number}" for number in numbers)]
-    beside = ["without permits: held back ÷ not", "enough, by the rule of thumb"]
-    return table(["with ÷ without permits", *heads, *beside], rows)
-
-
-def _told(cost: PermitCost | None, what: Callable[[PermitCost], str]) -> str:
-    return NOT_MEASURED if cost is None else what(cost)

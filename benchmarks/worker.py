@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any, TextIO
 
-from benchmarks.clock import now, require_one_clock
 from benchmarks.jobs import Job, Tally
 from benchmarks.peers.registry import load_ways
 from benchmarks.peers.way import Way
@@ -27,7 +26,6 @@ Say = Callable[..., None]
 
 def main(role: str, module: str, name: str, address: str = "") -> None:
     """Play a role until there are no more jobs."""
-    require_one_clock()
     say = speaker()
     (way,) = (way for way in load_ways(module) if way.name == name)
     if role == "producer":
@@ -71,10 +69,9 @@ def produce(way: Way, say: Say) -> None:
             producer.prepare(job)
             say(ready=True)
             sys.stdin.readline()
-            began_at = now()
             producer.produce(job)
             producer.linger(sys.stdin.readline)
-            say(began_at=began_at, cpu_seconds=cpu_seconds() - began, peak_memory_bytes=peak_memory_bytes())
+            say(cpu_seconds=cpu_seconds() - began, peak_memory_bytes=peak_memory_bytes())
     finally:
         producer.close()
 

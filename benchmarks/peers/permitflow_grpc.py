@@ -6,7 +6,6 @@ from contextlib import closing, suppress
 
 import pyarrow as pa
 
-from benchmarks.backlog import Backlog
 from benchmarks.jobs import Job, Tally
 from benchmarks.peers.way import AsyncConsumer, AsyncProducer, Consumer, Group, Way
 from permitflow.channels.local import LocalSender
@@ -58,13 +57,8 @@ class ExchangeProducer(AsyncProducer):
     async def send_all(self, job: Job) -> None:
         """Feed the channel, and end it."""
         sender = self.exchange.channel(channel_of(job)).sender
-        bursts = job.bursts_async()
-        if job.most_waiting_rows:
-            bursts = Backlog(job.most_waiting_rows).held_back(bursts)
-        async for burst in bursts:
+        async for burst in job.bursts_async():
             await self.send(sender, burst)
-            # A burst that is kept here counts as one that waits.
-            del burst
         await sender.end()
 
     async def send(self, sender: LocalSender[pa.RecordBatch], burst: list[pa.RecordBatch]) -> None:

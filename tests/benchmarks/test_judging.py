@@ -28,7 +28,6 @@ from benchmarks.sweep_speed import SweepSpeed
 from benchmarks.tables import TABLES
 from benchmarks.targets import judge
 from benchmarks.throughput import ROUNDS_BESIDE, Cell, Entry, in_rounds
-from benchmarks.with_and_without import DEFAULT, ROW_COUNT, PermitCost
 
 JOB = Job(payload="64", chunks=40, row_permits=32_768, permit_batch=4_096)
 PEER, OURS = "Flight DoExchange, permits by hand", "permitflow, gRPC"
@@ -66,10 +65,6 @@ def test_a_stamped_chunk_is_timed() -> None:
     job = replace(JOB, stamps=True)
     median, percentile_99 = taken(job, list(job.feed())).outcome().latencies_ns
     assert 0 < median <= percentile_99
-
-
-def test_a_tenth_of_the_chunks_warms_up_unless_all_count() -> None:
-    assert taken(replace(JOB, warm_up_share=0.0), list(JOB.feed())).outcome().chunks == JOB.chunks - 1
 
 
 def test_processes_that_fail_are_told_and_started_again(capfd: pytest.CaptureFixture[str]) -> None:
@@ -112,59 +107,6 @@ def test_ways_are_compared_with_their_best_numbers() -> None:
         (verdict,) = judge(results(throughput=order))
         assert verdict.found == Series.of([1.2])
     assert "| permitflow, gRPC, defaults | 5 (5 to 5) |" in TABLES["throughput"](results(throughput=cells))
-
-
-BETWEEN = 131_072
-
-
-def permit_cost(row_permits: int, with_permits: float, when_read: float = 0.25) -> PermitCost:
-    one = Series.of([1.0])
-    return PermitCost(
-        way=OURS,
-        payload="1,024",
-        row_permits=row_permits,
-        permit_batch=row_permits // 8,
-        with_permits=Series.of([with_permits]),
-        without_permits=one,
-        without_bound=Series.of([2.0]),
-        with_permits_when_read=Series.of([when_read]),
-        without_bound_when_read=one,
-        cpu_with_permits=one,
-        cpu_without_permits=one,
-    )
-
-
-@pytest.mark.parametrize("kept", [DEFAULT, ROW_COUNT])
-def test_the_cost_of_permits_is_judged_with_the_default_window_and_with_what_carriers_bound(kept: int) -> None:
-    costs: list[Record] = [
-        permit_cost(window, 0.95 if window == kept else 0.94) for window in (DEFAULT, BETWEEN, ROW_COUNT)
-    ]
-    told = {f"{window:,}": "met" if window == kept else "not met" for window in (DEFAULT, ROW_COUNT)}
-    verdicts = judge(results(permits=costs))
-    assert {verdict.promise.split("ROW_COUNT ")[1].split(", BATCH")[0]: verdict.told for verdict in verdicts} == told
-    assert len(verdicts) == len(told)
-
-
-def test_the_cost_of_permits_is_told_for_each_window_beside_the_others() -> None:
-    costs: list[Record] = [
-        permit_cost(window, 0.95 if window == ROW_COUNT else 0.5) for window in (DEFAULT, BETWEEN, ROW_COUNT)
-    ]
-    assert "| 0.50 (0.50 to 0.50) | 0.50 (0.50 to 0.50) | 0.95 (0.95 to 0.95) |" in TABLES["permits"](
-        results(permits=costs)
-    )
-
-
-def test_what_nothing_holds_back_is_told_and_not_judged() -> None:
-    cost = permit_cost(ROW_COUNT, 0.95, when_read=0.7)
-    (verdict,) = judge(results(permits=[cost]))
-    assert (verdict.found.median, verdict.told) == (0.95, "met")
-    assert cost.throughput_by_former_definition.median == 0.7
-    assert "| 0.70 (0.70 to 0.70) | 0.50 (0.50 to 0.50) |" in TABLES["permits"](results(permits=[cost]))
-
-
-def test_half_the_throughput_needs_twice_of_what_is_on_its_way() -> None:
-    # All but the batch and two chunks travels: 8 - 1 - 2 chunks.  At twice the rate that is 10, and a batch and two.
-    assert permit_cost(8 * 1_024, 0.5).enough_rows(16 * 1_024) == (10 + 2 + 2) * 1_024
 
 
 def test_a_pipe_is_full_where_the_rule_says_if_both_processes_are_reckoned_with() -> None:
@@ -258,7 +200,7 @@ def test_those_that_no_promise_is_about_run_in_the_first_rounds_only() -> None:
     class Recorded(Field):
         async def run(self, way: Way, job: Job) -> Sample:
             order.append(Entry(way, job))
-            return Sample(1.0, 1.0, 1.0, 1, (0, 0))
+            return Sample(1.0, 1.0, 1, (0, 0))
 
     field = Recorded([], Settings(rounds=ROUNDS_BESIDE + 2), Console(quiet=True))
     found = asyncio.run(in_rounds(field, [judged, beside], "", is_judged=lambda entry: entry is judged))

@@ -32,11 +32,10 @@ def test_all_parts_run(repository: Path, tmp_path: Path) -> None:
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["failures"] == []
     assert set(results["parts"]) == set(PARTS)
-    # Without py-spy, which nothing else needs, there are no profiles.
-    assert all(records for part, records in results["parts"].items() if part != "profile")
+    assert all(results["parts"].values())
     tables = (tmp_path / "tables.md").read_text()
-    elsewhere = {"audit", "sweep", "checking", "compression", "run_ahead"}  # commands of their own
-    assert all(f"## {name}\n" in tables for name in set(TABLES) - elsewhere - {"profile", "defaults"})
+    elsewhere = {"sweep", "checking"}  # commands of their own
+    assert all(f"## {name}\n" in tables for name in set(TABLES) - elsewhere - {"defaults"})
 
 
 @pytest.mark.parametrize(
@@ -56,7 +55,7 @@ def test_a_wrong_option_is_refused_with_what_is_possible(
 
 
 def test_figures_of_a_smoke_run_do_not_get_into_documents(repository: Path, tmp_path: Path) -> None:
-    assert command(repository, "run", "--smoke", "--part", "limits", "--folder", str(tmp_path)).returncode == 0
+    assert command(repository, "run", "--smoke", "--part", "local", "--folder", str(tmp_path)).returncode == 0
     before = (repository / "docs/performance.md").read_bytes()
     done = command(repository, "update-docs", "--folder", str(tmp_path))
     assert done.returncode == 2
@@ -65,7 +64,7 @@ def test_figures_of_a_smoke_run_do_not_get_into_documents(repository: Path, tmp_
 
 
 def test_results_of_another_version_are_refused(repository: Path, tmp_path: Path) -> None:
-    results = {"machine": {}, "settings": {"is_smoke": False, "seed": 1}, "parts": {"limits": [{"speed": 1.0}]}}
+    results = {"machine": {}, "settings": {"is_smoke": False, "seed": 1}, "parts": {"local": [{"speed": 1.0}]}}
     (tmp_path / "results.json").write_text(json.dumps(results))
     done = command(repository, "show", "--folder", str(tmp_path))
     assert done.returncode == 2
@@ -73,12 +72,12 @@ def test_results_of_another_version_are_refused(repository: Path, tmp_path: Path
 
 
 def test_a_new_run_keeps_what_it_understands_of_former_ones(repository: Path, tmp_path: Path) -> None:
-    kept = {"what": "copying", "gigabytes_per_second": {"values": [7.0]}}
-    parts = {"limits": [kept], "spark": [{"speed": 1.0}], "permits": [{"speed": 1.0}]}
+    kept = {"way": "permitflow, gRPC", "streams": 1_000, "failed": 0}
+    parts = {"ends": [kept], "spark": [{"speed": 1.0}], "stores": [{"speed": 1.0}]}
     results = {"machine": {}, "settings": {"rounds": 1, "is_smoke": False, "seed": 1}, "parts": parts}
     (tmp_path / "results.json").write_text(json.dumps(results))
     done = command(repository, "run", "--smoke", "--part", "local", "--folder", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("its former results are not kept") == 2
     now = json.loads((tmp_path / "results.json").read_text())["parts"]
-    assert (set(now), now["limits"]) == ({"limits", "local"}, [kept])
+    assert (set(now), now["ends"]) == ({"ends", "local"}, [kept])
