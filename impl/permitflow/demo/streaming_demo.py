@@ -32,8 +32,7 @@ from permitflow.demo.settings import PartSettings, PipelineSettings
 from permitflow.demo.tpch import ANSWER_MODES, ANSWER_YEAR, ShippingMode, cached_tables
 from permitflow.demo.two_jobs import answer_of
 from permitflow.testing.query_runs import judge_query
-from permitflow.testing.traces import judge_all
-from permitflow.testing.verdicts import Verdict
+from permitflow.testing.traces import Verdict, judge_all
 from permitflow.tracing import read_trace
 
 __all__ = [

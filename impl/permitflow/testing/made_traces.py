@@ -10,11 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from permitflow.audit.clauses import Clause
+from permitflow.audit.findings import Clause
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.recording import SENDER_ACTIONS, End
-from permitflow.audit.findings import Clause
-from permitflow.protocol.recording import End
 from permitflow.tracing.events import Event
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, State, held
 from permitflow_model.permit_channel_world import counters_of

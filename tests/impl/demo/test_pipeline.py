@@ -43,7 +43,7 @@ from permitflow.demo.streaming_demo import Counted, compared, lives_of
 from permitflow.demo.tpch import LINE_ITEM_SCHEMA, ShippingMode
 from permitflow.protocol.control import ChannelPosition, ChannelState
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.ports import reserved_address
+from tests.support.process import reserved_address
 
 ENGINE = Path(__file__).with_name("micro_batches.py")
 ROWS = 6_000

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from permitflow.demo.streaming.ledger import Ledger
-from permitflow.demo.streaming.report import Counted, RecordedRun
-from permitflow.demo.streaming.settings import PartSettings
+from permitflow.demo.consumer import Ledger
+from permitflow.demo.settings import PartSettings
+from permitflow.demo.streaming_demo import Counted, RecordedRun
 from permitflow.testing.query_runs import judge_query
 from permitflow.testing.traces import Verdict, judge_all
 from permitflow.tracing import read_trace

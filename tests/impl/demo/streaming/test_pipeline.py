@@ -13,14 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from permitflow.demo.query12 import ShippingMode
+from permitflow.demo.consumer import Ledger
+from permitflow.demo.settings import PartSettings, PipelineSettings
 from permitflow.demo.streaming.judging import compared, lives_of
-from permitflow.demo.streaming.kills import Kill, Victim, plan_kills
-from permitflow.demo.streaming.late_items import LINE_ITEM_SCHEMA
-from permitflow.demo.streaming.ledger import Ledger
-from permitflow.demo.streaming.pipeline import Pipeline
-from permitflow.demo.streaming.report import Counted
-from permitflow.demo.streaming.settings import PartSettings, PipelineSettings
+from permitflow.demo.streaming_demo import Counted, Kill, Pipeline, Victim, plan_kills
+from permitflow.demo.tpch import LINE_ITEM_SCHEMA, ShippingMode
 from tests.support.process import reserved_address
 
 ENGINE = Path(__file__).with_name("micro_batches.py")
