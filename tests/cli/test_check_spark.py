@@ -15,7 +15,9 @@ import typer
 from pyspark import SparkContext
 
 from permitflow.checking import Check, grid_of
-from permitflow.cli import check_spark
+from permitflow.cli.check_sweep import sweep_on
+from permitflow.demo import spark_session
+from permitflow.spark import sweeping
 from permitflow.spark.sessions import ended_by_interrupts, heeding_as_before, starting_quietly, was_interrupted
 
 GRID = grid_of({"row_count": [8], "batch": [2]})
@@ -48,15 +50,15 @@ def session_that_cannot_stop(*_: object, **__: object) -> Iterator[None]:
 def swept(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> tuple[int, str]:
     """The exit code and the words of a check on Spark."""
     with pytest.raises(typer.Exit) as ended:
-        check_spark.sweep_on("local[2]", Check.DECIDE, GRID, max_states=1)
+        sweep_on("local[2]", Check.DECIDE, GRID, max_states=1)
     return ended.value.exit_code, capfd.readouterr().err
 
 
 def test_ctrl_c_in_a_check_on_spark_is_one_line_and_leaves_no_jvm(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], gateway: FakeGateway
 ) -> None:
-    monkeypatch.setattr(check_spark, "local_session", session_that_cannot_stop)
-    monkeypatch.setattr(check_spark, "sweep", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(spark_session, "local_session", session_that_cannot_stop)
+    monkeypatch.setattr(sweeping, "sweep", lambda *_, **__: signal.raise_signal(signal.SIGINT))
     handler = signal.getsignal(signal.SIGINT)
     assert swept(monkeypatch, capfd) == (130, "Error: interrupted, and Spark was stopped\n")
     assert gateway.proc.poll() == -signal.SIGKILL
@@ -87,7 +89,7 @@ def test_a_spark_that_does_not_start_is_told_in_one_line_with_what_it_said(
         os.write(2, b"WARNING: never mind\nno java here\n\tat somewhere\n")
         raise RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited.\nand so on")
 
-    monkeypatch.setattr(check_spark, "local_session", fails)
+    monkeypatch.setattr(spark_session, "local_session", fails)
     code, said = swept(monkeypatch, capfd)
     assert code == 2
     assert said == (

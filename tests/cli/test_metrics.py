@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from permitflow.cli.metrics import metrics_at
+from permitflow.cli.serving import metrics_at
 from permitflow.errors import InvalidOptionError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer

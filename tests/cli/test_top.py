@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from permitflow.cli.top_reports import LiveTable, Loss
+from permitflow.cli.top import LiveTable, Loss
 from permitflow.errors import PeerGoneError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer

@@ -1,22 +1,60 @@
-"""``permitflow check``: the models of the specification, or the user's own numbers, in options or a file."""
+"""``permitflow check``: can a channel get stuck?  For numbers, for a file, or for all models of the specification."""
 
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from permitflow.checking import Check
+from permitflow.checking import Check, deciding
+from permitflow.checking.deciding import Answer
 from permitflow.checking.findings import MOST_STATES
-from permitflow.cli.channel_options import Batch, FlushIdle, MaxChunk, RowCount, Sizes
-from permitflow.cli.check_file import check_file
-from permitflow.cli.check_models import Engine, check_models
-from permitflow.cli.check_numbers import Numbers, check_numbers
 from permitflow.cli.check_sweep import SweepOptions, check_sweep
-from permitflow.cli.options import axis, whole_number
-from permitflow.cli.outcomes import Json, unusable
+from permitflow.cli.console import open_console, open_progress, open_table, print_table
+from permitflow.cli.options import Batch, FlushIdle, MaxChunk, RowCount, Sizes, axis, whole_number
+from permitflow.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
+from permitflow.cli.run_table import query_table, run_as_json, run_table
+from permitflow.errors import ParametersFileError, PermitflowError
+from permitflow.parameters_file.read import KEYS, read_description
+from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.simulation.ends import agreement, costs_of, disagreements
+from permitflow.simulation.setting import Setting
 from permitflow.simulation.sweep import Axis
 
-__all__ = ["check"]
+if TYPE_CHECKING:
+    from permitflow_model.tlc.check import ModelResult
+    from permitflow_proofs import Decision
+
+__all__ = ["Numbers", "check", "decided", "require_room", "ways_to_live"]
+
+# More sizes than these are not listed.
+_MOST_LISTED = 6
+
+_BY_OPTION = ("--max-chunk {}", "--batch {}", "--flush-idle")
+_IN_FILE = (
+    "max_chunk = {} below [upstream]",
+    "batch = {} below [downstream]",
+    "flush_idle = true below [downstream]",
+)
+
+
+class Engine(StrEnum):
+    """Which program checks the models."""
+
+    EXPLORER = "explorer"
+    """Breadth-first search over the model in Python."""
+
+    TLC = "tlc"
+    """TLA+'s own model checker, over the specification."""
+
+    BOTH = "both"
+    """Each for itself; and where the manifest asks for it, their state graphs must be equal."""
 
 
 def check(
@@ -117,15 +155,19 @@ def check(
         given += [name for name, value in (("--engine", engine), ("--model", model)) if value]
         if given:
             unusable(f"{given[0]} and a file do not go together: leave one of them away")
+        try:
+            description = read_description(file)
+        except ParametersFileError as error:
+            unusable(error.message)
         if sweep or of_sweep:
             how, limit = Check.EXPLORE if explore else Check.DECIDE, max_states or MOST_STATES
             options = SweepOptions(check=how, max_states=limit, spark=spark, plot=plot, csv=csv, as_json=as_json)
-            check_sweep(file, sweep or [], options)
-        check_file(file, as_json=as_json)
+            check_sweep(file, description, sweep or [], options)
+        _check_file(file, description.setting, as_json=as_json)
     if sweep or of_sweep:
         unusable(f"{'--sweep varies' if sweep else f'{of_sweep[0]} is about varying'} what a file says: name a file")
     if not given:
-        check_models(engine, model or [], as_json=as_json)
+        _check_models(engine, model or [], as_json=as_json)
     if engine is not None or model:
         unusable(f"--engine and --model belong to the models of the manifest; leave them or {given[0]} away")
     if row_count is None or batch is None:
@@ -135,4 +177,380 @@ def check(
     asked = Numbers(
         row_count=row_count, batch=batch, max_chunk=max_chunk, batch_up=batch_up, sizes=occurring, flush_idle=flush_idle
     )
-    check_numbers(asked, as_json=as_json)
+    _check_numbers(asked, as_json=as_json)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """What the user asked about; all in rows or row permits, which are the same."""
+
+    row_count: int
+    batch: int
+    max_chunk: int | None
+    batch_up: int | None
+    sizes: tuple[int, ...] | None
+    flush_idle: bool
+
+    @property
+    def sender_batch(self) -> int:
+        """The batch that the sender reckons with."""
+        return self.batch if self.batch_up is None else self.batch_up
+
+    @property
+    def published_clamp(self) -> int:
+        """The most a chunk takes in the published protocol."""
+        return self.row_count - self.sender_batch
+
+    @property
+    def max_cost(self) -> int:
+        """The most a chunk takes here."""
+        wanted = self.max_chunk or (max(1, *self.sizes) if self.sizes else None)
+        if wanted is None:
+            return self.published_clamp
+        # A batch of the sender's own is given for its clamp; a chunk above that is admitted for the clamp.
+        return wanted if self.batch_up is None else min(wanted, self.published_clamp)
+
+
+def _check_numbers(numbers: Numbers, *, as_json: bool) -> None:
+    """Decide, print the verdict and end the command."""
+    require_room(numbers)
+    with requires_extra("proofs"):
+        from permitflow_proofs import Undecided, decide
+    try:
+        decision = decide(
+            numbers.row_count,
+            numbers.batch,
+            numbers.max_cost,
+            sizes=numbers.sizes,
+            flush_idle=numbers.flush_idle,
+            batch_up=numbers.batch_up,
+        )
+    except Undecided as error:
+        _give_up(error)
+    verdict = "live" if decision.is_live else "deadlock"
+    if decision.is_live:
+        advice = _room_to_move(decision, "of", flush_idle=numbers.flush_idle, only_these=numbers.sizes is not None)
+    else:
+        advice = "to be live, choose " + ", or ".join(ways_to_live(numbers, decision))
+    if as_json:
+        document = {
+            "row_count": numbers.row_count,
+            "batch": numbers.batch,
+            "batch_up": numbers.sender_batch,
+            "max_cost": decision.max_cost,
+            "sizes": None if numbers.sizes is None else list(numbers.sizes),
+            "flush_idle": numbers.flush_idle,
+            "verdict": verdict,
+            "holds": decision.is_live,
+            "explanation": decision.explanation,
+            **_reasons_as_json(decision),
+            "advice": advice,
+        }
+        print_json(document)
+    else:
+        chunks = f"chunks of at most {decision.max_cost:,}"
+        if numbers.sizes is not None:
+            chunks = f"chunks of {' or '.join(f'{size:,}' for size in numbers.sizes)} rows"
+        question = _question(numbers.row_count, numbers.batch, numbers.batch_up, chunks, flush_idle=numbers.flush_idle)
+        _print_decision(f"{verdict}: {question}", decision, [advice])
+    stop(holds=decision.is_live)
+
+
+def require_room(numbers: Numbers) -> None:
+    """End the command if the batch leaves no room for any chunk."""
+    if numbers.max_cost >= 1:
+        return
+    name, value = ("--batch", numbers.batch) if numbers.batch_up is None else ("--batch-up", numbers.batch_up)
+    # In a channel of one permit even a batch of 1 leaves no room.
+    ways = [f"choose {name} below {numbers.row_count}" if numbers.row_count > 1 else "choose a larger --row-count"]
+    if numbers.batch_up is None:
+        ways.append("give --max-chunk")
+    unusable(
+        f"{name}: the published protocol clamps chunks to row count less batch, and {numbers.row_count} - {value} "
+        f"leaves no room for any; {' or '.join(ways)}"
+    )
+
+
+def ways_to_live(numbers: Numbers, decision: "Decision") -> list[str]:
+    """What to change so that it is live: each is sufficient alone."""
+    return list(_ways(decision, numbers.row_count, _BY_OPTION, flush_idle=numbers.flush_idle))
+
+
+def decided(setting: Setting) -> "Decision":
+    """Whether the sender of the one and the receiver of the other can get stuck; or end the command."""
+    return _answer_for(setting).decision
+
+
+def _answer_for(setting: Setting) -> Answer:
+    with requires_extra("proofs"):
+        from permitflow_proofs import Undecided
+    try:
+        return deciding.answer_for(setting)
+    except Undecided as error:
+        _give_up(error)
+
+
+def _check_file(path: Path, setting: Setting, *, as_json: bool) -> None:
+    """Decide for two ends with numbers of their own, print the verdict and end the command."""
+    answer = _answer_for(setting)
+    decision, costs, agreed = answer.decision, costs_of(setting), agreement(setting)
+    if decision.is_live:
+        only_these = costs is not None
+        advice = _room_to_move(decision, "that cost", flush_idle=setting.flush_idle, only_these=only_these)
+    else:
+        ways = _ways(decision, setting.sender.row_permits, _IN_FILE, flush_idle=setting.flush_idle)
+        advice = "to be live, choose " + ", or ".join(ways)
+    if as_json:
+        document = {
+            "file": str(path),
+            "upstream": _parameters_as_json(setting.sender),
+            "downstream": _parameters_as_json(setting.receiver),
+            "flush_idle": setting.flush_idle,
+            "chunks": str(setting.chunks),
+            "max_cost": decision.max_cost,
+            "costs": None if costs is None else list(costs),
+            "verdict": answer.verdict,
+            "holds": answer.verdict == "live",
+            "explanation": decision.explanation,
+            "overspend": answer.overspend or None,
+            **_reasons_as_json(decision),
+            "disagreements": [
+                {"key": KEYS[found.name], "upstream": found.upstream, "downstream": found.downstream}
+                for found in disagreements(setting)
+            ],
+            "handshake": {
+                "agreed": None if isinstance(agreed, PermitflowError) else _parameters_as_json(agreed),
+                "refused": agreed.message if isinstance(agreed, PermitflowError) else None,
+            },
+            "advice": advice,
+        }
+        print_json(document)
+    else:
+        chunks = f"chunks that cost at most {decision.max_cost:,}"
+        if costs is not None and len(costs) <= _MOST_LISTED:
+            chunks = f"chunks that cost {' or '.join(f'{cost:,}' for cost in costs)}"
+        sender, receiver = setting.sender, setting.receiver
+        batch_up = None if sender.permit_batch == receiver.permit_batch else sender.permit_batch
+        question = _question(sender.row_permits, receiver.permit_batch, batch_up, chunks, flush_idle=setting.flush_idle)
+        after = filter(None, [_about_slices(answer), answer.overspend, *_about_the_ends(setting), advice])
+        _print_decision(f"{answer.verdict}: {path}: {question}", decision, after)
+    stop(holds=answer.verdict == "live")
+
+
+def _about_slices(answer: Answer) -> str:
+    """A deadlock may need an order of costs in which slices of one chunk cannot come."""
+    costs, possible = costs_of(answer.setting), answer.setting.chunks.possible
+    if answer.decision.is_live or costs is None or possible is None:
+        return ""
+    if {max(rows, 1) for rows in possible} >= set(costs) or answer.setting.sender.oversize is Oversize.WHOLE:
+        return ""
+    return (
+        "chunks above the clamp are split; their slices are taken to come in any order, which is more than may happen"
+    )
+
+
+def _about_the_ends(setting: Setting) -> Iterator[str]:
+    found = disagreements(setting)
+    if not found:
+        return
+    listed = "; ".join(
+        f"{KEYS[name]} is {_shown(ours)} upstream, {_shown(theirs)} downstream" for name, ours, theirs in found
+    )
+    yield f"the ends disagree: {listed}"
+    agreed = agreement(setting)
+    if isinstance(agreed, PermitflowError):
+        yield f"permitflow's handshake would refuse this: {agreed.message}"
+        return
+    numbers = ", ".join(f"{key} {_shown(getattr(agreed, name))}" for name, key in KEYS.items())
+    yield (
+        f"permitflow's handshake would take the smaller of each, for both: {numbers}; that is live for every sequence "
+        "of chunks"
+    )
+
+
+def _shown(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _parameters_as_json(parameters: ChannelParameters) -> dict[str, object]:
+    return {key: getattr(parameters, name) for name, key in KEYS.items()}
+
+
+def _give_up(error: Exception) -> NoReturn:
+    complain(f"undecided: {error}")
+    raise typer.Exit(ExitCode.FAILS) from None
+
+
+def _question(row_count: int, batch: int, batch_up: int | None, chunks: str, *, flush_idle: bool) -> str:
+    batches = f"batch {batch:,}"
+    if batch_up is not None:
+        batches = f"batch {batch:,} at the receiver and {batch_up:,} at the sender"
+    protocol = "with the idle flush" if flush_idle else "published protocol"
+    return f"row count {row_count:,}, {batches}, {chunks} ({protocol})"
+
+
+def _print_decision(headline: str, decision: "Decision", after: Iterable[str]) -> None:
+    """Print a verdict, why it holds, the run into a deadlock, the theorems behind it, and what else is to be said."""
+    from permitflow_proofs import catalogue
+
+    console = open_console()
+    console.print(headline, soft_wrap=True)
+    proved = "proved, for runs of any length: " if decision.is_live else ""
+    console.print(f"{proved}{decision.explanation}", soft_wrap=True)
+    if decision.run is not None:
+        console.print("A shortest run into it, in row permits; each line adds up to the row count:")
+        print_table(console, run_table(decision.run.start, decision.run.steps))
+    for theorem in catalogue():
+        if theorem.id in decision.theorems:
+            console.print(f"theorem {theorem.id} ({theorem.reference}): {theorem.statement}", soft_wrap=True)
+    for line in after:
+        console.print(line, soft_wrap=True)
+
+
+def _room_to_move(decision: "Decision", costing: str, *, flush_idle: bool, only_these: bool) -> str:
+    """How far the numbers of a live channel may be changed."""
+    chunk = f"{decision.safe_max_cost:,}"
+    if flush_idle:
+        return f"live up to chunks {costing} {chunk}, whatever the batches"
+    if only_these:
+        return f"if chunks of other sizes come too: live up to {chunk} with this batch"
+    return (
+        f"live up to chunks {costing} {chunk} with this batch, and up to a batch of {decision.safe_batch:,} with these "
+        "chunks"
+    )
+
+
+def _ways(decision: "Decision", row_count: int, spelling: Sequence[str], *, flush_idle: bool) -> Iterator[str]:
+    """What to change so that it is live: each is sufficient alone."""
+    chunk, batch = decision.safe_max_cost, decision.safe_batch
+    of_chunk, of_batch, of_flush = spelling
+    if chunk > 0:
+        yield f"chunks of at most {chunk:,} ({of_chunk.format(chunk)})"
+    if batch > 0:
+        yield f"a batch of at most {batch:,} ({of_batch.format(batch)})"
+    if not flush_idle and decision.max_cost <= row_count:
+        yield f"a receiver that returns what it holds when it is idle ({of_flush})"
+
+
+def _reasons_as_json(decision: "Decision") -> dict[str, object]:
+    run = decision.run
+    return {
+        "theorems": list(decision.theorems),
+        "safe_max_cost": decision.safe_max_cost,
+        "safe_batch": decision.safe_batch,
+        "run": None if run is None else run_as_json(run.start, run.steps),
+    }
+
+
+def _check_models(engine: Engine | None, names: Sequence[str], *, as_json: bool) -> None:
+    """Check the models of the manifest, print the report and end the command."""
+    from permitflow_model.manifest import ManifestError, find_spec_directory, read_manifest
+    from permitflow_model.tlc.check import run_manifest
+
+    try:
+        known = read_manifest()
+    except ManifestError as error:
+        unusable(str(error))
+    if unknown := [name for name in names if name not in known]:
+        near = get_close_matches(unknown[0], known, n=3)
+        advice = f"did you mean {' or '.join(near)}?" if near else "`permitflow check` lists them"
+        unusable(f"--model: the manifest has no model {unknown[0]!r}; {advice}")
+    models = [name for name in known if not names or name in names]
+    engine, remark = _available(engine)
+    parallel = min(4, os.cpu_count() or 1)
+    outcomes: list[ModelResult] = []
+    results = run_manifest(engine=engine.value, names=models, parallel=parallel, spec_directory=find_spec_directory())
+    with open_progress() as progress, closing(results):
+        task = progress.add_task("", total=len(models))
+        for outcome in results:
+            progress.update(task, description=outcome.model.name)
+            outcomes.append(outcome)
+            progress.advance(task)
+    holds = all(outcome.ok for outcome in outcomes)
+    if as_json:
+        print_json({"engine": engine.value, "holds": holds, "models": [_model_as_json(one) for one in outcomes]})
+    else:
+        _print_models(outcomes, remark)
+        if names:
+            _print_counterexamples(outcomes)
+    stop(holds=holds)
+
+
+def _available(wanted: Engine | None) -> tuple[Engine, str]:
+    """The engine to use, and why; without TLC the explorer does what it can, unless TLC was asked for."""
+    from permitflow_model.tlc import TlcNotFoundError, find_jar, find_java
+
+    if wanted is Engine.EXPLORER:
+        return wanted, "the explorer alone, as asked"
+    try:
+        find_java()
+        find_jar()
+    except TlcNotFoundError as error:
+        if wanted is not None:
+            unusable(f"--engine {wanted}: {error}")
+        return Engine.EXPLORER, f"the explorer alone: {error}"
+    return wanted or Engine.BOTH, "TLC" if wanted is Engine.TLC else "TLC and the explorer"
+
+
+def _print_models(outcomes: "Sequence[ModelResult]", remark: str) -> None:
+    console = open_console()
+    console.print(f"models of the manifest, checked by {remark}", soft_wrap=True)
+    table = open_table("model", "expected", "states", "depth", "checked by", "s", "", right=("states", "depth", "s"))
+    for outcome in outcomes:
+        between = ", " if outcome.graphs_equal is None else " = " if outcome.graphs_equal else " ≠ "
+        table.add_row(
+            outcome.model.name,
+            str(outcome.model.expect),
+            f"{outcome.model.states:,}",
+            str(outcome.model.depth),
+            between.join(finding.engine for finding in outcome.findings),
+            f"{sum(finding.seconds for finding in outcome.findings):.1f}" if outcome.is_checked else "",
+            _verdict(outcome),
+        )
+    print_table(console, table)
+    for outcome in outcomes:
+        for problem in outcome.problems:
+            console.print(f"{outcome.model.name}: {problem}", soft_wrap=True)
+    counts = Counter(map(_verdict, outcomes))
+    unchecked = f", {counts['needs TLC']} not checked: they need TLC" if counts["needs TLC"] else ""
+    console.print(f"{counts['ok']} as expected, {counts['differs']} differ{unchecked}")
+
+
+def _verdict(outcome: "ModelResult") -> str:
+    if outcome.problems:
+        return "differs"
+    return "ok" if outcome.is_checked else "needs TLC"
+
+
+def _print_counterexamples(outcomes: "Sequence[ModelResult]") -> None:
+    from permitflow_model.permit_channel import State
+
+    console = open_console()
+    for outcome in outcomes:
+        for run in (finding.counterexample for finding in outcome.findings if finding.counterexample):
+            console.print(f"\n{outcome.model.name}: {outcome.model.reason}", soft_wrap=True)
+            console.print(f"a shortest run into the violation of {run.invariant}:")
+            table = run_table if isinstance(run.start, State) else query_table
+            print_table(console, table(run.start, run.steps))
+
+
+def _model_as_json(outcome: "ModelResult") -> dict[str, object]:
+    return {
+        "name": outcome.model.name,
+        "module": outcome.model.module,
+        "reason": outcome.model.reason,
+        "expect": str(outcome.model.expect),
+        "states": outcome.model.states,
+        "depth": outcome.model.depth,
+        "findings": [
+            {
+                "engine": finding.engine,
+                "verdict": None if finding.verdict is None else str(finding.verdict),
+                "states": finding.states,
+                "depth": finding.depth,
+                "seconds": round(finding.seconds, 3),
+            }
+            for finding in outcome.findings
+        ],
+        "problems": list(outcome.problems),
+    }

@@ -1,29 +1,38 @@
-"""``permitflow check FILE --sweep``: a verdict for each combination of numbers."""
+"""``permitflow check FILE --sweep``: a verdict for each combination of numbers; as a table, a file or a map."""
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import typer
 
 from permitflow.checking import Cell, Check, Finding, Grid, cells_of, check_cell
 from permitflow.checking.grid import NAMES
-from permitflow.cli.check_file import described
-from permitflow.cli.console import open_console, open_table, print_table
+from permitflow.cli.console import late_progress, open_console, open_table, print_table
 from permitflow.cli.options import distinct
-from permitflow.cli.outcomes import print_json, requires_extra, stop, unusable
-from permitflow.cli.output import require_apart, require_folder, write_files
-from permitflow.cli.progress import late_progress
-from permitflow.cli.sweep_drawing import require_drawable
-from permitflow.simulation.sweep import Axis
+from permitflow.cli.outcomes import ExitCode, complain, print_json, requires_extra, stop, unusable
+from permitflow.cli.output import require_apart, require_drawable, require_folder, write_bytes, write_files
+from permitflow.errors import InvalidParametersError
+from permitflow.parameters_file.read import Description
+from permitflow.simulation.sweep import Axis, Point
 
-__all__ = ["SweepOptions", "check_sweep"]
+if TYPE_CHECKING:
+    from permitflow.pictures.sweep_map import Panel
+
+__all__ = ["SweepOptions", "check_sweep", "sweep_on"]
 
 _MOST_CELLS = 2_000
 _MOST_CELLS_ON_SPARK = 100_000
 _MASTERS = ("local", "spark://", "yarn", "k8s://", "sc://")
 _EXAMPLES = "local[*], spark://host:7077, yarn, k8s://host or sc://host:15002"
 _FIGURES = ("verdict", "max_cost", "safe_max_cost", "safe_batch", "states", "depth", "seconds", "reason")
+_LABELS = {"row_count": "ROW_COUNT, rows", "batch": "BATCH, rows"}
+_MOST_LETTERS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,21 +48,28 @@ class SweepOptions:
     as_json: bool
 
 
-def check_sweep(path: Path, axes: Sequence[Axis], options: SweepOptions) -> None:
-    """Check all combinations, print a table and end the command."""
+def check_sweep(path: Path, description: Description, axes: Sequence[Axis], options: SweepOptions) -> None:
+    """Check all combinations of what a file describes, print a table and end the command."""
     require_apart({"--csv": options.csv, "--plot": options.plot}, [path])
-    grid = _grid(path, axes)
+    grid = _grid(path, description, axes)
     cells = cells_of(grid)
     most = _MOST_CELLS if options.spark is None else _MOST_CELLS_ON_SPARK
     if len(cells) > most:
         advice = "; with --spark there may be more" if options.spark is None else ""
         unusable(f"--sweep: {len(cells):,} combinations are too many; the most is {most:,}{advice}")
     _require(grid, options)
-    findings = _here(cells, options) if options.spark is None else _on_spark(grid, options)
+    if options.spark is None:
+        findings = _here(cells, options)
+    else:
+        findings = sweep_on(options.spark, options.check, grid, max_states=options.max_states)
     written: list[str] = []
     try:
-        for file in _written(grid, findings, options):
-            written.append(str(file))
+        if options.csv is not None:
+            write_files({options.csv: _as_csv(grid, findings)})
+            written.append(str(options.csv))
+        if options.plot is not None:
+            _draw_map(grid, findings, options.check, options.plot)
+            written.append(str(options.plot))
     finally:  # what took so long is shown, whatever the disk says
         if options.as_json:
             points = [_as_json(finding) for finding in findings]
@@ -63,9 +79,8 @@ def check_sweep(path: Path, axes: Sequence[Axis], options: SweepOptions) -> None
     stop(holds=all(finding.holds for finding in findings))
 
 
-def _grid(path: Path, axes: Sequence[Axis]) -> Grid:
-    """What the options vary, or else what the file does, as far as it matters here."""
-    description = described(path)
+def _grid(path: Path, description: Description, axes: Sequence[Axis]) -> Grid:
+    """What the options vary, or else what the file does, as far as it changes verdicts."""
     for axis in axes:
         if axis.name not in NAMES:
             unusable(f"--sweep: {axis.name} changes no verdict; vary {', '.join(NAMES)}")
@@ -83,11 +98,17 @@ def _require(grid: Grid, options: SweepOptions) -> None:
     if options.check is Check.DECIDE or options.plot is not None:
         with requires_extra("proofs"):
             import permitflow_proofs  # noqa: F401  # that it is there
-    if options.plot is not None:
-        from permitflow.cli.check_drawing import require_mappable
+    if options.plot is None:
+        return
+    from permitflow.pictures.sweep_map import MOST_PANELS
 
-        require_drawable(options.plot)
-        require_mappable(grid)
+    require_drawable(options.plot)
+    names = sorted(grid.names)
+    if names not in (["batch", "max_chunk"], ["max_chunk", "row_count"], ["batch", "max_chunk", "row_count"]):
+        unusable(f"--plot: the map shows max_chunk over batch, row_count or both; varied are {', '.join(grid.names)}")
+    panels = len(next(axis.values for axis in grid.axes if axis.name == "row_count")) if len(names) == 3 else 1
+    if panels > MOST_PANELS:
+        unusable(f"--plot: {panels} row counts are too many panels to see anything; the most is {MOST_PANELS}")
 
 
 def _here(cells: Sequence[Cell], options: SweepOptions) -> list[Finding]:
@@ -101,23 +122,42 @@ def _here(cells: Sequence[Cell], options: SweepOptions) -> list[Finding]:
     return found
 
 
-def _on_spark(grid: Grid, options: SweepOptions) -> list[Finding]:
+def sweep_on(master: str, check: Check, grid: Grid, *, max_states: int) -> list[Finding]:
+    """Check the cells of a grid on Spark, or end the command and say why that is not possible."""
     with requires_extra("spark"):
-        from permitflow.cli.check_spark import sweep_on
-    assert options.spark is not None  # it was asked for
-    return sweep_on(options.spark, options.check, grid, max_states=options.max_states)
+        from permitflow.demo.spark_session import local_session
+        from permitflow.spark import sessions
+        from permitflow.spark.sweeping import sweep
+
+    name = "permitflow check"
+    with TemporaryDirectory(prefix="permitflow-check-") as work_dir:
+        folder = Path(work_dir)
+        log = folder / "spark.log"
+        try:
+            with sessions.unlogged(), ExitStack() as stack:
+                with sessions.starting_quietly(log), sessions.heeding_as_before():
+                    if master.startswith("local"):
+                        spark = stack.enter_context(local_session(name, master=master, work_dir=folder))
+                    else:
+                        spark = stack.enter_context(sessions.session_at(master, name))
+                with sessions.ended_by_interrupts():
+                    return sweep(spark, check, grid, max_states=max_states).findings
+        except (Exception, KeyboardInterrupt) as error:
+            if sessions.was_interrupted(error):
+                complain("interrupted, and Spark was stopped")
+                raise typer.Exit(ExitCode.INTERRUPTED) from None
+            if not isinstance(error, sessions.FAILURES):
+                raise
+            unusable(f"--spark {master}: {_reason(error, log)}")
 
 
-def _written(grid: Grid, findings: Sequence[Finding], options: SweepOptions) -> Iterator[Path]:
-    """Write the files that were asked for; each, once it is there."""
-    if options.csv is not None:
-        write_files({options.csv: _as_csv(grid, findings)})
-        yield options.csv
-    if options.plot is not None:
-        from permitflow.cli.check_drawing import draw_map
-
-        draw_map(grid, findings, options.check, options.plot)
-        yield options.plot
+def _reason(error: BaseException, log: Path) -> str:
+    """The first line of what Spark says; where no JVM has started, the last of what it said itself."""
+    reason = str(error).strip().partition("\n")[0][:_MOST_LETTERS] or type(error).__name__
+    if "JAVA_GATEWAY_EXITED" not in reason:
+        return reason
+    said = [line for line in log.read_text(errors="replace").splitlines() if line.strip() and not line[0].isspace()]
+    return f"{reason} It said: {said[-1][:_MOST_LETTERS]}" if said else reason
 
 
 def _print(grid: Grid, findings: Sequence[Finding], check: Check, written: Sequence[str]) -> None:
@@ -126,25 +166,21 @@ def _print(grid: Grid, findings: Sequence[Finding], check: Check, written: Seque
     table = open_table(*grid.names, "verdict", *heads, right=(*grid.names, *heads))
     for finding in findings:
         numbers = [f"{finding.values[name]:,}" for name in grid.names]
-        is_there = finding.verdict != "impossible"
-        verdict = finding.verdict if is_there else "impossible: no room for any chunk"
-        table.add_row(*numbers, verdict, *(_shown(finding, check) if is_there else ()))
+        figures: list[str] = []
+        if check is Check.DECIDE:
+            decided = (finding.max_cost, finding.safe_max_cost, finding.safe_batch)
+            figures = ["" if number is None else f"{number:,}" for number in decided]
+        elif finding.states is not None:
+            figures = [f"{finding.states:,}", f"{finding.depth:,}", f"{finding.seconds:.2f}"]
+        verdict = "impossible: no room for any chunk" if finding.verdict == "impossible" else finding.verdict
+        table.add_row(*numbers, verdict, *figures)
     print_table(console, table)
     for verdict in ("overspend", "violation", "too large", "undecided"):
-        for finding in [each for each in findings if each.verdict == verdict][:1]:
-            values = ", ".join(f"{name} {finding.values[name]:,}" for name in grid.names)
-            console.print(f"{verdict}, for example with {values}: {finding.reason}", soft_wrap=True)
+        if example := next((each for each in findings if each.verdict == verdict), None):
+            values = ", ".join(f"{name} {example.values[name]:,}" for name in grid.names)
+            console.print(f"{verdict}, for example with {values}: {example.reason}", soft_wrap=True)
     for name in written:
         console.print(f"written: {name}", soft_wrap=True)
-
-
-def _shown(finding: Finding, check: Check) -> list[str]:
-    if check is Check.DECIDE:
-        numbers = (finding.max_cost, finding.safe_max_cost, finding.safe_batch)
-        return ["" if number is None else f"{number:,}" for number in numbers]
-    if finding.states is None or finding.depth is None:
-        return []
-    return [f"{finding.states:,}", f"{finding.depth:,}", f"{finding.seconds:.2f}"]
 
 
 def _as_csv(grid: Grid, findings: Sequence[Finding]) -> str:
@@ -160,3 +196,62 @@ def _as_csv(grid: Grid, findings: Sequence[Finding]) -> str:
 def _as_json(finding: Finding) -> dict[str, object]:
     known = {name: value for name in _FIGURES if (value := getattr(finding, name)) is not None}
     return {"varied": dict(finding.values), **known, "holds": finding.holds, "run": list(finding.run)}
+
+
+def _draw_map(grid: Grid, findings: Sequence[Finding], check: Check, path: Path) -> None:
+    """Write a map: the largest chunk upwards, the batch to the right, a panel for each row count."""
+    from permitflow.pictures.sweep_map import VerdictMap, map_bytes
+
+    x = "batch" if "batch" in grid.names else "row_count"
+    how = "decided by the theorems" if check is Check.DECIDE else "explored: all states of the model were visited"
+    counted = [finding.states for finding in findings if finding.states is not None]
+    strength = f"; the stronger a colour, the more states, {min(counted):,} to {max(counted):,}" if counted else ""
+    largest = "ROW_COUNT" if grid.setting.flush_idle else "ROW_COUNT \N{MINUS SIGN} BATCH + 1"
+    picture = VerdictMap(
+        title="Where a permit channel can get stuck",
+        sentence=f"{len(findings):,} channels, {how}{strength}.",
+        x_label=_LABELS[x],
+        y_label="max chunk, rows",
+        line_label=f"the proved line: max chunk = {largest}",
+        panels=_panels(grid, findings, x),
+        head=[*grid.names, "verdict", "states", "reason"],
+        rows=[(finding.holds, _cells(grid, finding)) for finding in findings],
+        origin=f"permitflow check, {how}",
+    )
+    write_bytes(path, map_bytes(picture, path.suffix.lower()))
+
+
+def _panels(grid: Grid, findings: Sequence[Finding], x: str) -> "list[Panel]":
+    from permitflow.pictures.sweep_map import MapCell, Panel
+
+    groups: dict[int | None, list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault(finding.values.get("row_count") if x == "batch" else None, []).append(finding)
+    return [
+        Panel(
+            title="" if row_count is None else f"ROW_COUNT {row_count:,}",
+            cells=[MapCell(each.values[x], each.values["max_chunk"], each.verdict, each.states) for each in group],
+            line=_line(grid, group, x),
+        )
+        for row_count, group in groups.items()
+    ]
+
+
+def _line(grid: Grid, group: Iterable[Finding], x: str) -> Mapping[int, int]:
+    """The largest chunk that is proved to be live, for each value on the horizontal axis."""
+    from permitflow_proofs import safe_max_cost
+
+    line: dict[int, int] = {}
+    for finding in group:
+        try:
+            setting = Point(finding.values).applied_to(grid.setting)
+        except InvalidParametersError:
+            continue
+        row_count, batch = setting.sender.row_permits, setting.receiver.permit_batch
+        line[finding.values[x]] = safe_max_cost(row_count, batch, flush_idle=setting.flush_idle)
+    return line
+
+
+def _cells(grid: Grid, finding: Finding) -> list[str]:
+    values = [f"{finding.values[name]:,}" for name in grid.names]
+    return [*values, finding.verdict, "" if finding.states is None else f"{finding.states:,}", finding.reason]

@@ -2,23 +2,35 @@
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from shutil import get_terminal_size
+from time import monotonic
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.segment import Segment
 from rich.table import Column, Table
 
 from permitflow.errors import printable
+from permitflow.simulation.run import Progress as Report
 
-__all__ = ["open_console", "open_progress", "open_table", "print_table"]
+__all__ = ["late_progress", "open_console", "open_progress", "open_table", "print_table"]
 
 # Where no terminal says how wide it is: logs and documents.
-WIDTH_WITHOUT_TERMINAL = 120
+_WIDTH_WITHOUT_TERMINAL = 120
 _BETWEEN_COLUMNS = 3
+_PATIENCE_SECONDS = 1.0
 
 
 class _Console(Console):
@@ -35,9 +47,9 @@ class _Console(Console):
 def open_console(*, stderr: bool = False) -> Console:
     """A console that prints text as it is: nothing in it is taken for markup, or commands the terminal."""
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else WIDTH_WITHOUT_TERMINAL
+    width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDTH_WITHOUT_TERMINAL
     if os.environ.get("COLUMNS") == "0":  # some programs say so where they do not know; rich would print nothing
-        width = get_terminal_size((WIDTH_WITHOUT_TERMINAL, 0)).columns
+        width = get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 0)).columns
     return _Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
 
 
@@ -55,6 +67,34 @@ def open_progress() -> Progress:
     )
 
 
+@contextmanager
+def late_progress(what: str) -> Iterator[Report]:
+    """A function that takes the share that is done, and draws a bar on standard error if it takes long."""
+    console = open_console(stderr=True)
+    began = monotonic()
+    with ExitStack() as stack:
+        bar: Progress | None = None
+
+        def report(share: float) -> None:
+            nonlocal bar
+            if bar is None and console.is_terminal and monotonic() - began > _PATIENCE_SECONDS:
+                bar = stack.enter_context(
+                    Progress(
+                        TextColumn("{task.description}", markup=False),
+                        BarColumn(),
+                        TaskProgressColumn(),
+                        TimeRemainingColumn(),
+                        console=console,
+                        transient=True,
+                    )
+                )
+                bar.add_task(what, total=1.0)
+            if bar is not None:
+                bar.update(bar.task_ids[0], completed=share)
+
+        yield report
+
+
 def open_table(*columns: str, right: tuple[str, ...] = (), wrap: tuple[str, ...] = ()) -> Table:
     """A table with these columns; those in ``right`` hold numbers, those in ``wrap`` long texts."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
@@ -65,7 +105,7 @@ def open_table(*columns: str, right: tuple[str, ...] = (), wrap: tuple[str, ...]
 
 def print_table(console: Console, table: Table) -> None:
     """Print a table of ``open_table`` with nothing left out: too wide a one gets narrower, or its lines are broken."""
-    widest = [max(1, *(cell_len(text) for text in (_heading(column), *_texts(column)))) for column in table.columns]
+    widest = [max(1, *map(cell_len, _texts(column))) for column in table.columns]
     least = [_least_width(column) for column in table.columns]
     kept = [most if column.no_wrap else few for column, most, few in zip(table.columns, widest, least, strict=True)]
     if sum(kept) + _BETWEEN_COLUMNS * (len(kept) - 1) > console.width:
@@ -73,20 +113,16 @@ def print_table(console: Console, table: Table) -> None:
     console.print(table, crop=False)
 
 
-def _heading(column: Column) -> str:
-    return str(column.header)
-
-
 def _texts(column: Column) -> list[str]:
-    return [str(cell) for cell in column.cells]
+    return [str(column.header), *(str(cell) for cell in column.cells)]
 
 
 def _least_width(column: Column) -> int:
     """That of the longest word; numbers stay with their units."""
-    texts = _texts(column)
-    words = [word for text in (_heading(column), *texts) for word in text.split()]
-    # One that says nothing takes a cell all the same.
-    return max((1, *(cell_len(text) for text in (words + texts if column.justify == "right" else words))))
+    heading, *cells = _texts(column)
+    unbroken = [*heading.split(), *(cells if column.justify == "right" else " ".join(cells).split())]
+    # An empty column takes a cell all the same.
+    return max((1, *map(cell_len, unbroken)))
 
 
 def _narrow(table: Table, widths: list[int], least: Sequence[int], most: int) -> None:

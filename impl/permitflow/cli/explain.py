@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permitflow.cli.channel_options import Batch, FlushIdle, MaxChunk, RowCount, Sizes
-from permitflow.cli.check_numbers import Numbers, require_room, ways_to_live
+from permitflow.cli.check import Numbers, require_room, ways_to_live
+from permitflow.cli.options import Batch, FlushIdle, MaxChunk, RowCount, Sizes
 from permitflow.cli.outcomes import Json, print_json, requires_extra, unusable
 from permitflow.cli.output import require_apart, write_files
-from permitflow.cli.trace_files import files_of, read_files, select_channels
+from permitflow.cli.trace import files_of, read_files, select_channels
 
 if TYPE_CHECKING:
     from permitflow.pictures.run import Run

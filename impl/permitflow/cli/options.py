@@ -1,10 +1,13 @@
-"""Option values that are checked where they are read, so that a complaint names the option, the value and the rule."""
+"""Option values that are checked where they are read, so that a complaint names the option, the value and the rule.
+
+Options that describe a channel: the commands that take them mean the same, and say it in the same words.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import typer
 
@@ -17,6 +20,11 @@ from permitflow.simulation.sweep import Axis
 from permitflow.transports.addresses import ONE_ADDRESS
 
 __all__ = [
+    "Batch",
+    "FlushIdle",
+    "MaxChunk",
+    "RowCount",
+    "Sizes",
     "StreamName",
     "axis",
     "chunk_sizes",
@@ -172,3 +180,35 @@ def _understood(reader: Callable[[str], T], text: str) -> T:
         return reader(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+_ROWS = whole_number(least=1)
+
+RowCount: TypeAlias = Annotated[
+    int | None, typer.Option(parser=_ROWS, metavar="ROWS", help="Row permits of the channel (ROW_COUNT, Buf).")
+]
+
+Batch: TypeAlias = Annotated[
+    int | None,
+    typer.Option(parser=_ROWS, metavar="ROWS", help="The receiver returns permits once it holds this many."),
+]
+
+MaxChunk: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        parser=_ROWS,
+        metavar="ROWS",
+        help="The most permits a chunk takes. Default: row count less batch, as the published protocol clamps.",
+    ),
+]
+
+Sizes: TypeAlias = Annotated[
+    frozenset[int] | None,
+    typer.Option(
+        parser=row_counts, metavar="ROWS,...", help="Only chunks of these sizes are sent. Default: every size."
+    ),
+]
+
+FlushIdle: TypeAlias = Annotated[
+    bool, typer.Option("--flush-idle", help="An idle receiver returns what is below the batch (permitflow's own).")
+]

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from permitflow.cli.outcomes import unusable
+from permitflow.cli.outcomes import requires_extra, unusable
 
-__all__ = ["is_special", "require_apart", "require_folder", "write_bytes", "write_files"]
+__all__ = ["is_special", "require_apart", "require_drawable", "require_folder", "write_bytes", "write_files"]
 
 # Where names are those of what a process has open, or of devices.
 _DESCRIPTORS = ("/dev", "/dev/fd", "/proc/self/fd")
@@ -82,3 +82,14 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def require_drawable(path: Path) -> None:
+    """End the command early if ``--plot`` could not be drawn."""
+    from permitflow.pictures.plot_files import SUFFIXES, load_matplotlib
+
+    if path.suffix.lower() not in SUFFIXES:
+        unusable(f"--plot: the name must end in {', '.join(SUFFIXES)}, not {path.name!r}")
+    require_folder("--plot", path)
+    with requires_extra("plots"):
+        load_matplotlib()

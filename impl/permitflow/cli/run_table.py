@@ -1,20 +1,23 @@
-"""A run of the permit channel as a table: after each step, where every row permit is."""
+"""Runs of the model as tables: after each step, where every row permit is, or which rows are where."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from permitflow.cli.console import open_table
 from permitflow.pictures.actors import actor_of
-from permitflow_model.kernel.system import Step
-from permitflow_model.permit_channel import State, carried_by, held_by
 
-__all__ = ["Ledger", "ledger_of", "run_as_json", "run_table"]
+if TYPE_CHECKING:
+    from permitflow_model.kernel.system import Step
+    from permitflow_model.permit_channel import State
+    from permitflow_model.spark_micro_batch import State as QueryState
+
+__all__ = ["Ledger", "ledger_of", "query_table", "run_as_json", "run_table"]
 
 _FIRST_STEPS = 16
 _LAST_STEPS = 16
-_NUMBERS = ("step", "permits", "in flight", "inbox", "unreturned", "grants", "sum")
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,15 @@ class Ledger:
         """All of them: ROW_COUNT in every state, or the protocol has lost or made permits."""
         return self.permits + self.in_flight + self.inbox + self.unreturned + self.grants
 
+    def shown(self) -> list[str]:
+        """All numbers and their sum, for a table."""
+        return [*(f"{count:,}" for count in asdict(self).values()), f"{self.sum:,}"]
 
-def ledger_of(state: State) -> Ledger:
+
+def ledger_of(state: "State") -> Ledger:
     """Count the row permits of a state."""
+    from permitflow_model.permit_channel import carried_by, held_by
+
     return Ledger(
         permits=state.permits.rows,
         in_flight=held_by(state.wire).rows,
@@ -53,35 +62,23 @@ def ledger_of(state: State) -> Ledger:
     )
 
 
-def run_table(start: State, steps: Sequence[Step[State]]) -> Table:
-    """The run, one line per step; of a long one, the beginning and the end."""
-    table = open_table(
-        "step",
-        "action",
-        "who",
-        "permits",
-        "in flight",
-        "inbox",
-        "unreturned",
-        "grants",
-        "sum",
-        "waiting",
-        right=_NUMBERS,
-    )
-    table.add_row("0", "", "", *_numbers(start), _waiting(start))
+def run_table(start: "State", steps: "Sequence[Step[State]]") -> Table:
+    """A run of the permit channel, one line per step; of a long one, the beginning and the end."""
+    numbers = ("permits", "in flight", "inbox", "unreturned", "grants", "sum")
+    table = open_table("step", "action", "who", *numbers, "waiting", right=("step", *numbers))
+    table.add_row("0", "", "", *ledger_of(start).shown(), _waiting(start))
     left_out = range(_FIRST_STEPS, len(steps) - _LAST_STEPS)
     for number, step in enumerate(steps, start=1):
         if number - 1 not in left_out:
-            table.add_row(
-                str(number), _action(step), actor_of(step.action), *_numbers(step.state), _waiting(step.state)
-            )
+            ledger = ledger_of(step.state).shown()
+            table.add_row(str(number), _action(step), actor_of(step.action), *ledger, _waiting(step.state))
         elif number - 1 == left_out.start:
             table.add_row("…", f"{len(left_out):,} more steps")
     return table
 
 
-def run_as_json(start: State, steps: Sequence[Step[State]]) -> list[dict[str, object]]:
-    """The run for programs; the first entry is the initial state."""
+def run_as_json(start: "State", steps: "Sequence[Step[State]]") -> list[dict[str, object]]:
+    """A run of the permit channel for programs; the first entry is the initial state."""
     states: list[tuple[str | None, Sequence[int], State]] = [(None, (), start)]
     states += [(step.action, step.arguments, step.state) for step in steps]
     return [
@@ -95,14 +92,37 @@ def run_as_json(start: State, steps: Sequence[Step[State]]) -> list[dict[str, ob
     ]
 
 
-def _action(step: Step[State]) -> str:
+def _action(step: "Step[State] | Step[QueryState]") -> str:
     return f"{step.action}({', '.join(map(str, step.arguments))})" if step.arguments else step.action
 
 
-def _numbers(state: State) -> list[str]:
-    ledger = ledger_of(state)
-    return [*(f"{count:,}" for count in asdict(ledger).values()), f"{ledger.sum:,}"]
-
-
-def _waiting(state: State) -> str:
+def _waiting(state: "State") -> str:
     return ", ".join(f"a chunk of {chunk.cost:,}" for chunk in state.waiting)
+
+
+def query_table(start: "QueryState", steps: "Sequence[Step[QueryState]]") -> Table:
+    """A run of a streaming query, one line per step.
+
+    kept: rows that the exchange keeps, each with a permit; batch: rows of the last batch in the offset log; table: rows
+    in the published table.
+    """
+    numbers = ("step", "waiting", "kept", "acknowledged", "table")
+    table = open_table(
+        "step", "action", "driver", "waiting", "kept", "acknowledged", "batch", "commit log", "table", right=numbers
+    )
+    table.add_row("0", "", *_cells(start))
+    for number, step in enumerate(steps, start=1):
+        table.add_row(str(number), _action(step), *_cells(step.state))
+    return table
+
+
+def _cells(state: "QueryState") -> tuple[str, ...]:
+    return (
+        state.phase,
+        f"{state.waiting:,}" if state.waiting else "",
+        f"{state.produced - state.acknowledged:,}",
+        f"{state.acknowledged:,}",
+        f"[{state.start:,}, {state.end:,})" if state.end else "",
+        ("has it" if state.committed else "not yet") if state.end else "",
+        f"{state.output:,}",
+    )

@@ -1,68 +1,165 @@
-"""``permitflow serve``: an exchange between producers and consumers, and what flows through it."""
+"""``permitflow serve``: an exchange between producers and consumers; its options."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import Annotated
 
 import typer
 
-from permitflow.cli.metrics_options import MetricsAddress
+from permitflow.cli.options import StreamName, folder, host_and_port, seconds, stream_name, whole_number
 from permitflow.cli.outcomes import ExitCode, Json, complain, requires_extra, unusable
-from permitflow.cli.recording import NewRecording
-from permitflow.cli.serve_options import (
-    Addresses,
-    BarrierPermits,
-    Compressed,
-    Consumers,
-    DrainSeconds,
-    Keep,
-    MaxChunkCost,
-    OversizeRule,
-    PermitBatch,
-    Quiet,
-    RowPermits,
-    SharedMemory,
-    StagingRows,
-    StagingTimeout,
-    StoreFolder,
-    Streams,
-    Trace,
-)
 from permitflow.errors import InvalidOptionError, InvalidParametersError, StoreError, TraceWriteError, TransportError
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.parameters import ChannelParameters, Oversize, kept_parameters
+from permitflow.protocol.parameters import (
+    DEFAULT_KEPT_CHUNK_COST,
+    DEFAULT_KEPT_ROW_PERMITS,
+    DEFAULT_ROW_PERMITS,
+    ChannelParameters,
+    Oversize,
+    kept_parameters,
+)
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.transports.shared_memory import SameHost
 
-if TYPE_CHECKING:
-    from permitflow.cli.serving import Plan, Style
-
 __all__ = ["serve"]
 
+# Far beyond any memory, and sums of some of them still fit into the integers of the wire and of the store.
+_MOST = 10**15
+_ROWS = whole_number(least=1, most=_MOST)
 _DEFAULT_ADDRESS = "127.0.0.1:50051"
 
 
 def serve(
-    stream: Streams,
-    address: Addresses = None,
-    row_permits: RowPermits = None,
-    permit_batch: PermitBatch = None,
-    max_chunk_cost: MaxChunkCost = None,
-    barrier_permits: BarrierPermits = None,
-    oversize: OversizeRule = Oversize.SPLIT,
-    retention: Keep = Retention.ONCE,
-    consumer: Consumers = None,
-    store: StoreFolder = None,
-    staging_rows: StagingRows = None,
-    staging_timeout_seconds: StagingTimeout = None,
-    drain_seconds: DrainSeconds = 3.0,
-    same_host: SharedMemory = SameHost.AUTO,
-    compression: Compressed = Compression.AUTO,
-    metrics_address: MetricsAddress = None,
-    trace: Trace = None,
-    quiet: Quiet = False,
+    stream: Annotated[
+        list[StreamName],
+        typer.Option(
+            parser=stream_name, metavar="NAME[:N]", help="A stream of N channels, NAME/0 to NAME/N-1; may be repeated."
+        ),
+    ],
+    address: Annotated[
+        list[str] | None,
+        typer.Option(
+            parser=host_and_port,
+            metavar="HOST:PORT",
+            help="Where to listen; port 0 takes a free one, tcp:// before it does without gRPC; may be repeated. "
+            "Default: 127.0.0.1:50051.",
+        ),
+    ] = None,
+    row_permits: Annotated[
+        int | None,
+        typer.Option(
+            parser=whole_number(least=2, most=_MOST),
+            metavar="ROWS",
+            help=f"Rows in a channel at once. Default: {DEFAULT_ROW_PERMITS}; with replay {DEFAULT_KEPT_ROW_PERMITS}.",
+        ),
+    ] = None,
+    permit_batch: Annotated[
+        int | None,
+        typer.Option(
+            parser=_ROWS,
+            metavar="ROWS",
+            help="Permits are returned once so many are held. Default: an eighth of the row permits.",
+        ),
+    ] = None,
+    max_chunk_cost: Annotated[
+        int | None,
+        typer.Option(
+            parser=_ROWS,
+            metavar="ROWS",
+            help="The most permits a chunk takes. Default: row permits less batch; "
+            f"{DEFAULT_KEPT_CHUNK_COST} with replay and its default of row permits.",
+        ),
+    ] = None,
+    barrier_permits: Annotated[
+        int | None,
+        typer.Option(parser=_ROWS, metavar="N", help="Barriers that may be in a channel at once. Default: 1."),
+    ] = None,
+    oversize: Annotated[
+        Oversize,
+        typer.Option(metavar="RULE", help="A chunk above the maximum is sent in slices (split) or admitted whole."),
+    ] = Oversize.SPLIT,
+    retention: Annotated[
+        Retention,
+        typer.Option(
+            metavar="RULE",
+            help="Rows are gone once they were read (once), or kept until all consumers have acknowledged them "
+            "(replay).",
+        ),
+    ] = Retention.ONCE,
+    consumer: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--consumer",
+            metavar="NAME",
+            help="With replay: a consumer for which rows are kept; may be repeated. Default: one, named default.",
+        ),
+    ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            parser=folder,
+            metavar="DIR",
+            help="With replay: keep rows on disk, in this folder; a restart goes on from there. Default: in memory.",
+        ),
+    ] = None,
+    staging_rows: Annotated[
+        int | None,
+        typer.Option(
+            parser=_ROWS,
+            metavar="ROWS",
+            help="With replay: rows of a channel that may be staged at once. Default: four times the row permits.",
+        ),
+    ] = None,
+    staging_timeout_seconds: Annotated[
+        int | None,
+        typer.Option(
+            parser=_ROWS,
+            metavar="SECONDS",
+            help="With replay: what is staged by a query of which nothing was heard for so long is forgotten. "
+            f"Default: {DEFAULT_TIMEOUT_SECONDS:.0f}.",
+        ),
+    ] = None,
+    drain_seconds: Annotated[
+        float,
+        typer.Option(
+            parser=seconds,
+            metavar="SECONDS",
+            help="After SIGTERM or Ctrl-C: the most time for streams to end, and for consumers to take what is in "
+            "memory.",
+        ),
+    ] = 3.0,
+    same_host: Annotated[
+        SameHost,
+        typer.Option(
+            metavar="RULE", help="Share memory with processes on this host if they can (auto), never, or require it."
+        ),
+    ] = SameHost.AUTO,
+    compression: Annotated[
+        Compression,
+        typer.Option(
+            metavar="CODEC",
+            help="Compress chunks to and from other hosts: lz4 or zstd, if the others can; auto, if they ask; or none.",
+        ),
+    ] = Compression.AUTO,
+    metrics_address: Annotated[
+        str | None,
+        typer.Option(
+            parser=host_and_port,
+            metavar="HOST:PORT",
+            help="Also serve metrics for Prometheus, at http://HOST:PORT/metrics. Needs permitflow[metrics].",
+        ),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Record every action of the protocol, in a new file; .parquet, else JSON lines.",
+            dir_okay=False,
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the addresses, and nothing else.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run an exchange: producers put rows into named channels, consumers get them.
@@ -103,7 +200,7 @@ def serve(
         barrier_permits=barrier_permits,
     )
     with requires_extra("grpc"):
-        from permitflow.cli.serving import Plan, Style
+        from permitflow.cli.serving import Plan, Style, run_exchange
     if metrics_address is not None:
         with requires_extra("metrics"):
             import prometheus_client  # noqa: F401 - to complain now
@@ -121,7 +218,19 @@ def serve(
         compression=compression,
         metrics_address=metrics_address,
     )
-    _run(plan, trace, Style.JSON if as_json else Style.QUIET if quiet else Style.TEXT)
+    style = Style.JSON if as_json else Style.QUIET if quiet else Style.TEXT
+    try:
+        interrupted = run_exchange(plan, trace, style)
+    except TransportError as error:
+        unusable(f"--address: {error.facts['what']}: the port is in use, or this machine has no such address")
+    except StoreError as error:
+        unusable(f"--store: {error}")
+    except (InvalidOptionError, InvalidParametersError) as error:
+        unusable(str(error))
+    except TraceWriteError as error:
+        complain(str(error))
+        raise typer.Exit(ExitCode.FAILS) from None
+    raise typer.Exit(ExitCode.INTERRUPTED if interrupted else ExitCode.HOLDS)
 
 
 def _consumers(names: Sequence[str] | None) -> tuple[str, ...]:
@@ -147,21 +256,3 @@ def _parameters(retention: Retention, oversize: Oversize, **given: int | None) -
         return make(**{name: value for name, value in given.items() if value is not None}, oversize=oversize)
     except InvalidParametersError as error:
         unusable(f"--{error.name.replace('_', '-')}: {error}")
-
-
-def _run(plan: "Plan", trace: Path | None, style: "Style") -> NoReturn:
-    from permitflow.cli.serving import run_exchange
-
-    recording = None if trace is None else NewRecording("--trace", trace)
-    try:
-        interrupted = run_exchange(plan, recording, style)
-    except TransportError as error:
-        unusable(f"--address: {error.facts['what']}: the port is in use, or this machine has no such address")
-    except StoreError as error:
-        unusable(f"--store: {error}")
-    except (InvalidOptionError, InvalidParametersError) as error:
-        unusable(str(error))
-    except TraceWriteError as error:
-        complain(str(error))
-        raise typer.Exit(ExitCode.FAILS) from None
-    raise typer.Exit(ExitCode.INTERRUPTED if interrupted else ExitCode.HOLDS)

@@ -1,7 +1,8 @@
 """How ``permitflow serve`` says what flows: a live table, lines of a log, lines of JSON, or nothing."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import ClassVar, Self
 
@@ -10,20 +11,86 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from permitflow.cli.traffic import Traffic
 from permitflow.errors import printable
 from permitflow.exchange.draining import Remainder
+from permitflow.exchange.statistics import BridgeStatistics, Direction
+from permitflow.exchange.traffic import traffic_of
 from permitflow.protocol.traffic import ChannelTraffic, KeptRows
 
-__all__ = ["JsonLines", "LiveTable", "LogLines", "Report", "Silence"]
+__all__ = ["JsonLines", "LiveTable", "LogLines", "Report", "Traffic", "traffic_between"]
 
 _BAR_CELLS = 8
 
 
-class Report:
-    """Is told what happens; says the address, and nothing else.  A context manager."""
+@dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """One channel, at one moment."""
 
-    interval_seconds: ClassVar[float | None] = 1.0
+    counts: ChannelTraffic
+
+    rows_per_second: float
+    """Rows out, since the last look."""
+
+    waited_inside: float
+    """The share of the time in which rows from producers waited for permits of the channel."""
+
+    waited_for_consumer: float
+    """The share of the time in which rows for the consumer waited for its permits; 0 without a consumer."""
+
+    @property
+    def is_untouched(self) -> bool:
+        """Has nobody come yet?"""
+        counts = self.counts
+        return counts.state == "waiting" and not (counts.producers or counts.consumers or counts.rows_in)
+
+    @property
+    def facts(self) -> tuple[object, ...]:
+        """What only changes when something happens."""
+        counts = self.counts
+        return counts.state, counts.producers, counts.consumers, counts.rows_in, counts.rows_out, counts.kept
+
+    def as_json(self) -> dict[str, object]:
+        """All numbers, ready for JSON."""
+        counts, kept = self.counts, self.counts.kept
+        same = ("channel", "state", "reason", "producers", "consumers", "rows_in", "rows_out")
+        return {
+            **{name: getattr(counts, name) for name in same},
+            "rows_per_second": self.rows_per_second,
+            "in_flight": counts.rows_held,
+            "bound": counts.row_permits,
+            "peak_in_flight": counts.peak_rows_held,
+            "waited_inside": self.waited_inside,
+            "waited_for_consumer": self.waited_for_consumer,
+            "compressed_streams": dict(counts.compressed_streams),
+            # Rows are kept until the last consumer has acknowledged them.
+            "kept": None if kept is None else {**asdict(kept), "rows": max(kept.lag_rows.values())},
+        }
+
+
+def traffic_between(
+    before: Sequence[BridgeStatistics], now: Sequence[BridgeStatistics], seconds: float
+) -> list[Traffic]:
+    """What every channel does now; the rate is that since ``before``, which was so many seconds ago."""
+    earlier = {bridge.name: bridge.numbers.consumed_rows for bridge in before}
+    found = []
+    for bridge in now:
+        counts = traffic_of(bridge)
+        rows = counts.rows_out - earlier.get(bridge.name, 0)
+        consumers = [stream for stream in bridge.streams if stream.direction is Direction.GET]
+        traffic = Traffic(
+            counts=counts,
+            rows_per_second=rows / seconds if seconds > 0 else 0.0,
+            waited_inside=bridge.numbers.back_pressure_rate,
+            waited_for_consumer=consumers[-1].numbers.back_pressure_rate if consumers else 0.0,
+        )
+        found.append(traffic)
+    return found
+
+
+class Report:
+    """Says the addresses, and nothing else.  A context manager that is told what happens."""
+
+    interval_seconds: ClassVar[float | None] = None
     """How often it is shown what flows; None: never, which spares looking at thousands of channels."""
 
     def __enter__(self) -> Self:
@@ -54,14 +121,10 @@ class Report:
         """The exchange has stopped; these are the last numbers."""
 
 
-class Silence(Report):
-    """Says no more."""
-
-    interval_seconds: ClassVar[float | None] = None
-
-
 class JsonLines(Report):
     """One JSON object a line, each with an ``event``."""
+
+    interval_seconds: ClassVar[float | None] = 1.0
 
     def __init__(self) -> None:
         """Begin with nothing said."""
@@ -129,9 +192,16 @@ class LogLines(Report):
     def stopped(self, traffic: Sequence[Traffic], rest: Remainder) -> None:
         """Print what has not been said, and the sums."""
         self.show(traffic)
-        self._print(_sums(traffic))
-        for line in _left_behind(rest):
-            self._print(line)
+        self._print_sums(traffic, rest)
+
+    def _print_sums(self, traffic: Sequence[Traffic], rest: Remainder) -> None:
+        rows_in = sum(channel.counts.rows_in for channel in traffic)
+        rows_out = sum(channel.counts.rows_out for channel in traffic)
+        self._print(f"stopped: {rows_in:,} rows in, {rows_out:,} rows out")
+        if rest.stored:
+            self._print(f"kept on disk: {_by_channel(rest.stored)}")
+        if rest.lost:
+            self._print(f"left behind in memory, and lost: {_by_channel(rest.lost)}")
 
     def _print(self, line: str) -> None:
         self._console.print(printable(line), soft_wrap=True)
@@ -163,9 +233,7 @@ class LiveTable(LogLines):
         """Leave the last table behind."""
         self.show(traffic)
         self._live.stop()
-        self._print(_sums(traffic))
-        for line in _left_behind(rest):
-            self._print(line)
+        self._print_sums(traffic, rest)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -231,19 +299,6 @@ def _out(counts: ChannelTraffic) -> str:
     staged = f", {kept.staged_rows:,} staged" if kept.staged_rows else ""
     beyond = f", {kept.published_rows:,} published beyond the window" if kept.published_rows else ""
     return f"{counts.rows_out:,} acknowledged (still to come: {_behind(kept)}){staged}{beyond}"
-
-
-def _sums(traffic: Sequence[Traffic]) -> str:
-    rows_in = sum(channel.counts.rows_in for channel in traffic)
-    rows_out = sum(channel.counts.rows_out for channel in traffic)
-    return f"stopped: {rows_in:,} rows in, {rows_out:,} rows out"
-
-
-def _left_behind(rest: Remainder) -> Iterator[str]:
-    if rest.stored:
-        yield f"kept on disk: {_by_channel(rest.stored)}"
-    if rest.lost:
-        yield f"left behind in memory, and lost: {_by_channel(rest.lost)}"
 
 
 def _by_channel(rows: Mapping[str, int]) -> str:

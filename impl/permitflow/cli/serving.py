@@ -1,32 +1,74 @@
-"""The exchange of ``permitflow serve``: from its start to the signal that stops it."""
+"""The exchange of ``permitflow serve``: from its start to the signal that stops it; its recording, and its metrics."""
 
 import asyncio
+import os
 import signal
-from collections.abc import Sequence
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from time import monotonic
-from typing import TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from permitflow.channels.names import stream_channels
 from permitflow.cli.console import open_console
-from permitflow.cli.metrics import metrics_at
 from permitflow.cli.options import StreamName
-from permitflow.cli.recording import NewRecording
-from permitflow.cli.serve_reports import JsonLines, LiveTable, LogLines, Report, Silence
-from permitflow.cli.traffic import Traffic, traffic_between
+from permitflow.cli.outcomes import unusable
+from permitflow.cli.output import is_special
+from permitflow.cli.serve_reports import JsonLines, LiveTable, LogLines, Report, traffic_between
+from permitflow.errors import InvalidOptionError, TraceWriteError
 from permitflow.exchange.draining import drain, remainder
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.stores.sqlite import SqliteStore
+from permitflow.exchange.traffic import statistics_of
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.shared_memory import SameHost
+from permitflow.protocol.traffic import ChannelTraffic
+from permitflow.tracing import FileTrace
+from permitflow.transports.shared_memory.policy import SameHost
 
-__all__ = ["Plan", "Style", "run_exchange"]
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+__all__ = ["Plan", "Style", "metrics_at", "run_exchange"]
+
+_COUNTERS = {
+    "rows_in": "Rows from producers.",
+    "rows_out": "Rows that have left for consumers, or that all consumers have acknowledged.",
+    "waiting_seconds": "Time in which some row from a producer waited for room.",
+    "consumer_waiting_seconds": "Time in which some row on its way out waited for a consumer's permits.",
+}
+_GAUGES = {
+    "row_permits": "The most rows that are in the channel at once.",
+    "rows_held": "Rows that take room in the channel.",
+    "peak_rows_held": "The most rows that ever took room at once.",
+    "rows_with_consumers": "Rows that have left, and whose permits have not come back.",
+    "producers": "Streams that are putting.",
+    "consumers": "Streams that are getting.",
+}
+_KEPT = {
+    "staged_rows": "Rows that nobody sees yet.",
+    "published_rows": "Rows that are published, and beyond the row permits of the channel.",
+}
+_LABELLED: Mapping[str, tuple[str, str, Callable[[ChannelTraffic], Mapping[str, int]]]] = {
+    "lag_rows": (
+        "consumer",
+        "Rows that a consumer has still to acknowledge.",
+        lambda traffic: {} if traffic.kept is None else traffic.kept.lag_rows,
+    ),
+    "channel_state": ("state", "1 for the state it is in.", lambda traffic: {traffic.state: 1}),
+    "compressed_streams": ("codec", "Streams whose chunks are compressed.", lambda t: t.compressed_streams),
+}
+# A scraper has given up by then.
+_LONGEST_ANSWER_SECONDS = 5.0
+
+# A process that is killed takes at most so many events of its recording with it.
+_EVENTS_LOST_AT_MOST = 32
 
 T = TypeVar("T")
 
@@ -65,8 +107,59 @@ class Plan:
         return [channel for stream in self.streams for channel in stream_channels(stream.name, stream.channels)]
 
 
-def run_exchange(plan: Plan, recording: NewRecording | None, style: Style) -> bool:
-    """Serve until a signal; say whether it was Ctrl-C.
+class _NewRecording:
+    """A trace in a file that was not there; a context manager that closes it.
+
+    Of a run that has never begun it leaves nothing: the next one can take the same name.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Make the file, or end the command: there is one, or none can be made."""
+        self._made: Path | None = None
+        self._has_begun = False
+        if not is_special(path):  # a pipe, or what a caller has open, is written to as it is
+            self._made = Path(os.path.realpath(path))
+            try:
+                # In one step: of two that want the same name at the same time, one gets it.  So an empty file is none
+                # to take: it may be that of a run that has not told anything yet.
+                os.close(os.open(self._made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+            except FileExistsError:
+                unusable(
+                    f"--trace: {path} is there already, and what was recorded is not written over: name a new file"
+                )
+            except OSError as error:
+                unusable(f"--trace: cannot write {path}: {error.strerror or error}")
+        try:
+            # A file of Parquet cannot be read if the process is killed, however little is buffered.
+            buffered = {} if path.suffix == ".parquet" else {"buffered_events": _EVENTS_LOST_AT_MOST}
+            self.trace = FileTrace(path, **buffered)
+        except TraceWriteError as error:
+            self._take_back()
+            unusable(f"--trace: cannot write {path}: {error.reason}")
+
+    def begin(self) -> None:
+        """From now on there may be something to tell."""
+        self._has_begun = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self.trace.__exit__(kind, error, traceback)
+        finally:
+            if not self._has_begun:
+                self._take_back()
+
+    def _take_back(self) -> None:
+        if self._made is not None:
+            self._made.unlink(missing_ok=True)
+
+
+def run_exchange(plan: Plan, trace: Path | None, style: Style) -> bool:
+    """Serve until a signal, and record into this new file; say whether it was Ctrl-C, or end the command.
 
     Raises:
         InvalidOptionError: the address for metrics cannot be had.
@@ -75,8 +168,7 @@ def run_exchange(plan: Plan, recording: NewRecording | None, style: Style) -> bo
         TransportError: an address cannot be had.
     """
     with ExitStack() as stack:
-        if recording is not None:
-            stack.enter_context(recording)
+        recording = None if trace is None else stack.enter_context(_NewRecording(trace))
         record = None if recording is None else recording.trace.recorder
         store = None if plan.store is None else stack.enter_context(SqliteStore(plan.store))
         exchange = Exchange(
@@ -95,18 +187,23 @@ def _report(style: Style) -> Report:
     if style is Style.JSON:
         return JsonLines()
     if style is Style.QUIET:
-        return Silence()
+        return Report()
     console = open_console()
     return LiveTable(console) if console.is_terminal else LogLines(console)
 
 
 async def _serve(
-    plan: Plan, exchange: Exchange, store: SqliteStore | None, report: Report, recording: NewRecording | None
+    plan: Plan, exchange: Exchange, store: SqliteStore | None, report: Report, recording: _NewRecording | None
 ) -> bool:
     """Serve until SIGINT (True), or SIGTERM or a terminal that hangs up (False)."""
     stopped: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     _resolve_by_signals(stopped)
-    _add_channels(plan, exchange, store)
+    if store is not None:
+        # All of it, before the first channel is written down.
+        store.require_fitting(plan.channels, parameters=plan.parameters, consumers=plan.consumers)
+    exchange.add_channels(
+        plan.channels, retention=plan.retention, consumers=plan.consumers, staging_rows=plan.staging_rows
+    )
     async with AsyncExitStack() as stack:
         servers = []
         for address in plan.addresses:
@@ -124,17 +221,9 @@ async def _serve(
         async with asyncio.TaskGroup() as group:
             for server in servers:
                 group.create_task(server.stop())
-    report.stopped(_now(exchange), remainder(exchange))
+    at_the_end = exchange.statistics()
+    report.stopped(traffic_between(at_the_end, at_the_end, 0.0), remainder(exchange))
     return stopped.result()
-
-
-def _add_channels(plan: Plan, exchange: Exchange, store: SqliteStore | None) -> None:
-    if store is not None:
-        # All of it, before the first channel is written down.
-        store.require_fitting(plan.channels, parameters=plan.parameters, consumers=plan.consumers)
-    exchange.add_channels(
-        plan.channels, retention=plan.retention, consumers=plan.consumers, staging_rows=plan.staging_rows
-    )
 
 
 def _resolve_by_signals(stopped: "asyncio.Future[bool]") -> None:
@@ -143,7 +232,7 @@ def _resolve_by_signals(stopped: "asyncio.Future[bool]") -> None:
     def stop(is_interrupt: bool) -> None:
         if not stopped.done():
             stopped.set_result(is_interrupt)
-        # A second signal does what it does to any program: whoever repeats it does not want to wait.
+        # A second signal does what it does to any program: a user who repeats it does not want to wait.
         for number in heeded:
             loop.remove_signal_handler(number)
 
@@ -166,6 +255,65 @@ async def _watch(exchange: Exchange, report: Report, until: "asyncio.Future[T]")
         before, since = now, at
 
 
-def _now(exchange: Exchange) -> list[Traffic]:
-    statistics = exchange.statistics()
-    return traffic_between(statistics, statistics, 0.0)
+@contextmanager
+def metrics_at(address: str, exchange: Exchange) -> Iterator[str]:
+    """Serve metrics while the block runs; the address, with the port that was chosen.  Call it in the event loop.
+
+    Raises:
+        InvalidOptionError: the address cannot be had.
+    """
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    host, _, port = address.rpartition(":")
+    registry = CollectorRegistry()
+    registry.register(_Collector(exchange, asyncio.get_running_loop()))
+    try:
+        server, thread = start_http_server(int(port), host.strip("[]"), registry)
+    except OSError as error:
+        reason = f"cannot be had: {error.strerror or error}"
+        raise InvalidOptionError(option="--metrics-address", value=address, reason=reason) from error
+    try:
+        yield f"http://{host}:{server.server_port}/metrics"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Collector:
+    """Takes a snapshot for each scrape: in the event loop, to which the exchange belongs."""
+
+    def __init__(self, exchange: Exchange, loop: asyncio.AbstractEventLoop) -> None:
+        self._exchange = exchange
+        self._loop = loop
+
+    def describe(self) -> list["Metric"]:
+        """Nothing: to register it must not take a snapshot."""
+        return []
+
+    def collect(self) -> Iterable["Metric"]:
+        """All metrics; called in the server's threads."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        channels = asyncio.run_coroutine_threadsafe(self._channels(), self._loop).result(_LONGEST_ANSWER_SECONDS)
+        for name, text in _COUNTERS.items():
+            counter = CounterMetricFamily(f"permitflow_{name}", text, labels=["channel"])
+            for traffic in channels:
+                counter.add_metric([traffic.channel], getattr(traffic, name))
+            yield counter
+        for name, text in (_GAUGES | _KEPT).items():
+            gauge = GaugeMetricFamily(f"permitflow_{name}", text, labels=["channel"])
+            for traffic in channels:
+                holder = traffic.kept if name in _KEPT else traffic
+                if holder is not None:
+                    gauge.add_metric([traffic.channel], getattr(holder, name))
+            yield gauge
+        for name, (label, text, read) in _LABELLED.items():
+            labelled = GaugeMetricFamily(f"permitflow_{name}", text, labels=["channel", label])
+            for traffic in channels:
+                for value, number in read(traffic).items():
+                    labelled.add_metric([traffic.channel, value], number)
+            yield labelled
+
+    async def _channels(self) -> Sequence[ChannelTraffic]:
+        return statistics_of(self._exchange).channels

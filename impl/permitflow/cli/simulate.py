@@ -1,27 +1,60 @@
-"""``permitflow simulate``: how fast a channel is, and how large its window has to be."""
+"""``permitflow simulate``: how fast a channel is, and how large its window has to be; one run, or a sweep."""
 
+import csv
+import io
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
-from permitflow.cli.channel_options import RowCount
-from permitflow.cli.options import axis, chunk_sizes, distinct, duration, rows_per_second, share, whole_number
-from permitflow.cli.outcomes import Json, unusable
-from permitflow.cli.output import require_apart
-from permitflow.cli.simulate_once import simulate_once
-from permitflow.cli.simulate_sweep import Outputs, simulate_sweep
+from permitflow.cli.check import decided
+from permitflow.cli.console import late_progress, open_console, open_table, print_table
+from permitflow.cli.options import RowCount, axis, chunk_sizes, distinct, duration, rows_per_second, share, whole_number
+from permitflow.cli.outcomes import Json, print_json, stop, unusable
+from permitflow.cli.output import require_apart, require_drawable, require_folder, write_bytes, write_files
 from permitflow.errors import InvalidParametersError, ParametersFileError
+from permitflow.parameters_file.quantities import duration_text
 from permitflow.parameters_file.read import KEYS, Description, read_description
 from permitflow.protocol.frames import StatedParameters
+from permitflow.simulation.channel import Whereabouts
 from permitflow.simulation.chunk_sizes import ChunkSizes
+from permitflow.simulation.run import LEAST_CHUNKS, Figures, Progress, SimulatedRun, run_length
+from permitflow.simulation.run import simulate as simulated
 from permitflow.simulation.setting import Setting
-from permitflow.simulation.sweep import Axis
+from permitflow.simulation.sweep import Axis, Point, points
+from permitflow.simulation.window import Window, smallest_window
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from permitflow.pictures.sweep_plot import Series
 
 __all__ = ["simulate"]
+
+_MOST_POINTS = 10_000
+_LABELS = {
+    "row_count": "row count (ROW_COUNT), rows",
+    "batch": "batch, rows",
+    "max_chunk": "largest cost of a chunk, rows",
+    "chunk_rows": "rows of a chunk",
+    "rtt": "round-trip time, ms",
+    "producer_rate": "rate of the producer, rows/s",
+    "consumer_rate": "rate of the consumer, rows/s",
+    "link_rate": "rate of the link, rows/s",
+}
+_MILLISECONDS = 1_000
+_PLACES = {
+    "permits": "at the sender",
+    "wire": "in flight",
+    "inbox": "in the inbox",
+    "unreturned": "consumed, kept back",
+    "grants": "on their way back",
+}
 
 
 def simulate(
@@ -114,10 +147,8 @@ def simulate(
     Exit code 0: it flows. 1: a deadlock, or the receiver refuses what the sender sends; of a sweep, anywhere.
     2: unusable input.
     """
-    own = {
-        "row_permits": row_count,
-        "permit_batch": batch,
-        "max_chunk_cost": max_chunk,
+    numbers = {"row_permits": row_count, "permit_batch": batch, "max_chunk_cost": max_chunk}
+    others = {
         "chunks": chunk_rows,
         "forward_seconds": None if rtt is None else rtt / 2,
         "return_seconds": None if rtt is None else rtt / 2,
@@ -126,9 +157,8 @@ def simulate(
         "link_rate": link_rate,
         "flush_idle": flush_idle,
     }
-    given = {name: value for name, value in own.items() if value is not None}
     try:
-        description = _description(file, given)
+        description = _description(file, _given(numbers), _given(others))
     except ParametersFileError as error:
         unusable(error.message)
     except InvalidParametersError as error:
@@ -139,65 +169,386 @@ def simulate(
         least_chunks=chunks or description.least_chunks,
         axes=distinct(sweep or description.axes),
     )
-    try:
-        if description.axes:
-            _require_sweep(file, plot, csv, full)
-            simulate_sweep(description, Outputs(plot=plot, csv=csv, as_json=as_json))
-        _require_one_run(description.setting, plot, csv)
-        simulate_once(description, full_share=full, as_json=as_json)
-    except InvalidParametersError as error:
-        _refuse(error)
-
-
-def _require_sweep(file: Path | None, plot: Path | None, csv: Path | None, full: float) -> None:
-    """End the command if a sweep is not what was meant, or would replace what it reads."""
-    if full != 1.0:
-        unusable("--full is about the smallest window of a single run: leave it, or what varies, away")
-    require_apart({"--csv": csv, "--plot": plot}, [] if file is None else [file])
-
-
-def _require_one_run(setting: Setting, plot: Path | None, csv: Path | None) -> None:
-    """End the command if one run is not what was meant, or can not be."""
-    if plot is not None or csv is not None:
+    if description.axes:
+        if full != 1.0:
+            unusable("--full is about the smallest window of a single run: leave it, or what varies, away")
+        require_apart({"--csv": csv, "--plot": plot}, [] if file is None else [file])
+    elif plot is not None or csv is not None:
         unusable(f"{'--plot' if plot else '--csv'} needs something to vary: --sweep row_count=256..65536:x2")
-    if not setting.takes_time:
+    elif not description.setting.takes_time:
         unusable(
             "nothing takes time: give a delay (--rtt 40ms, or rtt below [network]) or a rate (--consumer-rate, or rate "
             "below [consumer])"
         )
+    try:
+        if description.axes:
+            _simulate_sweep(description, plot=plot, csv_file=csv, as_json=as_json)
+        _simulate_once(description, full_share=full, as_json=as_json)
+    except InvalidParametersError as error:
+        _refuse(error)
 
 
-def _description(file: Path | None, given: Mapping[str, object]) -> Description:
-    """What the file says, changed by the options."""
+def _given(options: Mapping[str, object]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _description(file: Path | None, numbers: Mapping[str, Any], others: Mapping[str, Any]) -> Description:
+    """What the file says, changed by the options: numbers are for both ends, the others are between them."""
     if file is not None:
         read = read_description(file)
-        return replace(read, setting=_changed(read.setting, given))
-    for name, option in (("row_permits", "--row-count"), ("chunks", "--chunk-rows")):
-        if name not in given:
+        setting = replace(
+            read.setting,
+            upstream=read.setting.upstream._replace(**numbers),
+            downstream=read.setting.downstream._replace(**dict.fromkeys(numbers, None)),
+            **others,
+        )
+        return replace(read, setting=setting)
+    for option, is_given in (("--row-count", "row_permits" in numbers), ("--chunk-rows", "chunks" in others)):
+        if not is_given:
             unusable(f"{option} is missing: name a file, or give at least --row-count and --chunk-rows")
-    numbers, others = _parted(given)
-    setting = Setting(upstream=StatedParameters(**numbers), **others)  # type: ignore[arg-type]  # parsers made them
+    setting = Setting(upstream=StatedParameters(**numbers), **others)
     return Description(setting=setting, seed=0, least_chunks=None, axes=())
-
-
-def _changed(setting: Setting, given: Mapping[str, object]) -> Setting:
-    """Options are for both ends."""
-    numbers, others = _parted(given)
-    return replace(
-        setting,
-        upstream=setting.upstream._replace(**numbers),  # type: ignore[arg-type]
-        downstream=setting.downstream._replace(**dict.fromkeys(numbers, None)),
-        **others,  # type: ignore[arg-type]
-    )
-
-
-def _parted(given: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
-    """What each end has of its own, and what is between them."""
-    numbers = {name: value for name, value in given.items() if name in KEYS}
-    return numbers, {name: value for name, value in given.items() if name not in KEYS}
 
 
 def _refuse(error: InvalidParametersError) -> NoReturn:
     option = f"--{KEYS.get(error.name, error.name).replace('_', '-')}"
     value = "unlimited" if error.value == math.inf else error.value
     unusable(f"{option} {error.rule.replace('row_permits', 'row count')}, not {value}")
+
+
+def _simulate_once(description: Description, *, full_share: float, as_json: bool) -> NoReturn:
+    """Run once, find the window that would be needed, report and end the command."""
+    setting = description.setting
+    length = run_length(setting, least_chunks=description.least_chunks or LEAST_CHUNKS)
+    with late_progress("simulating") as report:
+        run = simulated(setting, seed=description.seed, length=length, on_progress=report)
+    flows = run.verdict == "flows"
+    window, trouble = None, ""
+    if flows:
+        try:
+            with late_progress("searching the smallest window") as report:
+                window = smallest_window(setting, seed=description.seed, full_share=full_share, on_progress=report)
+        except InvalidParametersError as error:
+            trouble = f"the smallest row count that keeps the pipe full was not searched: it {error.rule}"
+    # As ``permitflow check`` says; None where the extra for proofs is not installed.
+    may_deadlock = None if find_spec("z3") is None else not decided(setting).is_live
+    if as_json:
+        found = None if window is None else _window_as_json(window)
+        print_json(_run_as_json(run) | {"may_deadlock": may_deadlock, "window": found})
+        stop(holds=flows)
+    console = open_console()
+    console.print(f"{run.verdict}: {_in_words(setting)}", soft_wrap=True)
+    _print_run(console, run)
+    if trouble:
+        console.print(trouble, soft_wrap=True)
+    elif flows:
+        _print_window(console, setting, window)
+    if flows and may_deadlock:
+        console.print(
+            "warning: this run went well, but another need not: permitflow check finds a run into a deadlock",
+            soft_wrap=True,
+        )
+    stop(holds=flows)
+
+
+def _in_words(setting: Setting) -> str:
+    """What is simulated, in a line."""
+    sender, receiver = setting.sender, setting.receiver
+    batch = f"batch {receiver.permit_batch:,}"
+    if receiver.row_permits != sender.row_permits:
+        batch += f" and row count {receiver.row_permits:,} at the receiver"
+    protocol = "with the idle flush" if setting.flush_idle else "published protocol"
+    return (
+        f"row count {sender.row_permits:,}, {batch}, chunks of {setting.chunks}, at most {sender.max_chunk_cost:,} "
+        f"at once ({protocol})"
+    )
+
+
+def _print_run(console: "Console", run: SimulatedRun) -> None:
+    if run.figures is not None:
+        print_table(console, _figures_table(run, run.figures))
+        warm_up, measured = run.length.warm_up_rows, run.figures.rows
+        console.print(
+            f"measured: {run.figures.chunks:,} chunks, {measured:,} rows, {duration_text(run.figures.seconds)} of "
+            f"simulated time, after a warm-up of {warm_up:,} rows; seed {run.seed}",
+            soft_wrap=True,
+        )
+        return
+    if run.refusal is not None:
+        console.print(f"the receiver refuses a chunk, and the stream is over: {run.refusal.message}", soft_wrap=True)
+        return
+    assert run.stuck is not None  # one of the three
+    stuck = run.stuck
+    console.print(
+        f"after {stuck.chunks:,} chunks, at {duration_text(stuck.seconds)}, nothing will ever happen again: the next "
+        f"chunk needs {stuck.waiting_cost:,} row permits, {stuck.whereabouts.permits:,} are at the sender, and the "
+        f"receiver keeps {stuck.whereabouts.unreturned:,} until it holds {run.setting.receiver.permit_batch:,}",
+        soft_wrap=True,
+    )
+    console.print(_places(stuck.whereabouts), soft_wrap=True)
+    console.print("permitflow check finds a shortest run into it, and says what to change", soft_wrap=True)
+
+
+def _figures_table(run: SimulatedRun, figures: Figures) -> "Table":
+    setting = run.setting
+    table = open_table("figure", "value", "remark", right=("value",), wrap=("remark",))
+    table.add_row("throughput", f"{figures.throughput:,.0f} rows/s", _limits_in_words(setting))
+    if setting.bottleneck_rate < math.inf:
+        table.add_row("utilisation", f"{figures.utilisation:.1%}", f"of the slowest, {_slowest(setting)}")
+    if figures.link_utilisation is not None:
+        table.add_row("utilisation of the link", f"{figures.link_utilisation:.1%}", "of what fits onto the wire")
+    table.add_row("back-pressure", f"{figures.back_pressure:.1%}", "of the time, the producer waits for permits")
+    table.add_row(
+        "latency, half of the chunks", duration_text(figures.latency_p50_seconds), "from offer to consumption"
+    )
+    table.add_row("latency, 99 % of the chunks", duration_text(figures.latency_p99_seconds), "")
+    table.add_row("messages with permits, per row", f"{figures.grants_per_row:.2g}", _rows_of_a_message(figures))
+    table.add_row("most rows in the channel", f"{run.peak_rows:,}", f"of {setting.sender.row_permits:,}")
+    for place, name in _PLACES.items():
+        permits = getattr(figures.whereabouts, place)
+        share = f"{permits / setting.sender.row_permits:.1%} of all, on average"
+        table.add_row(f"row permits {name}", f"{permits:,.0f}", share)
+    return table
+
+
+def _rows_of_a_message(figures: Figures) -> str:
+    if not figures.grants_per_row:
+        return "none"
+    rows = round(1 / figures.grants_per_row)
+    return "one message for each row" if rows == 1 else f"one message for {rows:,} rows"
+
+
+def _limits_in_words(setting: Setting) -> str:
+    """The rates that are limited, in rows a second, and the delay."""
+    rates = {"producer": setting.producer_rate, "link": setting.link_rate, "consumer": setting.consumer_rate}
+    stated = [f"{name} {rate:,.0f} rows/s" for name, rate in rates.items() if rate < math.inf]
+    return ", ".join([*stated, f"round trip {duration_text(setting.rtt_seconds)}"])
+
+
+def _slowest(setting: Setting) -> str:
+    rates = {"producer": setting.producer_rate, "link": setting.link_rate, "consumer": setting.consumer_rate}
+    slowest = [name for name, rate in rates.items() if rate == setting.bottleneck_rate]
+    return f"the {' and the '.join(slowest)}: {setting.bottleneck_rate:,.0f} rows/s"
+
+
+def _places(whereabouts: Whereabouts) -> str:
+    parts = [f"{getattr(whereabouts, place):,.0f} {name}" for place, name in _PLACES.items()]
+    return f"row permits: {', '.join(parts)}"
+
+
+def _print_window(console: "Console", setting: Setting, window: Window | None) -> None:
+    if window is None:
+        console.print("no window keeps the pipe full: nothing but the window limits the flow", soft_wrap=True)
+        return
+    share = "" if window.full_share == 1 else f" to {window.full_share:g} of the most it carries"
+    found = f"the smallest row count that keeps the pipe full{share}: {window.smallest:,}, found by bisection over runs"
+    console.print(found, soft_wrap=True)
+    table = open_table("part", "rows", "remark", right=("rows",), wrap=("remark",))
+    product = window.bandwidth_delay_product
+    rate, rtt = f"{setting.bottleneck_rate:,.0f} rows/s", duration_text(setting.rtt_seconds)
+    table.add_row("bandwidth-delay product", f"{product:,.0f}", f"{rate} * {rtt}")
+    if (terms := window.terms) is not None:
+        own_time = (
+            f"+{terms.under_way - product:,.0f}" if terms.under_way >= product else f"{terms.under_way - product:,.0f}"
+        )
+        table.add_row("whole chunks", own_time, "chunks are not cut at will, and each takes time of its own")
+        table.add_row("the batch", f"+{terms.returned_at_once:,}", "permits return by whole chunks, at least a batch")
+        if terms.room:
+            table.add_row("room for a chunk", f"+{terms.room:,}", "the clamp is row count less batch")
+        table.add_row("by the formula", f"{window.exact:,}", "for equal chunks at steady rates")
+    if window.enough is not None:
+        reason = "rate * round trip + batch + two of the largest chunk (three, if there is a link rate)"
+        table.add_row("always enough", f"{window.enough:,}", reason)
+    print_table(console, table)
+
+
+def _run_as_json(run: SimulatedRun) -> dict[str, object]:
+    """A run for programs; times in seconds, rates in rows a second."""
+    figures, stuck, setting = run.figures, run.stuck, run.setting
+    return {
+        "verdict": run.verdict,
+        "holds": run.verdict == "flows",
+        "row_count": setting.sender.row_permits,
+        "batch": setting.receiver.permit_batch,
+        "max_chunk": setting.sender.max_chunk_cost,
+        "chunks": str(setting.chunks),
+        "rtt_seconds": setting.rtt_seconds,
+        "bandwidth_delay_product": _finite(setting.bandwidth_delay_product),
+        "seed": run.seed,
+        "warm_up_rows": run.length.warm_up_rows,
+        "peak_rows": run.peak_rows,
+        "figures": None if figures is None else _figures_as_json(figures),
+        "stuck": None if stuck is None else asdict(stuck) | {"whereabouts": stuck.whereabouts._asdict()},
+        "refusal": None if run.refusal is None else run.refusal.message,
+    }
+
+
+def _figures_as_json(figures: Figures) -> dict[str, object]:
+    numbers = {name: _finite(value) for name, value in asdict(figures).items() if name != "whereabouts"}
+    return {**numbers, "whereabouts": figures.whereabouts._asdict()}
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no other numbers; a run may be so short that no chunk was consumed whole."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _window_as_json(window: Window) -> dict[str, object]:
+    terms = None if window.terms is None else window.terms._asdict()
+    return asdict(window) | {"terms": terms, "exact": window.exact}
+
+
+class _Row(NamedTuple):
+    """One combination, and what became of it."""
+
+    point: Point
+    run: SimulatedRun | None
+    """None where the combination cannot be."""
+    reason: str = ""
+    """Why it cannot be."""
+
+    @property
+    def verdict(self) -> str:
+        """In a word."""
+        return "impossible" if self.run is None else self.run.verdict
+
+    def shown(self) -> list[str]:
+        """Numbers, verdict and figures for people, in the order of ``_FIGURES``; empty texts if it did not flow."""
+        values = [_shown_value(name, value) for name, value in self.point.values.items()]
+        return [*values, self.verdict, *(shown for _, shown in self._figures())]
+
+    def written(self) -> list[float | str]:
+        """The same for programs."""
+        return [*self.point.values.values(), self.verdict, *(number for number, _ in self._figures())]
+
+    def _figures(self) -> list[tuple[float | str, str]]:
+        figures = None if self.run is None else self.run.figures
+        return [("", "") if figures is None else read(figures) for _, read in _FIGURES.values()]
+
+
+# Of a sweep: the heading for people, and the figure as a number and for people.
+_FIGURES: Mapping[str, tuple[str, Callable[[Figures], tuple[float, str]]]] = {
+    "throughput": ("rows/s", lambda f: (f.throughput, f"{f.throughput:,.0f}")),
+    "utilisation": ("utilisation", lambda f: (f.utilisation, f"{f.utilisation:.1%}")),
+    "back_pressure": ("back-pressure", lambda f: (f.back_pressure, f"{f.back_pressure:.1%}")),
+    "latency_p50_seconds": ("latency p50", lambda f: (f.latency_p50_seconds, duration_text(f.latency_p50_seconds))),
+    "latency_p99_seconds": ("latency p99", lambda f: (f.latency_p99_seconds, duration_text(f.latency_p99_seconds))),
+    "grants_per_row": ("permit messages/row", lambda f: (f.grants_per_row, f"{f.grants_per_row:.2g}")),
+}
+_HEADS = tuple(head for head, _ in _FIGURES.values())
+
+
+def _shown_value(name: str, value: float) -> str:
+    return duration_text(value) if name == "rtt" else f"{value:,.0f}"
+
+
+def _simulate_sweep(description: Description, *, plot: Path | None, csv_file: Path | None, as_json: bool) -> NoReturn:
+    """Run all combinations, report and end the command."""
+    require_folder("--csv", csv_file)
+    if plot is not None:
+        require_drawable(plot)
+    combinations = list(points(description.axes))
+    if len(combinations) > _MOST_POINTS:
+        unusable(f"--sweep: {len(combinations):,} combinations are too many; the most is {_MOST_POINTS:,}")
+    with late_progress(f"simulating {len(combinations):,} channels") as report:
+        rows = [
+            _row(description, point, lambda share, done=done: report((done + share) / len(combinations)))  # type: ignore[misc]
+            for done, point in enumerate(combinations)
+        ]
+    written: list[str] = []
+    try:
+        if csv_file is not None:
+            write_files({csv_file: _as_csv(description, rows)})
+            written.append(str(csv_file))
+        if plot is not None:
+            _draw(description, rows, plot)
+            written.append(str(plot))
+    finally:  # what took so long is shown, whatever the disk says
+        if as_json:
+            print_json({"points": [_row_as_json(row) for row in rows], "files": written})
+        else:
+            _print_rows(description, rows, written)
+    stop(holds=all(row.verdict == "flows" for row in rows))
+
+
+def _row(description: Description, point: Point, report: Progress) -> _Row:
+    try:
+        setting = point.applied_to(description.setting)
+        length = run_length(setting, least_chunks=description.least_chunks or LEAST_CHUNKS)
+        return _Row(point, simulated(setting, seed=description.seed, length=length, on_progress=report))
+    except InvalidParametersError as error:
+        return _Row(point, None, f"{KEYS.get(error.name, error.name)} {error.rule.replace('row_permits', 'row_count')}")
+
+
+def _print_rows(description: Description, rows: Sequence[_Row], written: Sequence[str]) -> None:
+    console = open_console()
+    names = [axis.name for axis in description.axes]
+    console.print(f"varied from: {_in_words(description.setting)}", soft_wrap=True)
+    table = open_table(*names, "verdict", *_HEADS, right=(*names, *_HEADS), wrap=_HEADS)
+    for row in rows:
+        table.add_row(*row.shown())
+    print_table(console, table)
+    if impossible := next((row for row in rows if row.run is None), None):
+        values = ", ".join(f"{name} {_shown_value(name, value)}" for name, value in impossible.point.values.items())
+        console.print(f"impossible, for example with {values}: {impossible.reason}", soft_wrap=True)
+    for path in written:
+        console.print(f"written: {path}", soft_wrap=True)
+
+
+def _as_csv(description: Description, rows: Sequence[_Row]) -> str:
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([*(axis.name for axis in description.axes), "verdict", *_FIGURES])
+    writer.writerows(row.written() for row in rows)
+    return file.getvalue()
+
+
+def _row_as_json(row: _Row) -> dict[str, object]:
+    if row.run is None:
+        return {"varied": dict(row.point.values), "verdict": row.verdict, "holds": False, "reason": row.reason}
+    return {"varied": dict(row.point.values), **_run_as_json(row.run)}
+
+
+def _draw(description: Description, rows: Sequence[_Row], path: Path) -> None:
+    """Write the drawing."""
+    from permitflow.pictures.sweep_plot import SweepPicture, sweep_bytes
+
+    names = [axis.name for axis in description.axes]
+    x_name = "row_count" if "row_count" in names else names[0]
+    others = [name for name in names if name != x_name]
+    rates = {row.run.setting.bottleneck_rate for row in rows if row.run is not None}
+    most = rates.pop() if len(rates) == 1 else float("inf")
+    groups: dict[tuple[float, ...], list[_Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.point.values[name] for name in others), []).append(row)
+    picture = SweepPicture(
+        title="Throughput and back-pressure of a permit channel",
+        sentence=f"Varied from {_in_words(description.setting)}; {_limits_in_words(description.setting)}.",
+        x_label=_LABELS[x_name],
+        series=[_series(group, x_name, others) for group in groups.values()],
+        most=most if most < float("inf") else None,
+        head=[*names, "verdict", *_HEADS],
+        rows=[(row.verdict == "flows", row.shown()) for row in rows],
+    )
+    write_bytes(path, sweep_bytes(picture, path.suffix.lower()))
+
+
+def _series(group: Sequence[_Row], x_name: str, others: Sequence[str]) -> "Series":
+    from permitflow.pictures.sweep_plot import Series
+
+    flowing = [(row.point.values[x_name], row.run.figures) for row in group if row.run and row.run.figures]
+    products = {row.run.setting.bandwidth_delay_product for row in group if row.run is not None}
+    product = products.pop() if x_name == "row_count" and len(products) == 1 else float("inf")
+    values = group[0].point.values
+    return Series(
+        label=", ".join(f"{name} {_shown_value(name, values[name])}" for name in others) or "simulated",
+        xs=[_x(x_name, x) for x, _ in flowing],
+        throughputs=[figures.throughput for _, figures in flowing],
+        back_pressures=[figures.back_pressure for _, figures in flowing],
+        failures=[_x(x_name, row.point.values[x_name]) for row in group if row.run and not row.run.figures],
+        mark=product if 0 < product < float("inf") else None,
+    )
+
+
+def _x(name: str, value: float) -> float:
+    return value * _MILLISECONDS if name == "rtt" else value

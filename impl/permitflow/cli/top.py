@@ -1,20 +1,26 @@
 """``permitflow top``: what flows through an exchange, seen from outside."""
 
+import json
 import sys
+from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Annotated
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
 
 from permitflow.cli.console import open_console
 from permitflow.cli.options import duration, host_and_port
 from permitflow.cli.outcomes import ExitCode, Json, complain, requires_extra, unusable
-from permitflow.errors import InvalidParametersError, PermitflowError, UnknownChannelError
+from permitflow.errors import InvalidParametersError, PermitflowError, UnknownChannelError, printable
+from permitflow.protocol.traffic import Flow, KeptRows
 
 if TYPE_CHECKING:
-    from permitflow.cli.top_reports import TopReport
-    from permitflow.transports.blocking_control import TrafficWatch
+    from permitflow.transports.blocking_control import Look, TrafficWatch
 
 __all__ = ["top"]
 
@@ -67,13 +73,11 @@ def top(
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
-        # Whoever reads our lines has seen enough.
+        # The reader of our lines has seen enough.
         sys.stderr.close()
 
 
 def _report(*, as_json: bool, once: bool) -> "TopReport":
-    from permitflow.cli.top_reports import JsonLines, LiveTable, PlainTable
-
     console = open_console()
     if as_json:
         return JsonLines()
@@ -92,8 +96,6 @@ def _first_look(watch: "TrafficWatch") -> None:
 
 def _follow(watch: "TrafficWatch", report: "TopReport", address: str, interval_seconds: float, *, once: bool) -> None:
     """Look again and again; an exchange that has gone may come back."""
-    from permitflow.cli.top_reports import Loss
-
     seen_at, seen_seconds = datetime.now().astimezone(), monotonic()
     while True:
         sleep(interval_seconds)
@@ -109,3 +111,143 @@ def _follow(watch: "TrafficWatch", report: "TopReport", address: str, interval_s
         report.show(look)
         if once:
             return
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A look that saw nothing."""
+
+    address: str
+    """Where the exchange was."""
+    seen_at: datetime
+    """When it was seen last, by the clock of this machine, with its time zone."""
+    seconds: float
+    """How long ago that is."""
+    reason: str
+
+    def __str__(self) -> str:
+        at = self.seen_at.isoformat(" ", "seconds")
+        return f"{self.address} was last seen at {at}, {self.seconds:,.0f} s ago; asking again: {self.reason}"
+
+    def as_json(self) -> dict[str, object]:
+        """One object for a line of a file."""
+        at = self.seen_at.isoformat(timespec="milliseconds")
+        return {"error": self.reason, "address": self.address, "last_seen": at, "seconds_ago": round(self.seconds, 3)}
+
+
+class TopReport:
+    """Is told what was seen.  A context manager."""
+
+    def show(self, look: "Look") -> None:
+        """A look at the exchange."""
+
+    def lost(self, loss: Loss) -> None:
+        """Nothing is seen any more; told at each look until something is."""
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End."""
+
+
+class JsonLines(TopReport):
+    """One JSON object a line."""
+
+    def show(self, look: "Look") -> None:
+        """Print it."""
+        typer.echo(json.dumps(look.as_json()))
+
+    def lost(self, loss: Loss) -> None:
+        """Print since when, and why."""
+        typer.echo(json.dumps(loss.as_json()))
+
+
+class PlainTable(TopReport):
+    """A table for each look."""
+
+    def __init__(self, console: Console) -> None:
+        """Print to this console."""
+        self._console = console
+        self._loss: Loss | None = None
+
+    def show(self, look: "Look") -> None:
+        """Print it."""
+        if self._loss is not None:
+            self._console.print(f"{self._loss.address} is seen again", soft_wrap=True)
+            self._loss = None
+        self._console.print(flow_table(look))
+
+    def lost(self, loss: Loss) -> None:
+        """Print since when, and why; once, as long as the reason is the same."""
+        if self._loss is None or self._loss.reason != loss.reason:
+            self._console.print(str(loss), soft_wrap=True)
+        self._loss = loss
+
+
+class LiveTable(PlainTable):
+    """A table that follows what happens, for a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        """Draw on this console."""
+        super().__init__(console)
+        self._live = Live(console=console, auto_refresh=False)
+
+    def show(self, look: "Look") -> None:
+        """Draw it."""
+        self._live.update(flow_table(look), refresh=True)
+
+    def lost(self, loss: Loss) -> None:
+        """Say it in place of the table."""
+        self._live.update(str(loss), refresh=True)
+
+    def __enter__(self) -> Self:
+        """Take the terminal."""
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Give the terminal back, whatever happened."""
+        self._live.stop()
+
+
+def flow_table(look: "Look") -> Table:
+    """All channels, one a row; narrow enough for a small terminal."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("channel", "state", "put/get"):
+        table.add_column(heading)
+    for heading in ("rows in", "in/s", "out/s", "held", "room", "blocked in/out"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    keeps_rows = any(flow.traffic.kept is not None for flow in look.flows)
+    if keeps_rows:
+        table.add_column("lag", no_wrap=True)
+    compresses = any(flow.traffic.compressed_streams for flow in look.flows)
+    if compresses:
+        table.add_column("compressed", no_wrap=True)
+    for flow in look.flows:
+        traffic = flow.traffic
+        more = ([_lag(traffic.kept)] if keeps_rows else []) + ([printable(traffic.compression)] if compresses else [])
+        table.add_row(*_cells(flow), *more)
+    return table
+
+
+def _cells(flow: Flow) -> tuple[str, ...]:
+    traffic = flow.traffic
+    return (
+        *(printable(traffic.channel), printable(traffic.state)),
+        *(f"{traffic.producers}/{traffic.consumers}", f"{traffic.rows_in:,}"),
+        *(f"{flow.rows_in_per_second:,.0f}", f"{flow.rows_out_per_second:,.0f}"),
+        *(f"{traffic.rows_held:,}", f"{traffic.room_rows:,}"),
+        f"{flow.blocked_share:.0%}/{flow.consumer_blocked_share:.0%}",
+    )
+
+
+def _lag(kept: KeptRows | None) -> str:
+    """A line for each consumer."""
+    lag_rows = {} if kept is None else kept.lag_rows
+    return "\n".join(f"{printable(consumer)} {rows:,}" for consumer, rows in lag_rows.items())

@@ -1,22 +1,32 @@
 """``permitflow trace``: recorded runs, judged by the specification."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-from permitflow.cli.console import open_progress
-from permitflow.cli.outcomes import Json, print_json, stop, unusable
-from permitflow.cli.trace_files import read_files, select_channels
-from permitflow.cli.trace_query import query
+from permitflow.cli.console import open_console, open_progress, open_table, print_table
+from permitflow.cli.options import whole_number
+from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
+from permitflow.cli.run_table import ledger_of
+from permitflow.errors import TraceError, TraceTruncatedError
 
 if TYPE_CHECKING:
+    from permitflow.testing.query_runs import QueryVerdict
     from permitflow.testing.referee import Referee
     from permitflow.testing.traces import Verdict
-    from permitflow.tracing import ChannelTrace
+    from permitflow.tracing import ChannelTrace, Trace
+    from permitflow.tracing.events import Event
+    from permitflow_model.permit_channel import State
 
-__all__ = ["trace"]
+__all__ = ["files_of", "read_files", "select_channels", "trace"]
+
+_PLACES = ("permits", "in flight", "inbox", "unreturned", "grants", "sum")
 
 trace = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Recorded runs, judged by the specification.")
 
@@ -61,33 +71,88 @@ def validate(
 
     Exit code 0: all valid, as far as recorded. 1: not a behaviour, or TLC judges otherwise. 2: not a usable trace.
     """
-    from permitflow.cli.trace_report import print_report, report_as_json
+    from permitflow.testing.traces import judge
 
     channels = select_channels(read_files(files, allow_truncated), channel or [])
-    verdicts = _judged(channels)
+    verdicts: list[Verdict] = []
+    with open_progress() as progress:
+        task = progress.add_task("", total=len(channels))
+        for each in channels:
+            progress.update(task, description=each.channel)
+            verdicts.append(judge(each))
+            progress.advance(task)
     referees = _ask_tlc(channels) if with_tlc else {}
     holds = all(verdict.is_valid for verdict in verdicts) and all(referee.agrees for referee in referees.values())
     if as_json:
-        print_json(report_as_json(verdicts, referees, holds=holds))
+        tlc = {name: referee.as_json() for name, referee in referees.items()}
+        print_json({"holds": holds, "channels": [_as_json(verdict) for verdict in verdicts], "tlc": tlc})
     else:
-        print_report(verdicts, referees)
+        _print(verdicts, referees)
     stop(holds=holds)
 
 
-trace.command()(query)
+@trace.command()
+def query(
+    trace_dir: Annotated[
+        Path, typer.Argument(metavar="TRACE_DIR", help="The folder that was the source's option trace_dir.")
+    ],
+    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="The query's checkpointLocation.")],
+    table: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="What a file sink has written: compare what it has published.")
+    ] = None,
+    consumer: Annotated[str, typer.Option(metavar="NAME", help="As whom the source reads.")] = "default",
+    source: Annotated[
+        int,
+        typer.Option(
+            parser=whole_number(least=0), metavar="N", help="The source's number among those of the query, from 0."
+        ),
+    ] = 0,
+    in_memory: Annotated[
+        bool, typer.Option("--in-memory", help="The exchange has no store: it may lose rows, and the query fail.")
+    ] = False,
+    staging_rows: Annotated[
+        int,
+        typer.Option(
+            parser=whole_number(least=0),
+            metavar="ROWS",
+            help="The exchange's --staging-rows, if jobs publish batches into the channels that the query reads.",
+        ),
+    ] = 0,
+    as_json: Json = False,
+) -> None:
+    """Is what a streaming query did a behaviour of the specification?
 
+    Spark, its tasks, the source and the sink each know a part of what happened. An order is looked for in which all of
+    it is a run of SparkMicroBatch.tla: rows are acknowledged only when their batch is in the commit log, each batch is
+    read as it was planned, no row is skipped or forgotten too soon. No clock is trusted.
 
-def _judged(channels: "Sequence[ChannelTrace]") -> "list[Verdict]":
-    from permitflow.testing.traces import judge
+    \b
+      permitflow trace query trace/ checkpoint/                    whatever the sink is
+      permitflow trace query trace/ checkpoint/ --table orders/    a file sink, which tells what it has published
 
-    verdicts = []
-    with open_progress() as progress:
-        task = progress.add_task("", total=len(channels))
-        for channel in channels:
-            progress.update(task, description=channel.channel)
-            verdicts.append(judge(channel))
-            progress.advance(task)
-    return verdicts
+    Exit code 0: it is. 1: it is not. 2: not a usable recording, or it does not begin with the query.
+    """
+    with requires_extra("spark"):
+        from permitflow.testing.query_runs import judge_query, published_by_file_sink
+    try:
+        verdicts = judge_query(
+            trace_dir,
+            checkpoint,
+            consumer=consumer,
+            source=source,
+            published=None if table is None else published_by_file_sink(table),
+            durable=not in_memory,
+            staging_rows=staging_rows,
+        )
+    except TraceError as error:
+        unusable(str(error))
+    holds = all(verdict.is_valid for verdict in verdicts)
+    if as_json:
+        print_json({"holds": holds, "channels": [_query_as_json(verdict) for verdict in verdicts]})
+    else:
+        for verdict in verdicts:
+            typer.echo(verdict.describe())
+    stop(holds=holds)
 
 
 def _ask_tlc(channels: "Sequence[ChannelTrace]") -> "dict[str, Referee]":
@@ -98,3 +163,182 @@ def _ask_tlc(channels: "Sequence[ChannelTrace]") -> "dict[str, Referee]":
         return {channel.channel: ask_tlc(channel) for channel in channels}
     except (TlcNotFoundError, TlcError, ValueError) as error:
         unusable(f"--with-tlc: {error}")
+
+
+def _print(verdicts: "Sequence[Verdict]", referees: "Mapping[str, Referee]") -> None:
+    console = open_console()
+    print_table(console, _overview(verdicts))
+    for verdict in verdicts:
+        for remark in verdict.remarks():
+            console.print(f"{verdict.channel}: {remark}", soft_wrap=True)
+        if verdict.is_valid and not verdict.is_at_rest and verdict.undecided is None:
+            console.print(f"{verdict.channel}: at the end not at rest: {_where(verdict.world.state)}", soft_wrap=True)
+    bad = [verdict for verdict in verdicts if not verdict.is_valid]
+    for verdict in bad:
+        _print_objection(console, verdict)
+    for channel, referee in referees.items():
+        console.print(f"{channel}: {referee.describe()}", soft_wrap=True)
+    counted = f"{len(verdicts):,} channel{'s' if len(verdicts) != 1 else ''}"
+    if bad:
+        console.print(f"{len(bad):,} of {counted} not valid")
+    else:
+        events = sum(verdict.replay.performed for verdict in verdicts)
+        console.print(
+            f"{counted} valid: {events:,} events are steps of the specification, all invariants hold after each"
+        )
+
+
+def _overview(verdicts: "Sequence[Verdict]") -> Table:
+    from permitflow_model.permit_channel import SYSTEM
+
+    numbers = ("events", "rows", "most in use", "of permits", "most in inbox", "of rows", "actions")
+    table = open_table("channel", "ends", *numbers, "", right=numbers)
+    for verdict in verdicts:
+        peaks = verdict.peaks
+        word = "NOT VALID" if not verdict.is_valid else "valid" if verdict.undecided is None else "valid so far"
+        table.add_row(
+            verdict.channel,
+            " + ".join(sorted(verdict.ends, reverse=True)),
+            f"{verdict.actions.total():,}",
+            f"{verdict.rows:,}",
+            f"{peaks.row_permits_in_use:,}" if "sender" in verdict.ends else "",
+            f"{peaks.row_permits:,}",
+            f"{peaks.inbox_rows:,}" if "receiver" in verdict.ends else "",
+            f"{peaks.row_bound:,}",
+            f"{len(verdict.actions)} of {len(SYSTEM.actions)}",
+            word,
+        )
+    return table
+
+
+def _print_objection(console: Console, verdict: "Verdict") -> None:
+    console.print()
+    performed = verdict.replay.performed
+    heading = f"{verdict.channel}: not a behaviour of the specification, after {performed:,} valid events"
+    console.print(heading, soft_wrap=True)
+    print_table(console, _last_steps(verdict))
+    for problem in verdict.problems():
+        console.print(problem, soft_wrap=True)
+    console.print(f"the state before it: {_where(verdict.world.state)}", soft_wrap=True)
+    allowed = "; ".join(verdict.allowed) or "nothing that the protocol does by itself"
+    console.print(f"allowed instead: {allowed}", soft_wrap=True)
+    if verdict.left_over:
+        console.print(f"{verdict.left_over:,} later events were not looked at", soft_wrap=True)
+
+
+def _last_steps(verdict: "Verdict") -> Table:
+    """How the run came there: row permits after each of its last events, then the events that stopped it."""
+    table = open_table("end", "event", "action", "rows", *_PLACES, right=("event", "rows", *_PLACES))
+    tail = verdict.replay.tail
+    worlds = [*(world for world, _ in tail), verdict.world]
+    for (_, event), after in zip(tail, worlds[1:], strict=True):
+        table.add_row(*_told(event), *ledger_of(after.state).shown())
+    for block in verdict.replay.blocked:
+        table.add_row(*_told(block.event), *("?" for _ in _PLACES))
+    return table
+
+
+def _told(event: "Event") -> tuple[str, str, str, str]:
+    rows = event.rows or (event.permits.rows if event.action in ("AddPermits", "Flush") else 0)
+    return event.end, f"{event.sequence:,}", event.action, f"{rows:,}" if rows else ""
+
+
+def _where(state: "State") -> str:
+    ledger = ledger_of(state)
+    sizes = [chunk.rows for chunk in state.waiting]
+    waiting = f", waiting chunks of {', '.join(map(str, sizes[:5]))}{' …' if len(sizes) > 5 else ''}" if sizes else ""
+    return (
+        f"row permits {ledger.permits:,} at the sender + {ledger.in_flight:,} in flight + {ledger.inbox:,} in the inbox"
+        f" + {ledger.unreturned:,} unreturned + {ledger.grants:,} on their way back = {ledger.sum:,}{waiting}"
+    )
+
+
+def _as_json(verdict: "Verdict") -> dict[str, object]:
+    return {
+        "channel": verdict.channel,
+        "valid": verdict.is_valid,
+        "decided": verdict.undecided is None,
+        "ends": sorted(verdict.ends),
+        "events": verdict.actions.total(),
+        "explained": verdict.replay.performed,
+        "rows": verdict.rows,
+        "at_rest": verdict.is_at_rest,
+        "peaks": asdict(verdict.peaks),
+        "actions": dict(sorted(verdict.actions.items())),
+        "missing_actions": verdict.missing_actions,
+        "remarks": list(verdict.remarks()),
+        "problem": None if verdict.is_valid else _problem_as_json(verdict),
+    }
+
+
+def _problem_as_json(verdict: "Verdict") -> dict[str, object]:
+    blocked = [(block.event, block.reason, block.is_refused) for block in verdict.replay.blocked]
+    broken = (
+        [(verdict.replay.last, f"breaks {', '.join(verdict.replay.broken)}", True)] if verdict.replay.broken else []
+    )
+    return {
+        "events": [
+            {
+                "end": event.end,
+                "sequence": event.sequence,
+                "action": event.action,
+                "rows": event.rows,
+                "permits": list(event.permits),
+                "reason": reason,
+                "is_refused": is_refused,
+            }
+            for event, reason, is_refused in (*broken, *blocked)
+            if event is not None
+        ],
+        "state": {**asdict(ledger_of(verdict.world.state)), "waiting": [m.rows for m in verdict.world.state.waiting]},
+        "allowed": list(verdict.allowed),
+        "not_looked_at": verdict.left_over,
+    }
+
+
+def _query_as_json(verdict: "QueryVerdict") -> dict[str, object]:
+    return {
+        "channel": verdict.channel,
+        "valid": verdict.is_valid,
+        "first_row": verdict.first_row,
+        "events": verdict.replay.performed,
+        "left_over": verdict.left_over,
+        "state": verdict.state._asdict(),
+        "problems": [
+            {"action": block.event.action, "where": block.event.where, "reason": block.reason}
+            for block in verdict.replay.blocked
+        ],
+    }
+
+
+def files_of(paths: Sequence[Path]) -> list[Path]:
+    """The files that are read if these are named; end the command if a folder has none."""
+    from permitflow.tracing.reader import trace_files
+
+    try:
+        return [file for path in paths for file in trace_files(path)]
+    except TraceError as error:
+        unusable(str(error))
+
+
+def read_files(files: Sequence[Path], allow_truncated: bool) -> "Trace":
+    """Read the files of one run, or end the command."""
+    from permitflow.tracing import read_trace
+
+    try:
+        with requires_extra("grpc"):
+            return read_trace(*files, allow_truncated=allow_truncated)
+    except TraceTruncatedError as error:
+        unusable(f"{error} (--allow-truncated)")
+    except TraceError as error:
+        unusable(str(error))
+
+
+def select_channels(read: "Trace", names: Sequence[str]) -> "list[ChannelTrace]":
+    """The channels of these names, or all if there are none; end the command if there is nothing to look at."""
+    if not read.channels:
+        unusable("the trace holds no channel: nothing was recorded, so nothing can be checked")
+    if unknown := [name for name in names if name not in read.channels]:
+        near = get_close_matches(unknown[0], read.channels, n=3, cutoff=0.4) or list(read.channels)[:5]
+        unusable(f"--channel: the trace has no channel {unknown[0]!r}; it has {', '.join(near)}")
+    return [channel for name, channel in read.channels.items() if not names or name in names]
