@@ -13,8 +13,7 @@ from rich.table import Table
 
 from permitflow.errors import printable
 from permitflow.exchange.draining import Remainder
-from permitflow.exchange.statistics import BridgeStatistics, Direction
-from permitflow.exchange.traffic import traffic_of
+from permitflow.exchange.statistics import BridgeStatistics, Direction, traffic_of
 from permitflow.protocol.traffic import ChannelTraffic, KeptRows
 
 __all__ = ["JsonLines", "LiveTable", "LogLines", "Report", "Traffic", "traffic_between"]

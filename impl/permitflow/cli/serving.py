@@ -22,15 +22,14 @@ from permitflow.errors import InvalidOptionError, TraceWriteError
 from permitflow.exchange.draining import drain, remainder
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange.statistics import statistics_of
 from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.traffic import statistics_of
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.transports.shared_memory import SameHost
 from permitflow.protocol.traffic import ChannelTraffic
 from permitflow.tracing import FileTrace
-from permitflow.transports.shared_memory.policy import SameHost
+from permitflow.transports.shared_memory import SameHost
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
