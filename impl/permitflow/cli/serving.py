@@ -22,7 +22,7 @@ from permitflow.errors import InvalidOptionError, TraceWriteError
 from permitflow.exchange.draining import drain, remainder
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.exchange.statistics import statistics_of
+from permitflow.exchange.statistics import traffic_of
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters
@@ -314,5 +314,5 @@ class _Collector:
                     labelled.add_metric([traffic.channel, value], number)
             yield labelled
 
-    async def _channels(self) -> Sequence[ChannelTraffic]:
-        return statistics_of(self._exchange).channels
+    async def _channels(self) -> list[ChannelTraffic]:
+        return [traffic_of(bridge) for bridge in self._exchange.statistics()]
