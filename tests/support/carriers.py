@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from permitflow.protocol.frames import AddPermits, Address, End, Put
+from permitflow.protocol.frames import AddPermits, End, Put
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession
@@ -74,7 +74,7 @@ class PlayedProducer(PlayedCarrier):
 
     def __init__(self) -> None:
         """It has dialled."""
-        super().__init__(encode_upstream([Put(PROTOCOL_VERSION, Address("numbers"))]))
+        super().__init__(encode_upstream([Put(PROTOCOL_VERSION, "numbers")]))
         self._codec = BatchCodec(SCHEMA)
         self._sent_chunks = self._sent_rows = 0
         self.returned_rows: list[int] = []

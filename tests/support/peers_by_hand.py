@@ -13,7 +13,7 @@ from permitflow.channels.interface import SendEnd
 from permitflow.errors import EndOfStream, PermitflowError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.frames import Address, Agreement, Failure, Get, Put, StatedParameters
+from permitflow.protocol.frames import Agreement, Failure, Get, Put, StatedParameters
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
@@ -27,9 +27,9 @@ SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
 BATCH = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64())})
 CODEC = BatchCodec(BATCH.schema)
 ENCODED = b"".join(CODEC.encode([BATCH]))
-ADDRESS = Address("orders/0")
-PUT = Put(1, ADDRESS, schema=CODEC.schema_bytes)
-GET = Get(1, ADDRESS)
+CHANNEL = "orders/0"
+PUT = Put(1, CHANNEL, schema=CODEC.schema_bytes)
+GET = Get(1, CHANNEL)
 
 
 def put_frame(**changes: Any) -> Put:

@@ -4,20 +4,20 @@ from collections.abc import Callable
 from functools import partial
 
 from permitflow.errors import UnexpectedFrameError
-from permitflow.protocol.frames import Address, Data, End, Get, Put, frame_name
+from permitflow.protocol.frames import Data, End, Get, Put, frame_name
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
 
 SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
-ADDRESS = Address("orders/0")
+CHANNEL = "orders/0"
 CHUNK = Data(Message(Kind.CHUNK, "rows", 3, 3))
 
 
 def open_upstream(parameters: ChannelParameters = SMALL) -> UpstreamSession[str]:
     """One that was dialled and has agreed."""
     session: UpstreamSession[str] = UpstreamSession()
-    session.receive(Get(1, ADDRESS))
+    session.receive(Get(1, CHANNEL))
     session.accept(parameters, schema=b"schema", stream="orders/0#get1")
     assert [frame_name(frame) for frame in session.take_frames()] == ["Agreement"]
     return session
@@ -26,7 +26,7 @@ def open_upstream(parameters: ChannelParameters = SMALL) -> UpstreamSession[str]
 def open_downstream(parameters: ChannelParameters = SMALL) -> DownstreamSession[str]:
     """One that was dialled and has agreed."""
     session: DownstreamSession[str] = DownstreamSession()
-    session.receive(Put(1, ADDRESS))
+    session.receive(Put(1, CHANNEL))
     session.accept(parameters, schema=b"schema", stream="orders/0#put1")
     assert [frame_name(frame) for frame in session.take_frames()] == ["Agreement"]
     return session
@@ -38,10 +38,10 @@ def upstream(state: State) -> UpstreamSession[str]:
         case State.AWAITING_GET:
             return UpstreamSession()
         case State.AWAITING_AGREEMENT:
-            return UpstreamSession(Put(1, ADDRESS))
+            return UpstreamSession(Put(1, CHANNEL))
         case State.DECIDING:
             session: UpstreamSession[str] = UpstreamSession()
-            session.receive(Get(1, ADDRESS))
+            session.receive(Get(1, CHANNEL))
             return session
     session = open_upstream()
     if state in (State.OPEN, State.ENDED):
@@ -64,10 +64,10 @@ def downstream(state: State) -> DownstreamSession[str]:
         case State.AWAITING_PUT:
             return DownstreamSession()
         case State.AWAITING_AGREEMENT:
-            return DownstreamSession(Get(1, ADDRESS))
+            return DownstreamSession(Get(1, CHANNEL))
         case State.DECIDING:
             session: DownstreamSession[str] = DownstreamSession()
-            session.receive(Put(1, ADDRESS))
+            session.receive(Put(1, CHANNEL))
             return session
     session = open_downstream()
     if state in (State.ENDED, State.CLOSED):
@@ -75,7 +75,7 @@ def downstream(state: State) -> DownstreamSession[str]:
     if state is State.CLOSED:
         session.close()
     if state is State.FAILED:
-        _fail(partial(session.receive, Get(1, ADDRESS)))
+        _fail(partial(session.receive, Get(1, CHANNEL)))
     return session
 
 

@@ -92,7 +92,7 @@ class _Producer:
         await self._stream.serve(put, schema)
 
     def _stream_of(self, put: Put) -> ProducerStream:
-        exchange, name = self._exchange, put.address.name
+        exchange, name = self._exchange, put.channel
         if put.staging is None:
             served = exchange.served(name)
             agree(served.parameters, put.wanted)
@@ -148,7 +148,7 @@ async def serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
         async with carrying(end, stopping):
             get = await end.dialled()
             require_version(get.protocol_version)
-            channel = exchange.served(get.address.name)
+            channel = exchange.served(get.channel)
             # What is wrong whatever a producer will state is refused before anybody waits for one.
             agree(channel.parameters, get.wanted)
             if get.schema is not None:

@@ -17,7 +17,6 @@ __all__ = [
     "NOTHING_STATED",
     "Abort",
     "AddPermits",
-    "Address",
     "Agreement",
     "Chunks",
     "Data",
@@ -72,24 +71,6 @@ class StatedParameters(NamedTuple):
 NOTHING_STATED = StatedParameters()
 
 
-class Address(NamedTuple):
-    """Which channel is meant: a name, or the four ids by which RisingWave names one."""
-
-    channel: str = ""
-    up_actor_id: int | None = None
-    up_fragment_id: int | None = None
-    down_actor_id: int | None = None
-    down_fragment_id: int | None = None
-
-    @property
-    def name(self) -> str:
-        """The channel's name; without one, a name made of the ids."""
-        if self.channel or all(part is None for part in self[1:]):
-            return self.channel
-        up_actor, up_fragment, down_actor, down_fragment = ("?" if part is None else part for part in self[1:])
-        return f"actor {up_actor} of fragment {up_fragment} to actor {down_actor} of fragment {down_fragment}"
-
-
 class SameHostOffer(NamedTuple):
     """A dialer offers to share memory, if the acceptor runs on its host."""
 
@@ -123,7 +104,8 @@ class Get:
     """First frame of a downstream that dials."""
 
     protocol_version: int
-    address: Address
+    channel: str
+    """Its name."""
     wanted: StatedParameters = NOTHING_STATED
     schema: bytes | None = None
     """The serialised schema that it expects; None: whatever the channel has."""
@@ -148,7 +130,8 @@ class Put:
     """First frame of an upstream that dials."""
 
     protocol_version: int
-    address: Address
+    channel: str
+    """Its name."""
     wanted: StatedParameters = NOTHING_STATED
     schema: bytes | None = None
     """The serialised schema of the chunks that will come."""

@@ -73,7 +73,7 @@ class Session(ABC, Generic[T]):
     @cached_property
     def channel(self) -> str:
         """The channel's name."""
-        return self.request.address.name
+        return self.request.channel
 
     @cached_property
     def agreement(self) -> Agreement:

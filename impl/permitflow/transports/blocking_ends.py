@@ -295,7 +295,7 @@ class BlockingSink(BlockingStream):
     ) -> None:
         """Dial; see ``open_sink``."""
         self._session: UpstreamSession[object] = UpstreamSession(
-            put, peer=f"the exchange at {address} (channel {put.address.name!r})", record=record
+            put, peer=f"the exchange at {address} (channel {put.channel!r})", record=record
         )
         self._can_resume = bool(put.producer)
         self._is_staged = put.staging is not None
@@ -508,7 +508,7 @@ class BlockingSource(Arrivals, BlockingStream):
     ) -> None:
         """Dial; see ``open_source``."""
         self._session: DownstreamSession[object] = DownstreamSession(
-            get, peer=f"the exchange at {address} (channel {get.address.name!r})", record=record
+            get, peer=f"the exchange at {address} (channel {get.channel!r})", record=record
         )
         self._held = 0
         self._owed_rows_at_once = 0

@@ -15,7 +15,6 @@ from permitflow.protocol.compression import Codec, CompressionAnswer, Compressio
 from permitflow.protocol.frames import (
     Abort,
     AddPermits,
-    Address,
     Agreement,
     Data,
     DownstreamFrame,
@@ -118,10 +117,6 @@ def _optional(message: pb.Get | pb.Put | pb.Parameters | pb.Agreement, names: Se
     return [getattr(message, name) if message.HasField(name) else None for name in names]
 
 
-def _address(message: pb.Get | pb.Put) -> Address:
-    return Address(message.channel, *_optional(message, Address._fields[1:]))
-
-
 def read_parameters(message: pb.Parameters) -> StatedParameters:
     """Read parameters as a peer states them.
 
@@ -179,7 +174,7 @@ def _read_get(message: pb.Get) -> Get:
     from_row, to_row = _optional(message, ("from_row", "to_row"))
     return Get(
         message.protocol_version,
-        _address(message),
+        message.channel,
         wanted,
         _schema(message),
         message.probe,
@@ -196,7 +191,7 @@ def _read_put(message: pb.Put) -> Put:
     wanted, offer = read_parameters(message.wanted), _offer(message)
     return Put(
         message.protocol_version,
-        _address(message),
+        message.channel,
         wanted,
         _schema(message),
         offer,
@@ -302,9 +297,7 @@ _OVERSIZE_NUMBERS = {Oversize.SPLIT: pb.OVERSIZE_SPLIT, Oversize.WHOLE: pb.OVERS
 
 def _write_dialling(into: pb.Get | pb.Put, frame: Get | Put) -> None:
     into.protocol_version = frame.protocol_version
-    for name, value in frame.address._asdict().items():
-        if value is not None:
-            _set(into, name, value, rule=TEXT_RULE if name == "channel" else "must fit 32 bits")
+    set_text(into, "channel", frame.channel)
     write_parameters(into.wanted, frame.wanted)
     if frame.schema is not None:
         into.schema = frame.schema

@@ -28,7 +28,7 @@ from permitflow.errors import (
 )
 from permitflow.protocol.compression import Compression, offered
 from permitflow.protocol.control import ChannelRow, Discarded, Published, StagedPart
-from permitflow.protocol.frames import Address, EndOutcome, Get, Put, Staging, StatedParameters
+from permitflow.protocol.frames import EndOutcome, Get, Put, Staging, StatedParameters
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
@@ -201,7 +201,7 @@ class ChannelDescription(NamedTuple):
 @asynccontextmanager
 async def get(
     address: str,
-    channel: str | Address,
+    channel: str,
     *,
     wanted: ChannelParameters | None = None,
     schema: pa.Schema | None = None,
@@ -222,7 +222,7 @@ async def get(
 
     Args:
         address: host and port of the exchange, as in ``localhost:5600``, or ``tcp://localhost:5600`` if it serves that.
-        channel: its name, or the four ids that name it.
+        channel: its name.
         wanted: the most that this end wants; by default what the exchange has.
         schema: what the chunks must look like; by default as they come.
         connect_timeout_seconds: how long to wait for the connection.
@@ -244,14 +244,14 @@ async def get(
         HandshakeError: the exchange refused: unknown channel, busy or spent, schemas or parameters that differ.
         ReplayError: it does not keep rows, or not these, or not for this consumer.
     """
-    named = _address(channel)
+    _require_name(channel)
     stated = None if schema is None else schema.serialize().to_pybytes()
-    who = f"the exchange at {address} (channel {named.name!r})"
+    who = f"the exchange at {address} (channel {channel!r})"
     async with _calling(address, GET_STREAM, who, connect_timeout_seconds) as call:
         with offering(same_host, writes=False, who=who) as offer:
             first = Get(
                 PROTOCOL_VERSION,
-                named,
+                channel,
                 StatedParameters.of(wanted),
                 stated,
                 same_host=offer.frame,
@@ -270,7 +270,7 @@ async def get(
 @asynccontextmanager
 async def put(
     address: str,
-    channel: str | Address,
+    channel: str,
     schema: pa.Schema,
     *,
     wanted: ChannelParameters | None = None,
@@ -288,7 +288,7 @@ async def put(
 
     Args:
         address: host and port of the exchange, as in ``localhost:5600``, or ``tcp://localhost:5600`` if it serves that.
-        channel: its name, or the four ids that name it.
+        channel: its name.
         schema: of the chunks that will be sent.
         wanted: the most that this end wants; by default what the exchange has.
         connect_timeout_seconds: how long to wait for the connection.
@@ -310,13 +310,13 @@ async def put(
         SameHostError: memory was to be shared, and cannot be.
         HandshakeError: the exchange refused: unknown channel, schemas or parameters that differ.
     """
-    named = _address(channel)
+    _require_name(channel)
     stated, encoded = StatedParameters.of(wanted), schema.serialize().to_pybytes()
-    who = f"the exchange at {address} (channel {named.name!r})"
+    who = f"the exchange at {address} (channel {channel!r})"
     async with _calling(address, PUT_STREAM, who, connect_timeout_seconds) as call:
         with offering(same_host, writes=True, who=who) as offer:
             able = offered(compression, available_codecs())
-            first = Put(PROTOCOL_VERSION, named, stated, encoded, offer.frame, producer, staging, able)
+            first = Put(PROTOCOL_VERSION, channel, stated, encoded, offer.frame, producer, staging, able)
             session: UpstreamSession[object] = UpstreamSession(first, peer=who, record=record)
             end = RemoteSender(session, call, schema=schema, offer=offer)
             async with _running(end, who, agreement_timeout_seconds) as sender:
@@ -341,7 +341,7 @@ async def _aborting(sender: RemoteSender) -> AsyncIterator[None]:
 
 async def describe(
     address: str,
-    channel: str | Address,
+    channel: str,
     *,
     connect_timeout_seconds: float = 10.0,
     agreement_timeout_seconds: float = 60.0,
@@ -353,9 +353,9 @@ async def describe(
         PeerGoneError: the exchange has gone.
         UnknownChannelError: there is no such channel.
     """
-    named = _address(channel)
-    first = Get(PROTOCOL_VERSION, named, probe=True)
-    who = f"the exchange at {address} (channel {named.name!r})"
+    _require_name(channel)
+    first = Get(PROTOCOL_VERSION, channel, probe=True)
+    who = f"the exchange at {address} (channel {channel!r})"
     async with _calling(address, GET_STREAM, who, connect_timeout_seconds) as call:
         session: DownstreamSession[object] = DownstreamSession(first, peer=who)
         async with _running(RemoteReceiver(session, call), who, agreement_timeout_seconds) as receiver:
@@ -387,11 +387,9 @@ async def control(
             orders.close()
 
 
-def _address(channel: str | Address) -> Address:
-    named = Address(channel) if isinstance(channel, str) else channel
-    if not named.name:
+def _require_name(channel: str) -> None:
+    if not channel:
         raise InvalidParametersError(name="channel", value=channel, rule="must not be empty")
-    return named
 
 
 def _calling(

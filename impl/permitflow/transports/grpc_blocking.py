@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from permitflow.protocol.compression import Compression, offered
-from permitflow.protocol.frames import Address, EndOutcome, Get, Put, Staging, StatedParameters
+from permitflow.protocol.frames import EndOutcome, Get, Put, Staging, StatedParameters
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
@@ -98,7 +98,7 @@ def open_source(
     with _offering(same_host, writes=False, address=address) as offer:
         get = Get(
             PROTOCOL_VERSION,
-            Address(channel),
+            channel,
             StatedParameters.of(wanted),
             same_host=offer.frame,
             from_row=from_row,
@@ -118,7 +118,7 @@ def probe(address: str, channel: str, *, timeout_seconds: float = DEFAULT_TIMEOU
     Raises:
         As ``open_source``.
     """
-    get = Get(PROTOCOL_VERSION, Address(channel), StatedParameters(), probe=True)
+    get = Get(PROTOCOL_VERSION, channel, StatedParameters(), probe=True)
     with BlockingSource(address, get, timeout_seconds, None) as source:
         source.open("the channel has no schema until its first producer dials: is there one?", why_no_schema)
         return ChannelFacts(source.schema, source.parameters)
@@ -163,7 +163,7 @@ def open_sink(
     stated, encoded = StatedParameters.of(wanted), schema.serialize().to_pybytes()
     with _offering(same_host, writes=True, address=address) as offer:
         able = offered(compression, available_codecs())
-        put = Put(PROTOCOL_VERSION, Address(channel), stated, encoded, offer.frame, producer, staging, able)
+        put = Put(PROTOCOL_VERSION, channel, stated, encoded, offer.frame, producer, staging, able)
         sink = BlockingSink(address, put, timeout_seconds, record, offer)
     sink.open("it takes streams slowly: is it overloaded?")
     return sink

@@ -11,7 +11,6 @@ from permitflow.protocol.compression import Codec, CompressionOffer
 from permitflow.protocol.frames import (
     Abort,
     AddPermits,
-    Address,
     Data,
     End,
     Get,
@@ -25,9 +24,9 @@ from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.frame_codec import EncodedChunks
 from permitflow.transports.grpc_aio import describe
 from tests.support.peers_by_hand import (
-    ADDRESS,
     AGREED,
     BATCH,
+    CHANNEL,
     CODEC,
     ENCODED,
     SMALL,
@@ -56,13 +55,13 @@ offers = st.none() | st.builds(
 )
 others = st.builds(Message, st.sampled_from([Kind.BARRIER, Kind.WATERMARK]), markers, st.just(0), small)
 statements = st.builds(StatedParameters, *[st.none() | small] * 4, st.sampled_from([None, None, "split", "whole"]))
-addresses = st.sampled_from([ADDRESS, ADDRESS, Address(), Address("", 1)])
+channels = st.sampled_from([CHANNEL, CHANNEL, ""])
 versions = st.sampled_from([1, 1, 1, 0])
 upstream_frames = st.one_of(
     st.builds(
         Put,
         versions,
-        addresses,
+        channels,
         statements,
         st.sampled_from([CODEC.schema_bytes, CODEC.schema_bytes, None, b""]),
         compression=offers,
@@ -74,7 +73,7 @@ upstream_frames = st.one_of(
     st.just(AGREED),
 )
 downstream_frames = st.one_of(
-    st.builds(Get, versions, addresses, statements, st.none(), st.booleans(), compression=offers),
+    st.builds(Get, versions, channels, statements, st.none(), st.booleans(), compression=offers),
     st.builds(AddPermits, st.builds(Permits, small, small, small)),
     st.just(AGREED),
 )

@@ -27,7 +27,6 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.frames import (
     AddPermits,
-    Address,
     DownstreamFrame,
     End,
     Failure,
@@ -91,14 +90,12 @@ MISDEEDS: dict[str, Misdeed] = {
     "a second Put": Misdeed(PUT_STREAM, [put_frame(), put_frame()], FAILED, TOO_EARLY, {"frame": "Put"}),
     "End before Put": Misdeed(PUT_STREAM, [End(0, 0, 0)], FAILED, TOO_EARLY, {"frame": "End"}),
     "Get of an unknown channel": Misdeed(
-        GET_STREAM, [get_frame(address=Address("lines"))], NOT_FOUND, UnknownChannelError, {"channel": "lines"}
+        GET_STREAM, [get_frame(channel="lines")], NOT_FOUND, UnknownChannelError, {"channel": "lines"}
     ),
     "Put into an unknown channel": Misdeed(
-        PUT_STREAM, [put_frame(address=Address("", 1, 2, 3, 4))], NOT_FOUND, UnknownChannelError, {}
+        PUT_STREAM, [put_frame(channel="lines")], NOT_FOUND, UnknownChannelError, {}
     ),
-    "no channel at all": Misdeed(
-        GET_STREAM, [get_frame(address=Address())], NOT_FOUND, UnknownChannelError, {"channel": ""}
-    ),
+    "no channel at all": Misdeed(GET_STREAM, [get_frame(channel="")], NOT_FOUND, UnknownChannelError, {"channel": ""}),
     "another version": Misdeed(
         GET_STREAM, [get_frame(protocol_version=9)], FAILED, VersionMismatchError, {"ours": 1, "theirs": 9}
     ),
@@ -235,7 +232,7 @@ def test_an_agreed_stream_is_broken_off_in_band_before_its_status(complete: Comp
     complete(test())
 
 
-@pytest.mark.parametrize("refused", [put_frame(schema=OF_120_COLUMNS), put_frame(address=Address("ö" * 30_000))])
+@pytest.mark.parametrize("refused", [put_frame(schema=OF_120_COLUMNS), put_frame(channel="ö" * 30_000)])
 def test_an_error_does_not_break_the_connection_of_a_client_that_accepts_8_kib_of_metadata(
     complete: Complete, refused: Put
 ) -> None:

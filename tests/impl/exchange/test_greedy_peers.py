@@ -23,7 +23,6 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.frames import (
     AddPermits,
-    Address,
     End,
 )
 from permitflow.protocol.messages import Permits
@@ -62,7 +61,7 @@ def test_a_peer_that_never_reads_holds_up_nobody_else(complete: Complete) -> Non
             channel = exchange.add_channel("wide", ChannelParameters(), schema=wide.schema)
             async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as grpc_channel:
                 stream: Any = grpc_channel.stream_stream(GET_STREAM)()
-                await stream.write(encoded(GET_STREAM, get_frame(address=Address("wide"))))
+                await stream.write(encoded(GET_STREAM, get_frame(channel="wide")))
                 for _ in range(20):
                     await channel.sender.send(wide)
                 await stream.write(encoded(GET_STREAM, AddPermits(Permits(rows=10**9))))

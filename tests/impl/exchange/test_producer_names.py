@@ -10,7 +10,7 @@ import pytest
 from permitflow.errors import PermitflowError, ProducerReplacedError
 from permitflow.exchange.replay_channel import ReplayChannel, ReplayProducer
 from permitflow.protocol.control import ChannelState
-from permitflow.protocol.frames import Abort, Address, Put
+from permitflow.protocol.frames import Abort, Put
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.remote_receiver import RemoteReceiver
@@ -19,7 +19,7 @@ from tests.support.kept_rows import SCHEMA, keeping, rows, settle
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 LONGEST_SECONDS = 20.0
-PUT = Put(1, Address("c"), producer="p")
+PUT = Put(1, "c", producer="p")
 
 
 class Deaf:

@@ -19,7 +19,7 @@ from permitflow.errors import (
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.statistics import BridgeState
 from permitflow.protocol.control import ChannelState
-from permitflow.protocol.frames import Address, Get
+from permitflow.protocol.frames import Get
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.remote_sender import RemoteSender
@@ -253,6 +253,6 @@ def test_nobody_is_promised_rows_that_were_forgotten_while_he_was_met(complete: 
         await channel.append(rows(0, 8))
         end = cast("RemoteSender", LateConsumer(lambda: channel.acknowledge(4)))
         with pytest.raises(RowsForgottenError):
-            await channel.consuming(end, "c", SameHost.NEVER).serve(Get(1, Address("c"), from_row=0))
+            await channel.consuming(end, "c", SameHost.NEVER).serve(Get(1, "c", from_row=0))
 
     complete(test())

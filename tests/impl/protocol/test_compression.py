@@ -17,7 +17,7 @@ from permitflow.protocol.compression import (
     require_none_in_memory,
     require_offered,
 )
-from permitflow.protocol.frames import Address, Agreement, Get, Put, StatedParameters
+from permitflow.protocol.frames import Agreement, Get, Put, StatedParameters
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
@@ -115,7 +115,7 @@ def test_a_peer_that_knows_of_no_compression_compresses_nothing() -> None:
 
 @pytest.mark.parametrize("policy", [NONE, LZ4])
 def test_an_acceptor_that_decides_for_what_was_not_offered_is_not_believed(policy: Compression) -> None:
-    get = Get(PROTOCOL_VERSION, Address("orders/0"), compression=offered(policy, (Codec.LZ4,)))
+    get = Get(PROTOCOL_VERSION, "orders/0", compression=offered(policy, (Codec.LZ4,)))
     session: DownstreamSession[str] = DownstreamSession(get)
     stated = StatedParameters.of(ChannelParameters())
     lie = Agreement(PROTOCOL_VERSION, stated, b"", compression=CompressionAnswer(Codec.ZSTD))
@@ -124,7 +124,7 @@ def test_an_acceptor_that_decides_for_what_was_not_offered_is_not_believed(polic
 
 
 def test_both_ends_know_what_was_agreed() -> None:
-    put = Put(PROTOCOL_VERSION, Address("orders/0"), compression=offered(ZSTD, ALL))
+    put = Put(PROTOCOL_VERSION, "orders/0", compression=offered(ZSTD, ALL))
     upstream: UpstreamSession[str] = UpstreamSession(put)
     downstream: DownstreamSession[str] = DownstreamSession()
     downstream.receive(put)
@@ -135,7 +135,7 @@ def test_both_ends_know_what_was_agreed() -> None:
 
 def test_who_has_offered_nothing_is_answered_nothing() -> None:
     downstream: DownstreamSession[str] = DownstreamSession()
-    downstream.receive(Put(PROTOCOL_VERSION, Address("orders/0")))
+    downstream.receive(Put(PROTOCOL_VERSION, "orders/0"))
     answer = decided(None, ZSTD, ALL)
     assert downstream.accept(ChannelParameters(), schema=b"", compression=answer).compression is None
     assert downstream.compression == answer

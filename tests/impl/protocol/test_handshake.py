@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from permitflow.errors import InvalidParametersError, ParameterMismatchError, VersionMismatchError
-from permitflow.protocol.frames import NOTHING_STATED, Address, Agreement, Get, StatedParameters
+from permitflow.protocol.frames import NOTHING_STATED, Agreement, Get, StatedParameters
 from permitflow.protocol.handshake import PROTOCOL_VERSION, accept, agree, require_version, verify
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters, Oversize
@@ -70,7 +70,7 @@ def test_the_same_configurations_do_stick_where_each_end_uses_its_own() -> None:
 
 
 def get(wanted: ChannelParameters | None = None, version: int = PROTOCOL_VERSION) -> Get:
-    return Get(version, Address("orders/0"), StatedParameters.of(wanted))
+    return Get(version, "orders/0", StatedParameters.of(wanted))
 
 
 def test_an_end_without_wishes_takes_what_the_acceptor_has() -> None:
@@ -160,20 +160,6 @@ def test_an_acceptor_that_follows_the_rules_is_believed(own: ChannelParameters, 
     agreement = accept(get(wanted), own=own, schema=b"s", stream="orders/0#get1")
     assert verify(agreement, wanted=StatedParameters.of(wanted)).max_chunk_cost <= wanted.max_chunk_cost
     assert (agreement.schema, agreement.stream) == (b"s", "orders/0#get1")
-
-
-@pytest.mark.parametrize(
-    ("address", "name"),
-    [
-        (Address("orders/0"), "orders/0"),
-        (Address("orders/0", 1, 2, 3, 4), "orders/0"),
-        (Address("", 11, 1, 22, 2), "actor 11 of fragment 1 to actor 22 of fragment 2"),
-        (Address("", 11), "actor 11 of fragment ? to actor ? of fragment ?"),
-        (Address(), ""),
-    ],
-)
-def test_a_channel_is_named_by_its_name_or_by_four_ids(address: Address, name: str) -> None:
-    assert address.name == name
 
 
 def test_a_message_tells_what_it_holds() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from permitflow.protocol.frames import End, Get
 from permitflow.protocol.session import State, UpstreamSession
-from tests.support.sessions import ADDRESS, SMALL, open_upstream, upstream
+from tests.support.sessions import CHANNEL, SMALL, open_upstream, upstream
 
 
 def first_of_two(session: UpstreamSession[str]) -> None:
@@ -66,7 +66,7 @@ def test_chunks_leave_alone_as_long_as_there_are_permits() -> None:
 def test_no_chunk_leaves_alone_where_somebody_records_each_action() -> None:
     recorded = list[object]()
     session: UpstreamSession[str] = UpstreamSession(record=lambda *_: lambda *event: recorded.append(event))
-    session.receive(Get(1, ADDRESS))
+    session.receive(Get(1, CHANNEL))
     session.accept(SMALL, schema=b"schema", stream="s")
     session.take_frames()
     assert not session.send_alone(1)

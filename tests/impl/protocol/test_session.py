@@ -28,11 +28,11 @@ from permitflow.protocol.frames import (
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
-from tests.support.sessions import ADDRESS, CHUNK, SMALL, downstream, open_downstream, open_upstream, upstream
+from tests.support.sessions import CHANNEL, CHUNK, SMALL, downstream, open_downstream, open_upstream, upstream
 
 FRAMES: list[Frame[str]] = [
-    Get(1, ADDRESS),
-    Put(1, ADDRESS),
+    Get(1, CHANNEL),
+    Put(1, CHANNEL),
     Agreement(1, StatedParameters.of(SMALL), b"schema"),
     CHUNK,
     Chunks(["rows", "row"], [3, 1], 4),
@@ -112,7 +112,7 @@ def test_every_state_and_every_frame_is_tried() -> None:
 
 @pytest.mark.parametrize(
     "session",
-    [UpstreamSession[str](Put(1, ADDRESS)), DownstreamSession[str](Get(1, ADDRESS))],
+    [UpstreamSession[str](Put(1, CHANNEL)), DownstreamSession[str](Get(1, CHANNEL))],
     ids=["upstream", "downstream"],
 )
 def test_only_an_acceptor_may_break_off_with_a_failure(session: UpstreamSession[str] | DownstreamSession[str]) -> None:
@@ -123,14 +123,14 @@ def test_only_an_acceptor_may_break_off_with_a_failure(session: UpstreamSession[
 
 
 def test_the_dialler_writes_its_wishes_first() -> None:
-    put = Put(1, ADDRESS)
-    get = Get(1, ADDRESS)
+    put = Put(1, CHANNEL)
+    get = Get(1, CHANNEL)
     assert UpstreamSession[str](put).take_frames() == [put]
     assert DownstreamSession[str](get).take_frames() == [get]
 
 
 def test_both_ends_count_by_the_agreement() -> None:
-    put = Put(1, ADDRESS, StatedParameters.of(ChannelParameters(row_permits=6)), b"schema")
+    put = Put(1, CHANNEL, StatedParameters.of(ChannelParameters(row_permits=6)), b"schema")
     sender: UpstreamSession[str] = UpstreamSession(put)
     receiver: DownstreamSession[str] = DownstreamSession()
     receiver.receive(put)
@@ -143,7 +143,7 @@ def test_both_ends_count_by_the_agreement() -> None:
 
 
 def test_an_agreement_above_the_wishes_is_refused() -> None:
-    session: DownstreamSession[str] = DownstreamSession(Get(1, ADDRESS, StatedParameters.of(SMALL)))
+    session: DownstreamSession[str] = DownstreamSession(Get(1, CHANNEL, StatedParameters.of(SMALL)))
     with pytest.raises(ParameterMismatchError, match="row_permits must not exceed"):
         session.receive(Agreement(1, StatedParameters.of(ChannelParameters()), b""))
     assert session.state is State.FAILED

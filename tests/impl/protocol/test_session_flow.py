@@ -22,7 +22,7 @@ from permitflow.protocol.messages import Kind, Message, Permits
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.recording import Recorder
 from permitflow.protocol.session import State, UpstreamSession
-from tests.support.sessions import ADDRESS, CHUNK, SMALL, downstream, open_downstream, open_upstream
+from tests.support.sessions import CHANNEL, CHUNK, SMALL, downstream, open_downstream, open_upstream
 
 
 def test_permits_come_back_in_one_frame_for_all_that_was_consumed() -> None:
@@ -150,7 +150,7 @@ def test_recorders_are_opened_under_the_name_that_both_ends_know() -> None:
         return lambda action, rows, permits, counters=None: actions.append(action)
 
     session: UpstreamSession[str] = UpstreamSession(record=recorder)
-    session.receive(Get(1, ADDRESS))
+    session.receive(Get(1, CHANNEL))
     session.accept(SMALL, schema=b"", stream="orders/0#get1")
     session.offer_chunk("rows", 3)
     session.take_frames()

@@ -8,7 +8,7 @@ import pytest
 
 from permitflow.errors import OverspendError, PermitflowError, UndecodableDataError
 from permitflow.protocol.compression import Codec
-from permitflow.protocol.frames import Address, Put
+from permitflow.protocol.frames import Put
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.recording import RecorderFactory
@@ -41,7 +41,7 @@ class End(Arrivals):
     ) -> None:
         self._batches = BatchCodec(schema, codec)
         self._session: DownstreamSession[object] = DownstreamSession(record=record)
-        self._session.receive(Put(PROTOCOL_VERSION, Address("numbers")))
+        self._session.receive(Put(PROTOCOL_VERSION, "numbers"))
         self._session.accept(parameters, schema=self._batches.schema_bytes)
 
     def _note(self, frame: WireFrame) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import ChannelClosedError, EndOfStream, InterruptedEndError
-from permitflow.protocol.frames import Address, Get, Put
+from permitflow.protocol.frames import Get, Put
 from permitflow.protocol.lifecycle import State
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
@@ -131,7 +131,7 @@ class ReceivingPeer(FakeCall):
 
 def opened_source(monkeypatch: pytest.MonkeyPatch) -> tuple[BlockingSource, SendingPeer]:
     monkeypatch.setattr(blocking_ends, "BlockingHostCall", SendingPeer)
-    source = BlockingSource("nowhere", Get(1, Address("orders/0")), 5.0, None)
+    source = BlockingSource("nowhere", Get(1, "orders/0"), 5.0, None)
     source.open("")
     peer = source._call
     assert isinstance(peer, SendingPeer)
@@ -140,7 +140,7 @@ def opened_source(monkeypatch: pytest.MonkeyPatch) -> tuple[BlockingSource, Send
 
 def opened_sink(monkeypatch: pytest.MonkeyPatch) -> tuple[BlockingSink, ReceivingPeer]:
     monkeypatch.setattr(blocking_ends, "BlockingHostCall", ReceivingPeer)
-    put = Put(1, Address("orders/0"), schema=CODEC.schema_bytes)
+    put = Put(1, "orders/0", schema=CODEC.schema_bytes)
     sink = BlockingSink("nowhere", put, 5.0, None)
     sink.open("")
     peer = sink._call

@@ -10,7 +10,6 @@ from permitflow.errors import InvalidParametersError, PermitflowError, Undecodab
 from permitflow.protocol.frames import (
     Abort,
     AddPermits,
-    Address,
     Agreement,
     Data,
     End,
@@ -38,7 +37,6 @@ from permitflow.transports.frame_codec import EncodedChunks, checked_marker
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 counts = st.integers(-(2**63), 2**63 - 1)
-ids = st.none() | st.integers(0, 2**32 - 1)
 versions = st.integers(0, 2**32 - 1)
 markers = (
     st.none()
@@ -47,7 +45,7 @@ markers = (
     | st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
     | st.binary(max_size=5)
 )
-addresses = st.builds(Address, st.text(st.characters(exclude_categories=["Cs"]), max_size=5), ids, ids, ids, ids)
+channels = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 stated = st.builds(
     StatedParameters,
     *[st.none() | counts for _ in range(4)],
@@ -69,7 +67,7 @@ chunks = st.builds(
 )
 failures = st.builds(Failure, st.binary(max_size=5))
 upstream_frames = st.one_of(
-    st.builds(Put, versions, addresses, stated, schemas, offers, names, stagings),
+    st.builds(Put, versions, channels, stated, schemas, offers, names, stagings),
     agreements,
     st.builds(Data, messages),
     chunks,
@@ -78,7 +76,7 @@ upstream_frames = st.one_of(
     failures,
 )
 downstream_frames = st.one_of(
-    st.builds(Get, versions, addresses, stated, schemas, st.booleans(), offers, rows, rows, names, names),
+    st.builds(Get, versions, channels, stated, schemas, st.booleans(), offers, rows, rows, names, names),
     agreements,
     st.builds(AddPermits, st.builds(Permits, counts, counts, counts)),
     failures,
@@ -229,15 +227,13 @@ def test_a_marker_that_cannot_travel_is_refused(kind: Kind, payload: Any) -> Non
 def test_numbers_that_the_wire_cannot_hold_are_refused() -> None:
     wanted = StatedParameters.of(ChannelParameters(row_permits=2**64))
     with pytest.raises(InvalidParametersError, match="row_permits must fit 64 bits"):
-        list(encode_downstream([Get(1, Address("orders/0"), wanted)]))
-    with pytest.raises(InvalidParametersError, match="up_actor_id must fit 32 bits"):
-        list(encode_downstream([Get(1, Address("", -1))]))
+        list(encode_downstream([Get(1, "orders/0", wanted)]))
     with pytest.raises(InvalidParametersError, match="channel must be text"):
-        messages_of([Put(1, Address("\udfff"))])
+        messages_of([Put(1, "\udfff")])
 
 
 def test_a_stated_zero_is_not_silence() -> None:
-    ((message,),) = encode_downstream([Get(1, Address("orders/0"), StatedParameters(row_permits=0))])
+    ((message,),) = encode_downstream([Get(1, "orders/0", StatedParameters(row_permits=0))])
     (frame,) = decode_downstream(message)
     assert isinstance(frame, Get)
     assert frame.wanted == StatedParameters(row_permits=0)

@@ -14,7 +14,6 @@ from permitflow.errors import (
     SchemaMismatchError,
 )
 from permitflow.exchange.statistics import BridgeState
-from permitflow.protocol.frames import Address
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports import arrow
@@ -126,19 +125,6 @@ def test_end_may_be_said_twice_but_nothing_after_it(complete: Complete) -> None:
                 assert caught.value.undelivered == batch(1)
 
     complete(test())
-
-
-@pytest.mark.parametrize("ids", [Address("", 1, 2, 3, 4), Address("orders/0", 1, 2, 3, 4)])
-def test_a_channel_is_found_by_its_name_or_its_four_ids(complete: Complete, ids: Address) -> None:
-    async def test() -> list[Message[pa.RecordBatch]]:
-        async with serving(names=(ids.name,)) as (_, server), asyncio.TaskGroup() as group:
-            reading = group.create_task(read(server.address, ids.name))
-            async with put(server.address, ids, SCHEMA) as sender:
-                await sender.send(batch(1))
-                await sender.end()
-        return reading.result()
-
-    assert numbers(complete(test())) == [1]
 
 
 def test_dictionaries_arrive_as_they_were_sent(complete: Complete) -> None:

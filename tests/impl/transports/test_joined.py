@@ -24,7 +24,7 @@ from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.codec import encode_upstream
 from permitflow.transports.frame_codec import EncodedChunks, WireFrame
 from permitflow.transports.joined import FoldedChunks, JoinedChunks, oldest_joined, whole_batch
-from tests.support.sessions import ADDRESS
+from tests.support.sessions import CHANNEL
 
 PARAMETERS = ChannelParameters(
     row_permits=40, permit_batch=5, max_chunk_cost=4, barrier_permits=40, oversize=Oversize.WHOLE
@@ -53,7 +53,7 @@ class Reader(Arrivals):
         self.events = trace.events
         self.parameters = parameters
         self._session: DownstreamSession[object] = DownstreamSession(record=trace.recorder if is_recorded else None)
-        self._session.receive(Put(1, ADDRESS))
+        self._session.receive(Put(1, CHANNEL))
         self._session.accept(parameters, schema=b"schema", stream="stream")
         self._session.take_frames()
         self.column = COLUMNS[column]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from permitflow.protocol.frames import AddPermits, Address, Get
+from permitflow.protocol.frames import AddPermits, Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
@@ -26,7 +26,7 @@ class Consumer(PlayedCarrier):
     """Returns permits whenever the test says so."""
 
     def __init__(self) -> None:
-        super().__init__(encode_downstream([Get(PROTOCOL_VERSION, Address("chunks"))]))
+        super().__init__(encode_downstream([Get(PROTOCOL_VERSION, "chunks")]))
         self.trains: list[tuple[int, ...]] = []
 
     def write_now(self, message: Sequence[Buffer]) -> None:

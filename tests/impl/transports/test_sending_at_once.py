@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import PeerGoneError
-from permitflow.protocol.frames import Abort, AddPermits, Address, Get
+from permitflow.protocol.frames import Abort, AddPermits, Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
@@ -36,7 +36,7 @@ class SilentConsumer:
     """A carrier behind which a consumer dials, and returns nothing."""
 
     def __init__(self) -> None:
-        get = Get(PROTOCOL_VERSION, Address("chunks"))
+        get = Get(PROTOCOL_VERSION, "chunks")
         self._first: deque[Received] = deque(b"".join(message) for message in encode_downstream([get]))
 
     async def read(self) -> Received | None:
@@ -96,7 +96,7 @@ class Wire(PlayedCarrier):
     """What is written can be read here; behind it, a consumer has dialled."""
 
     def __init__(self) -> None:
-        super().__init__(encode_downstream([Get(PROTOCOL_VERSION, Address("chunks"))]))
+        super().__init__(encode_downstream([Get(PROTOCOL_VERSION, "chunks")]))
         self.written: list[bytes] = []
         self.is_full = False
 

@@ -108,13 +108,9 @@ class Parameters(_message.Message):
     def __init__(self, row_permits: _Optional[int] = ..., permit_batch: _Optional[int] = ..., max_chunk_cost: _Optional[int] = ..., barrier_permits: _Optional[int] = ..., oversize: _Optional[_Union[Oversize, str]] = ...) -> None: ...
 
 class Get(_message.Message):
-    __slots__ = ("protocol_version", "channel", "up_actor_id", "up_fragment_id", "down_actor_id", "down_fragment_id", "wanted", "schema", "probe", "from_row", "to_row", "consumer", "log_id", "same_host", "compression")
+    __slots__ = ("protocol_version", "channel", "wanted", "schema", "probe", "from_row", "to_row", "consumer", "log_id", "same_host", "compression")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
-    UP_ACTOR_ID_FIELD_NUMBER: _ClassVar[int]
-    UP_FRAGMENT_ID_FIELD_NUMBER: _ClassVar[int]
-    DOWN_ACTOR_ID_FIELD_NUMBER: _ClassVar[int]
-    DOWN_FRAGMENT_ID_FIELD_NUMBER: _ClassVar[int]
     WANTED_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
@@ -126,10 +122,6 @@ class Get(_message.Message):
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     channel: str
-    up_actor_id: int
-    up_fragment_id: int
-    down_actor_id: int
-    down_fragment_id: int
     wanted: Parameters
     schema: bytes
     probe: bool
@@ -139,16 +131,12 @@ class Get(_message.Message):
     log_id: str
     same_host: SameHostOffer
     compression: CompressionOffer
-    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., up_actor_id: _Optional[int] = ..., up_fragment_id: _Optional[int] = ..., down_actor_id: _Optional[int] = ..., down_fragment_id: _Optional[int] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., from_row: _Optional[int] = ..., to_row: _Optional[int] = ..., consumer: _Optional[str] = ..., log_id: _Optional[str] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., from_row: _Optional[int] = ..., to_row: _Optional[int] = ..., consumer: _Optional[str] = ..., log_id: _Optional[str] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ...) -> None: ...
 
 class Put(_message.Message):
-    __slots__ = ("protocol_version", "channel", "up_actor_id", "up_fragment_id", "down_actor_id", "down_fragment_id", "wanted", "schema", "producer", "staging", "same_host", "compression")
+    __slots__ = ("protocol_version", "channel", "wanted", "schema", "producer", "staging", "same_host", "compression")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
-    UP_ACTOR_ID_FIELD_NUMBER: _ClassVar[int]
-    UP_FRAGMENT_ID_FIELD_NUMBER: _ClassVar[int]
-    DOWN_ACTOR_ID_FIELD_NUMBER: _ClassVar[int]
-    DOWN_FRAGMENT_ID_FIELD_NUMBER: _ClassVar[int]
     WANTED_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
@@ -157,17 +145,13 @@ class Put(_message.Message):
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     channel: str
-    up_actor_id: int
-    up_fragment_id: int
-    down_actor_id: int
-    down_fragment_id: int
     wanted: Parameters
     schema: bytes
     producer: str
     staging: Staging
     same_host: SameHostOffer
     compression: CompressionOffer
-    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., up_actor_id: _Optional[int] = ..., up_fragment_id: _Optional[int] = ..., down_actor_id: _Optional[int] = ..., down_fragment_id: _Optional[int] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., producer: _Optional[str] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., producer: _Optional[str] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ...) -> None: ...
 
 class Agreement(_message.Message):
     __slots__ = ("protocol_version", "parameters", "schema", "stream", "first_row", "same_host", "compression")
