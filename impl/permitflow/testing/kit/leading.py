@@ -4,7 +4,7 @@ Where the specification leaves a choice, the model is in several worlds until wh
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -14,9 +14,8 @@ from permitflow.testing.kit.adapter import ChannelAdapter, Received, Refused
 from permitflow.testing.kit.outside import DONE, NOTHING, REFUSED, WITHDRAWN, Outcome, Outside, Seen, World
 from permitflow.testing.moves import Divergence, Move
 from permitflow.tracing.memory import MemoryTrace
-from permitflow_model.kernel.system import Disabled
 
-__all__ = ["Led", "Step", "steps_in_words"]
+__all__ = ["Led", "Step", "lead", "steps_in_words"]
 
 TURNS = 20
 """Turns of the event loop that a channel inside a process gets for what it has to do: more than any chain of
@@ -44,6 +43,22 @@ def steps_in_words(steps: Sequence[Step]) -> list[str]:
     if steps and not steps[-1].is_right:
         lines.append(f"   expected: {' or '.join(dict.fromkeys(map(str, steps[-1].expected)))}")
     return lines
+
+
+async def lead(
+    adapter: ChannelAdapter, outside: Outside, agreed: ChannelParameters, moves: Iterable[Move]
+) -> list[Step]:
+    """Lead a channel through these moves, until one comes to something else than the model says: all steps."""
+    led = Led(adapter, outside, agreed)
+    await led.open()
+    try:
+        for move in moves:
+            await led.make(move)
+    except Divergence:
+        pass  # the last step says it
+    finally:
+        await led.close()
+    return led.steps
 
 
 class Led:
@@ -84,16 +99,13 @@ class Led:
         Raises:
             Divergence: it is not what the model says.
         """
-        possible: list[tuple[Seen, World]] = []
-        for world in self.worlds:
-            with suppress(Disabled):  # a model that makes mistakes may have no room for the move
-                possible += self.outside.make(world, move)
-        expected = tuple(dict.fromkeys(seen for seen, _ in possible))
+        possible = self.outside.make_in(self.worlds, move)
+        expected = tuple(possible)
         step = Step(move, await self._see(move, expected), expected)
         self.steps.append(step)
         if not step.is_right:
             raise Divergence("\n".join(steps_in_words(self.steps)))
-        self.worlds = tuple(dict.fromkeys(after for seen, after in possible if seen == step.seen))
+        self.worlds = next(worlds for seen, worlds in possible.items() if seen == step.seen)
         return step
 
     async def _see(self, move: Move, expected: Sequence[Seen]) -> Seen | str:

@@ -8,6 +8,7 @@ or any other message alone.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
@@ -155,6 +156,15 @@ class Outside:
             first = after.hops[0]
             waiting = tuple(chunk.id for chunk in first.waiting if chunk.id != WITHDRAWN)
             yield Seen(outcome, waiting, int(first.barrier_waiting)), after
+
+    def make_in(self, worlds: Iterable[World], move: Move) -> dict[Seen, tuple[World, ...]]:
+        """What may be seen after a move in one of these worlds, and the worlds in which the channel is then."""
+        found: dict[Seen, dict[World, None]] = {}
+        for world in worlds:
+            with suppress(Disabled):  # a model that makes mistakes may have no room for the move
+                for seen, after in self.make(world, move):
+                    found.setdefault(seen, {})[after] = None
+        return {seen: tuple(after) for seen, after in found.items()}
 
     def _moved(self, world: World, move: Move) -> tuple[Outcome, World]:
         match move:

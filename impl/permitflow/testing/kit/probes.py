@@ -9,24 +9,22 @@ part of the model, and the other rules are asked again: in a run that tells thei
 
 from collections import deque
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.kit.adapter import Feature, lacks_of
-from permitflow.testing.kit.leading import Led, Step, steps_in_words
+from permitflow.testing.kit.leading import Step, lead, steps_in_words
 from permitflow.testing.kit.mistakes import spoilt
 from permitflow.testing.kit.outside import Outside, Seen, World, canonical
 from permitflow.testing.kit.report import Outcome, RuleVerdict
 from permitflow.testing.kit.rules import PROBED_RULES, MakeAdapter, Mistake, Rule
-from permitflow.testing.moves import Divergence, Move
+from permitflow.testing.moves import Move
 from permitflow.testing.traces import model_of
-from permitflow_model.kernel.system import Disabled
 from permitflow_model.permit_channel import Parameters
 
-__all__ = ["Probe", "Probing", "outside_of", "parameters_of", "probe_for"]
+__all__ = ["Probing", "parameters_of"]
 
 MOST_WAITING = 2
 """Chunks that wait at once in a run that is searched for."""
@@ -67,6 +65,9 @@ def outside_of(
     return kind(replace(parameters, waiters=waiters), hops=hops, system=spoilt(actions))
 
 
+_Worlds: TypeAlias = tuple[World, ...]
+
+
 @cache
 def probe_for(
     mistake: Mistake, known: tuple[Mistake, ...] = (), *, hops: int = 1, idle_flush: bool = True
@@ -81,44 +82,27 @@ def probe_for(
     return _search(right, wrong, mistake.moves)
 
 
-_Worlds: TypeAlias = frozenset[World]
-
-
 def _search(right: Outside, wrong: Outside, alphabet: tuple[Move, ...]) -> Probe | None:
-    start = (frozenset({right.start()}), frozenset({wrong.start()}))
-    met = {start}
+    start = ((right.start(),), (wrong.start(),))
+    met = {tuple(map(frozenset, start))}
     todo: deque[tuple[_Worlds, _Worlds, tuple[Move, ...]]] = deque([(*start, ())])
     while todo and len(met) < MOST_PAIRS:
         here, there, run = todo.popleft()
         if len(run) == MOST_MOVES:
             return None
-        for move in right.moves(next(iter(here)), alphabet):
-            due = _made(right, here, move)
+        for move in right.moves(here[0], alphabet):
+            due = right.make_in(here, move)
             if len(due) > 1:
                 continue  # the model leaves a choice that is seen: no channel could be blamed
-            did = _made(wrong, there, move)
+            did = wrong.make_in(there, move)
             ((seen, after),) = due.items()
             if seen not in did:
                 return Probe((*run, move), frozenset(did))
-            pair = (_canonical(after), _canonical(did[seen]))
+            pair = tuple(frozenset(map(canonical, worlds)) for worlds in (after, did[seen]))
             if pair not in met:
                 met.add(pair)
                 todo.append((after, did[seen], (*run, move)))
     return None
-
-
-def _made(outside: Outside, worlds: _Worlds, move: Move) -> dict[Seen, _Worlds]:
-    """What may be seen after a move, and the worlds in which it is."""
-    found: dict[Seen, set[World]] = {}
-    for world in worlds:
-        with suppress(Disabled):
-            for seen, after in outside.make(world, move):
-                found.setdefault(seen, set()).add(after)
-    return {seen: frozenset(after) for seen, after in found.items()}
-
-
-def _canonical(worlds: _Worlds) -> _Worlds:
-    return frozenset(map(canonical, worlds))
 
 
 @dataclass(frozen=True)
@@ -202,16 +186,7 @@ class Probing:
             return _Tried(mistake, None)
         idle_flush = Feature.IDLE_FLUSH not in self._lacks
         outside = outside_of(mistake, known, hops=self._hops, idle_flush=idle_flush)
-        led = Led(self._make(), outside, mistake.agreed)
-        await led.open()
-        try:
-            for move in probe.moves:
-                await led.make(move)
-        except Divergence:
-            pass  # the last step says it
-        finally:
-            await led.close()
-        return _Tried(mistake, probe, led.steps)
+        return _Tried(mistake, probe, await lead(self._make(), outside, mistake.agreed, probe.moves))
 
     @staticmethod
     def _broken(rule: Rule, finding: str, tried: _Tried) -> RuleVerdict:

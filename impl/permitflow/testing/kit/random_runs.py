@@ -211,10 +211,7 @@ class ChannelRuns(RuleBasedStateMachine):
         largest = agreed.max_chunk_cost + (0 if Feature.OVERSIZE in lacks else 2)
         sizes = {1} if Feature.WEIGHTS in lacks else {0, 1, agreed.max_chunk_cost, largest}
         parameters = parameters_of(agreed, sizes, idle_flush=Feature.IDLE_FLUSH not in lacks)
-        sized = ("OfferChunk", "SendChunkNow")
-        others = [move for move in alphabet_for(lacks) if move.action not in sized]
-        names = [name for name in sized if name == "OfferChunk" or Feature.REFUSALS not in lacks]
-        self.alphabet = [*others, *(Move(name, (rows,)) for name in names for rows in sorted(sizes))]
+        self.alphabet = alphabet_for(lacks, sorted(sizes))
         self.led = Led(adapter, Outside(parameters, hops=adapter.hops), agreed)
         self.runner.run(self.led.open())
 

@@ -1,15 +1,14 @@
 """What the kit found: rule by rule, for people and for programs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from textwrap import indent
-from traceback import format_exception
 
 from permitflow.testing.kit.adapter import Feature
 from permitflow.testing.kit.rules import Rule
 
-__all__ = ["Outcome", "Report", "RuleVerdict", "caught"]
+__all__ = ["Outcome", "Report", "RuleVerdict"]
 
 
 class Outcome(StrEnum):
@@ -54,15 +53,6 @@ class RuleVerdict:
             "finding": self.finding,
             "counterexample": list(self.counterexample),
         }
-
-
-def caught(rule: Rule, judge: Callable[[Rule], RuleVerdict]) -> RuleVerdict:
-    """The verdict about a rule; an adapter that raises where it should not has broken it."""
-    try:
-        return judge(rule)
-    except Exception as error:
-        where = "".join(format_exception(error)[-3:]).rstrip().splitlines()
-        return RuleVerdict(rule, Outcome.BREAKS, f"raises {type(error).__name__}: {error}", tuple(where))
 
 
 @dataclass(frozen=True)
