@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from permitflow.protocol.messages import Kind
 from permitflow.testing.kit.adapter import ChannelAdapter, Feature, Received, lacks_of
-from permitflow.testing.kit.leading import TURNS
+from permitflow.testing.kit.leading import TURNS, consume, give_up, pause
 from permitflow.testing.kit.outside import Outside
 from permitflow.testing.kit.probes import parameters_of
 from permitflow.testing.kit.report import Outcome, RuleVerdict
@@ -28,7 +28,6 @@ __all__ = [
     "Cancelling",
     "cancel_everywhere",
     "capacity_of",
-    "give_up",
 ]
 
 T = TypeVar("T")
@@ -82,12 +81,7 @@ class Cancelling:
                 self.check_received(await self.adapter.take())
         except TimeoutError:
             raise Divergence(f"lost {_named(self.sent[0])}: it was sent, and cannot be received") from None
-        self.consume()
-
-    def consume(self) -> None:
-        """Be done with a message."""
-        if type(self.adapter).consume is not ChannelAdapter.consume:
-            self.adapter.consume()
+        consume(self.adapter)
 
     def check_received(self, received: Received) -> None:
         """What is received is what is due."""
@@ -96,12 +90,6 @@ class Cancelling:
             due = _named(self.sent[0]) if self.sent else "nothing"
             raise Divergence(f"delivered {_named(value or 0)}, while {due} was due")
         self.sent.pop(0)
-
-    async def pause(self) -> None:
-        """Give the channel time."""
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
-        await asyncio.sleep(self.adapter.quiet_seconds)
 
     async def check_rest(self) -> None:
         """Everything that was sent is received, nothing else, and all permits are home: the window is as before.
@@ -122,14 +110,14 @@ class Cancelling:
 
     async def _expect_nothing(self) -> None:
         taking = asyncio.create_task(self.adapter.take())
-        await self.pause()
+        await pause(self.adapter)
         if taking.done():
             self.check_received(taking.result())
         await give_up(taking)
 
     async def _finishes(self, coroutine: Coroutine[None, None, None]) -> bool:
         task = asyncio.create_task(coroutine)
-        await self.pause()
+        await pause(self.adapter)
         is_done = task.done()
         await give_up(task)
         return is_done
@@ -200,7 +188,7 @@ class CancelledReceive(Cancelling):
         """A message was taken after all."""
         assert isinstance(result, Received)
         self.check_received(result)
-        self.consume()
+        consume(self.adapter)
 
 
 def capacity_of(adapter: ChannelAdapter) -> int:
@@ -212,13 +200,6 @@ def capacity_of(adapter: ChannelAdapter) -> int:
         if seen.waiting:
             return count
         count += 1
-
-
-async def give_up(task: "asyncio.Task[T]") -> None:
-    """Cancel a task, and wait until it is over."""
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
 
 
 def _named(serial: int) -> str:
@@ -311,7 +292,7 @@ async def _reach(run: Cancelling, task: "asyncio.Task[object]", counted: Counted
             await asyncio.sleep(0)
         else:
             await run.feed()
-            await run.pause()
+            await pause(run.adapter)
         if counted.awaits >= number and not task.done():
             return True
         if task.done():

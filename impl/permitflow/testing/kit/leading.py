@@ -15,7 +15,7 @@ from permitflow.testing.kit.outside import DONE, NOTHING, REFUSED, WITHDRAWN, Ou
 from permitflow.testing.moves import Divergence, Move
 from permitflow.tracing.memory import MemoryTrace
 
-__all__ = ["Led", "Step", "lead", "steps_in_words"]
+__all__ = ["TURNS", "Led", "Step", "consume", "give_up", "lead", "pause", "steps_in_words"]
 
 TURNS = 20
 """Turns of the event loop that a channel inside a process gets for what it has to do: more than any chain of
@@ -130,17 +130,17 @@ class Led:
             case Move("WithdrawChunk", position):
                 await self._withdraw(sum(position) if position else -1)
             case Move("WithdrawBarrier"):
-                await _cancel(self._barriers.popitem()[1])
+                await give_up(self._barriers.popitem()[1])
             case Move("SendChunkNow", (rows,)):
                 return await self._send_now(rows, expected)
             case Move("Take"):
                 return await self._take(expected)
             case Move("Consume"):
-                self._consume()
+                consume(self.adapter)
             case Move("Receive"):
                 outcome = await self._take(expected)
                 if isinstance(outcome, Received):
-                    self._consume()
+                    consume(self.adapter)
                 return outcome
         return DONE
 
@@ -157,7 +157,7 @@ class Led:
     async def _withdraw(self, position: int) -> None:
         serial = list(self._chunks)[position]
         self._offered.remove(serial)
-        await _cancel(self._chunks.pop(serial))
+        await give_up(self._chunks.pop(serial))
 
     async def _send_now(self, rows: int, expected: Sequence[Seen]) -> Outcome:
         may_succeed = any(seen.outcome == DONE for seen in expected)
@@ -186,11 +186,11 @@ class Led:
 
     async def _take(self, expected: Sequence[Seen]) -> Outcome:
         task = asyncio.create_task(self.adapter.take())
-        await self._pause()
+        await pause(self.adapter)
         if not task.done() and any(seen.outcome != NOTHING for seen in expected):
             await self._wait_for(task)
         if not task.done():
-            await _cancel(task)
+            await give_up(task)
             return NOTHING
         received = task.result()
         return self._in_the_models_terms(received, [s.outcome for s in expected if isinstance(s.outcome, Received)])
@@ -204,17 +204,13 @@ class Led:
             value = self._offered.index(value) if value in self._offered else WITHDRAWN
         return Received(kind, value, rows)
 
-    def _consume(self) -> None:
-        if type(self.adapter).consume is not ChannelAdapter.consume:
-            self.adapter.consume()
-
     # What they see.
 
     async def _settled(self, outcome: Outcome, expected: Sequence[Seen]) -> Seen:
         deadline = self._deadline()
         while True:
             self._changed.clear()
-            await self._pause()
+            await pause(self.adapter)
             _drop_done(self._barriers)
             _drop_done(self._chunks)
             numbers = tuple(self._offered.index(serial) for serial in self._chunks)
@@ -234,13 +230,7 @@ class Led:
         if self.adapter.quiet_seconds:
             await asyncio.wait({task}, timeout=self.adapter.timeout_seconds)
         else:
-            await self._pause()
-
-    async def _pause(self) -> None:
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
-        if self.adapter.quiet_seconds:
-            await asyncio.sleep(self.adapter.quiet_seconds)
+            await pause(self.adapter)
 
 
 def _drop_done(tasks: dict[int, asyncio.Task[None]]) -> None:
@@ -248,7 +238,22 @@ def _drop_done(tasks: dict[int, asyncio.Task[None]]) -> None:
         tasks.pop(key).result()
 
 
-async def _cancel(task: "asyncio.Task[None] | asyncio.Task[Received]") -> None:
+async def pause(adapter: ChannelAdapter) -> None:
+    """Give a channel time for what it does by itself."""
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+    if adapter.quiet_seconds:
+        await asyncio.sleep(adapter.quiet_seconds)
+
+
+def consume(adapter: ChannelAdapter) -> None:
+    """The application is done with the oldest message that it took; some channels are not told."""
+    if type(adapter).consume is not ChannelAdapter.consume:
+        adapter.consume()
+
+
+async def give_up(task: asyncio.Task[object]) -> None:
+    """Cancel a task, and wait until it is over."""
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
