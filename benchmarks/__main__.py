@@ -10,15 +10,13 @@ import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
-from benchmarks.documents import update_documents
-from benchmarks.markdown_table import UNMEASURED
+from benchmarks.documents import can_draw, draw_all, update_documents
+from benchmarks.field import FULL, SMOKE
+from benchmarks.jobs import PAYLOADS
 from benchmarks.measuring import COMPARISON, CURVES, PARTS, measure
 from benchmarks.pairs import CHECKOUT
-from benchmarks.payloads import PAYLOADS
-from benchmarks.peers.registry import find_ways
-from benchmarks.plots import can_draw, draw_all
-from benchmarks.results import RESULTS_FILE, Results, StaleResultsError
-from benchmarks.settings import FULL, SMOKE
+from benchmarks.peers.way import find_ways
+from benchmarks.results import RESULTS_FILE, UNMEASURED, Results, StaleResultsError
 from benchmarks.tables import TABLES
 
 DEFAULT_FOLDER = CHECKOUT / "build" / "bench"

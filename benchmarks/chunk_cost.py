@@ -22,9 +22,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.jobs import BURST_CHUNKS
+from benchmarks.jobs import BURST_CHUNKS, PAYLOADS
 from benchmarks.pairs import CHECKOUT
-from benchmarks.payloads import PAYLOADS
 from permitflow.errors import EndOfStream
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer

@@ -1,4 +1,4 @@
-"""How throughput and latency depend on ROW_COUNT, on BATCH, and on the distance."""
+"""How our own figures depend on ROW_COUNT, BATCH and distance; and what a consumer that has stopped holds."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -7,14 +7,10 @@ from statistics import median
 from rich.progress import track
 
 from benchmarks.field import Field
-from benchmarks.jobs import Job
+from benchmarks.jobs import PAYLOADS, WIDE_ROW_BYTES, Job
 from benchmarks.pairs import Pair, Sample
-from benchmarks.payloads import PAYLOADS
-from benchmarks.peers.registry import find_ways
-from benchmarks.peers.way import Group, Way
-from benchmarks.records import Record
-from benchmarks.series import Series
-from benchmarks.targets import ways_for
+from benchmarks.peers.way import Group, Way, find_ways, ways_for
+from benchmarks.results import Record, Series
 from benchmarks.throughput import Entry, in_rounds
 from permitflow.protocol.frames import StatedParameters
 from permitflow.protocol.parameters import ChannelParameters
@@ -27,10 +23,12 @@ __all__ = [
     "DelayPoint",
     "FullPipe",
     "Point",
+    "Stalled",
     "default_batch",
     "full_pipes",
     "measure_batches",
     "measure_delays",
+    "measure_stalled",
     "measure_windows",
 ]
 
@@ -232,3 +230,52 @@ def _enough(rtt_milliseconds: float, rows_per_second: float) -> int:
         if enough <= row_permits:
             return row_permits
         row_permits *= 2
+
+
+STALLED_PAYLOAD = PAYLOADS["wide"]
+STALLED_WINDOWS = (8_192, 32_768, 131_072, 524_288)
+# Long enough to fill the largest window, which is 250 MiB.
+STALL_SECONDS = 1.0
+SMOKE_STALL_SECONDS = 0.1
+WINDOWS_SENT = 3
+
+
+@dataclass(frozen=True)
+class Stalled(Record):
+    """One way with one window."""
+
+    way: str
+    row_permits: int
+    peak_memory_bytes: Series
+    """Of both processes together."""
+
+    @property
+    def window_bytes(self) -> int:
+        """Data of a full window."""
+        return self.row_permits * WIDE_ROW_BYTES
+
+
+async def measure_stalled(field: Field) -> list[Stalled]:
+    """Ways of ours that targets are about."""
+    is_smoke = field.settings.is_smoke
+    ours = [way for way in field.ways if way.group is Group.OURS and way.target]
+    jobs = [
+        Job(
+            payload=STALLED_PAYLOAD.name,
+            chunks=WINDOWS_SENT * row_permits // STALLED_PAYLOAD.rows,
+            row_permits=row_permits,
+            permit_batch=ChannelParameters(row_permits=row_permits).permit_batch,
+            stall_seconds=SMOKE_STALL_SECONDS if is_smoke else STALL_SECONDS,
+        )
+        for row_permits in (STALLED_WINDOWS[:1] if is_smoke else STALLED_WINDOWS)
+    ]
+    # The smallest first: memory that was had once is not always given back.
+    entries = [Entry(way, job) for way in ours for job in jobs]
+    return [
+        Stalled(
+            entry.way.name,
+            entry.job.row_permits,
+            Series.of(float(sample.peak_memory_bytes) for sample in samples),
+        )
+        for entry, samples in await in_rounds(field, entries, "a consumer that has stopped", in_order=True)
+    ]

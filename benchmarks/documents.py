@@ -1,4 +1,4 @@
-"""Puts results into documents: what stands between two marks comes from here, and nothing else does.
+"""Puts results into documents, as tables between marks and as pictures; without matplotlib there are no pictures.
 
 <!-- measured: throughput -->
 ...
@@ -6,13 +6,147 @@
 """
 
 import re
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from benchmarks.plots import draw_all
+from benchmarks.curves import DelayPoint, Point
+from benchmarks.imbalance.experiment import Imbalance
+from benchmarks.jobs import PAYLOADS
 from benchmarks.results import Results
 from benchmarks.tables import TABLES
+from benchmarks.throughput import Cell
 
-__all__ = ["tables_asked_for", "update_document", "update_documents"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["can_draw", "draw_all", "tables_asked_for", "update_document", "update_documents"]
+
+Drawing = Callable[["Axes", Results], bool]
+
+
+def throughput(axes: "Axes", results: Results) -> bool:
+    """Chunks per second of all ways."""
+    cells = [cell for cell in results.get("throughput", Cell) if cell.touch == "column"]
+    tuned = {cell.way for cell in cells if cell.is_tuned}
+    cells = [cell for cell in cells if cell.is_tuned or cell.way not in tuned]
+    sizes = list(PAYLOADS)
+    for number, name in enumerate(dict.fromkeys(cell.way for cell in cells)):
+        is_ours = name.startswith("permitflow")
+        # Wide rows are another kind of chunk, not a larger one: no line leads there.
+        for is_wide in (False, True):
+            mine = [cell for cell in cells if cell.way == name and PAYLOADS[cell.payload].is_wide is is_wide]
+            rates = [cell.chunks_per_second.median for cell in mine]
+            axes.plot(
+                [sizes.index(cell.payload) for cell in mine],
+                rates,
+                marker="o" if is_ours else ".",
+                linewidth=2.5 if is_ours else 1,
+                color=f"C{number}",
+                label=None if is_wide else name,
+            )
+    axes.set_xticks(range(len(sizes)), sizes)
+    axes.set(yscale="log", xlabel="rows per chunk (wide: 1,024 of 500 bytes)", ylabel="chunks per second")
+    return bool(cells)
+
+
+def imbalance(axes: "Axes", results: Results) -> bool:
+    """Rows per second of both upstreams of the join."""
+    found = results.get("imbalance", Imbalance)
+    places = range(len(found))
+    bars = [
+        ("local", -0.2, [each.local_rows_per_second for each in found]),
+        ("remote", 0.2, [each.remote_rows_per_second for each in found]),
+    ]
+    for name, shift, rates in bars:
+        axes.barh([place + shift for place in places], [rate.median for rate in rates], height=0.38, label=name)
+    axes.set_yticks(places, [each.setup for each in found])
+    axes.invert_yaxis()
+    axes.set(xlabel="rows per second that a join takes from each of two upstreams")
+    return bool(found)
+
+
+def windows(axes: "Axes", results: Results) -> bool:
+    """Rows per second against the window."""
+    points = results.get("windows", Point)
+    _curves(axes, points, lambda point: point.row_permits)
+    axes.set(xlabel="ROW_COUNT, returned by the default batch", ylabel="rows per second")
+    return bool(points)
+
+
+def batches(axes: "Axes", results: Results) -> bool:
+    """Rows per second against the batch."""
+    points = results.get("batches", Point)
+    _curves(axes, points, lambda point: point.permit_batch)
+    axes.set(xlabel="BATCH, of a window of 32,768 rows", ylabel="rows per second")
+    return bool(points)
+
+
+def _curves(axes: "Axes", points: list[Point], number: Callable[[Point], int]) -> None:
+    for way, payload in dict.fromkeys((point.way, point.payload) for point in points):
+        mine = [point for point in points if (point.way, point.payload) == (way, payload)]
+        rows = PAYLOADS[payload].rows
+        axes.plot(
+            [number(point) for point in mine],
+            [point.chunks_per_second.median * rows for point in mine],
+            marker="o",
+            label=f"{way}, chunks of {payload}",
+        )
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+
+
+def delays(axes: "Axes", results: Results) -> bool:
+    """Rows per second against the window, near and far; dashed, what the simulation says."""
+    points = results.get("delays", DelayPoint)
+    for number, rtt in enumerate(dict.fromkeys(point.rtt_milliseconds for point in points)):
+        mine = [point for point in points if point.rtt_milliseconds == rtt]
+        numbers = [point.row_permits for point in mine]
+        rates = [point.rows_per_second.median for point in mine]
+        axes.plot(numbers, rates, marker="o", color=f"C{number}", label=f"round trip {rtt:g} ms")
+        predicted = [point.predicted_rows_per_second for point in mine]
+        axes.plot(numbers, predicted, "--", color=f"C{number}", label=f"round trip {rtt:g} ms, simulated")
+    axes.set_xscale("log", base=2)
+    axes.set(yscale="log", xlabel="ROW_COUNT", ylabel="rows per second")
+    return bool(points)
+
+
+DRAWINGS: dict[str, Drawing] = {
+    "throughput": throughput,
+    "imbalance": imbalance,
+    "windows": windows,
+    "batches": batches,
+    "delays": delays,
+}
+
+
+def can_draw() -> bool:
+    """Is matplotlib here?"""
+    return find_spec("matplotlib") is not None
+
+
+def draw_all(results: Results, folder: Path, prefix: str = "") -> Iterator[Path]:
+    """All pictures of what was measured, as SVG; none without matplotlib."""
+    if not can_draw():
+        return
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    folder.mkdir(parents=True, exist_ok=True)
+    # The same results give the same file.
+    with matplotlib.rc_context({"svg.hashsalt": "permitflow", "svg.fonttype": "none", "font.size": 9}):
+        for name, draw in DRAWINGS.items():
+            figure = Figure(figsize=(9, 5.5), layout="constrained")
+            axes = figure.add_subplot()
+            if not draw(axes, results):
+                continue
+            axes.grid(visible=True, alpha=0.3)
+            axes.legend(fontsize=7)
+            path = folder / f"{prefix}{name}.svg"
+            figure.savefig(path, metadata={"Date": None})
+            yield path
+
 
 MARKED = re.compile(r"(?<=<!-- measured: )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 PICTURES = "pictures"

@@ -1,23 +1,117 @@
-"""All ways with their processes, which stay alive between jobs; and how many chunks each needs for a job."""
+"""All ways with their processes, which stay alive between jobs; how long a job is, and which numbers suit a way best.
+
+Windows and batches are tried out in short runs, by the same rule for all ways.
+"""
 
 import random
-from collections.abc import AsyncIterator, Iterable, Sequence
+import statistics
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from rich.console import Console
 
-from benchmarks.jobs import Job
+from benchmarks.jobs import CHUNKS_IN_WINDOW, PAYLOADS, Job, Payload
 from benchmarks.pairs import Pair, PairFailedError, Sample
-from benchmarks.payloads import Payload
-from benchmarks.peers.registry import find_ways
-from benchmarks.peers.way import Way
-from benchmarks.settings import Settings
-from benchmarks.tuning import candidates, fastest
+from benchmarks.peers.way import Way, find_ways
 from permitflow.protocol.parameters import ChannelParameters
 
-__all__ = ["Field", "open_field"]
+__all__ = ["FULL", "SMOKE", "Field", "Settings", "candidates", "fastest", "open_field"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Of one run."""
+
+    rounds: int = 5
+    job_seconds: float = 0.15
+    """How long each job should take, roughly."""
+    longest_job_seconds: float = 0.8
+    """Where more is needed to fill the window twice."""
+    latency_seconds: float = 0.4
+    stream_ends: int = 1_000
+    seed: int = 1
+    payloads: tuple[str, ...] = tuple(PAYLOADS)
+    ways: tuple[str, ...] = ("",)
+    """Only ways with one of these in their name; all by default."""
+    is_smoke: bool = False
+    """Does it still run?  Nothing is judged."""
+
+
+FULL = Settings()
+SMOKE = replace(
+    FULL,
+    rounds=1,
+    job_seconds=0.01,
+    longest_job_seconds=0.01,
+    latency_seconds=0.05,
+    stream_ends=5,
+    payloads=("64",),
+    is_smoke=True,
+)
+
+
+# Windows as multiples of the default one; and batches as shares of the window.
+WINDOW_MULTIPLES = (0.5, 1, 2, 8)
+BATCH_SHARES = (2, 4, 8)
+# 262,144 rows of three int64 columns: about what carriers hold without permits.
+MOST_WINDOW_BYTES = 6 << 20
+# A window that holds much of a job does not bind.  Those that are not larger than the default have jobs as all have.
+WINDOWS_THAT_BIND = 8
+PILOT_SHARE = 4
+LEAST_CHUNKS_OF_A_PILOT = 32
+# So many of the fastest are tried again, and so many of these once more: a short run is easily disturbed.
+KEPT = (4, 2)
+
+
+def candidates(job: Job, most_chunks: int) -> list[Job]:
+    """The same job with other windows and batches, and long enough for each.
+
+    Args:
+        job: with the default numbers.
+        most_chunks: that a job may have; windows that cannot be filled several times by so many are left out.
+    """
+    found: list[Job] = []
+    for row_permits in _windows(job):
+        chunks = WINDOWS_THAT_BIND * row_permits // job.shape.rows
+        if row_permits > job.row_permits and chunks > most_chunks:
+            continue
+        long_enough = job if row_permits <= job.row_permits else replace(job, chunks=max(job.chunks, chunks))
+        found += [
+            replace(long_enough, row_permits=row_permits, permit_batch=row_permits // share) for share in BATCH_SHARES
+        ]
+    return found
+
+
+def _windows(job: Job) -> Iterator[int]:
+    """At least eight chunks; those beyond the default, no more bytes than carriers hold."""
+    shape = job.shape
+    largest = max(job.row_permits, MOST_WINDOW_BYTES * shape.rows // shape.chunk_bytes)
+    for multiple in WINDOW_MULTIPLES:
+        row_permits = int(multiple * job.row_permits)
+        if CHUNKS_IN_WINDOW * shape.rows <= row_permits <= largest:
+            yield row_permits
+
+
+async def fastest(competing: list[Job], chunks_per_second: Callable[[Job], Awaitable[float]]) -> Job:
+    """The one that is fastest by the mean of its pilots: all have one, the fastest of them another one, and so on.
+
+    Args:
+        competing: at least one.
+        chunks_per_second: runs a job; 0 if that failed.
+    """
+    rates: dict[Job, list[float]] = {job: [] for job in competing}
+    for kept in (*KEPT, 1):
+        for job in competing:
+            rates[job].append(await chunks_per_second(_pilot(job)))
+        competing = sorted(competing, key=lambda job: statistics.fmean(rates[job]), reverse=True)[:kept]
+    return competing[0]
+
+
+def _pilot(job: Job) -> Job:
+    return replace(job, chunks=max(LEAST_CHUNKS_OF_A_PILOT, job.chunks // PILOT_SHARE))
+
 
 FIRST_CHUNKS = 64
 GROWTH = 8

@@ -22,9 +22,9 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
+from benchmarks.jobs import PAYLOADS
 from benchmarks.pairs import CHECKOUT
-from benchmarks.payloads import PAYLOADS
-from benchmarks.records import Record
+from benchmarks.results import Record
 from permitflow import LocalReceiver, LocalSender, open_channel
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer

@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from benchmarks.field import Field
-from benchmarks.jobs import Job
+from benchmarks.jobs import PAYLOADS, Job
 from benchmarks.pairs import Sample
-from benchmarks.payloads import PAYLOADS
 from benchmarks.peers.way import Way
-from benchmarks.records import Record
-from benchmarks.series import Series
+from benchmarks.results import Record, Series
 from benchmarks.throughput import Entry, in_rounds
 
 __all__ = ["ALONE", "BURSTS", "LATENCY_PEERS", "Latency", "Load", "measure_bursts", "measure_latency"]

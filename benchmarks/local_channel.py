@@ -4,7 +4,7 @@ All move the same chunks from one task to another, with room for the same number
 chunk.  In each round every candidate runs once, in another order, so that a noisy machine disturbs them alike; a
 ratio is taken within a round.  Seconds are those of the processor: nothing here waits for anything but itself.
 
-    python benchmarks/local_channel.py --messages 20000 --rounds 25
+    python -m benchmarks.local_channel --messages 20000 --rounds 25
 
 ``receive`` is the figure that counts: one call for each message at both ends, as with the queue.
 """
@@ -12,7 +12,6 @@ ratio is taken within a round.  Seconds are those of the processor: nothing here
 import argparse
 import asyncio
 import random
-import statistics
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -21,15 +20,20 @@ from itertools import islice
 
 import anyio
 
+from benchmarks.results import Record, Series, table
 from permitflow import ChannelParameters, EndOfStream, LocalReceiver, LocalSender, open_channel
 
-__all__ = ["CANDIDATES", "CHUNK_ROWS", "QUEUE", "LocalRates", "measure"]
+__all__ = ["QUEUE", "LocalRate", "measure_local"]
 
 ROW_PERMITS = 32_768
 CHUNK_ROWS = (1, 1_024, 4_096)
 AT_ONCE = 64
 """Chunks that ``send_many`` is given, and the most that ``receive_many`` gives."""
 QUEUE = "asyncio.Queue"
+MESSAGES = 20_000
+SMOKE_MESSAGES = 1_000
+# A round takes a tenth of a second; a few more of them make up for that.
+ROUNDS_IN_A_ROUND = 3
 
 
 class Chunk:
@@ -160,20 +164,21 @@ CANDIDATES: dict[str, Candidate] = {
 
 
 @dataclass(frozen=True)
-class LocalRates:
+class LocalRate(Record):
     """One candidate with chunks of one size."""
 
     candidate: str
     chunk_rows: int
-    rates: tuple[float, ...]
-    """Million messages per second of processor time, one for each round."""
-
-    def ratios_to(self, other: "LocalRates") -> list[float]:
-        """Round by round."""
-        return [mine / theirs for mine, theirs in zip(self.rates, other.rates, strict=True)]
+    million_messages_per_second: Series
+    """Of processor time."""
 
 
-def measure(rounds: int, messages: int, *, seed: int = 1) -> list[LocalRates]:
+def measure_local(rounds: int, seed: int, *, is_smoke: bool) -> list[LocalRate]:
+    """All candidates at all sizes, in shuffled rounds."""
+    return measure(ROUNDS_IN_A_ROUND * rounds, SMOKE_MESSAGES if is_smoke else MESSAGES, seed=seed)
+
+
+def measure(rounds: int, messages: int, *, seed: int = 1) -> list[LocalRate]:
     """All candidates at all sizes; the n-th rate of each is from the n-th round."""
     order = random.Random(seed)
     rates: dict[tuple[str, int], list[float]] = {(name, rows): [] for rows in CHUNK_ROWS for name in CANDIDATES}
@@ -182,7 +187,7 @@ def measure(rounds: int, messages: int, *, seed: int = 1) -> list[LocalRates]:
             chunks = [Chunk(rows, number) for number in range(messages)]
             for name in order.sample(list(CANDIDATES), len(CANDIDATES)):
                 rates[name, rows].append(messages / _seconds(CANDIDATES[name], chunks) / 1e6)
-    return [LocalRates(name, rows, tuple(found)) for (name, rows), found in rates.items()]
+    return [LocalRate(name, rows, Series.of(found)) for (name, rows), found in rates.items()]
 
 
 def _seconds(candidate: Candidate, chunks: Chunks) -> float:
@@ -199,23 +204,24 @@ def _seconds(candidate: Candidate, chunks: Chunks) -> float:
 def main() -> None:
     """Measure, and print rates and ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--messages", type=int, default=20_000, help="messages per round")
+    parser.add_argument("--messages", type=int, default=MESSAGES, help="messages per round")
     parser.add_argument("--rounds", type=int, default=15, help="rounds of each candidate at each chunk size")
     arguments = parser.parse_args()
     if arguments.messages < 1 or arguments.rounds < 1:
         parser.error("--messages and --rounds must be at least 1")
-    found = {(each.candidate, each.chunk_rows): each for each in measure(arguments.rounds, arguments.messages)}
-    print(f"million messages per second, and the ratio to {QUEUE}: median (middle half of the rounds)")
-    print(f"{'rows per chunk':24}" + "".join(f"{rows:>26,}" for rows in CHUNK_ROWS))
-    for name in CANDIDATES:
-        cells = [_told(found[name, rows], found[QUEUE, rows]) for rows in CHUNK_ROWS]
-        print(f"{name:24}" + "".join(f"{cell:>26}" for cell in cells))
-
-
-def _told(rates: LocalRates, of_queue: LocalRates) -> str:
-    ratios = sorted(rates.ratios_to(of_queue))
-    low, high = ratios[len(ratios) // 4], ratios[len(ratios) * 3 // 4]
-    return f"{statistics.median(rates.rates):.2f}  {statistics.median(ratios):.2f} ({low:.2f}-{high:.2f})"
+    measured = measure(arguments.rounds, arguments.messages)
+    found = {(each.candidate, each.chunk_rows): each.million_messages_per_second for each in measured}
+    cells = [
+        [
+            name,
+            *(
+                f"{found[name, rows].told()}, {found[name, rows].ratio_to(found[QUEUE, rows]).told()}"
+                for rows in CHUNK_ROWS
+            ),
+        ]
+        for name in CANDIDATES
+    ]
+    print(table([f"million messages/s, ratio to {QUEUE}", *(f"{rows:,} rows" for rows in CHUNK_ROWS)], cells))
 
 
 if __name__ == "__main__":

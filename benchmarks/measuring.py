@@ -7,20 +7,15 @@ from dataclasses import asdict
 
 from rich.console import Console
 
-from benchmarks.curves import measure_batches, measure_delays, measure_windows
-from benchmarks.field import Field, open_field
+from benchmarks.curves import measure_batches, measure_delays, measure_stalled, measure_windows
+from benchmarks.field import Field, Settings, open_field
 from benchmarks.idle_channels import measure_idle_channels
 from benchmarks.imbalance.experiment import measure_imbalance
 from benchmarks.latency import measure_bursts, measure_latency
-from benchmarks.local import measure_local
-from benchmarks.machine import describe_machine
-from benchmarks.records import Record
-from benchmarks.results import Results
-from benchmarks.settings import Settings
-from benchmarks.stalled import measure_stalled
+from benchmarks.local_channel import measure_local
+from benchmarks.results import Record, Results, describe_machine
 from benchmarks.stores import measure_stores
-from benchmarks.stream_ends import measure_stream_ends
-from benchmarks.throughput import measure_throughput
+from benchmarks.throughput import measure_stream_ends, measure_throughput
 
 __all__ = ["COMPARISON", "CURVES", "PARTS", "SPARK", "measure"]
 

@@ -20,10 +20,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import process_time
 
-from permitflow.cli.console import open_console, open_table
+from benchmarks.pairs import CHECKOUT
+from benchmarks.results import Record, Results, describe_machine, table
 from permitflow_model.tla_values import TlaValue
-
-HERE = Path(__file__).resolve().parents[1]
 
 MODELS: dict[str, dict[str, TlaValue]] = {
     "every chunk size": {"RowCount": 10, "Batch": 3, "Clamp": 8, "Sizes": frozenset({1, 2, 3, 4})},
@@ -53,22 +52,30 @@ CHUNKS = 20_000
 """Of a recorded run."""
 
 
+PART = "checking"
+"""Under this name it stands among all results."""
+
+
 @dataclass(frozen=True)
-class Measured:
-    """What was done, and how long it took."""
+class CheckingSpeed(Record):
+    """Of one task, the best of its rounds."""
 
     what: str
-    count: int
-    """Of ``unit``."""
     unit: str
-    checkout: str
-    """``this`` or ``other``; ``TLC``."""
+    """What is counted: states, events, theorems."""
+    count: int
     cpu_seconds: float
+    """Of all processes."""
 
     @property
     def rate(self) -> float:
-        """Units a second."""
+        """Units for each CPU second."""
         return self.count / self.cpu_seconds
+
+    def row(self) -> list[str]:
+        """For a table: what, how many, CPU seconds, and how many a second."""
+        rate = f"{self.rate:,.0f}" if self.rate >= 10 else f"{self.rate:.1f}"
+        return [self.what, f"{self.count:,} {self.unit}", f"{self.cpu_seconds:.2f}", rate]
 
 
 # What a process of its own does: it returns how many units of work there were, and prints the seconds they took.
@@ -79,7 +86,7 @@ def explore_model(name: str, _chunks: int) -> tuple[int, float]:
     from permitflow_model.exploration import explore_model as explore
     from permitflow_model.manifest import read_manifest
 
-    model = read_manifest(HERE / "spec")["published"]
+    model = read_manifest(CHECKOUT / "spec")["published"]
     model = replace(model, constants={**model.constants, **MODELS[name]})
     began = process_time()
     states = explore(model).states
@@ -92,7 +99,7 @@ def explore_manifest(_name: str, _chunks: int) -> tuple[int, float]:
     from permitflow_model.exploration import explore_model as explore
     from permitflow_model.manifest import read_manifest
 
-    models = [model for model in read_manifest(HERE / "spec").values() if model.module in SYSTEMS]
+    models = [model for model in read_manifest(CHECKOUT / "spec").values() if model.module in SYSTEMS]
     began = process_time()
     states = sum(explore(model).states for model in models)
     return states, process_time() - began
@@ -103,9 +110,9 @@ def run_tlc(name: str, _chunks: int) -> tuple[int, float]:
     from permitflow_model.manifest import read_manifest
     from permitflow_model.tlc.check import run_model
 
-    model = read_manifest(HERE / "spec")["published"]
+    model = read_manifest(CHECKOUT / "spec")["published"]
     model = replace(model, constants={**model.constants, **MODELS[name]})
-    found = run_model(model, spec_directory=HERE / "spec", timeout_seconds=600)
+    found = run_model(model, spec_directory=CHECKOUT / "spec", timeout_seconds=600)
     return found.states, children_seconds()
 
 
@@ -199,48 +206,34 @@ TASKS = [
 SMOKE = [Task("manifest", "", "states"), Task("replay", "from one process", "events")]
 
 
-def measure(tasks: Sequence[Task], *, rounds: int, chunks: int, other: Path | None = None) -> list[Measured]:
-    """Measure all tasks, those of ours also in another checkout.
+def measure(tasks: Sequence[Task], rounds: int, chunks: int, checkouts: Sequence[Path]) -> list[list[CheckingSpeed]]:
+    """The best of each task, of each checkout; only this one is asked for what is not worth comparing.
 
     Raises:
         subprocess.CalledProcessError: something could not be measured.
     """
-    best: dict[tuple[Task, str], Measured] = {}
-    checkouts = {"this": HERE} if other is None else {"this": HERE, "other": other}
+    found: list[list[CheckingSpeed]] = []
     for task in tasks:
-        for _ in range(rounds if task.is_ours else 1):
-            for label, checkout in checkouts.items() if task.is_ours else [("this", HERE)]:
-                found = measure_once(task, label, checkout, chunks)
-                known = best.get((task, label))
-                if known is None or found.cpu_seconds < known.cpu_seconds:
-                    best[task, label] = found
-    return list(best.values())
+        compared, turns = (checkouts, rounds) if task.is_ours else (checkouts[:1], 1)
+        all_rounds = [[measure_once(task, checkout, chunks) for checkout in compared] for _ in range(turns)]
+        found.append([min(of_one, key=lambda speed: speed.cpu_seconds) for of_one in zip(*all_rounds, strict=True)])
+    return found
 
 
-def measure_once(task: Task, label: str, checkout: Path, chunks: int) -> Measured:
+def measure_once(task: Task, checkout: Path, chunks: int) -> CheckingSpeed:
     """In a process of its own."""
-    command = [sys.executable, __file__, "--work", task.work, "--name", task.name, "--chunks", str(chunks)]
+    command = [sys.executable, "-m", "benchmarks.model_checking", "--work", task.work, "--name", task.name]
     paths = os.pathsep.join(str(checkout / room) for room in ("impl", "model", "proofs"))
     output = subprocess.run(
-        command, stdout=subprocess.PIPE, check=True, text=True, env={**os.environ, "PYTHONPATH": paths}
+        [*command, "--chunks", str(chunks)],
+        cwd=CHECKOUT,
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
     ).stdout
     count, seconds = json.loads(output)
-    return Measured(task.what, count, task.unit, label, seconds)
-
-
-def print_table(results: Sequence[Measured]) -> None:
-    """For people."""
-    others = {result.what: result for result in results if result.checkout == "other"}
-    numbers = ("count", "CPU seconds", "a second", "other", "times as fast")
-    table = open_table("what", "unit", *numbers, right=numbers)
-    for result in results:
-        if result.checkout == "other":
-            continue
-        other = others.get(result.what)
-        compared = (f"{other.rate:,.0f}", f"{result.rate / other.rate:.1f}") if other else ("", "")
-        rate = f"{result.rate:,.0f}" if result.rate >= 10 else f"{result.rate:.2f}"
-        table.add_row(result.what, result.unit, f"{result.count:,}", f"{result.cpu_seconds:.2f}", rate, *compared)
-    open_console().print(table)
+    return CheckingSpeed(what=task.what, unit=task.unit, count=count, cpu_seconds=seconds)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -249,28 +242,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.work:
         print(json.dumps(WORK[options.work](options.name, options.chunks)))
         return 0
-    if options.against is not None and not (options.against / "model/permitflow_model").is_dir():
-        parser().error(f"argument --against: {options.against} is no checkout of this project")
+    checkouts = [CHECKOUT]
+    if options.against is not None:
+        if not (options.against / "model/permitflow_model").is_dir():
+            parser().error(f"argument --against: {options.against} is no checkout of this project")
+        checkouts.append(options.against.resolve())
     tasks, rounds, chunks = (SMOKE, 1, 1_000) if options.smoke else (TASKS, options.rounds, options.chunks)
     tasks = [task for task in tasks if options.only in task.what]
-    other = None if options.against is None else options.against.resolve()
-    results = measure(tasks, rounds=rounds, chunks=chunks, other=other)
-    print_table(results)
+    results = measure(tasks, rounds, chunks, checkouts)
+    rows = [
+        [*ours.row(), *(text for other in others for text in (other.row()[-1], f"{ours.rate / other.rate:.1f}"))]
+        for ours, *others in results
+    ]
+    compared = ("other", "times as fast") if len(checkouts) > 1 else ()
+    print(table(["what", "of", "CPU seconds", "each second", *compared], rows))
     if options.folder is not None:
-        keep(results, options.folder, rounds)
+        Results.keep_in(options.folder, describe_machine(), PART, [ours for ours, *_ in results], rounds=rounds)
     return 0
-
-
-def keep(measured: Sequence[Measured], folder: Path, rounds: int) -> None:
-    """Put what was measured of this checkout among all results."""
-    # Whoever measures starts this file by itself, with the paths of the checkout that is measured.
-    from benchmarks.checking_speed import PART, CheckingSpeed
-    from benchmarks.machine import describe_machine
-    from benchmarks.results import Results
-
-    ours = [one for one in measured if one.checkout == "this"]
-    speeds = [CheckingSpeed(what=one.what, unit=one.unit, count=one.count, cpu_seconds=one.cpu_seconds) for one in ours]
-    Results.keep_in(folder, describe_machine(), PART, speeds, rounds=rounds)
 
 
 def parser() -> argparse.ArgumentParser:

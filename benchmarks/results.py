@@ -1,14 +1,140 @@
-"""Everything that a run has measured, as one file."""
+"""Everything that a run has measured, as one file; series of values, Markdown tables, and what machine it was."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import os
+import platform
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-from benchmarks.records import Record
+import psutil
 
-__all__ = ["RESULTS_FILE", "Results", "StaleResultsError"]
+__all__ = [
+    "NOT_MEASURED",
+    "RESULTS_FILE",
+    "UNMEASURED",
+    "Record",
+    "Results",
+    "Series",
+    "StaleResultsError",
+    "compact",
+    "describe_machine",
+    "table",
+]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One value for each round, in the order of the rounds."""
+
+    values: tuple[float, ...]
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Series":
+        """From any values."""
+        return cls(tuple(values))
+
+    @property
+    def median(self) -> float:
+        """In the middle."""
+        return statistics.median(self.values)
+
+    @property
+    def low(self) -> float:
+        """The least."""
+        return min(self.values)
+
+    @property
+    def high(self) -> float:
+        """The most."""
+        return max(self.values)
+
+    def ratio_to(self, other: "Series") -> "Series":
+        """Round by round, so that what disturbed both is in both."""
+        return Series(tuple(mine / theirs for mine, theirs in zip(self.values, other.values, strict=True)))
+
+    def told(self, scale: float = 1.0) -> str:
+        """Median and range, as in ``12.3k (11k to 13k)``."""
+        low, high = compact(self.low * scale), compact(self.high * scale)
+        return f"{compact(self.median * scale)} ({low} to {high})"
+
+
+def compact(value: float) -> str:
+    """Three digits at most, and k or M."""
+    for limit, divisor, unit in ((1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if value >= limit:
+            return f"{_three_digits(value / divisor)}{unit}"
+    return _three_digits(value)
+
+
+def _three_digits(value: float) -> str:
+    if value >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+@dataclass(frozen=True)
+class Record:
+    """Can be written as JSON, and read again."""
+
+    def facts(self) -> dict[str, Any]:
+        """For a file."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, facts: dict[str, Any]) -> Self:
+        """From a file."""
+        return cls(**{name: _value(value) for name, value in facts.items()})
+
+
+def _value(value: Any) -> Any:
+    return Series.of(value["values"]) if isinstance(value, dict) and "values" in value else value
+
+
+NOT_MEASURED = "-"
+UNMEASURED = "Not measured in this run."
+HEAD_LINES = 2
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The first column is text, the others are numbers.  Without rows, a word in place of a table."""
+    lines = [head, ["---", *("---:" for _ in head[1:])], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) if len(lines) > HEAD_LINES else UNMEASURED
+
+
+PACKAGES = ("pyarrow", "grpcio", "protobuf", "rsocket", "anyio")
+_CPU_INFO = Path("/proc/cpuinfo")
+
+
+def describe_machine() -> dict[str, str]:
+    """Cores, processor, memory, kernel, and versions."""
+    return {
+        "cores": str(os.cpu_count()),
+        "processor": _processor(),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "kernel": f"{platform.system()} {platform.release().split('-')[0]}",
+        "load at the start": f"{os.getloadavg()[0]:.1f}",
+        "Python": platform.python_version(),
+    } | {name: found for name in PACKAGES if (found := _version(name))}
+
+
+def _processor() -> str:
+    if not _CPU_INFO.exists():
+        return platform.processor()
+    facts = dict(line.split(":", 1) for line in _CPU_INFO.read_text().splitlines() if ":" in line)
+    stripped = {name.strip(): value.strip() for name, value in facts.items()}
+    return stripped.get("model name", platform.machine())
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
 
 RESULTS_FILE = "results.json"
 

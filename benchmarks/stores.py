@@ -16,11 +16,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
 
-from benchmarks.jobs import BURST_CHUNKS
+from benchmarks.jobs import BURST_CHUNKS, PAYLOADS, Payload
 from benchmarks.pairs import CHECKOUT
-from benchmarks.payloads import PAYLOADS, Payload
-from benchmarks.records import Record
-from benchmarks.series import Series
+from benchmarks.results import Record, Series
 from permitflow.transports.grpc_aio import AioControl, control, put
 
 __all__ = ["StoreRate", "measure_stores"]

@@ -27,10 +27,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
-from benchmarks.markdown_table import table
-from benchmarks.series import Series
-from benchmarks.spark_exchange.peers import payload_of
-from benchmarks.spark_exchange.sessions import SLOTS, session
+from benchmarks.results import Series, table
+from benchmarks.spark_exchange.peers import SLOTS, payload_of, session
 from permitflow.channels.names import stream_channels
 from permitflow.protocol.parameters import DEFAULT_KEPT_ROW_PERMITS
 

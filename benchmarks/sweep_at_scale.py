@@ -10,23 +10,68 @@ import multiprocessing
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import SparkSession
-
-from benchmarks.machine import describe_machine
-from benchmarks.results import Results
-from benchmarks.series import Series
-from benchmarks.sweep_speed import LEAST_SWEEP, PART, SweepSpeed
+from benchmarks.results import Record, Results, Series, describe_machine
 from permitflow.checking import Cell, Check, cells_of, check_cell, grid_of
 from permitflow.checking.grid import shares
-from permitflow.demo.spark_session import local_session
-from permitflow.spark import sweep
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["LEAST_SWEEP", "PART", "SweepSpeed"]
 
 SLOTS = 2
 GRID = {"row_count": range(5, 10), "batch": (1, 2, 4, 8), "max_chunk": range(2, 11)}
 SMOKE_GRID = {"row_count": range(4, 7), "batch": range(1, 4), "max_chunk": range(2, 7)}
+
+
+PART = "sweep"
+"""Under this name it stands among all results."""
+
+LEAST_SWEEP = 0.9
+"""Of what as many processes do that share nothing."""
+
+
+@dataclass(frozen=True)
+class SweepSpeed(Record):
+    """One grid, explored on Spark and by plain processes, in turns."""
+
+    channels: int
+    states: int
+    """Of all channels together."""
+    slots: int
+    """Of Spark, and as many processes beside it."""
+    seconds: Series
+    ideal_seconds: Series
+    """Of the processes."""
+    busy_seconds: Series
+    """Of all channels of the sweep together, as each was timed where it was explored."""
+
+    @property
+    def of_ideal(self) -> Series:
+        """Speed, as a share of what the processes do."""
+        return self.ideal_seconds.ratio_to(self.seconds)
+
+    @property
+    def slots_busy(self) -> Series:
+        """Of the time of all slots, the share in which channels were explored."""
+        return Series.of(
+            busy / (self.slots * wall) for busy, wall in zip(self.busy_seconds.values, self.seconds.values, strict=True)
+        )
+
+    @property
+    def promise(self) -> str:
+        """For a table."""
+        return f"Spark sweep of {self.channels} channels ÷ {self.slots} processes that share nothing"
+
+    def rows(self) -> Iterator[list[str]]:
+        """For a table: who, seconds, thousand states a second."""
+        ours = f"permitflow.spark.sweep, {self.channels} channels"
+        for who, seconds in ((ours, self.seconds), (f"{self.slots} plain processes", self.ideal_seconds)):
+            yield [who, seconds.told(), Series.of(self.states / value / 1e3 for value in seconds.values).told()]
 
 
 class Round(NamedTuple):
@@ -38,8 +83,11 @@ class Round(NamedTuple):
     states: int
 
 
-def on_spark(spark: SparkSession, grid: dict[str, Iterable[int]]) -> tuple[float, float, int]:
+def on_spark(spark: "SparkSession", grid: dict[str, Iterable[int]]) -> tuple[float, float, int]:
     """Seconds, seconds of all channels together, states."""
+    # Spark is loaded only if it is asked for: tables of its figures need none.
+    from permitflow.spark import sweep
+
     begin = time.perf_counter()
     found = sweep(spark, Check.EXPLORE, grid)
     wall = time.perf_counter() - begin
@@ -66,6 +114,8 @@ def in_processes(grid: dict[str, Iterable[int]]) -> tuple[float, int]:
 
 def measure(grid: dict[str, Iterable[int]], rounds: int) -> Iterator[Round]:
     """Round by round."""
+    from permitflow.demo.spark_session import local_session
+
     with (
         tempfile.TemporaryDirectory() as folder,
         local_session("sweep", master=f"local[{SLOTS}]", work_dir=Path(folder)) as spark,

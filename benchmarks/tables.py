@@ -1,24 +1,216 @@
 """Results as Markdown tables; documents take them from here, by name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 
-from benchmarks import curve_tables, throughput_tables
-from benchmarks.checking_speed import PART as CHECKING
-from benchmarks.checking_speed import CheckingSpeed
+from benchmarks.curves import DelayPoint, Point, Stalled, full_pipes
+from benchmarks.idle_channels import IdleChannels
 from benchmarks.imbalance.experiment import Imbalance
+from benchmarks.jobs import PAYLOADS
 from benchmarks.latency import ALONE, BURSTS, LATENCY_PEERS, Latency, Load
-from benchmarks.local import LocalRate
-from benchmarks.markdown_table import table
+from benchmarks.local_channel import LocalRate
 from benchmarks.measuring import COMPARISON, CURVES, SPARK
-from benchmarks.peers.registry import find_ways
-from benchmarks.results import Results
-from benchmarks.series import compact
+from benchmarks.model_checking import PART as CHECKING
+from benchmarks.model_checking import CheckingSpeed
+from benchmarks.peers.way import find_ways
+from benchmarks.results import NOT_MEASURED, Results, compact, table
 from benchmarks.spark_exchange.jobs import SparkJob
-from benchmarks.sweep_speed import PART as SWEEP
-from benchmarks.sweep_speed import SweepSpeed
+from benchmarks.stores import STORES, StoreRate
+from benchmarks.sweep_at_scale import PART as SWEEP
+from benchmarks.sweep_at_scale import SweepSpeed
 from benchmarks.targets import Verdict, judge
+from benchmarks.throughput import Cell
+from permitflow.protocol.parameters import ChannelParameters
 
-__all__ = ["TABLES"]
+__all__ = [
+    "TABLES",
+    "batches",
+    "channels",
+    "defaults",
+    "delays",
+    "full_pipe",
+    "memory",
+    "processor",
+    "reading",
+    "settings",
+    "stalled",
+    "stores",
+    "throughput",
+    "windows",
+]
+
+
+def _by_way(cells: list[Cell], shown: Callable[[Cell], str], unit: str) -> str:
+    sizes = [name for name in PAYLOADS if any(cell.payload == name for cell in cells)]
+    tuned = {cell.way for cell in cells if cell.is_tuned}
+    # Those that were measured at their best have a row for the defaults as well.
+    by_key = {
+        (f"{cell.way}, defaults" if _is_beside_best(cell, tuned) else cell.way, cell.payload): cell for cell in cells
+    }
+    names = dict.fromkeys(name for name, _ in by_key)
+    rows = [
+        [name, *(shown(by_key[name, size]) if (name, size) in by_key else NOT_MEASURED for size in sizes)]
+        for name in names
+    ]
+    return table([unit, *sizes], rows)
+
+
+def _is_beside_best(cell: Cell, tuned: Collection[str]) -> bool:
+    """Was the way of a cell, one of those that are tuned, measured with the default numbers?"""
+    return cell.way in tuned and not cell.is_tuned
+
+
+def _cells(results: Results, touch: str) -> list[Cell]:
+    return [cell for cell in results.get("throughput", Cell) if cell.touch == touch]
+
+
+def throughput(results: Results) -> str:
+    """Of a consumer that sums up one column."""
+    return _by_way(_cells(results, "column"), lambda cell: cell.chunks_per_second.told(), "chunks/s, median (range)")
+
+
+def reading(results: Results) -> str:
+    """Of a consumer that sums up every column."""
+    return _by_way(_cells(results, "columns"), lambda cell: cell.chunks_per_second.told(), "chunks/s, median (range)")
+
+
+def processor(results: Results) -> str:
+    """Seconds of both processes for a gigabyte."""
+    return _by_way(_cells(results, "column"), lambda cell: compact(cell.cpu_seconds_per_gigabyte.median), "CPU s/GB")
+
+
+def memory(results: Results) -> str:
+    """Of both processes."""
+    return _by_way(_cells(results, "column"), lambda cell: f"{cell.peak_memory_bytes.median / 2**20:.0f}", "MiB")
+
+
+def settings(results: Results) -> str:
+    """Window and batch of each way."""
+    return _by_way(
+        _cells(results, "column"), lambda cell: f"{cell.row_permits // 1024}k / {cell.permit_batch / 1024:g}k", "rows"
+    )
+
+
+def windows(results: Results) -> str:
+    """By window."""
+    return _points(results.get("windows", Point), "ROW_COUNT", lambda point: point.row_permits)
+
+
+def batches(results: Results) -> str:
+    """By batch."""
+    return _points(results.get("batches", Point), "BATCH", lambda point: point.permit_batch)
+
+
+def _points(points: list[Point], what: str, number: Callable[[Point], int]) -> str:
+    rows = [
+        [
+            f"{point.way}, {point.payload} rows",
+            f"{number(point):,}",
+            point.chunks_per_second.told(),
+            compact(point.median_milliseconds.median),
+            compact(point.percentile_99_milliseconds.median),
+            f"{point.peak_memory_bytes.median / 2**20:.0f}",
+        ]
+        for point in points
+    ]
+    return table(["", what, "chunks/s", "p50 ms, full", "p99 ms, full", "MiB"], rows)
+
+
+def defaults(results: Results) -> str:
+    """What the default window and batch reach of what the fastest of the curve does, and what that one costs."""
+    standard = ChannelParameters()
+    rows = [
+        *_default_rows(results.get("windows", Point), "ROW_COUNT", "row_permits", standard.row_permits),
+        *_default_rows(results.get("batches", Point), "BATCH", "permit_batch", standard.permit_batch),
+    ]
+    return table(["", "default", "of the fastest", "time on the way", "the fastest has", "time on the way"], rows)
+
+
+def _default_rows(points: list[Point], what: str, number: str, default: int) -> Iterator[list[str]]:
+    for way, payload in dict.fromkeys((point.way, point.payload) for point in points):
+        curve = [point for point in points if (point.way, point.payload) == (way, payload)]
+        fastest = max(curve, key=lambda point: point.chunks_per_second.median)
+        for point in (point for point in curve if getattr(point, number) == default):
+            yield [
+                f"{what}, {way}, {payload} rows",
+                f"{default:,}",
+                f"{point.chunks_per_second.median / fastest.chunks_per_second.median:.0%}",
+                f"{compact(point.median_milliseconds.median)} ms",
+                f"{getattr(fastest, number):,}",
+                f"{compact(fastest.median_milliseconds.median)} ms",
+            ]
+
+
+def delays(results: Results) -> str:
+    """By distance and window."""
+    rows = [
+        [
+            f"{point.rtt_milliseconds:g} ms",
+            f"{point.row_permits:,}",
+            point.rows_per_second.told(),
+            compact(point.predicted_rows_per_second),
+            f"{point.turn_around_milliseconds:.1f} ms" if point.is_bound_by_window else "the pipe is full",
+        ]
+        for point in results.get("delays", DelayPoint)
+    ]
+    return table(["round trip", "ROW_COUNT", "rows/s", "simulated", "turn-around of both processes"], rows)
+
+
+def full_pipe(results: Results) -> str:
+    """By distance: from which window on the pipe is full."""
+    largest = max((point.row_permits for point in results.get("delays", DelayPoint)), default=0)
+    rows = [
+        [
+            f"{pipe.rtt_milliseconds:g} ms",
+            f"{pipe.turn_around_milliseconds:.1f} ms",
+            f"{pipe.by_network:,}",
+            f"{pipe.by_both:,}",
+            f"more than {largest:,}" if pipe.measured is None else f"{pipe.measured:,}",
+        ]
+        for pipe in full_pipes(results.get("delays", DelayPoint))
+    ]
+    heads = ("turn-around", "by the rule", "by the rule, turn-around included", "measured")
+    return table(["round trip", *heads], rows)
+
+
+def stalled(results: Results) -> str:
+    """With a consumer that has stopped."""
+    rows = [
+        [
+            each.way,
+            f"{each.row_permits:,}",
+            f"{each.window_bytes / 2**20:.0f}",
+            f"{each.peak_memory_bytes.median / 2**20:.0f}",
+        ]
+        for each in results.get("stalled", Stalled)
+    ]
+    return table(["rows of 500 bytes", "ROW_COUNT", "MiB in a window", "MiB of both processes"], rows)
+
+
+def channels(results: Results) -> str:
+    """Idle ones."""
+    rows = [
+        [
+            each.kind,
+            f"{each.channels:,}",
+            f"{each.bytes_per_channel / 1024:,.0f}",
+            f"{each.cpu_share_per_channel:.3%}",
+        ]
+        for each in results.get("channels", IdleChannels)
+    ]
+    return table(["idle channels", "number", "KiB each", "of a core, each"], rows)
+
+
+def stores(results: Results) -> str:
+    """Rows that are kept: on disk, beside in memory."""
+    rates = {(rate.payload, rate.channels, rate.store): rate for rate in results.get("stores", StoreRate)}
+    setups = dict.fromkeys((payload, channels) for payload, channels, _ in rates)
+    rows = []
+    for payload, channels in setups:
+        memory, disk = (rates[payload, channels, store].chunks_per_second for store in STORES)
+        ratio = disk.ratio_to(memory)
+        where = f"{payload} rows, {channels} channel{'s' * (channels > 1)}"
+        rows.append([where, memory.told(), disk.told(), ratio.told()])
+    return table(["chunks per second", *(f"kept {place}" for place in ("in memory", "on disk")), "ratio"], rows)
 
 
 Table = Callable[[Results], str]
@@ -141,23 +333,23 @@ TABLES: dict[str, Table] = {
     "machine": machine,
     "durations": durations,
     "ways": ways,
-    "throughput": throughput_tables.throughput,
-    "reading": throughput_tables.reading,
-    "processor": throughput_tables.processor,
-    "memory": throughput_tables.memory,
-    "settings": throughput_tables.settings,
+    "throughput": throughput,
+    "reading": reading,
+    "processor": processor,
+    "memory": memory,
+    "settings": settings,
     "latency": latency,
     "bursts": bursts,
     "local": local,
     "imbalance": imbalance,
-    "windows": curve_tables.windows,
-    "batches": curve_tables.batches,
-    "defaults": curve_tables.defaults,
-    "delays": curve_tables.delays,
-    "full_pipe": curve_tables.full_pipe,
-    "stalled": curve_tables.stalled,
-    "stores": curve_tables.stores,
-    "channels": curve_tables.channels,
+    "windows": windows,
+    "batches": batches,
+    "defaults": defaults,
+    "delays": delays,
+    "full_pipe": full_pipe,
+    "stalled": stalled,
+    "stores": stores,
+    "channels": channels,
     "spark": spark,
     "sweep": sweep,
     "checking": checking,

@@ -3,21 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from benchmarks.curves import Stalled
 from benchmarks.idle_channels import IdleChannels
 from benchmarks.imbalance.experiment import Imbalance
 from benchmarks.imbalance.setups import BOUNDS, CONTROL, EQUAL_COSTS, PERMITS, WIDE_BOUNDS, WIDE_PERMITS
 from benchmarks.latency import ALONE, LATENCY_PEERS, Latency
-from benchmarks.local import QUEUE, LocalRate
-from benchmarks.peers.registry import find_ways
-from benchmarks.peers.way import Way
-from benchmarks.results import Results
-from benchmarks.series import Series
+from benchmarks.local_channel import QUEUE, LocalRate
+from benchmarks.peers.way import ways_for
+from benchmarks.results import Results, Series
 from benchmarks.spark_exchange.jobs import QUERY, SINK, SOURCE, SparkJob
-from benchmarks.stalled import Stalled
-from benchmarks.stream_ends import StreamEnds
-from benchmarks.sweep_speed import LEAST_SWEEP, SweepSpeed
-from benchmarks.sweep_speed import PART as SWEEP
-from benchmarks.throughput import Cell
+from benchmarks.sweep_at_scale import LEAST_SWEEP, SweepSpeed
+from benchmarks.sweep_at_scale import PART as SWEEP
+from benchmarks.throughput import Cell, StreamEnds
 
 __all__ = ["Verdict", "judge"]
 
@@ -78,12 +75,6 @@ def judge(results: Results) -> list[Verdict]:
         *_stopped(results.get("stalled", Stalled)),
         *_idle(results.get("channels", IdleChannels)),
     ]
-
-
-def ways_for(target: str) -> list[Way]:
-    """The ways that play this part."""
-    ways, _ = find_ways()
-    return [way for _, way in ways.values() if way.target == target]
 
 
 def _throughput(cells: list[Cell]) -> Iterator[Verdict]:

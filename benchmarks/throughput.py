@@ -1,4 +1,8 @@
-"""Chunks per second of every way at every size, in shuffled rounds."""
+"""Chunks per second of every way at every size, in shuffled rounds; and a thousand ends of streams.
+
+A batch of one permit makes the consumer return permits for each chunk, so that the last returns cross the end of the
+stream: does any stream lose a chunk, or fail?
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -7,14 +11,12 @@ from typing import NamedTuple
 from rich.progress import track
 
 from benchmarks.field import Field
-from benchmarks.jobs import Job
+from benchmarks.jobs import PAYLOADS, Job
 from benchmarks.pairs import Sample
-from benchmarks.payloads import PAYLOADS
 from benchmarks.peers.way import Group, Way
-from benchmarks.records import Record
-from benchmarks.series import Series
+from benchmarks.results import Record, Series
 
-__all__ = ["Cell", "Entry", "in_rounds", "measure_throughput"]
+__all__ = ["Cell", "Entry", "StreamEnds", "in_rounds", "measure_stream_ends", "measure_throughput"]
 
 # Of those that no promise is about: they stand beside the others, and nobody is judged by them.
 ROUNDS_BESIDE = 3
@@ -128,3 +130,28 @@ async def in_rounds(
                 else:
                     samples[entry].append(sample)
     return [(entry, found) for entry, found in samples.items() if entry not in broken]
+
+
+ENDS_PAYLOAD = PAYLOADS["64"]
+ENDS_CHUNKS = 40
+
+
+@dataclass(frozen=True)
+class StreamEnds(Record):
+    """Of one way."""
+
+    way: str
+    streams: int
+    failed: int
+    """Streams that ended with an error, or without all of their chunks."""
+
+
+async def measure_stream_ends(field: Field) -> list[StreamEnds]:
+    """Ways of ours that targets are about."""
+    found = []
+    for way in [way for way in field.ways if way.group is Group.OURS and way.target]:
+        job = Job(payload=ENDS_PAYLOAD.name, chunks=ENDS_CHUNKS, row_permits=ENDS_PAYLOAD.row_permits, permit_batch=1)
+        streams = range(field.settings.stream_ends)
+        samples = [await field.run(way, job) for _ in track(streams, f"ends, {way.name}", console=field.console)]
+        found.append(StreamEnds(way.name, len(samples), sum(sample is None for sample in samples)))
+    return found

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks.imbalance.setups import SETUPS
 from benchmarks.pairs import CHECKOUT
-from benchmarks.records import Record
-from benchmarks.series import Series
+from benchmarks.results import Record, Series
 
 __all__ = ["Imbalance", "measure_imbalance"]
 

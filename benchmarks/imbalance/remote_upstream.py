@@ -10,9 +10,7 @@ import socket
 import sys
 import threading
 
-from benchmarks.imbalance.chunks import CHUNK_ROWS, filtered_chunk
-from benchmarks.imbalance.setups import BYTE_WINDOW, ROW_PERMITS, SETUPS, Setup
-from benchmarks.imbalance.work import Meter, Work
+from benchmarks.imbalance.setups import BYTE_WINDOW, CHUNK_ROWS, ROW_PERMITS, SETUPS, Meter, Setup, Work, filtered_chunk
 from permitflow.errors import WouldBlock
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer

@@ -1,14 +1,28 @@
-"""What a way to move chunks must offer; a new one is one file in this folder, with a tuple ``WAYS``."""
+"""What a way to move chunks must offer.  Each module of this folder that has a tuple ``WAYS`` is found."""
 
 import asyncio
+import importlib
+import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
+import benchmarks.peers
 from benchmarks.jobs import Job, Tally
 
-__all__ = ["AsyncConsumer", "AsyncProducer", "Consumer", "Group", "Producer", "Way"]
+__all__ = [
+    "AsyncConsumer",
+    "AsyncProducer",
+    "Consumer",
+    "Group",
+    "Producer",
+    "Way",
+    "find_ways",
+    "load_ways",
+    "ways_for",
+]
 
 
 class Group(StrEnum):
@@ -113,3 +127,35 @@ class Way:
     """Does it differ from another one only where chunks are alone, so that nothing else need be measured?"""
     is_tuned: bool = False
     """Batch and window are chosen by trying, the same numbers for all: so that none is weak by a bad choice."""
+
+
+_ORDER = list(Group)
+
+
+def load_ways(module_name: str) -> tuple[Way, ...]:
+    """The ways of one module; loads nothing else, since each process needs only its own libraries."""
+    module = importlib.import_module(f"benchmarks.peers.{module_name}")
+    ways: tuple[Way, ...] = getattr(module, "WAYS", ())
+    return ways
+
+
+@cache
+def find_ways() -> tuple[dict[str, tuple[str, Way]], dict[str, str]]:
+    """All ways by name, each with its module; and the modules that cannot be loaded, each with the reason."""
+    found: list[tuple[str, Way]] = []
+    skipped: dict[str, str] = {}
+    for module in pkgutil.iter_modules(benchmarks.peers.__path__):
+        if module.name == "way":
+            continue
+        try:
+            found += [(module.name, way) for way in load_ways(module.name)]
+        except ModuleNotFoundError as missing:
+            skipped[module.name] = f"needs {missing.name}: pip install 'permitflow[bench]'"
+    found.sort(key=lambda item: _ORDER.index(item[1].group))
+    return {way.name: (module, way) for module, way in found}, skipped
+
+
+def ways_for(target: str) -> list[Way]:
+    """The ways that play this part."""
+    ways, _ = find_ways()
+    return [way for _, way in ways.values() if way.target == target]

@@ -16,11 +16,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.pairs import CHECKOUT
-from benchmarks.series import Series
-from benchmarks.spark_exchange.jobs import QUERY, SINK, SOURCE, SparkJob
-from benchmarks.spark_exchange.peers import MemorySource, NullSink, payload_of
-from benchmarks.spark_exchange.sessions import SLOTS, session
-from benchmarks.spark_exchange.warming import FOR_LONG_JOBS, UNTIL_WARM, WarmUp
+from benchmarks.results import Series
+from benchmarks.spark_exchange.jobs import FOR_LONG_JOBS, QUERY, SINK, SOURCE, UNTIL_WARM, SparkJob, WarmUp
+from benchmarks.spark_exchange.peers import SLOTS, MemorySource, NullSink, payload_of, session
 from permitflow.demo.tpch import (
     LATE_LINE_ITEMS,
     PRIORITIES_OF_LATE_ITEMS,
@@ -47,10 +45,10 @@ NO_WARM_UP = WarmUp(least=0, most=0)
 class Partner:
     """A process that is told what to do, a line at a time."""
 
-    def __init__(self, module: str, *arguments: str) -> None:
+    def __init__(self, name: str, *arguments: str) -> None:
         """Start it."""
-        self._name = module
-        command = [sys.executable, "-m", f"benchmarks.spark_exchange.{module}", *arguments]
+        self._name = name
+        command = [sys.executable, "-m", "benchmarks.spark_exchange.partners", name, *arguments]
         self._process = subprocess.Popen(
             command, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
@@ -76,9 +74,9 @@ class Partner:
 
 
 @contextmanager
-def partner(module: str, *arguments: str) -> Iterator[Partner]:
+def partner(name: str, *arguments: str) -> Iterator[Partner]:
     """A process for the block."""
-    it = Partner(module, *arguments)
+    it = Partner(name, *arguments)
     try:
         yield it
     finally:

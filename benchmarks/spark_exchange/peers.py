@@ -1,8 +1,15 @@
-"""The peers: a Python source whose rows are in memory already, and a Python sink that throws all rows away."""
+"""The peers: a Python source whose rows are in memory already, and a Python sink that throws all rows away.
 
+They run as users run Spark: with all of its compilers, on two task slots.
+"""
+
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -13,9 +20,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from benchmarks.payloads import Payload
+from benchmarks.jobs import Payload
+from benchmarks.pairs import CHECKOUT
+from permitflow.demo.spark_session import local_session
 
-__all__ = ["MemorySource", "NullSink", "payload_of"]
+__all__ = ["SLOTS", "MemorySource", "NullSink", "payload_of", "session"]
 
 
 def payload_of(rows: int) -> Payload:
@@ -70,3 +79,19 @@ class _NullWriter(DataSourceArrowWriter):
         for _ in iterator:
             pass
         return WriterCommitMessage()
+
+
+SLOTS = 2
+
+
+@contextmanager
+def session(work_folder: Path, chunk_rows: int = 8_192) -> Iterator[SparkSession]:
+    """A session whose Arrow batches have so many rows."""
+    # Workers import the peers from here.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH"))))
+    settings = {
+        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(chunk_rows),
+    }
+    with local_session("benchmark", master=f"local[{SLOTS}]", work_dir=work_folder, settings=settings) as spark:
+        yield spark

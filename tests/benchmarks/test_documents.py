@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from benchmarks.checking_speed import CheckingSpeed
 from benchmarks.documents import tables_asked_for, update_document, update_documents
-from benchmarks.records import Record
-from benchmarks.results import Results
+from benchmarks.model_checking import CheckingSpeed
+from benchmarks.results import Record, Results
 from benchmarks.tables import TABLES
 
 EXPLORED = CheckingSpeed(what="explorer", unit="states", count=90_000, cpu_seconds=2.0)

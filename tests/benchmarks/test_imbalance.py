@@ -2,13 +2,10 @@
 
 import pytest
 
-from benchmarks.imbalance import work
-from benchmarks.imbalance.chunks import CHUNK_ROWS, filtered_chunk
+from benchmarks.imbalance import setups
 from benchmarks.imbalance.experiment import Imbalance
-from benchmarks.imbalance.setups import SETUPS
-from benchmarks.imbalance.work import Meter, Work
-from benchmarks.results import Results
-from benchmarks.series import Series
+from benchmarks.imbalance.setups import CHUNK_ROWS, SETUPS, Meter, Work, filtered_chunk
+from benchmarks.results import Results, Series
 from benchmarks.targets import judge
 
 
@@ -27,7 +24,7 @@ class Clock:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Clock:
-    monkeypatch.setattr(work, "time", clock)
+    monkeypatch.setattr(setups, "time", clock)
     return clock
 
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.jobs import Job
-from benchmarks.payloads import PAYLOADS
-from benchmarks.tuning import KEPT, WINDOWS_IN_A_JOB, candidates, fastest
+from benchmarks.field import KEPT, WINDOWS_THAT_BIND, candidates, fastest
+from benchmarks.jobs import PAYLOADS, Job
 
 ANY_NUMBER = 1 << 30
 
@@ -44,8 +43,8 @@ def test_a_larger_window_is_filled_several_times_or_not_tried() -> None:
     job = job_of("64", chunks=1)
     for each in candidates(job, ANY_NUMBER):
         if each.row_permits > job.row_permits:
-            assert each.chunks * each.shape.rows >= WINDOWS_IN_A_JOB * each.row_permits
-    assert windows(job, most_chunks=WINDOWS_IN_A_JOB * 65_536 // 64) == [16_384, 32_768, 65_536]
+            assert each.chunks * each.shape.rows >= WINDOWS_THAT_BIND * each.row_permits
+    assert windows(job, most_chunks=WINDOWS_THAT_BIND * 65_536 // 64) == [16_384, 32_768, 65_536]
 
 
 def test_the_fastest_is_chosen_and_only_those_in_front_are_tried_again() -> None:

@@ -2,10 +2,8 @@
 
 import pytest
 
-from benchmarks.results import Results
-from benchmarks.series import Series
-from benchmarks.spark_exchange.jobs import QUERY, SparkJob
-from benchmarks.spark_exchange.warming import FOR_LONG_JOBS, UNTIL_WARM
+from benchmarks.results import Results, Series
+from benchmarks.spark_exchange.jobs import FOR_LONG_JOBS, QUERY, UNTIL_WARM, SparkJob
 from benchmarks.tables import TABLES
 from benchmarks.targets import judge
 

@@ -1,6 +1,11 @@
-"""An exchange in a process of its own, which feeds streams, drains them, or passes them on, as it is told.
+"""Two processes beside the measured session, which do as they are told.
 
-Orders come on standard input, one JSON object a line; the answers to each, on standard output, are ready and done.
+    python -m benchmarks.spark_exchange.partners exchange
+    python -m benchmarks.spark_exchange.partners sender TABLES WORK_FOLDER
+
+The exchange feeds streams, drains them, or passes them on.  The sender is the job that feeds query 12, in a session of
+its own, which stays warm: it runs once for each order.  Orders come on standard input, one JSON object a line; the
+answers to each, on standard output, are ready and done.
 """
 
 import asyncio
@@ -8,10 +13,12 @@ import json
 import sys
 from collections import deque
 from itertools import islice
+from pathlib import Path
 from typing import Any, TextIO
 
-from benchmarks.spark_exchange.peers import payload_of
+from benchmarks.spark_exchange.peers import payload_of, session
 from permitflow.channels.names import stream_channels
+from permitflow.demo.tpch import LATE_LINE_ITEMS
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.parameters import ChannelParameters
@@ -51,15 +58,31 @@ async def carry_out(exchange: Exchange, order: dict[str, Any], say: TextIO) -> N
     print(json.dumps({"done": True, "rows": found}), file=say, flush=True)
 
 
-async def main() -> None:
+async def exchange() -> None:
     """Serve until there are no more orders."""
     say, sys.stdout = sys.stdout, sys.stderr
-    exchange = Exchange()
-    async with ExchangeServer(exchange) as server:
+    registry = Exchange()
+    async with ExchangeServer(registry) as server:
         print(json.dumps({"address": server.address}), file=say, flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
-            await carry_out(exchange, json.loads(line), say)
+            await carry_out(registry, json.loads(line), say)
+
+
+def sender(tables: str, work_folder: str) -> None:
+    """Write the late line items into the stream of each order."""
+    say, sys.stdout = sys.stdout, sys.stderr
+    with session(Path(work_folder)) as spark:
+        spark.read.parquet(f"{tables}/lineitem.parquet").createOrReplaceTempView("lineitem")
+        print(json.dumps({"ready": True}), file=say, flush=True)
+        for line in sys.stdin:
+            options = json.loads(line)
+            late = spark.sql(LATE_LINE_ITEMS).coalesce(int(options["channels"]))
+            late.write.format("permitflow").mode("append").options(**options).save()
+            print(json.dumps({"done": True}), file=say, flush=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    if sys.argv[1] == "exchange":
+        asyncio.run(exchange())
+    else:
+        sender(*sys.argv[2:])

@@ -1,4 +1,7 @@
-"""permitflow over gRPC: an exchange in the producer's process, fed from inside, read by a client."""
+"""permitflow between two processes: an exchange in the producer's process, fed from inside, read by a client.
+
+Over gRPC, over TCP, and through shared memory.
+"""
 
 import asyncio
 from collections import deque
@@ -18,14 +21,7 @@ from permitflow.transports.grpc_blocking import open_source
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_receiver import RemoteReceiver
 
-__all__ = [
-    "WAYS",
-    "ExchangeProducer",
-    "GrpcBlockingConsumer",
-    "GrpcConsumer",
-    "ManyConsumer",
-    "channel_of",
-]
+__all__ = ["WAYS"]
 
 
 def channel_of(job: Job) -> str:
@@ -130,6 +126,29 @@ class GrpcBlockingConsumer(Consumer):
                 tally.take_joined(joined.batch, joined.rows)
 
 
+class SameHostConsumer(GrpcConsumer):
+    """As over gRPC, but the stream is refused if it cannot leave gRPC for shared memory."""
+
+    SAME_HOST = SameHost.REQUIRE
+
+
+class SameHostBlockingConsumer(GrpcBlockingConsumer):
+    """The same for threads and scripts."""
+
+    SAME_HOST = SameHost.REQUIRE
+
+
+class TcpProducer(ExchangeProducer):
+    """Hosts the exchange at ``tcp://``."""
+
+    async def start(self) -> str:
+        """Serve."""
+        self.exchange = Exchange()
+        self._server = ExchangeServer(self.exchange, "tcp://127.0.0.1:0")
+        await self._server.__aenter__()
+        return self._server.address
+
+
 WAYS = (
     Way(
         "permitflow, gRPC",
@@ -153,5 +172,37 @@ WAYS = (
         "`open_source` and `joined`, as Spark's workers use them",
         ExchangeProducer,
         GrpcBlockingConsumer,
+    ),
+    Way(
+        "permitflow, same host",
+        Group.OURS,
+        "as `permitflow, gRPC`, through shared memory",
+        ExchangeProducer,
+        SameHostConsumer,
+        target="same host",
+        is_tuned=True,
+    ),
+    Way(
+        "permitflow, same host, blocking client",
+        Group.OURS,
+        "`open_source` and `joined` through shared memory, as Spark's workers use them",
+        ExchangeProducer,
+        SameHostBlockingConsumer,
+    ),
+    Way(
+        "permitflow, TCP",
+        Group.OURS,
+        "as `permitflow, gRPC`, an exchange at `tcp://`",
+        TcpProducer,
+        GrpcConsumer,
+        target="remote",
+        is_tuned=True,
+    ),
+    Way(
+        "permitflow, TCP, receive_many",
+        Group.OURS,
+        "the same, with each chunk as a batch of its own",
+        TcpProducer,
+        ManyConsumer,
     ),
 )

@@ -1,0 +1,212 @@
+"""Ways without permits: a pipe, sockets, and one slot of shared memory at which both processes look all the time.
+
+``multiprocessing``'s connections are what its ``Pipe`` returns; each chunk is one message.  Sockets carry Arrow IPC
+streams: a slow consumer is noticed only by full socket buffers.
+
+In the slot nobody sleeps: Arrow writes the chunk, it is copied in and out, Arrow reads it.  Nothing else is in it: no
+system call, no event loop, no permits, no end.  A way that sleeps between two chunks cannot come close with one that is
+alone, and none of ours does less.  It takes two processors whole.
+"""
+
+import mmap
+import os
+import socket
+import struct
+import tempfile
+from multiprocessing.connection import Client, Listener
+from pathlib import Path
+
+import pyarrow as pa
+
+from benchmarks.jobs import Job, Tally
+from benchmarks.peers.way import Consumer, Group, Producer, Way
+
+__all__ = ["WAYS"]
+
+
+class PipeProducer(Producer):
+    """Listens at a Unix socket, as a duplex ``Pipe`` is one."""
+
+    def __init__(self) -> None:
+        """A path of its own."""
+        self._listener = Listener(family="AF_UNIX")
+        self.address = str(self._listener.address)
+
+    def produce(self, job: Job) -> None:
+        """An empty message is the end."""
+        with self._listener.accept() as connection:
+            for chunk in job.feed():
+                connection.send_bytes(memoryview(chunk.serialize()))
+            connection.send_bytes(b"")
+
+    def close(self) -> None:
+        """Remove the socket's file."""
+        self._listener.close()
+
+
+class PipeConsumer(Consumer):
+    """Dials for each job."""
+
+    def __init__(self, address: str) -> None:
+        """A path."""
+        self._address = address
+
+    def consume(self, job: Job, tally: Tally) -> None:
+        """Read messages up to the empty one."""
+        schema = job.shape.schema
+        with Client(self._address, family="AF_UNIX") as connection:
+            while message := connection.recv_bytes():
+                tally.take(pa.ipc.read_record_batch(pa.py_buffer(message), schema))
+
+
+SLOT_BYTES = 8 << 20
+# How many chunks were written, how long the last one is, and how many were taken.
+_WRITTEN, _LENGTH, _TAKEN = range(3)
+_HEADER_BYTES = 3 * struct.calcsize("q")
+
+
+class _Slot:
+    """Room for one chunk."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._memory = memoryview(mmap.mmap(descriptor, SLOT_BYTES))
+        self.header = self._memory[:_HEADER_BYTES].cast("q")
+        self.content = self._memory[_HEADER_BYTES:]
+
+
+class SlotProducer(Producer):
+    """Writes a chunk when the one before was taken."""
+
+    def __init__(self) -> None:
+        """Makes the memory, which nobody need remove."""
+        self._descriptor = os.memfd_create("slot")
+        os.truncate(self._descriptor, SLOT_BYTES)
+        self._slot = _Slot(self._descriptor)
+        self.address = f"/proc/{os.getpid()}/fd/{self._descriptor}"
+
+    def prepare(self, job: Job) -> None:
+        """Count from zero."""
+        self._slot.header[_WRITTEN] = self._slot.header[_TAKEN] = 0
+
+    def produce(self, job: Job) -> None:
+        """Write all chunks."""
+        header, content = self._slot.header, self._slot.content
+        for written, chunk in enumerate(job.feed(), start=1):
+            serialized = chunk.serialize()
+            assert serialized.size <= len(content), f"a chunk of {serialized.size:,} bytes does not fit the slot"
+            while header[_TAKEN] < written - 1:
+                pass
+            content[: serialized.size] = memoryview(serialized).cast("B")
+            header[_LENGTH] = serialized.size
+            header[_WRITTEN] = written
+
+    def close(self) -> None:
+        """Close the memory's descriptor; what is mapped goes with the process."""
+        os.close(self._descriptor)
+
+
+class SlotConsumer(Consumer):
+    """Looks until there is a chunk."""
+
+    def __init__(self, address: str) -> None:
+        """Where the producer's memory can be opened."""
+        with Path(address).open("r+b") as file:
+            self._slot = _Slot(file.fileno())
+
+    def consume(self, job: Job, tally: Tally) -> None:
+        """Read all chunks, each a copy: the slot is needed for the next one."""
+        header, content, schema = self._slot.header, self._slot.content, job.shape.schema
+        for taken in range(1, job.chunks + 1):
+            while header[_WRITTEN] < taken:
+                pass
+            message = bytes(content[: header[_LENGTH]])
+            header[_TAKEN] = taken
+            tally.take(pa.ipc.read_record_batch(pa.py_buffer(message), schema))
+
+
+# Small chunks are written and read together; larger ones bypass the buffer.
+BUFFER_BYTES = 256 << 10
+
+
+class SocketProducer(Producer):
+    """Listens; a connection for each job."""
+
+    def __init__(self, family: socket.AddressFamily) -> None:
+        """``AF_INET`` or ``AF_UNIX``."""
+        self._listener = socket.socket(family)
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        if family is socket.AF_UNIX:
+            self._folder = tempfile.TemporaryDirectory()
+            self.address = str(Path(self._folder.name) / "chunks")
+            self._listener.bind(self.address)
+        else:
+            self._listener.bind(("127.0.0.1", 0))
+            self.address = str(self._listener.getsockname()[1])
+        self._listener.listen()
+
+    def produce(self, job: Job) -> None:
+        """Write a stream."""
+        connection, _ = self._listener.accept()
+        with connection, connection.makefile("wb", buffering=BUFFER_BYTES) as file:
+            _send_at_once(connection)
+            with pa.ipc.new_stream(file, job.shape.schema) as stream:
+                for burst in job.bursts():
+                    for chunk in burst:
+                        stream.write_batch(chunk)
+                    if job.is_paced:
+                        file.flush()
+
+    def close(self) -> None:
+        """Remove the socket's file."""
+        self._listener.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+class SocketConsumer(Consumer):
+    """Dials for each job."""
+
+    def __init__(self, address: str) -> None:
+        """A port, or a path."""
+        self._address = address
+
+    def consume(self, job: Job, tally: Tally) -> None:
+        """Read a stream."""
+        is_path = os.sep in self._address
+        with socket.socket(socket.AF_UNIX if is_path else socket.AF_INET) as connection:
+            connection.connect(self._address if is_path else ("127.0.0.1", int(self._address)))
+            with connection.makefile("rb", buffering=BUFFER_BYTES) as file:
+                for chunk in pa.ipc.open_stream(file):
+                    tally.take(chunk)
+
+
+def _send_at_once(connection: socket.socket) -> None:
+    if connection.family is socket.AF_INET:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+WAYS = (
+    Way("multiprocessing.Pipe", Group.PLAIN, "serialised batches, one message each", PipeProducer, PipeConsumer),
+    Way(
+        "Arrow IPC in shared memory, both ends always looking",
+        Group.PLAIN,
+        "one slot; nobody sleeps, nobody is told: about the least that Python and Arrow take for a chunk alone",
+        SlotProducer,
+        SlotConsumer,
+        is_for_latency=True,
+    ),
+    Way(
+        "Arrow IPC over a Unix socket",
+        Group.PLAIN,
+        "`pyarrow.ipc` streams, buffered",
+        lambda: SocketProducer(socket.AF_UNIX),
+        SocketConsumer,
+    ),
+    Way(
+        "Arrow IPC over TCP",
+        Group.PLAIN,
+        "`pyarrow.ipc` streams, buffered",
+        lambda: SocketProducer(socket.AF_INET),
+        SocketConsumer,
+    ),
+)
