@@ -22,7 +22,7 @@ print(faults() - before)
 """
 
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's own")
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's own")
 
 
 def faults(preparation: str, **environment: str) -> int:
@@ -31,9 +31,11 @@ def faults(preparation: str, **environment: str) -> int:
     return int(told.stdout)
 
 
+@LINUX
 def test_blocks_of_messages_are_kept_once_they_are_expected() -> None:
     assert faults("expect_large_blocks()") < 1_000 < faults("")
 
 
+@LINUX
 def test_who_has_decided_otherwise_is_heeded() -> None:
     assert faults("expect_large_blocks()", MALLOC_MMAP_THRESHOLD_="131072") > 1_000

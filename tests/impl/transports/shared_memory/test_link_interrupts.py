@@ -10,15 +10,15 @@ from permitflow.transports.shared_memory.link import MessageSocket
 from tests.support.carriers import memory_ends
 from tests.support.interrupting import Interrupting, Peer, SignalError
 
-MOST_BYTES = 1 << 20
+MOST_INTERRUPTED_BYTES = 1 << 20
 
 
 @pytest.fixture
 def links() -> Iterator[tuple[BlockingLink, BlockingLink]]:
     """A writer and a reader."""
     with memory_ends() as ends:
-        writer = BlockingLink(ends.writer_socket, ends.writer, most_bytes=MOST_BYTES)
-        reader = BlockingLink(ends.reader_socket, ends.reader, most_bytes=MOST_BYTES)
+        writer = BlockingLink(ends.writer_socket, ends.writer, most_bytes=MOST_INTERRUPTED_BYTES)
+        reader = BlockingLink(ends.reader_socket, ends.reader, most_bytes=MOST_INTERRUPTED_BYTES)
         yield writer, reader
         writer.close()
         reader.close()
@@ -28,7 +28,7 @@ def test_a_write_that_is_interrupted_while_it_waits_goes_on_where_it_was(
     links: tuple[BlockingLink, BlockingLink], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer, reader = links
-    messages = [Outgoing([bytes([number]) * MOST_BYTES]) for number in range(2)]
+    messages = [Outgoing([bytes([number]) * MOST_INTERRUPTED_BYTES]) for number in range(2)]
     seen: list[bytes] = []
 
     def interrupted(*_: object) -> bool:
@@ -52,12 +52,12 @@ def test_a_write_that_is_interrupted_while_it_waits_goes_on_where_it_was(
 def test_a_write_that_is_interrupted_anywhere_leaves_whole_messages_or_says_that_the_link_is_cut(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    messages = [bytes([number]) * size for number, size in enumerate((150_000, 100, 150_000, MOST_BYTES, 150_000))]
+    messages = [bytes([number]) * size for number, size in enumerate((150_000, 100, 150_000, MOST_INTERRUPTED_BYTES, 150_000))]
     cut = set[str]()
     for place in range(10_000):
         with memory_ends() as ends:
-            writer = BlockingLink(ends.writer_socket, ends.writer, most_bytes=MOST_BYTES)
-            reader = BlockingLink(ends.reader_socket, ends.reader, most_bytes=MOST_BYTES)
+            writer = BlockingLink(ends.writer_socket, ends.writer, most_bytes=MOST_INTERRUPTED_BYTES)
+            reader = BlockingLink(ends.reader_socket, ends.reader, most_bytes=MOST_INTERRUPTED_BYTES)
             interrupting = Interrupting(place, Peer())
             seen = list[bytes]()
             monkeypatch.setattr(writer, "_poll", room_made(reader, seen, interrupting.peer))

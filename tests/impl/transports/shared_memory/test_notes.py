@@ -8,14 +8,14 @@ from permitflow.errors import UndecodableDataError
 from permitflow.transports.shared_memory.link import NoteReader, inline_header, place_note
 from permitflow.transports.shared_memory.ring import Place
 
-MOST_BYTES = 1 << 20
+MOST_NOTE_BYTES = 1 << 20
 
 
 def encoded(message: bytes | Place) -> bytes:
     return place_note(message) if isinstance(message, Place) else inline_header(len(message)) + message
 
 
-def read(reader: NoteReader, data: bytes, most_at_once: int) -> list[bytes | Place]:
+def read_notes(reader: NoteReader, data: bytes, most_at_once: int) -> list[bytes | Place]:
     messages: list[bytes | Place] = []
     while data:
         room = reader.room()
@@ -39,17 +39,17 @@ MESSAGES = st.lists(
 
 @given(MESSAGES, st.sampled_from([1 << 20, 65_536, 4_099, 1_001]))
 def test_messages_arrive_however_their_bytes_do(messages: list[bytes | Place], most_at_once: int) -> None:
-    reader = NoteReader(MOST_BYTES)
-    assert read(reader, b"".join(map(encoded, messages)), most_at_once) == messages
+    reader = NoteReader(MOST_NOTE_BYTES)
+    assert read_notes(reader, b"".join(map(encoded, messages)), most_at_once) == messages
     assert reader.is_between_messages
 
 
 def test_a_message_arrives_byte_by_byte() -> None:
     messages: list[bytes | Place] = [b"", b"ab", Place(1, 2, 3), b"c" * 100]
-    assert read(NoteReader(MOST_BYTES), b"".join(map(encoded, messages)), 1) == messages
+    assert read_notes(NoteReader(MOST_NOTE_BYTES), b"".join(map(encoded, messages)), 1) == messages
 
 
-@pytest.mark.parametrize("wrong", [b"\0" * 16, b"pf:x" + b"\1" * 12, inline_header(MOST_BYTES + 1)])
+@pytest.mark.parametrize("wrong", [b"\0" * 16, b"pf:x" + b"\1" * 12, inline_header(MOST_NOTE_BYTES + 1)])
 def test_what_is_no_message_is_refused(wrong: bytes) -> None:
     with pytest.raises(UndecodableDataError):
-        read(NoteReader(MOST_BYTES), wrong, 16)
+        read_notes(NoteReader(MOST_NOTE_BYTES), wrong, 16)

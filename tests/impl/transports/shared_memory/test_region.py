@@ -10,12 +10,12 @@ import pytest
 from permitflow.errors import UndecodableDataError
 from permitflow.transports.shared_memory.region import create_region, open_region
 
-CAPACITY = 64 << 10
+REGION_BYTES = 64 << 10
 
 
 @pytest.mark.parametrize("creator_writes", [True, False])
 def test_what_one_end_writes_the_other_reads(creator_writes: bool) -> None:
-    mine, descriptor = create_region(CAPACITY, writable=creator_writes)
+    mine, descriptor = create_region(REGION_BYTES, writable=creator_writes)
     theirs = open_region(descriptor, writable=not creator_writes)
     os.close(descriptor)
     writer, reader = (mine, theirs) if creator_writes else (theirs, mine)
@@ -27,7 +27,7 @@ def test_what_one_end_writes_the_other_reads(creator_writes: bool) -> None:
 
 @pytest.mark.parametrize("creator_writes", [True, False])
 def test_nobody_can_shorten_it_or_write_into_it_once_both_have_it(creator_writes: bool) -> None:
-    _, descriptor = create_region(CAPACITY, writable=creator_writes)
+    _, descriptor = create_region(REGION_BYTES, writable=creator_writes)
     open_region(descriptor, writable=not creator_writes)
     with pytest.raises(PermissionError):
         os.ftruncate(descriptor, 4096)
@@ -39,7 +39,7 @@ def test_nobody_can_shorten_it_or_write_into_it_once_both_have_it(creator_writes
 
 
 def test_each_has_a_nonce_of_its_own_and_is_for_this_user_only() -> None:
-    (one, first), (other, second) = create_region(CAPACITY, writable=True), create_region(CAPACITY, writable=True)
+    (one, first), (other, second) = create_region(REGION_BYTES, writable=True), create_region(REGION_BYTES, writable=True)
     assert one.nonce != other.nonce
     assert os.fstat(first).st_mode & 0o777 == 0o600
     assert not os.get_inheritable(first)
@@ -49,7 +49,7 @@ def test_each_has_a_nonce_of_its_own_and_is_for_this_user_only() -> None:
 
 def unsealed() -> int:
     descriptor = os.memfd_create("unsealed", os.MFD_ALLOW_SEALING)
-    os.ftruncate(descriptor, CAPACITY + 4096)
+    os.ftruncate(descriptor, REGION_BYTES + 4096)
     return descriptor
 
 
