@@ -1,4 +1,9 @@
-"""Messages over TCP: whole, in order and unchanged, however the bytes arrive; and strangers are refused in words."""
+"""Who dials a name over TCP tries each of its addresses, and says what it has heard of each.
+
+Messages over TCP: whole, in order and unchanged, however the bytes arrive; and strangers are refused in words.
+
+A message over TCP goes to whoever waits for it once it is whole; to nobody else, and in its order.
+"""
 
 import asyncio
 import random
@@ -16,12 +21,90 @@ from permitflow.errors import (
     UndecodableDataError,
     UnknownChannelError,
 )
+from permitflow.transports import tcp
 from permitflow.transports.blocking_calls import send_all
-from permitflow.transports.carrier import Buffer
-from permitflow.transports.tcp import HEADER_BYTES, Kind, TcpStream, header, host_and_port
+from permitflow.transports.carrier import Buffer, Received
+from permitflow.transports.connection import GET_STREAM
+from permitflow.transports.tcp import HEADER_BYTES, Kind, TcpStream, _connected, calling, header, host_and_port
 from tests.support.carriers import connected, dialled_by_a_stranger
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+# No system has it: as IPv6 where that is switched off.
+UNKNOWN_FAMILY = 12_345
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, UNKNOWN_FAMILY], ids=["refused", "no such family"])
+def test_whoever_does_not_answer_at_the_first_address_is_dialled_at_the_next(
+    complete: Complete, resolve_to: Callable[..., None], deaf_port: int, family: int
+) -> None:
+    async def test(listener: socket.socket) -> None:
+        resolve_to((family, deaf_port), (socket.AF_INET, listener.getsockname()[1]))
+        async with calling("tcp://twofold:1", GET_STREAM, "the exchange", timeout_seconds=100):
+            peer, _ = listener.accept()
+            with peer:
+                assert peer.recv(HEADER_BYTES) == header(Kind.GET)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        complete(test(listener))
+
+
+def test_an_address_that_is_silent_does_not_keep_the_next_one_from_being_dialled(
+    complete: Complete, resolve_to: Callable[..., None], silent_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(listener: socket.socket) -> None:
+        resolve_to((socket.AF_INET, silent_port), (socket.AF_INET, listener.getsockname()[1]))
+        async with calling("tcp://twofold:1", GET_STREAM, "the exchange", timeout_seconds=100):
+            peer, _ = listener.accept()
+            with peer:
+                assert peer.recv(HEADER_BYTES) == header(Kind.GET)
+
+    monkeypatch.setattr(tcp, "NEXT_ADDRESS_SECONDS", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        complete(test(listener))
+
+
+async def heard_of_two() -> dict[object, OSError]:
+    """What two addresses of a name have answered."""
+    failures: dict[object, OSError] = {}
+    dialling = asyncio.create_task(_connected("twofold", 1, failures))
+    while len(failures) < 2:  # noqa: ASYNC110 - what is waited for is the socket's business
+        await asyncio.sleep(0)
+    dialling.cancel()
+    await asyncio.wait({dialling})
+    return failures
+
+
+def test_that_an_address_was_silent_is_noted(
+    complete: Complete,
+    resolve_to: Callable[..., None],
+    silent_port: int,
+    deaf_port: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test() -> None:
+        failures = await heard_of_two()
+        assert str(failures["127.0.0.1", silent_port]) == "127.0.0.1 does not answer"
+
+    monkeypatch.setattr(tcp, "NEXT_ADDRESS_SECONDS", 0.01)
+    resolve_to((socket.AF_INET, silent_port), (socket.AF_INET, deaf_port))
+    complete(test())
+
+
+def test_what_every_address_has_answered_is_noted(
+    complete: Complete, resolve_to: Callable[..., None], deaf_port: int
+) -> None:
+    async def test() -> None:
+        failures = await heard_of_two()
+        assert [type(failure) for failure in failures.values()] == [OSError, ConnectionRefusedError]
+
+    resolve_to((UNKNOWN_FAMILY, 1), (socket.AF_INET, deaf_port))
+    complete(test())
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64, "a\udcffb", "."])
+def test_a_name_that_nobody_can_look_up_is_refused(host: str) -> None:
+    with pytest.raises(InvalidParametersError, match="must be tcp://host:port"):
+        host_and_port(f"tcp://{host}:5600")
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -280,3 +363,133 @@ def test_a_blocking_writer_has_a_time_out_for_each_part_of_a_chunk_not_for_all_o
     trickle, chunk = Trickle(), random.Random(2).randbytes(54_321)
     send_all(cast("socket.socket", trickle), [chunk[:10], memoryview(chunk)[10:40_000], b"", chunk[40_000:]])
     assert trickle.taken == chunk
+
+
+def test_a_message_is_handed_over_where_it_comes_and_read_goes_on_waiting(complete: Complete) -> None:
+    async def test() -> None:
+        async with connected() as (dialler, acceptor):
+            handed: list[bytes] = []
+            await dialler.write([b"before"])
+            assert await acceptor.read() == b"before"
+            acceptor.hand_to(lambda message: handed.append(bytes(message)))
+            reading = asyncio.create_task(acceptor.read())
+            for number in range(3):
+                await dialler.write([b"%d" % number])
+            await dialler.half_close()
+
+            assert await reading is None
+            assert handed == [b"0", b"1", b"2"]
+
+    complete(test())
+
+
+def test_what_comes_while_nobody_reads_is_not_handed_over_but_read(complete: Complete) -> None:
+    async def test() -> None:
+        async with connected() as (dialler, acceptor):
+            acceptor.hand_to(lambda message: pytest.fail(f"{message!r} was handed over"))
+            await dialler.write([b"kept"])
+            while not acceptor._inbox:  # noqa: ASYNC110 - what is waited for is the socket's business
+                await asyncio.sleep(0)
+
+            assert await acceptor.read() == b"kept"
+
+    complete(test())
+
+
+def test_what_the_taker_raises_read_raises(complete: Complete) -> None:
+    async def test() -> None:
+        async with connected() as (dialler, acceptor):
+
+            def refuse(message: object) -> None:
+                raise UndecodableDataError(what="a message", reason="of a test")
+
+            acceptor.hand_to(refuse)
+            reading = asyncio.create_task(acceptor.read())
+            await asyncio.sleep(0)
+            await dialler.write([b"bad"])
+            with pytest.raises(UndecodableDataError, match="of a test"):
+                await reading
+
+    complete(test())
+
+
+def test_many_small_messages_that_come_together_are_handed_over_and_so_is_the_next_one(complete: Complete) -> None:
+    async def test() -> None:
+        async with dialled_by_a_stranger() as (stranger, acceptor):
+            stranger.send(header(Kind.PUT))
+            await acceptor.method()
+            handed = list[bytes]()
+            acceptor.hand_to(lambda message: handed.append(bytes(message)))
+            reading = asyncio.create_task(acceptor.read())
+            await asyncio.sleep(0)
+            stranger.send((header(Kind.MESSAGE, 1) + b"m") * tcp._MOST_AHEAD)
+            while not handed:  # noqa: ASYNC110 - what is waited for is the socket's business
+                await asyncio.sleep(0)
+            stranger.send(header(Kind.MESSAGE, 4) + b"next" + header(Kind.END))
+
+            assert await reading is None
+            assert handed == [*[b"m"] * tcp._MOST_AHEAD, b"next"]
+
+    complete(test())
+
+
+def test_what_is_left_by_a_taker_that_is_interrupted_is_read(complete: Complete) -> None:
+    async def test() -> None:
+        async with dialled_by_a_stranger() as (stranger, acceptor):
+            stranger.send(header(Kind.PUT))
+            await acceptor.method()
+            acceptor.hand_to(interrupt)
+            reading = asyncio.create_task(acceptor.read())
+            await asyncio.sleep(0)
+            stranger.send((header(Kind.MESSAGE, 1) + b"1") + (header(Kind.MESSAGE, 1) + b"2"))
+            with pytest.raises(KeyboardInterrupt):
+                acceptor._on_readable()
+
+            assert await reading == b"2"
+
+    complete(test())
+
+
+def test_what_comes_behind_what_a_reader_gives_up_over_is_not_handed_over(complete: Complete) -> None:
+    async def test() -> None:
+        async with dialled_by_a_stranger() as (stranger, acceptor):
+            stranger.send(header(Kind.PUT))
+            await acceptor.method()
+            handed = list[bytes]()
+
+            def give_up(message: Received) -> None:
+                handed.append(bytes(message))
+                reading.cancel()
+
+            acceptor.hand_to(give_up)
+            reading = asyncio.create_task(acceptor.read())
+            await asyncio.sleep(0)
+            stranger.send(header(Kind.MESSAGE, 1) + b"1" + header(Kind.MESSAGE, 1) + b"2")
+            await asyncio.wait({reading})
+            assert handed == [b"1"]
+
+    complete(test())
+
+
+def test_what_comes_after_the_last_read_is_handed_to_nobody(complete: Complete) -> None:
+    async def test() -> None:
+        async with connected() as (dialler, acceptor):
+            handed = list[Received]()
+            acceptor.hand_to(handed.append)
+            await dialler.write([b"kept"])
+            while not acceptor._inbox:  # noqa: ASYNC110 - what is waited for is the socket's business
+                await asyncio.sleep(0)
+            assert await acceptor.read() == b"kept"
+
+            finishing = asyncio.create_task(acceptor.finish(None))
+            assert await dialler.read() is None
+            await dialler.write([b"too late"])
+            dialler.close()
+            await finishing
+            assert handed == []
+
+    complete(test())
+
+
+def interrupt(_: object) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,497 @@
+"""A typed error arrives as the same type with the same facts; other statuses become errors that say who.
+
+Reasons arrive, whatever is in them; names that could not are refused where they are given.
+
+Who dials an address where no exchange listens is told who does, as far as that shows.
+
+What goes wrong is in our errors; gRPC's own words on stderr ("Got goaway") are for those who ask for them.
+"""
+
+import asyncio
+import json
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import fields, replace
+from typing import Any
+
+import grpc
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permitflow import errors
+from permitflow.errors import (
+    ChannelAbortedError,
+    EndOfStream,
+    InvalidParametersError,
+    PeerGoneError,
+    PeerTimeoutError,
+    PermitflowError,
+    PermitOverrunError,
+    SchemaMismatchError,
+    StoreWriteError,
+    TransportError,
+    UnexpectedFrameError,
+    UnknownChannelError,
+)
+from permitflow.protocol.compression import CompressionAnswer
+from permitflow.protocol.control import ChannelPosition, ChannelState, Positions
+from permitflow.protocol.frames import Abort, Agreement, SameHostAnswer
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.traffic import ChannelTraffic, Statistics
+from permitflow.transports.arrow import MAX_MESSAGE_BYTES, require_equal_schemas
+from permitflow.transports.codec import decode_upstream, encode_upstream
+from permitflow.transports.connection import GET_STREAM, PUT_STREAM
+from permitflow.transports.control_codec import decode_reply, encode_reply
+from permitflow.transports.grpc_aio import get
+from permitflow.transports.grpc_blocking import control, open_source
+from permitflow.transports.texts import MOST_CHARACTERS, require_text, sendable
+from permitflow.transports.wire_errors import (
+    ERROR_KEY,
+    behind_grpc,
+    error_from_status,
+    error_of,
+    said,
+    status_of,
+    whose,
+)
+from tests.support.peers_by_hand import AGREED
+
+SAMPLES: list[tuple[PermitflowError, grpc.StatusCode]] = [
+    (UnknownChannelError(channel="x", known=("a", "b")), grpc.StatusCode.NOT_FOUND),
+    (InvalidParametersError(name="row_permits", value=0, rule="must be at least 2"), grpc.StatusCode.INVALID_ARGUMENT),
+    (errors.UndecodableDataError(what="a chunk", reason="no"), grpc.StatusCode.INVALID_ARGUMENT),
+    (errors.ChunkTooLargeError(rows=1, size_bytes=3, limit_bytes=2), grpc.StatusCode.INVALID_ARGUMENT),
+    (PermitOverrunError(permit_class="rows", returned=5, outstanding=3), grpc.StatusCode.FAILED_PRECONDITION),
+    (
+        errors.OverspendError(permit_class="rows", cost=5, available=3),
+        grpc.StatusCode.FAILED_PRECONDITION,
+    ),
+    (
+        errors.MispricedError(kind="chunk", rows=5, permits=1, cost=5),
+        grpc.StatusCode.FAILED_PRECONDITION,
+    ),
+    (UnexpectedFrameError(frame="Data", expected="Put"), grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.LedgerError(what="rows", here=1, peer=2), grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.VersionMismatchError(ours=1, theirs=2), grpc.StatusCode.FAILED_PRECONDITION),
+    (SchemaMismatchError(ours="a: int64", theirs="ä: int64"), grpc.StatusCode.FAILED_PRECONDITION),
+    (
+        errors.ParameterMismatchError(name="oversize", ours="split", theirs="whole", rule="must be the same"),
+        grpc.StatusCode.FAILED_PRECONDITION,
+    ),
+    (errors.ChannelBusyError(channel="x", consumer="y"), grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.ChannelSpentError(channel="x", reason="y"), grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.ChannelClosedError(end="sender"), grpc.StatusCode.FAILED_PRECONDITION),
+    (ChannelAbortedError(channel="x", reason="y"), grpc.StatusCode.ABORTED),
+    (errors.RetentionError(channel="x", retention="once", rule="no"), grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.UnknownConsumerError(channel="x", consumer="y", known=("z",)), grpc.StatusCode.NOT_FOUND),
+    (errors.RowsForgottenError(channel="x", wanted_row=1, first_kept_row=2), grpc.StatusCode.OUT_OF_RANGE),
+    (errors.RowsNotThereError(channel="x", wanted_row=2, next_row=1), grpc.StatusCode.OUT_OF_RANGE),
+    (errors.LogReplacedError(channel="x", wanted_log="y", log="z"), grpc.StatusCode.DATA_LOSS),
+    (errors.ProducerReplacedError(channel="x", producer="y", by="z"), grpc.StatusCode.ABORTED),
+    (PeerGoneError(who="x", reason="y"), grpc.StatusCode.UNAVAILABLE),
+    (PeerTimeoutError(who="x", reason="y"), grpc.StatusCode.DEADLINE_EXCEEDED),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), SAMPLES, ids=[type(error).__name__ for error, _ in SAMPLES])
+def test_an_error_crosses_the_wire(error: PermitflowError, code: grpc.StatusCode) -> None:
+    told = status_of(error)
+    assert told[0] is code
+    arrived = error_from_status(*told, who="the exchange at here:1")
+    assert type(arrived) is type(error)
+    assert str(arrived) == str(error)
+    told_facts = {name: value for name, value in error.facts.items() if name != "undelivered"}
+    assert arrived.facts == told_facts
+    assert all(getattr(arrived, name) == value for name, value in told_facts.items())
+    assert arrived.__notes__ == ["reported by the exchange at here:1"]
+
+
+def test_what_was_not_delivered_stays_at_home() -> None:
+    _, _, metadata = status_of(PeerGoneError(who="x", reason="y", undelivered=b"secret rows"))
+    assert b"secret" not in metadata[0][1]
+
+
+@pytest.mark.parametrize("text", ["a" * 100_000, "ä" * 100_000, "\udfff" * 10_000, "𝄞" * 100_000, "\n" * 100_000])
+@pytest.mark.parametrize("kind", [SchemaMismatchError, UnknownChannelError, ValueError])
+def test_the_longest_error_takes_less_than_6_kib_of_metadata(kind: type[Exception], text: str) -> None:
+    error = {
+        SchemaMismatchError: SchemaMismatchError(ours=text, theirs=text),
+        UnknownChannelError: UnknownChannelError(channel=text, known=(text,) * 10_000),
+    }.get(kind, ValueError(text))
+    code, details, metadata = status_of(error)
+    told = [b64encode(value) for _, value in metadata if isinstance(value, bytes)]
+    as_grpc_writes_it = sum(1 if 0x20 <= byte <= 0x7E and byte != ord("%") else 3 for byte in details.encode())
+    assert as_grpc_writes_it + sum(map(len, told)) < (6 << 10) - 256  # other trailers take some, too
+    arrived = error_from_status(code, details, metadata, who="x")
+    assert isinstance(arrived, TransportError if kind is ValueError else kind)
+
+
+def test_of_a_long_error_the_type_the_message_and_the_first_of_each_fact_arrive() -> None:
+    known = tuple(f"{'lines' * 40}/{number}" for number in range(10_000))
+    arrived = error_from_status(*status_of(UnknownChannelError(channel="orders", known=known)), who="x")
+    assert isinstance(arrived, UnknownChannelError)
+    assert str(arrived).startswith("unknown channel 'orders'; known channels: lineslines")
+    assert arrived.channel == "orders"
+    assert len(arrived.known) == 20
+    assert all(name.startswith("lines") for name in arrived.known)
+
+
+@pytest.mark.parametrize("error", [EndOfStream(), errors.WouldBlock(), ValueError("x")], ids=repr)
+def test_what_must_not_look_like_an_ordinary_outcome_becomes_an_internal_error(error: Exception) -> None:
+    code, details, metadata = status_of(error)
+    assert code is grpc.StatusCode.INTERNAL
+    assert isinstance(error_from_status(code, details, metadata, who="x"), TransportError)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, PeerGoneError),
+        (grpc.StatusCode.CANCELLED, PeerGoneError),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, PeerTimeoutError),
+        (grpc.StatusCode.UNIMPLEMENTED, TransportError),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, TransportError),
+        (grpc.StatusCode.INTERNAL, TransportError),
+        (None, TransportError),
+    ],
+)
+def test_a_status_of_grpc_itself_says_who_and_why(code: grpc.StatusCode, kind: type[PermitflowError]) -> None:
+    error = error_from_status(code, "Socket closed", (), who="the exchange at here:1")
+    assert type(error) is kind
+    assert "the exchange at here:1" in str(error)
+    assert "Socket closed" in str(error)
+
+
+EITHER = (TransportError, PeerGoneError)
+
+
+def metadata(told: object) -> tuple[tuple[str, bytes]]:
+    return ((ERROR_KEY, json.dumps(told).encode()),)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        None,
+        [],
+        "text",
+        {},
+        {"type": "EndOfStream", "message": "", "facts": {}},
+        {"type": "SystemExit", "message": "", "facts": {}},
+        {"type": ["x"], "message": "", "facts": {}},
+        {"type": "PeerGoneError", "message": "m"},
+        {"type": "PeerGoneError", "message": "m", "facts": 3},
+        {"type": "PeerGoneError", "message": "m", "facts": {"who": "x"}},
+        {"type": "ChannelAbortedError", "message": "m", "facts": {}},
+    ],
+    ids=str,
+)
+def test_a_peer_that_tells_nonsense_is_not_believed(told: object) -> None:
+    error = error_from_status(grpc.StatusCode.INTERNAL, "boom", metadata(told), who="x")
+    assert type(error) is TransportError
+
+
+@pytest.mark.parametrize("depth", [300, 700, 2_000, 20_000])
+def test_facts_that_are_too_deep_are_not_believed_and_not_fallen_for(depth: int) -> None:
+    told = b'{"type": "PeerGoneError", "message": "m", "facts": {"reason": ' + b"[" * depth + b"]" * depth + b"}}"
+    assert type(error_from_status(grpc.StatusCode.INTERNAL, "", ((ERROR_KEY, told),), who="x")) in EITHER
+
+
+def test_a_fact_that_is_none_is_a_text() -> None:
+    told = {"type": "PeerGoneError", "message": "m", "facts": {"who": "y", "reason": {"a": "\udcff"}}}
+    error = error_from_status(grpc.StatusCode.UNAVAILABLE, "", metadata(told), who="x")
+    assert error.facts == {"who": "y", "reason": r"{'a': '\udcff'}"}
+
+
+def test_a_peer_cannot_overwrite_what_every_error_has() -> None:
+    facts = {"who": "y", "reason": "r", "__class__": "z", "args": [1], "add_note": 3, "no name": 4}
+    told = {"type": "PeerGoneError", "message": "m", "facts": facts}
+    error = error_from_status(grpc.StatusCode.UNAVAILABLE, "", metadata(told), who="x")
+    assert error.facts == {"who": "y", "reason": "r"}
+    assert error.args == ("m",)
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_in_the_metadata_are_survived(data: bytes) -> None:
+    error = error_from_status(grpc.StatusCode.ABORTED, "d", ((ERROR_KEY, data), ("other", "text")), who="x")
+    assert isinstance(error, PermitflowError)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    )
+)
+def test_any_json_in_the_metadata_is_survived(told: Any) -> None:
+    sound = {"type": "PeerGoneError", "message": told, "facts": told}
+    for one in (told, sound):
+        assert isinstance(error_from_status(None, None, metadata(one), who="x"), PermitflowError)
+
+
+def test_methods_are_named_by_the_definition() -> None:
+    assert GET_STREAM == "/permitflow.wire.v1.ExchangeService/GetStream"
+    assert PUT_STREAM == "/permitflow.wire.v1.ExchangeService/PutStream"
+
+
+# As Python reads a file name that is no UTF-8.
+NAME = b"/data/\xff.csv".decode(errors="surrogateescape")
+REASON, ARRIVES = f"cannot read {NAME}", "cannot read /data/?.csv"
+texts = st.text(st.characters(exclude_categories=[]), max_size=20)
+
+
+@given(texts, st.integers(1, 20))
+def test_what_is_sent_is_the_beginning_and_utf_8_can_hold_it(text: str, most: int) -> None:
+    sent = sendable(text, most)
+    require_text("a text", sent)
+    assert len(sent) == min(len(text), most)
+    kept = text if len(text) <= most else text[: most - 1]
+    assert all(one in (another, "?") for one, another in zip(sent, kept, strict=False))
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
+def test_a_proper_text_is_sent_as_it_is(text: str) -> None:
+    require_text("a text", text)
+    assert sendable(text) == text
+
+
+def test_a_name_that_cannot_travel_is_refused() -> None:
+    with pytest.raises(InvalidParametersError, match="channel must be text that UTF-8 can hold"):
+        require_text("channel", NAME)
+
+
+def aborted(reason: str) -> str:
+    (message,) = encode_upstream([Abort(reason)])
+    (frame,) = decode_upstream(b"".join(message))
+    assert isinstance(frame, Abort)
+    return frame.reason
+
+
+def positioned(reason: str) -> str:
+    channel: ChannelPosition[pa.Schema] = ChannelPosition(
+        "c", 0, 0, ChannelState.BROKEN, reason, ChannelParameters(row_permits=8), None, ""
+    )
+    reply = decode_reply(encode_reply(Positions((channel,))))
+    assert isinstance(reply, Positions)
+    return reply.channels[0].reason
+
+
+def counted(reason: str) -> str:
+    numbers: dict[str, Any] = dict.fromkeys((field.name for field in fields(ChannelTraffic)), 0)
+    numbers |= {"channel": "c", "state": "broken", "reason": reason, "compressed_streams": {}, "kept": None}
+    traffic = ChannelTraffic(**numbers)
+    reply = decode_reply(encode_reply(Statistics(0.0, (traffic,))))
+    assert isinstance(reply, Statistics)
+    return reply.channels[0].reason
+
+
+@pytest.mark.parametrize("through", [aborted, positioned, counted])
+def test_the_reason_of_a_channels_end_arrives_whatever_is_in_it(through: Any) -> None:
+    assert through("well") == "well"
+    assert through(REASON) == ARRIVES
+    assert through("x" * (MAX_MESSAGE_BYTES + 1)) == "x" * (MOST_CHARACTERS - 1) + "…"
+
+
+ERRORS = [StoreWriteError(path=NAME, reason=REASON), ChannelAbortedError(channel="c", reason=REASON), OSError(REASON)]
+
+
+def over_grpc(error: Exception) -> PermitflowError:
+    code, details, metadata = status_of(error)
+    details.encode()
+    return error_from_status(code, details, metadata, who="the exchange")
+
+
+def over_tcp(error: Exception) -> PermitflowError:
+    return error_of(said(error), who="the exchange")
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("over", [over_grpc, over_tcp])
+def test_an_error_arrives_whatever_is_in_its_words(over: Any, error: Exception) -> None:
+    arrived = over(error)
+    assert ARRIVES in str(arrived)
+    require_text("an error", f"{arrived} {arrived.facts}")
+
+
+HOSTILE = "\x1b[2Ja\r\n2026-01-01 ERROR forged\x9b1A\u2028\u202eb"
+SHOWN = r"\x1b[2Ja\r\n2026-01-01 ERROR forged\x9b1A\u2028\u202eb"
+
+
+def test_the_words_of_an_error_are_one_printable_line_and_its_facts_are_as_they_came() -> None:
+    error = ChannelAbortedError(channel="c", reason=HOSTILE)
+    for one in (error, pickle.loads(pickle.dumps(error)), over_grpc(error), over_tcp(error)):
+        assert isinstance(one, ChannelAbortedError)
+        assert str(one) == one.message == f"channel 'c' was aborted by its sender: {SHOWN}"
+        assert one.reason == HOSTILE
+    assert str(over_grpc(OSError(HOSTILE))).startswith(f"the stream with the exchange failed: OSError: {SHOWN}")
+
+
+def test_a_peer_that_tells_an_error_cannot_forge_lines() -> None:
+    told = json.dumps({"type": "PeerGoneError", "message": HOSTILE, "facts": {"who": HOSTILE, "reason": ""}}).encode()
+    error = error_from_status(None, None, (("permitflow-error-bin", told),), who="x")
+    assert (str(error), error.facts["who"]) == (SHOWN, HOSTILE)
+    assert SHOWN in str(error_from_status(None, HOSTILE, (), who="x"))
+
+
+def test_names_of_fields_in_an_error_are_printable() -> None:
+    ours, theirs = (pa.schema([pa.field(name, pa.int64())]) for name in ("a", HOSTILE))
+    with pytest.raises(SchemaMismatchError) as caught:
+        require_equal_schemas(ours=ours, theirs=theirs)
+    assert str(caught.value) == f"schemas differ: here a: int64; at the peer {SHOWN}: int64"
+
+
+def test_why_a_peer_refuses_something_is_printable_in_the_log() -> None:
+    same_host, compression = SameHostAnswer(b"", HOSTILE), CompressionAnswer(None, HOSTILE)
+    (message,) = encode_upstream([replace(AGREED, same_host=same_host, compression=compression)])
+    (agreement,) = decode_upstream(b"".join(message))
+    assert isinstance(agreement, Agreement)
+    assert agreement.same_host == SameHostAnswer(b"", SHOWN)
+    assert agreement.compression == CompressionAnswer(None, SHOWN)
+
+
+def test_what_only_json_can_say_is_not_taken_over_from_a_peer() -> None:
+    told = rb'{"type": "PeerGoneError", "message": "\udcff", "facts": {"who": "\udcff", "reason": ["\udcff"]}}'
+    error = error_from_status(None, None, (("permitflow-error-bin", told),), who="x")
+    assert isinstance(error, PeerGoneError)
+    assert (error.message, error.facts) == ("?", {"who": "?", "reason": ("?",)})
+    status = rb'{"code": "INTERNAL", "details": "\udcff", "error": null}'
+    assert "failed: ? (gRPC status INTERNAL)" in str(error_of(status, who="x"))
+
+
+GUARD_SECONDS = 60.0
+HTTP = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
+SSH = b"SSH-2.0-OpenSSH_9.6\r\n"
+SETTINGS = b"\0\0\x12\x04\0\0\0\0\0"
+
+
+@contextmanager
+def stranger(greeting: bytes) -> Iterator[str]:
+    """Listens, greets whoever dials once he has said something, and hangs up."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:  # it was shut down
+                return
+            with connection, suppress(OSError):  # he may have hung up
+                connection.recv(1 << 16)
+                connection.sendall(greeting)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        listener.close()
+
+
+def dial_blocking(address: str, run: asyncio.Runner) -> None:
+    open_source(address, "orders/0", timeout_seconds=GUARD_SECONDS)
+
+
+def dial_asyncio(address: str, run: asyncio.Runner) -> None:
+    # gRPC takes a stranger for an exchange that is about to start, and tries for as long as it may.
+    seconds = GUARD_SECONDS if address.startswith("tcp://") else 0.5
+
+    async def dial() -> None:
+        async with get(address, "orders/0", connect_timeout_seconds=seconds):
+            pass
+
+    run.run(dial())
+
+
+def ask(address: str, run: asyncio.Runner | None = None, seconds: float = GUARD_SECONDS) -> None:
+    with control(address, timeout_seconds=seconds) as questions:
+        questions.statistics()
+
+
+Dial = Callable[[str, asyncio.Runner], None]
+
+
+@pytest.mark.parametrize("dial", [dial_blocking, dial_asyncio, ask])
+@pytest.mark.parametrize(
+    ("scheme", "greeting", "told"),
+    [
+        ("tcp://", HTTP, "an HTTP server's"),
+        ("tcp://", SSH, "an SSH server's"),
+        ("tcp://", SETTINGS, "a gRPC server's: dial it as host:port"),
+        ("tcp://", b"", "it has never said a word"),
+        ("", HTTP, "an HTTP server listens there"),
+        ("", SSH, "another program listens there"),
+        ("", b"", "it hung up without a word"),
+    ],
+)
+def test_the_error_says_who_is_there(
+    monkeypatch: pytest.MonkeyPatch, run: asyncio.Runner, dial: Dial, scheme: str, greeting: bytes, told: str
+) -> None:
+    monkeypatch.setattr("permitflow.transports.client_call._REASON_SECONDS", GUARD_SECONDS)
+    with stranger(greeting) as address, pytest.raises(PermitflowError) as caught:
+        dial(scheme + address, run)
+    assert told in caught.value.message
+    assert scheme + address in caught.value.message
+
+
+def test_one_that_does_not_answer_may_be_another_program() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        for scheme in ("tcp://", ""):
+            with pytest.raises(PeerTimeoutError, match="does another program listen there"):
+                ask(f"{scheme}127.0.0.1:{port}", seconds=0.1)
+
+
+def test_a_port_where_nobody_listens_wants_an_exchange() -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        for scheme in ("tcp://", ""):
+            with pytest.raises(PeerGoneError, match="is an exchange running there"):
+                ask(f"{scheme}127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [
+        (b"GET / HT", "HTTP client"),
+        (b"PRI * HT", "gRPC client"),
+        (b"\x16\x03\x01\x02\0\x01\0\x01", "client that expects TLS"),
+        (b"\x15\x03\x01\0\x02\x02\x46\0", "server that expects TLS"),
+        (b"whatever", "is this the exchange's address"),
+    ],
+)
+def test_the_first_bytes_tell_who_it_is(first: bytes, words: str) -> None:
+    assert words in whose(first)
+
+
+def test_what_grpc_says_of_an_exchange_is_left_as_it_is() -> None:
+    assert behind_grpc("unknown channel 'orders/9'") == ""
+
+
+SCRIPT = """
+import os, sys
+import permitflow.transports
+assert "grpc" not in sys.modules, "gRPC looks at its environment when it is loaded"
+import permitflow.transports.grpc_aio
+print(os.environ["GRPC_VERBOSITY"])
+"""
+
+
+@pytest.mark.parametrize(("given", "found"), [("", "ERROR"), ("DEBUG", "DEBUG")])
+def test_grpc_writes_nothing_but_errors_unless_somebody_wants_more(given: str, found: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"}
+    if given:
+        environment["GRPC_VERBOSITY"] = given
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == found
