@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults hostile-peers tutorial bench bench-spark imbalance curves bench-docs bench-models bench-smoke soak sweep-at-scale streaming-read trace-evidence clean
+.PHONY: help setup demo test test-all check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults hostile-peers tutorial bench bench-spark imbalance curves bench-docs bench-models bench-smoke soak sweep-at-scale streaming-read trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -16,8 +16,11 @@ setup:  ## create or update .venv, find or install Java; instant when nothing ch
 demo: setup  ## the main job: TPC-H query 12 through the exchange, between two Spark jobs
 	@$(WITH_JAVA) $(BIN)/permitflow demo
 
-test: check  ## everything that can fail: check, then all tests
-	@$(WITH_JAVA) $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadscope --durations=15
+test: check  ## check, then all tests but those that take long: five minutes on two cores
+	@$(WITH_JAVA) $(BIN)/python -m pytest -n auto --dist loadscope --durations=15 -m "not long"
+
+test-all: check  ## check, then all tests: before a release, or when Spark, pictures or the specification are concerned
+	@$(WITH_JAVA) $(BIN)/python -m pytest -n auto --dist loadscope --durations=15
 
 check: setup  ## style, types, architecture
 	@$(BIN)/ruff check

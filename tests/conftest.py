@@ -1,6 +1,7 @@
 """What tests of all rooms share."""
 
 import asyncio
+import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -28,6 +29,10 @@ settings.load_profile("default")
 
 # Rooms whose tests share something that is dear to make: TLC's results, a Spark session, a browser, the proofs.
 TOGETHER = ("tests/spec", "tests/impl/spark", "tests/impl/pictures", "tests/proofs")
+# A session of Spark, a browser: what needs one of these takes long, unless it is marked as a sample.
+DEAR = {"driver", "cluster", "connected", "browser"}
+# Some tests wait most of the time: one more than there are processors.
+MOST_WORKERS = 4
 # Few tests that take minutes: begun last, they would leave the other workers without anything to do.
 BEGUN_FIRST = (
     "tests/impl/spark",
@@ -47,6 +52,19 @@ def scope_of(nodeid: str) -> str:
     return next((room for room in TOGETHER if file.startswith(f"{room}/")), file)
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """For ``-n auto``."""
+    return min(MOST_WORKERS, (os.cpu_count() or 1) + 1)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what takes long, so that ``make test`` can leave it out."""
+    is_dear = isinstance(item, pytest.Function) and not DEAR.isdisjoint(item.fixturenames)
+    if is_dear and item.get_closest_marker("sample") is None:
+        item.add_marker("long")
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With several workers: the longest first, then by the number of tests; each worker comes to the same order."""
     if not hasattr(config, "workerinput"):

@@ -26,6 +26,7 @@ def command(repository: Path, *arguments: str) -> "subprocess.CompletedProcess[s
 
 
 @pytest.mark.timeout(HANGING_SECONDS)
+@pytest.mark.long
 def test_all_parts_run(repository: Path, tmp_path: Path) -> None:
     done = command(repository, "run", "--smoke", "--folder", str(tmp_path))
     assert done.returncode == 0, done.stderr

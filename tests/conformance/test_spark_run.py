@@ -37,6 +37,7 @@ def with_rows(folder: Path) -> dict[str, ChannelTrace]:
 
 
 @pytest.mark.timeout(LONGEST_SECONDS)
+@pytest.mark.long
 def test_every_stream_of_the_real_run_is_recorded_at_both_ends_and_valid(recorded: tuple[Path, list[str]]) -> None:
     folder, lines = recorded
     (row,) = (line for line in lines if line.startswith("real"))
@@ -51,6 +52,7 @@ def test_every_stream_of_the_real_run_is_recorded_at_both_ends_and_valid(recorde
 
 @pytest.mark.timeout(LONGEST_SECONDS)
 @pytest.mark.parametrize("sabotage", SABOTAGES)
+@pytest.mark.long
 def test_only_the_stream_of_the_sabotaged_reader_is_refused(sabotage: str, recorded: tuple[Path, list[str]]) -> None:
     # That it is the right step has decided the exit code.
     (row,) = (line for line in recorded[1] if line.startswith(f"{sabotage} "))
@@ -59,6 +61,7 @@ def test_only_the_stream_of_the_sabotaged_reader_is_refused(sabotage: str, recor
     assert ("AddPermits" in row) == (sabotage != "on-receipt")
 
 
+@pytest.mark.long
 def test_that_permits_come_too_early_only_the_recording_shows(recorded: tuple[Path, list[str]]) -> None:
     assert "on-receipt: Spark itself noticed nothing" in recorded[1]
 

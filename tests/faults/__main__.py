@@ -112,7 +112,7 @@ def summary(results: Sequence[Result], seconds: float) -> Iterator[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run them and say what came of it."""
     options = _parser().parse_args(arguments)
-    numbers = range(options.schedules) if options.only is None else [options.only]
+    numbers = options.only or range(options.schedules)
     schedules = [draw(options.seed, number) for number in numbers]
     if options.kind is not None:
         schedules = [schedule for schedule in schedules if options.kind in {fault.kind for fault in schedule.faults}]
@@ -139,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1, help="of all that is drawn (default: 1)")
     parser.add_argument("--schedules", type=int, default=240, help="how many (default: 240)")
-    parser.add_argument("--only", type=int, metavar="N", help="schedule N of this seed, and no other")
+    parser.add_argument("--only", type=int, action="append", metavar="N", help="schedule N; may be repeated")
     parser.add_argument("--kind", type=Kind, choices=list(Kind), help="only those with this kind of fault")
     parser.add_argument("--jobs", type=int, default=6, help="schedules at once: most of them wait (default: 6)")
     parser.add_argument("--keep", action="store_true", help="keep the logs of all schedules")

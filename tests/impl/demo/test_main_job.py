@@ -37,6 +37,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.timeout(LONGEST_SECONDS)
+@pytest.mark.long
 def test_the_answer_is_right_and_everything_about_it_is_checked(cache: dict[str, str], tmp_path: Path) -> None:
     done = subprocess.run(
         [*DEMO, "--json", "--keep", str(tmp_path / "kept")],
@@ -80,6 +81,7 @@ def test_the_answer_is_right_and_everything_about_it_is_checked(cache: dict[str,
 
 
 @pytest.mark.timeout(LONGEST_SECONDS)
+@pytest.mark.long
 def test_ctrl_c_leaves_no_process_and_no_file(cache: dict[str, str], tmp_path: Path) -> None:
     environment = {**cache, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", WITHOUT_CHECKS]

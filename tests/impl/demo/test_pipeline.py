@@ -95,6 +95,7 @@ def part(tables: Path, tmp_path: Path) -> Iterator[PartSettings]:
         yield part
 
 
+@pytest.mark.long
 def test_no_row_is_lost_or_comes_twice_whatever_is_killed(run: asyncio.Runner, part: PartSettings) -> None:
     kills, notes = quick(plan_kills(15, seed=1)), list[str]()
     pipeline = Pipeline(SETTINGS, part, rows=ROWS, note=notes.append, kills=kills, driver=[str(ENGINE)])
@@ -111,6 +112,7 @@ def test_no_row_is_lost_or_comes_twice_whatever_is_killed(run: asyncio.Runner, p
     assert [verdict.describe() for life in lives for verdict in life if not verdict.is_valid] == []
 
 
+@pytest.mark.long
 def test_a_batch_that_is_published_twice_shows(run: asyncio.Runner, part: PartSettings) -> None:
     pipeline = Pipeline(SETTINGS, part, rows=ROWS, note=lambda _: None, kills=[], driver=[str(ENGINE), "--twice"])
     run.run(pipeline.run())

@@ -80,6 +80,7 @@ def shows(seen: dict[str, Any], run: Run, k: int) -> None:
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+@pytest.mark.sample
 def test_every_step_shows_the_model_s_numbers(visit: Open, live: Run, scheme: Scheme, width: int) -> None:
     opened = visit(page_of(live), scheme=scheme, width=width)
     assert set(read(opened)["ledgers"]) == {"rows", "barriers", "watermarks"}
@@ -171,6 +172,7 @@ def test_space_plays_to_the_end_and_stops_there(visit: Open, stuck: Run) -> None
     shows(read(opened), stuck, len(stuck.steps))
 
 
+@pytest.mark.sample
 def test_a_deadlock_ends_with_each_guard_that_is_false(visit: Open, stuck: Run) -> None:
     opened = visit(page_of(stuck))
     conclusions = opened.page.locator("#conclusions")

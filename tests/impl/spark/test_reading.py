@@ -31,6 +31,7 @@ def numbers(start: int, stop: int) -> pa.RecordBatch:
     return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
 
 
+@pytest.mark.sample
 def test_each_channel_is_a_partition_and_the_schema_comes_from_the_handshake(driver: Driver, options: Options) -> None:
     def job(spark: SparkSession) -> tuple[str, list[list[int]]]:
         with producers(options, [numbers(0, 500), numbers(500, 600)], [numbers(600, 1000)]):
@@ -74,6 +75,7 @@ SCHEMA = pa.schema(
 )
 
 
+@pytest.mark.sample
 def test_values_of_all_types_arrive(driver: Driver, options: Options) -> None:
     batch = pa.RecordBatch.from_pylist(ROWS, schema=SCHEMA)
 

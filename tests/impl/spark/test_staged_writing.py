@@ -63,6 +63,7 @@ def states(options: Options) -> list[ChannelState]:
         return [position.state for position in orders.positions(channels_of(options))]
 
 
+@pytest.mark.sample
 def test_a_task_that_fails_halfway_is_repeated_and_its_rows_come_once(driver: Driver, replay_options: Options) -> None:
     options = {**replay_options, "delivery": "staged", "chunk_rows": "20"}
 

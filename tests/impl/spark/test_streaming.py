@@ -74,6 +74,7 @@ def run_available(frame: DataFrame, checkpoint: str, batch: Callable[[DataFrame,
     return ""
 
 
+@pytest.mark.sample
 def test_a_query_takes_each_row_once_and_acknowledges_the_tail_as_the_model_does(
     driver: Driver, options: Options, tmp_path: Path
 ) -> None:

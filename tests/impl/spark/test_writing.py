@@ -109,6 +109,7 @@ def test_all_types_arrive_as_sparks_own_arrow_schema_in_utc(driver: Driver, opti
     assert [row["sometimes"] for row in rows[:4]] == [None, 1, None, 3]
 
 
+@pytest.mark.sample
 def test_what_one_job_writes_another_reads(driver: Driver, options: Options) -> None:
     def job(spark: SparkSession) -> tuple[list[Row], list[Row]]:
         frame = spark.sql(TYPES)
@@ -165,6 +166,7 @@ def test_a_stream_can_be_left_open_for_the_next_job(driver: Driver, options: Opt
     assert column(second) == [*range(5, 10), *range(5, 10)]
 
 
+@pytest.mark.sample
 def test_a_task_that_fails_halfway_fails_the_readers_and_is_not_repeated(driver: Driver, options: Options) -> None:
     """An exception in Python, which Spark answers with a second attempt."""
 
