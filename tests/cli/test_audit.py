@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.made_traces import FAULTS, random_behaviour
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event, Header
 from permitflow.tracing.parquet import ParquetWriter
+from tests.support.made_traces import FAULTS, random_behaviour
 
 Command = Callable[..., tuple[int, str, str]]
 Report = Callable[..., tuple[int, dict[str, Any]]]

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.testing.made_traces import random_behaviour
 from permitflow.testing.referee import Referee, ask_tlc
 from permitflow.testing.traces import judge, model_of
 from permitflow.tracing import ChannelTrace, Event
 from permitflow_model.permit_channel import State
 from permitflow_model.tlc.trace import Told, module_text, walk_trace
+from tests.support.made_traces import random_behaviour
 
 AGREED = ChannelParameters(row_permits=4, permit_batch=2, max_chunk_cost=3, barrier_permits=2, oversize=Oversize.WHOLE)
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from permitflow.testing.made_traces import random_behaviour
 from permitflow.tracing import Event
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.replay import Refused, Replay, Starved, replay
@@ -21,6 +20,7 @@ from permitflow_model.permit_channel import SYSTEM, Parameters, Permits, carried
 from permitflow_model.permit_channel_one_end import ReceiverAlone, SenderAlone
 from permitflow_model.permit_channel_trace import PermitChannelReplay
 from permitflow_model.permit_channel_world import RECEIVER_ACTIONS, World
+from tests.support.made_traces import random_behaviour
 
 SMALL = Parameters(
     row_count=4,

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from permitflow.audit import Audit, Clause, audit_files
 from permitflow.errors import TraceMismatchError, TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.made_traces import FAULTS, Fault, NoPlaceError, random_behaviour
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event, Header
 from permitflow.tracing.json_lines import JsonLinesWriter
 from permitflow.tracing.parquet import ParquetWriter
+from tests.support.made_traces import FAULTS, Fault, NoPlaceError, random_behaviour
 
 AGREED = ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2)
 

@@ -8,10 +8,10 @@ import pytest
 from permitflow.audit import audit_files, merging
 from permitflow.audit.units import Unit, read_unit
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.made_traces import FAULTS, Fault, NoPlaceError, random_behaviour
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Header
 from permitflow.tracing.parquet import ParquetWriter
+from tests.support.made_traces import FAULTS, Fault, NoPlaceError, random_behaviour
 
 AGREED = ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2)
 PARTS_READ_AT_MOST = 12

@@ -14,10 +14,10 @@ from permitflow.audit.columns import Events, events_of
 from permitflow.audit.summary import Part, Passage, Rise, Summary, look_at, passage_of
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.made_traces import random_behaviour
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event
 from permitflow.tracing.tables import by_end, table_of
+from tests.support.made_traces import random_behaviour
 
 PARAMETERS = {
     "orders": ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2),

@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 
 from permitflow.audit import audit_files
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.made_traces import random_behaviour
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Header
 from permitflow.tracing.parquet import ParquetWriter
+from tests.support.made_traces import random_behaviour
 
 T = TypeVar("T")
 AGREED = ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2)

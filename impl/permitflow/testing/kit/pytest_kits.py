@@ -69,12 +69,12 @@ class ChannelKit(_Kit):
 
     def verdict(self, rule: Rule) -> RuleVerdict:
         """What can be said about a rule; judged once for the class."""
-        kit = type(self)
-        if kit.judge is None:
-            if kit.runner is None:
-                kit.runner = kit._own_runner = asyncio.Runner()
-            kit.judge = ChannelJudge(self.make_adapter, runner=kit.runner, random_runs=self.random_runs)
-        return kit.judge.verdict(rule)
+        cls = type(self)
+        if cls.judge is None:
+            if cls.runner is None:
+                cls.runner = cls._own_runner = asyncio.Runner()
+            cls.judge = ChannelJudge(self.make_adapter, runner=cls.runner, random_runs=self.random_runs)
+        return cls.judge.verdict(rule)
 
     @classmethod
     def teardown_class(cls) -> None:

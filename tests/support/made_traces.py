@@ -1,8 +1,7 @@
 """Recordings that nobody made: random runs of the model, and one mistake put into each on purpose.
 
 ``random_behaviour`` gives what an implementation would have recorded; each of ``FAULTS`` changes a recording, and says
-what an audit must find in it: that, and nothing else.
-"""
+what an audit must find in it: that, and nothing else."""
 
 import itertools
 import random
@@ -16,8 +15,6 @@ from permitflow.protocol.recording import SENDER_ACTIONS, End
 from permitflow.tracing.events import Event
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, State, held
 from permitflow_model.permit_channel_world import counters_of
-
-__all__ = ["FAULTS", "Expected", "Fault", "NoPlaceError", "random_behaviour"]
 
 
 def random_behaviour(
