@@ -3,8 +3,6 @@
 What Spark and the command line share: one cell of a grid is checked by ``check_cell``, wherever that is.
 """
 
-from permitflow.checking.cells import Cell, cells_of, check_cell
-from permitflow.checking.findings import Check, Finding
-from permitflow.checking.grid import Grid, grid_of
+from permitflow.checking.grid import Cell, Check, Finding, Grid, cells_of, check_cell, grid_of
 
 __all__ = ["Cell", "Check", "Finding", "Grid", "cells_of", "check_cell", "grid_of"]

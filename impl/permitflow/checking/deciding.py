@@ -2,19 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
-from permitflow.checking.findings import Finding
-from permitflow.checking.spelling import spelt
-from permitflow.simulation.ends import costs_of, largest_cost, most_outstanding
-from permitflow.simulation.setting import Setting
+from permitflow.checking.grid import Finding, Verdict
+from permitflow.simulation.setting import Setting, costs_of, largest_cost, most_outstanding
 
 if TYPE_CHECKING:
+    from permitflow_model.kernel.system import Step
     from permitflow_proofs import Decision
 
-__all__ = ["Answer", "Verdict", "answer_for", "decided", "finding_of", "overspend_of"]
+__all__ = ["Answer", "answer_for", "decided", "finding_of", "overspend_of", "spelt"]
 
-Verdict = Literal["live", "deadlock", "overspend"]
 
 # Sums of sizes that are looked at, about ten seconds; beyond it, every size up to the largest is asked about.
 _MOST_RESIDUES = 20_000_000
@@ -86,7 +84,7 @@ def finding_of(setting: Setting, values: Mapping[str, int]) -> Finding:
         values=values,
         verdict=answer.verdict,
         reason=decision.explanation if answer.verdict != "overspend" else answer.overspend,
-        run=() if decision.run is None else spelt(decision.run.steps),
+        run=() if decision.run is None else tuple(map(spelt, decision.run.steps)),
         max_cost=decision.max_cost,
         safe_max_cost=decision.safe_max_cost,
         safe_batch=decision.safe_batch,
@@ -107,3 +105,8 @@ def overspend_of(setting: Setting) -> str:
             f"{receiver.barrier_permits:,}: permitflow's receiver refuses what exceeds them"
         )
     return ""
+
+
+def spelt(step: "Step[Any]") -> str:
+    """An action with its arguments, as in ``OfferChunk(4)``."""
+    return f"{step.action}({', '.join(map(str, step.arguments))})" if step.arguments else step.action

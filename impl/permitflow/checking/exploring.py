@@ -2,15 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from permitflow.checking.deciding import overspend_of
-from permitflow.checking.findings import Finding, Verdict
-from permitflow.checking.spelling import spelt
-from permitflow.simulation.ends import costs_of, largest_cost
-from permitflow.simulation.setting import Setting
+from permitflow.checking.deciding import overspend_of, spelt
+from permitflow.checking.grid import Finding, Verdict
+from permitflow.simulation.setting import Setting, costs_of, largest_cost
 from permitflow_model.kernel.explore import Graph, StateLimitReached, explore
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 
-__all__ = ["explored", "explored_finding", "model_of", "most_states"]
+__all__ = ["explored_finding", "model_of", "most_states"]
 
 _COUNTABLE = 10**18
 
@@ -28,13 +26,52 @@ def model_of(setting: Setting) -> Parameters:
     )
 
 
-def explored(parameters: Parameters, *, max_states: int) -> Graph[State]:
-    """All reachable states, and the first violation of each invariant.
+def explored_finding(setting: Setting, values: Mapping[str, int], *, max_states: int) -> Finding:
+    """What becomes of one combination of numbers if all of its states are visited."""
+    parameters = model_of(setting)
+    # With chunks of one row everything that may be, is reached, so one need not run into the limit to know of it.
+    if 1 in parameters.sizes and (states := most_states(parameters)) > max_states:
+        return _too_large(values, "it has", states, max_states)
+    try:
+        graph = explore(SYSTEM, parameters, max_states=max_states)
+    except StateLimitReached:
+        return _too_large(values, "it has up to", most_states(parameters), max_states)
+    verdict, reason, run = _verdict(setting, parameters, graph)
+    return Finding(
+        values=values,
+        verdict=verdict,
+        reason=reason,
+        run=run,
+        max_cost=parameters.clamp,
+        states=graph.state_count,
+        depth=graph.depth,
+    )
 
-    Raises:
-        StateLimitReached: there are more states than that.
-    """
-    return explore(SYSTEM, parameters, max_states=max_states)
+
+def _too_large(values: Mapping[str, int], it_has: str, states: int, max_states: int) -> Finding:
+    counted = f"{states:,}" if states <= _COUNTABLE else "more than 10^18"
+    reason = f"{it_has} {counted} states, and at most {max_states:,} are explored"
+    return Finding(values=values, verdict="too large", reason=reason)
+
+
+def _verdict(setting: Setting, parameters: Parameters, graph: Graph[State]) -> tuple[Verdict, str, tuple[str, ...]]:
+    """The verdict, its reason, and the run that shows it."""
+    broken = {violation.invariant: violation for violation in graph.violations}
+    stuck = broken.pop("NeverStuck", None) or graph.deadlock
+    if broken:
+        name, violation = next(iter(broken.items()))
+        return "violation", f"{name} does not hold", tuple(map(spelt, violation.steps))
+    if stuck is not None:
+        end = stuck.steps[-1].state
+        (waiting,) = end.waiting
+        reason = (
+            f"a chunk of {waiting.cost:,} waits for ever: of {parameters.row_count:,} permits the sender has "
+            f"{end.permits.rows:,}, the receiver keeps back {end.unreturned:,}"
+        )
+        return "deadlock", reason, tuple(map(spelt, stuck.steps))
+    if overspend := overspend_of(setting):
+        return "overspend", overspend, ()
+    return "live", f"all {graph.state_count:,} states were visited, and none of them is stuck", ()
 
 
 def most_states(parameters: Parameters) -> int:
@@ -55,56 +92,6 @@ def most_states(parameters: Parameters) -> int:
     ways = _queued(ways, range(least_grant, most_grant + 1))  # permits on their way back
     waiting = 1 + len(set(parameters.sizes))  # nobody, or a chunk of one of the sizes
     return waiting * sum(ways[-parameters.batch :])  # unreturned: less than a batch
-
-
-def explored_finding(setting: Setting, values: Mapping[str, int], *, max_states: int) -> Finding:
-    """What becomes of one combination of numbers if all of its states are visited."""
-    parameters = model_of(setting)
-    # With chunks of one row everything that may be, is reached, so one need not run into the limit to know of it.
-    if 1 in parameters.sizes and (states := most_states(parameters)) > max_states:
-        return _too_large(values, f"it has {_counted(states)} states", max_states)
-    try:
-        graph = explored(parameters, max_states=max_states)
-    except StateLimitReached:
-        return _too_large(values, f"it has up to {_counted(most_states(parameters))} states", max_states)
-    verdict, reason, run = _verdict(setting, parameters, graph)
-    return Finding(
-        values=values,
-        verdict=verdict,
-        reason=reason,
-        run=run,
-        max_cost=parameters.clamp,
-        states=graph.state_count,
-        depth=graph.depth,
-    )
-
-
-def _too_large(values: Mapping[str, int], size: str, max_states: int) -> Finding:
-    return Finding(values=values, verdict="too large", reason=f"{size}, and at most {max_states:,} are explored")
-
-
-def _counted(states: int) -> str:
-    return f"{states:,}" if states <= _COUNTABLE else "more than 10^18"
-
-
-def _verdict(setting: Setting, parameters: Parameters, graph: Graph[State]) -> tuple[Verdict, str, tuple[str, ...]]:
-    """The verdict, its reason, and the run that shows it."""
-    broken = {violation.invariant: violation for violation in graph.violations}
-    stuck = broken.pop("NeverStuck", None) or graph.deadlock
-    if broken:
-        name, violation = next(iter(broken.items()))
-        return "violation", f"{name} does not hold", spelt(violation.steps)
-    if stuck is not None:
-        end = stuck.steps[-1].state
-        (waiting,) = end.waiting
-        reason = (
-            f"a chunk of {waiting.cost:,} waits for ever: of {parameters.row_count:,} permits the sender has "
-            f"{end.permits.rows:,}, the receiver keeps back {end.unreturned:,}"
-        )
-        return "deadlock", reason, spelt(stuck.steps)
-    if overspend := overspend_of(setting):
-        return "overspend", overspend, ()
-    return "live", f"all {graph.state_count:,} states were visited, and none of them is stuck", ()
 
 
 def _queued(ways: Sequence[int], parts: Iterable[int]) -> list[int]:

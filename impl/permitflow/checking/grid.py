@@ -1,16 +1,88 @@
-"""What is checked: a channel, what of it varies, and who looks at which part of it."""
+"""A grid of channels: what varies, how each combination of numbers is checked, and what becomes of it.
+
+Solver and model are loaded where a cell is checked, not where it is only talked about.
+"""
 
 import heapq
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Literal
 
 from permitflow.errors import InvalidParametersError
+from permitflow.parameters_file.read import refusal_in_words
 from permitflow.protocol.frames import StatedParameters
 from permitflow.simulation.chunk_sizes import UniformSizes
-from permitflow.simulation.setting import Setting
-from permitflow.simulation.sweep import Axis, Point, points
+from permitflow.simulation.setting import Axis, Point, Setting, points
 
-__all__ = ["NAMES", "Grid", "grid_of", "shares"]
+__all__ = [
+    "MOST_STATES",
+    "NAMES",
+    "Cell",
+    "Check",
+    "Finding",
+    "Grid",
+    "Verdict",
+    "cells_of",
+    "check_cell",
+    "grid_of",
+    "shares",
+]
+
+MOST_STATES = 1_000_000
+"""Of one channel: about a gigabyte and a minute."""
+
+Verdict = Literal["live", "deadlock", "overspend", "violation", "impossible", "too large", "undecided"]
+
+
+class Check(StrEnum):
+    """How a cell is checked."""
+
+    DECIDE = "decide"
+    """By the theorems: at once, for numbers of any size.  Needs ``permitflow[proofs]``."""
+
+    EXPLORE = "explore"
+    """By the model: every state that can be reached is visited, which only small numbers allow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What became of one combination of numbers."""
+
+    values: Mapping[str, int]
+    """By the name of the axis, in rows."""
+
+    verdict: Verdict
+    reason: str
+    """Of the verdict, in words."""
+
+    run: tuple[str, ...] = ()
+    """The actions of a shortest run into a deadlock."""
+
+    max_cost: int | None = None
+    """The most a chunk costs here."""
+
+    safe_max_cost: int | None = None
+    """The most a chunk may cost, as the theorems say; only if decided."""
+
+    safe_batch: int | None = None
+    """The largest batch with which such chunks are live, as the theorems say; only if decided."""
+
+    states: int | None = None
+    """How many can be reached; only if explored."""
+
+    depth: int | None = None
+    """States on the longest shortest path; only if explored."""
+
+    seconds: float = 0.0
+    """That it took."""
+
+    @property
+    def holds(self) -> bool:
+        """Is it live, and nothing else wrong?"""
+        return self.verdict == "live"
+
 
 NAMES = ("row_count", "batch", "max_chunk", "chunk_rows")
 """What may vary: rates and delays change no verdict."""
@@ -29,10 +101,6 @@ class Grid:
     def names(self) -> list[str]:
         """Of the axes."""
         return [axis.name for axis in self.axes]
-
-    def points(self) -> list[Point]:
-        """All combinations; the last axis turns fastest."""
-        return list(points(self.axes))
 
 
 def grid_of(varied: Mapping[str, Iterable[int]], *, flush_idle: bool = False) -> Grid:
@@ -80,3 +148,56 @@ def shares(efforts: Sequence[int], *, most: int) -> list[list[int]]:
         tasks[number].append(cell)
         heapq.heappush(ahead, (effort + max(1, efforts[cell]), number))
     return sorted(tasks, key=lambda cells: -sum(efforts[cell] for cell in cells))
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One combination of numbers."""
+
+    point: Point
+    setting: Setting | None
+    """None if there is no such channel."""
+
+    reason: str = ""
+    """Why there is none."""
+
+    @property
+    def states(self) -> int:
+        """How many there are at most."""
+        from permitflow.checking.exploring import model_of, most_states
+
+        return 0 if self.setting is None else most_states(model_of(self.setting))
+
+
+def cells_of(grid: Grid) -> list[Cell]:
+    """All combinations; the last axis turns fastest."""
+    cells = []
+    for point in points(grid.axes):
+        try:
+            cells.append(Cell(point, point.applied_to(grid.setting)))
+        except InvalidParametersError as error:
+            cells.append(Cell(point, None, refusal_in_words(error)))
+    return cells
+
+
+def check_cell(check: Check, cell: Cell, *, max_states: int = MOST_STATES) -> Finding:
+    """Check one combination.
+
+    Args:
+        check: how.
+        cell: what.
+        max_states: to explore at most; beyond it the verdict is "too large".
+    """
+    values = {name: int(value) for name, value in cell.point.values.items()}
+    if cell.setting is None:
+        return Finding(values=values, verdict="impossible", reason=cell.reason)
+    begin = time.perf_counter()
+    if check is Check.DECIDE:
+        from permitflow.checking.deciding import finding_of
+
+        finding = finding_of(cell.setting, values)
+    else:
+        from permitflow.checking.exploring import explored_finding
+
+        finding = explored_finding(cell.setting, values, max_states=max_states)
+    return replace(finding, seconds=time.perf_counter() - begin)

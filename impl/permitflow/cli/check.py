@@ -14,7 +14,7 @@ import typer
 
 from permitflow.checking import Check, deciding
 from permitflow.checking.deciding import Answer
-from permitflow.checking.findings import MOST_STATES
+from permitflow.checking.grid import MOST_STATES
 from permitflow.cli.check_sweep import SweepOptions, check_sweep
 from permitflow.cli.console import open_console, open_progress, open_table, print_table
 from permitflow.cli.options import Batch, FlushIdle, MaxChunk, RowCount, Sizes, axis, whole_number
@@ -23,9 +23,7 @@ from permitflow.cli.run_table import query_table, run_as_json, run_table
 from permitflow.errors import ParametersFileError, PermitflowError
 from permitflow.parameters_file.read import KEYS, read_description
 from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.simulation.ends import agreement, costs_of, disagreements
-from permitflow.simulation.setting import Setting
-from permitflow.simulation.sweep import Axis
+from permitflow.simulation.setting import Axis, Setting, agreement, costs_of, disagreements
 
 if TYPE_CHECKING:
     from permitflow_model.tlc.check import ModelResult

@@ -19,7 +19,7 @@ from permitflow.cli.outcomes import ExitCode, complain, print_json, requires_ext
 from permitflow.cli.output import require_apart, require_drawable, require_folder, write_bytes, write_files
 from permitflow.errors import InvalidParametersError
 from permitflow.parameters_file.read import Description
-from permitflow.simulation.sweep import Axis, Point
+from permitflow.simulation.setting import Axis, Point
 
 if TYPE_CHECKING:
     from permitflow.pictures.sweep_map import Panel

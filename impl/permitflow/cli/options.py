@@ -13,10 +13,10 @@ import typer
 
 from permitflow.cli.outcomes import unusable
 from permitflow.errors import InvalidParametersError
-from permitflow.parameters_file import axes, quantities
-from permitflow.parameters_file.chunk_table import sizes_of
+from permitflow.parameters_file import quantities, read
+from permitflow.parameters_file.read import sizes_of
 from permitflow.simulation.chunk_sizes import ChunkSizes
-from permitflow.simulation.sweep import Axis
+from permitflow.simulation.setting import Axis
 from permitflow.transports.addresses import ONE_ADDRESS
 
 __all__ = [
@@ -144,7 +144,7 @@ def rows_per_second(text: str) -> float:
 
 def axis(text: str | Axis) -> Axis:
     """Parse what is varied, as in ``row_count=256..65536:x2``."""
-    return text if isinstance(text, Axis) else _understood(axes.read_axis, text)
+    return text if isinstance(text, Axis) else _understood(read.read_axis, text)
 
 
 def distinct(axes: Sequence[Axis]) -> Sequence[Axis]:

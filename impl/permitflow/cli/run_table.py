@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from permitflow.checking.deciding import spelt
 from permitflow.cli.console import open_table
 from permitflow.pictures.actors import actor_of
 
@@ -71,7 +72,7 @@ def run_table(start: "State", steps: "Sequence[Step[State]]") -> Table:
     for number, step in enumerate(steps, start=1):
         if number - 1 not in left_out:
             ledger = ledger_of(step.state).shown()
-            table.add_row(str(number), _action(step), actor_of(step.action), *ledger, _waiting(step.state))
+            table.add_row(str(number), spelt(step), actor_of(step.action), *ledger, _waiting(step.state))
         elif number - 1 == left_out.start:
             table.add_row("…", f"{len(left_out):,} more steps")
     return table
@@ -92,10 +93,6 @@ def run_as_json(start: "State", steps: "Sequence[Step[State]]") -> list[dict[str
     ]
 
 
-def _action(step: "Step[State] | Step[QueryState]") -> str:
-    return f"{step.action}({', '.join(map(str, step.arguments))})" if step.arguments else step.action
-
-
 def _waiting(state: "State") -> str:
     return ", ".join(f"a chunk of {chunk.cost:,}" for chunk in state.waiting)
 
@@ -112,7 +109,7 @@ def query_table(start: "QueryState", steps: "Sequence[Step[QueryState]]") -> Tab
     )
     table.add_row("0", "", *_cells(start))
     for number, step in enumerate(steps, start=1):
-        table.add_row(str(number), _action(step), *_cells(step.state))
+        table.add_row(str(number), spelt(step), *_cells(step.state))
     return table
 
 

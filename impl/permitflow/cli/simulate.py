@@ -18,14 +18,12 @@ from permitflow.cli.outcomes import Json, print_json, stop, unusable
 from permitflow.cli.output import require_apart, require_drawable, require_folder, write_bytes, write_files
 from permitflow.errors import InvalidParametersError, ParametersFileError
 from permitflow.parameters_file.quantities import duration_text
-from permitflow.parameters_file.read import KEYS, Description, read_description
+from permitflow.parameters_file.read import KEYS, Description, read_description, refusal_in_words
 from permitflow.protocol.frames import StatedParameters
-from permitflow.simulation.channel import Whereabouts
 from permitflow.simulation.chunk_sizes import ChunkSizes
-from permitflow.simulation.run import LEAST_CHUNKS, Figures, Progress, SimulatedRun, run_length
+from permitflow.simulation.run import LEAST_CHUNKS, Figures, Progress, SimulatedRun, Whereabouts, run_length
 from permitflow.simulation.run import simulate as simulated
-from permitflow.simulation.setting import Setting
-from permitflow.simulation.sweep import Axis, Point, points
+from permitflow.simulation.setting import Axis, Point, Setting, points
 from permitflow.simulation.window import Window, smallest_window
 
 if TYPE_CHECKING:
@@ -477,7 +475,7 @@ def _row(description: Description, point: Point, report: Progress) -> _Row:
         length = run_length(setting, least_chunks=description.least_chunks or LEAST_CHUNKS)
         return _Row(point, simulated(setting, seed=description.seed, length=length, on_progress=report))
     except InvalidParametersError as error:
-        return _Row(point, None, f"{KEYS.get(error.name, error.name)} {error.rule.replace('row_permits', 'row_count')}")
+        return _Row(point, None, refusal_in_words(error))
 
 
 def _print_rows(description: Description, rows: Sequence[_Row], written: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """A TOML file as sections that are read key by key; a complaint names the key, the value, the line and what to write.
 
-``permitflow_model.toml_table`` reads the manifest of the specification; its values are TLA+ values, and whoever edits
-it knows the keys.  Here people describe channels of their own: lines, units and the nearest known key matter.
+``permitflow_model.toml_table`` reads the manifest of the specification: its values are TLA+ values, and its authors
+know the keys.  Here people describe channels of their own: lines, units and the nearest known key matter.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import NoReturn, TypeVar
 
 from permitflow.errors import ParametersFileError
 
-__all__ = ["Document", "Section"]
+__all__ = ["Document", "Section", "nearest"]
 
 T = TypeVar("T")
 

@@ -1,26 +1,210 @@
-"""A run that is long enough to mean something, and what it comes to."""
+"""One channel as a sequence of events in simulated time: a run that is long enough to mean something.
+
+A heap of events and not a simulation library: there are four kinds of events, their handlers are a few lines each, and
+a process for each end (as in simpy) would hide the one thing that matters, which is what happens at the same instant.
+"""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from random import Random
-from typing import Literal
+from typing import Literal, NamedTuple, TypeVar
 
 from permitflow.errors import InvalidParametersError, OverspendError
-from permitflow.simulation.channel import Channel, Totals, Whereabouts
-from permitflow.simulation.setting import Setting
+from permitflow.protocol.messages import Message, Permits
+from permitflow.protocol.receiver import PermitReceiver
+from permitflow.protocol.sender import PermitSender
+from permitflow.simulation.setting import Setting, pieces_of
 
 __all__ = [
     "LEAST_CHUNKS",
     "MOST_MESSAGES",
+    "Channel",
     "Figures",
     "Progress",
     "RunLength",
     "SimulatedRun",
     "Stuck",
+    "Totals",
+    "Whereabouts",
     "run_length",
     "simulate",
 ]
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Slice:
+    """What a message carries: when its chunk was offered, and whether it is the chunk's last."""
+
+    offered_at: float
+    is_last: bool
+
+
+class Whereabouts(NamedTuple):
+    """Row permits by where they are."""
+
+    permits: float
+    """At the sender."""
+    wire: float
+    """With messages in flight."""
+    inbox: float
+    """With messages that have arrived and are not consumed."""
+    unreturned: float
+    """Of consumed messages, kept by the receiver."""
+    grants: float
+    """On their way back."""
+
+
+class Totals(NamedTuple):
+    """What has added up since the beginning."""
+
+    seconds: float
+    rows: int
+    """Consumed."""
+    chunks: int
+    """Consumed; slices of one chunk count once."""
+    grants: int
+    """Messages that returned permits."""
+    blocked_seconds: float
+    """During which the producer waited for permits."""
+    permit_seconds: Whereabouts
+
+
+class Channel:
+    """Both ends, the wires between them, a producer that waits for permits, and a consumer."""
+
+    def __init__(self, setting: Setting, random: Random) -> None:
+        """At time 0 the producer begins with its first chunk."""
+        self.setting = setting
+        self.now = 0.0
+        self.sender: PermitSender[_Slice] = PermitSender(setting.sender)
+        self.receiver: PermitReceiver[_Slice] = PermitReceiver(setting.receiver)
+        self.latencies: list[float] = []
+        """Seconds from the offer of a chunk until it was consumed, in the order of consumption."""
+        self.peak_rows = 0
+        """The most rows that were ever sent and not consumed."""
+        self._random = random
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._scheduled = 0
+        self._link_is_free_at = 0.0
+        self._blocked_since: float | None = None
+        self._blocked_seconds = 0.0
+        self._wire = self._inbox = self._granted = 0  # row permits
+        self._rows_sent = self._rows_consumed = self._grants = 0
+        self._permit_seconds = [0.0] * len(Whereabouts._fields)
+        self._produce()
+
+    @property
+    def rows_consumed(self) -> int:
+        """Rows consumed since the beginning."""
+        return self._rows_consumed
+
+    @property
+    def whereabouts(self) -> Whereabouts:
+        """Where the row permits are now."""
+        return Whereabouts(self.sender.permits.rows, self._wire, self._inbox, self.receiver.unreturned, self._granted)
+
+    def totals(self) -> Totals:
+        """Everything that has added up until now."""
+        waiting = 0.0 if self._blocked_since is None else self.now - self._blocked_since
+        return Totals(
+            seconds=self.now,
+            rows=self._rows_consumed,
+            chunks=len(self.latencies),
+            grants=self._grants,
+            blocked_seconds=self._blocked_seconds + waiting,
+            permit_seconds=Whereabouts(*self._permit_seconds),
+        )
+
+    def step(self) -> bool:
+        """Let the next event happen; False if there is none: then nothing will ever happen again.
+
+        Raises:
+            OverspendError: the sender believes in a larger window than the receiver.
+        """
+        if not self._events:
+            return False
+        then, _, happen = heappop(self._events)
+        self._let_time_pass(then)
+        happen()
+        return True
+
+    def _let_time_pass(self, then: float) -> None:
+        if (elapsed := then - self.now) > 0:
+            for place, permits in enumerate(self.whereabouts):
+                self._permit_seconds[place] += permits * elapsed
+            self.now = then
+
+    def _schedule(self, then: float, happen: Callable[[T], None], what: T) -> None:
+        self._scheduled += 1  # of what happens at one instant, what was scheduled first comes first
+        heappush(self._events, (then, self._scheduled, lambda: happen(what)))
+
+    # The producer and the sender.
+
+    def _produce(self) -> None:
+        rows = self.setting.chunks.draw(self._random)
+        self._schedule(self.now + rows / self.setting.producer_rate, self._offer, rows)
+
+    def _offer(self, rows: int) -> None:
+        pieces = list(pieces_of(rows, self.sender.parameters))
+        for number, piece in enumerate(pieces, start=1):
+            self.sender.offer_chunk(_Slice(self.now, number == len(pieces)), piece)
+        self._blocked_since = self.now
+        self._send()
+
+    def _send(self) -> None:
+        for message in self.sender.take_sendable():
+            self._wire += message.cost
+            self._rows_sent += message.rows
+            leaves = max(self.now, self._link_is_free_at) + message.rows / self.setting.link_rate
+            self._link_is_free_at = leaves
+            self._schedule(leaves + self.setting.forward_seconds, self._deliver, message)
+        self.peak_rows = max(self.peak_rows, self._rows_sent - self._rows_consumed)
+        if self._blocked_since is not None and not self.sender.has_waiting:
+            self._blocked_seconds += self.now - self._blocked_since
+            self._blocked_since = None
+            self._produce()
+
+    def _add_permits(self, returned: Permits) -> None:
+        self._granted -= returned.rows
+        self.sender.add_permits(returned)
+        self._send()
+
+    # The receiver and the consumer.
+
+    def _deliver(self, message: Message[_Slice]) -> None:
+        is_idle = self.receiver.is_empty
+        self.receiver.deliver(message)
+        self._wire -= message.cost
+        self._inbox += message.cost
+        if is_idle:
+            self._begin_to_consume()
+
+    def _begin_to_consume(self) -> None:
+        message = self.receiver.take()
+        self._schedule(self.now + message.rows / self.setting.consumer_rate, self._consume, message)
+
+    def _consume(self, message: Message[_Slice]) -> None:
+        self._inbox -= message.cost
+        self._rows_consumed += message.rows
+        if message.payload.is_last:
+            self.latencies.append(self.now - message.payload.offered_at)
+        self._give_back(self.receiver.consume())
+        if self.setting.flush_idle:
+            self._give_back(self.receiver.flush())
+        if self.receiver.has_untaken:
+            self._begin_to_consume()
+
+    def _give_back(self, returned: Permits | None) -> None:
+        if returned is None:
+            return
+        self._grants += 1
+        self._granted += returned.rows
+        self._schedule(self.now + self.setting.return_seconds, self._add_permits, returned)
+
 
 Progress = Callable[[float], None]
 """Told now and then which share of a run is done, from 0 to 1."""
@@ -131,32 +315,38 @@ def simulate(
             rule="or another rate must be finite where there is no round-trip time: else nothing takes time",
         )
     length = length or run_length(setting)
-    _require_feasible(setting, length)
+    rows_of_message = min(max(setting.chunks.mean, 1.0), setting.sender.max_chunk_cost)
+    messages = (length.warm_up_rows + length.measured_rows) / rows_of_message
+    if messages > MOST_MESSAGES:
+        raise InvalidParametersError(
+            name="row_permits",
+            value=setting.sender.row_permits,
+            rule=f"must be smaller, or messages larger: a meaningful run has {messages:,.0f} of them, at most "
+            f"{MOST_MESSAGES:,} are simulated",
+        )
     channel = Channel(setting, Random(seed))
     figures = refusal = None
     try:
         figures = _measured(channel, length, on_progress)
     except OverspendError as error:
         refusal = error
+    stuck = None
+    if figures is None and refusal is None:
+        stuck = Stuck(
+            seconds=channel.now,
+            chunks=len(channel.latencies),
+            waiting_cost=channel.sender.waiting_chunks[0].cost,
+            whereabouts=channel.whereabouts,
+        )
     return SimulatedRun(
         setting=setting,
         seed=seed,
         length=length,
         peak_rows=channel.peak_rows,
         figures=figures,
-        stuck=_stuck(channel) if figures is None and refusal is None else None,
+        stuck=stuck,
         refusal=refusal,
     )
-
-
-def _require_feasible(setting: Setting, length: RunLength) -> None:
-    rows_of_message = min(max(setting.chunks.mean, 1.0), setting.sender.max_chunk_cost)
-    messages = (length.warm_up_rows + length.measured_rows) / rows_of_message
-    if messages > MOST_MESSAGES:
-        rule = f"must be smaller, or messages larger: a meaningful run has {messages:,.0f} of them, at most "
-        raise InvalidParametersError(
-            name="row_permits", value=setting.sender.row_permits, rule=f"{rule}{MOST_MESSAGES:,} are simulated"
-        )
 
 
 def _measured(channel: Channel, length: RunLength, on_progress: Progress | None) -> Figures | None:
@@ -210,12 +400,3 @@ def _figures(setting: Setting, before: Totals, after: Totals, latencies: Sequenc
 def _quantile(ordered: Sequence[float], share: float) -> float:
     """The smallest value that is at least as large as this share of all."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan
-
-
-def _stuck(channel: Channel) -> Stuck:
-    return Stuck(
-        seconds=channel.now,
-        chunks=channel.totals().chunks,
-        waiting_cost=channel.sender.waiting_chunks[0].cost,
-        whereabouts=channel.whereabouts,
-    )

@@ -1,16 +1,33 @@
-"""What is simulated: two ends, each with numbers of its own, the way between them, and who uses them."""
+"""What is simulated: two ends, each with numbers of its own, the way between them, who uses them, and what varies."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import NamedTuple
 
 from permitflow.chunks import slices
-from permitflow.errors import InvalidParametersError
+from permitflow.errors import InvalidParametersError, ParameterMismatchError
 from permitflow.protocol.frames import NOTHING_STATED, StatedParameters
+from permitflow.protocol.handshake import agree
 from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.simulation.chunk_sizes import ChunkSizes
+from permitflow.simulation.chunk_sizes import ChunkSizes, ConstantSize
 
-__all__ = ["EndParameters", "Setting", "pieces_of"]
+__all__ = [
+    "AXES",
+    "Axis",
+    "Disagreement",
+    "EndParameters",
+    "Point",
+    "Setting",
+    "agreement",
+    "costs_of",
+    "disagreements",
+    "largest_cost",
+    "most_outstanding",
+    "pieces_of",
+    "points",
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,3 +153,140 @@ def pieces_of(rows: int, parameters: ChannelParameters) -> Iterator[int]:
         yield rows
         return
     yield from map(len, slices(range(rows), parameters.max_chunk_cost))
+
+
+_MOST_SIZES = 10_000
+# Two megabytes.
+_MOST_BITS = 1 << 24
+
+
+class Disagreement(NamedTuple):
+    """A parameter for which the two ends have different values."""
+
+    name: str
+    upstream: object
+    downstream: object
+
+
+def disagreements(setting: Setting) -> list[Disagreement]:
+    """Where the two configurations differ."""
+    up, down = StatedParameters.of(setting.sender), StatedParameters.of(setting.receiver)
+    return [
+        Disagreement(name, ours, theirs)
+        for name, ours, theirs in zip(StatedParameters._fields, up, down, strict=True)
+        if ours != theirs
+    ]
+
+
+def agreement(setting: Setting) -> ChannelParameters | InvalidParametersError | ParameterMismatchError:
+    """What both ends would count by after permitflow's handshake, or why it would refuse."""
+    try:
+        own = StatedParameters.of(setting.sender).checked()
+        return agree(own, StatedParameters.of(setting.receiver))
+    except (InvalidParametersError, ParameterMismatchError) as error:
+        return error
+
+
+def largest_cost(setting: Setting) -> int:
+    """The most row permits that a message may take."""
+    sender, possible = setting.sender, setting.chunks.possible
+    return sender.max_chunk_cost if possible is None else sender.cost_of(possible[-1])
+
+
+def costs_of(setting: Setting) -> tuple[int, ...] | None:
+    """All costs that messages may have, ascending; None if it is every one from 1 to the largest.
+
+    So many sizes that nobody could tell them from all sizes are taken for all.
+    """
+    possible, sender = setting.chunks.possible, setting.sender
+    if possible is None:
+        return None
+    largest = largest_cost(setting)
+    if len(possible) > _MOST_SIZES or (isinstance(possible, range) and possible.start <= 1):
+        return None
+    costs = {sender.cost_of(piece) for rows in possible for piece in pieces_of(_shortened(rows, sender), sender)}
+    return None if len(costs) == largest else tuple(sorted(costs))
+
+
+def _shortened(rows: int, parameters: ChannelParameters) -> int:
+    """Fewer rows that come to the same sizes of slices: a million equal ones are as good as one."""
+    clamp = parameters.max_chunk_cost
+    return rows if rows < 2 * clamp or parameters.oversize is Oversize.WHOLE else clamp + rows % clamp
+
+
+def most_outstanding(setting: Setting) -> int:
+    """The most row permits that can be away from the sender at once."""
+    window, costs = setting.sender.row_permits, costs_of(setting)
+    if costs is None or 1 in costs:
+        return window
+    return _largest_sum(costs, window)
+
+
+def _largest_sum(costs: Sequence[int], limit: int) -> int:
+    """The largest sum of any of these numbers, each as often as wanted, that does not exceed the limit."""
+    if limit > _MOST_BITS:
+        return limit - limit % math.gcd(*costs)  # from some sum on, every multiple of the divisor is one
+    reached, mask = 1, (1 << (limit + 1)) - 1  # bit n: n is such a sum
+    for cost in costs:
+        step = cost
+        while step <= limit:
+            reached |= (reached << step) & mask
+            step *= 2
+    return reached.bit_length() - 1
+
+
+def _rtt(setting: Setting, seconds: float) -> Setting:
+    """There and back in the same proportion as before; half and half if there was no delay."""
+    share = setting.forward_seconds / setting.rtt_seconds if setting.rtt_seconds else 0.5
+    return replace(setting, forward_seconds=seconds * share, return_seconds=seconds * (1 - share))
+
+
+class Axis(NamedTuple):
+    """What is varied, and the values it takes: rows, seconds, or rows a second."""
+
+    name: str
+    values: Sequence[float]
+
+
+_NUMBERS: Mapping[str, str] = {"row_count": "row_permits", "batch": "permit_batch", "max_chunk": "max_chunk_cost"}
+_OTHERS: Mapping[str, Callable[[Setting, float], Setting]] = {
+    "chunk_rows": lambda setting, rows: replace(setting, chunks=ConstantSize(int(rows))),
+    "rtt": _rtt,
+    "producer_rate": lambda setting, rows_per_second: replace(setting, producer_rate=rows_per_second),
+    "consumer_rate": lambda setting, rows_per_second: replace(setting, consumer_rate=rows_per_second),
+    "link_rate": lambda setting, rows_per_second: replace(setting, link_rate=rows_per_second),
+}
+AXES = (*_NUMBERS, *_OTHERS)
+"""What can be varied; the first three at both ends alike."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of values."""
+
+    values: Mapping[str, float]
+    """By the name of the axis."""
+
+    def applied_to(self, setting: Setting) -> Setting:
+        """The same setting with these values.
+
+        Raises:
+            InvalidParametersError: the combination cannot be.
+        """
+        # All at once: one number alone may not fit the others as they were.
+        numbers = {_NUMBERS[name]: int(value) for name, value in self.values.items() if name in _NUMBERS}
+        setting = replace(
+            setting,
+            upstream=setting.upstream._replace(**numbers),  # type: ignore[arg-type]  # whole numbers
+            downstream=setting.downstream._replace(**dict.fromkeys(numbers)),
+        )
+        for name, value in self.values.items():
+            if name in _OTHERS:
+                setting = _OTHERS[name](setting, value)
+        return setting
+
+
+def points(axes: Sequence[Axis]) -> Iterator[Point]:
+    """All combinations; the last axis turns fastest."""
+    for combination in product(*(axis.values for axis in axes)):
+        yield Point(dict(zip((axis.name for axis in axes), combination, strict=True)))

@@ -8,8 +8,7 @@ from permitflow.checking import Check, Finding, Grid, cells_of, check_cell, grid
 from permitflow.errors import InvalidParametersError
 from permitflow.protocol.frames import StatedParameters
 from permitflow.simulation.chunk_sizes import WeightedSizes
-from permitflow.simulation.setting import Setting
-from permitflow.simulation.sweep import Axis
+from permitflow.simulation.setting import Axis, Setting
 from permitflow_proofs import safe_max_cost
 
 ALL = {"row_count": range(1, 6), "batch": range(1, 7), "max_chunk": range(1, 7)}

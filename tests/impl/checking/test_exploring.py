@@ -2,8 +2,9 @@
 
 from itertools import pairwise
 
-from permitflow.checking.exploring import explored, most_states
-from permitflow_model.permit_channel import Parameters
+from permitflow.checking.exploring import most_states
+from permitflow_model.kernel.explore import explore
+from permitflow_model.permit_channel import SYSTEM, Parameters
 
 # With chunks of one row, every spread of the permits can be reached.
 WITH_ONES = [
@@ -25,7 +26,7 @@ WITHOUT_ONES = [
 
 
 def count(parameters: Parameters) -> int:
-    return explored(parameters, max_states=100_000).state_count
+    return explore(SYSTEM, parameters, max_states=100_000).state_count
 
 
 def test_states_are_counted_exactly_where_chunks_of_one_row_may_come() -> None:

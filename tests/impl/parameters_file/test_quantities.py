@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from permitflow.parameters_file.axes import read_axis
 from permitflow.parameters_file.quantities import duration, duration_text, rate, values, whole
+from permitflow.parameters_file.read import read_axis
 
 
 @pytest.mark.parametrize(

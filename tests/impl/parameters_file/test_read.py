@@ -8,7 +8,7 @@ import pytest
 from permitflow.errors import ParametersFileError
 from permitflow.parameters_file.read import Description, read_description
 from permitflow.protocol.parameters import Oversize
-from permitflow.simulation.sweep import Axis
+from permitflow.simulation.setting import Axis
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "docs/examples").glob("*.toml"))
 LEAST = "[upstream]\nrow_count = 100\nbatch = 10\n\n[chunks]\nrows = 5\n"

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from permitflow.errors import InvalidParametersError
 from permitflow.protocol.frames import StatedParameters
-from permitflow.simulation.channel import Channel
 from permitflow.simulation.chunk_sizes import ChunkSizes, ConstantSize, UniformSizes, WeightedSizes
-from permitflow.simulation.run import Figures, RunLength, run_length, simulate
+from permitflow.simulation.run import Channel, Figures, RunLength, run_length, simulate
 from permitflow.simulation.setting import Setting
 
 SHORT = RunLength(warm_up_rows=200, measured_rows=1_500)

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from permitflow.protocol.frames import StatedParameters
 from permitflow.protocol.parameters import Oversize
 from permitflow.simulation.chunk_sizes import ConstantSize, WeightedSizes
-from permitflow.simulation.ends import costs_of, largest_cost, most_outstanding
 from permitflow.simulation.run import RunLength, simulate
-from permitflow.simulation.setting import Setting
+from permitflow.simulation.setting import Setting, costs_of, largest_cost, most_outstanding
 from permitflow_proofs import decide
 
 # So small a channel goes through all its residues in such a run, many times.

@@ -10,9 +10,17 @@ from permitflow.errors import InvalidParametersError, ParameterMismatchError
 from permitflow.protocol.frames import StatedParameters
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.simulation.chunk_sizes import ChunkSizes, ConstantSize, GeometricSizes, UniformSizes, WeightedSizes
-from permitflow.simulation.ends import agreement, costs_of, disagreements, largest_cost, most_outstanding
-from permitflow.simulation.setting import EndParameters, Setting
-from permitflow.simulation.sweep import Axis, points
+from permitflow.simulation.setting import (
+    Axis,
+    EndParameters,
+    Setting,
+    agreement,
+    costs_of,
+    disagreements,
+    largest_cost,
+    most_outstanding,
+    points,
+)
 
 
 def ends(chunks: ChunkSizes, up: StatedParameters, down: StatedParameters | None = None) -> Setting:
