@@ -7,12 +7,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from permitflow.protocol.control import ChannelRow
+from permitflow.spark.options import StreamOptions
 from permitflow.spark.source import PermitflowDataSource
-from permitflow.spark.stream_control import ExchangeLine
-from permitflow.spark.stream_offsets import OffsetJson, StreamOffset
-from permitflow.spark.stream_options import StreamOptions
-from permitflow.spark.stream_planning import Positions
-from permitflow.spark.stream_source import ChannelRows, ExchangeStreamReader
+from permitflow.spark.stream_planning import OffsetJson, Positions, StreamOffset
+from permitflow.spark.stream_source import ChannelRows, ExchangeLine, ExchangeStreamReader
 
 
 class _CommitReader(ExchangeStreamReader):

@@ -14,7 +14,7 @@ import pyarrow as pa
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import COUNTERS, RECEIVER_ACTIONS, SENDER_ACTIONS, Counters, End
-from permitflow.tracing.tables import PERMITS, coded, in_one_piece
+from permitflow.tracing.parquet import PERMITS, coded, in_one_piece
 
 __all__ = [
     "ACTIONS",

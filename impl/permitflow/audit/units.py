@@ -16,10 +16,9 @@ from permitflow.errors import TraceMismatchError, TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import End
 from permitflow.tracing.events import Header
-from permitflow.tracing.json_lines_reader import JsonLinesReading
-from permitflow.tracing.parquet import UNREADABLE, read_headers, why_unreadable
+from permitflow.tracing.json_lines import JsonLinesReading
+from permitflow.tracing.parquet import POSITION, SCHEMA, TIME, UNREADABLE, read_headers, table_of, why_unreadable
 from permitflow.tracing.reader import trace_files
-from permitflow.tracing.tables import POSITION, SCHEMA, TIME, table_of
 
 __all__ = ["Plan", "Unit", "plan", "read_unit", "read_units"]
 

@@ -10,13 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from permitflow.spark.configure import Configuration, configuration, configure
-from permitflow.spark.listener import ExchangeListener, listener
+from permitflow.spark.listener import ExchangeListener, listener, plot_back_pressure
 from permitflow.spark.register import register
 from permitflow.spark.source import PermitflowDataSource
 
 if TYPE_CHECKING:
     from permitflow.spark.auditing import SparkAudit, audit
-    from permitflow.spark.plotting import plot_back_pressure
     from permitflow.spark.sweeping import SparkSweep, sweep
 
 __all__ = [
@@ -37,7 +36,6 @@ __all__ = [
 # Not those whose module has the name of what it holds: the import system would put the module in its place.
 _FOR_DRIVERS = {
     "auditing": ("SparkAudit", "audit"),
-    "plotting": ("plot_back_pressure",),
     "sweeping": ("SparkSweep", "sweep"),
 }
 

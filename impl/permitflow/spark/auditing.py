@@ -20,7 +20,7 @@ from permitflow.audit.findings import Audit, ChannelAudit
 from permitflow.audit.merging import examine_share, merge
 from permitflow.audit.summary import Part
 from permitflow.audit.units import Plan, Unit, plan
-from permitflow.spark.slots import task_slots
+from permitflow.spark.sessions import task_slots
 
 __all__ = ["SparkAudit", "audit"]
 

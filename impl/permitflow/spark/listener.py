@@ -14,6 +14,7 @@ from math import isnan
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
@@ -26,20 +27,105 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from permitflow.errors import PermitflowError
+from permitflow.errors import CheckpointError, PermitflowError
+from permitflow.protocol.control import ChannelRow
 from permitflow.protocol.traffic import Flow
-from permitflow.spark.committed_tails import CommittedTails, offset_of, query_name
+from permitflow.spark.stream_planning import StreamOffset
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from permitflow.transports.blocking_control import Look, TrafficWatch
 
-__all__ = ["BatchProgress", "ExchangeListener", "QueryRecord", "listener"]
+__all__ = [
+    "BatchProgress",
+    "CommittedTails",
+    "ExchangeListener",
+    "QueryRecord",
+    "listener",
+    "offset_of",
+    "plot_back_pressure",
+    "query_name",
+]
 
 _log = logging.getLogger(__name__)
 
+# Spark's listener bus waits meanwhile; but nothing comes after the end of a query.
+LONGEST_GOODBYE_SECONDS = 10.0
+
 # Spark's listener bus must not wait long for an exchange that is away.
 LONGEST_ANSWER_SECONDS = 2.0
+
 MOST_RECORDS = 100_000
+
+
+class CommittedTails:
+    """Follows the queries that it is told to acknowledge for."""
+
+    def __init__(self, address: str, consumers: Mapping[str, str]) -> None:
+        """Nothing is dialled yet.
+
+        Args:
+            address: of the exchange.
+            consumers: as whom each query reads, by its name, or by its id if it has none; others are left alone.
+        """
+        self._address = address
+        self._consumers = consumers
+        self._ends: dict[UUID, tuple[str, StreamOffset]] = {}
+        """Of each run of a query: as whom it reads, and where its last committed batch ends."""
+
+    def committed(self, progress: StreamingQueryProgress) -> None:
+        """A batch is in the commit log."""
+        name = query_name(progress)
+        if name not in self._consumers:
+            return
+        ends = [*_offsets(progress.sources)]
+        if len(ends) == 1:
+            self._ends[progress.runId] = (self._consumers[name], ends[0])
+        elif ends:
+            # Each has a consumer of its own, and an offset does not say which.
+            _log.error("query %r reads from exchanges %d times: nothing is acknowledged for it", name, len(ends))
+
+    def ended(self, run: UUID) -> None:
+        """A run of a query is over: acknowledge what it has committed.
+
+        An exchange that does not answer costs no more than a line in the log: the query acknowledges when it starts
+        again, as without this.
+
+        Spec: AcknowledgeForDriver of SparkMicroBatch.
+        """
+        if run not in self._ends:
+            return
+        consumer, end = self._ends.pop(run)
+        rows = [ChannelRow(channel, row, end.log_ids[channel]) for channel, row in end.rows.items()]
+        # gRPC must not be loaded before Spark's gateway has been started.
+        from permitflow.transports.grpc_blocking import control
+
+        try:
+            with control(self._address, timeout_seconds=LONGEST_GOODBYE_SECONDS) as orders:
+                orders.acknowledge(rows, consumer=consumer)
+        except PermitflowError as error:
+            _log.warning("what a query has committed stays in the exchange until it starts again: %s", error)
+
+
+def query_name(progress: StreamingQueryProgress) -> str:
+    """The query's name, or its id if it has none."""
+    return progress.name or str(progress.id)
+
+
+def offset_of(text: str | None) -> StreamOffset | None:
+    """An offset as Spark reports it; None: it is another source's, or there is none yet."""
+    try:
+        return StreamOffset.of_json(json.loads(text or "null"))
+    except (CheckpointError, ValueError):
+        return None
+
+
+def _offsets(sources: Sequence[SourceProgress]) -> Iterator[StreamOffset]:
+    for source in sources:
+        end = offset_of(source.endOffset)
+        if end is not None:
+            yield end
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -218,3 +304,33 @@ def _rows(offset: str | None) -> Mapping[str, int]:
 def _number(value: float) -> float:
     # Spark says NaN for a rate that it does not know, which JSON cannot.
     return 0.0 if isnan(value) else value
+
+
+def plot_back_pressure(
+    source: ExchangeListener | str | PathLike[str],
+    channels: Sequence[str] | None = None,
+    *,
+    title: str = "Back-pressure",
+) -> "Figure":
+    """Plot who waited, how many rows were held, and how fast they came.  Needs ``permitflow[plots]``.
+
+    Args:
+        source: a listener; or a file: what ``permitflow top --json`` has printed, or a listener has written.
+        channels: only these; by default all.
+        title: above all.
+
+    Returns:
+        A figure of matplotlib: a notebook shows it as the result of a cell, ``savefig`` writes it.
+
+    Raises:
+        ModuleNotFoundError: matplotlib is not installed.
+        OSError: the file cannot be read.
+        ValueError: the file is another one; there are fewer than two looks; a channel is in none of them.
+    """
+    from permitflow.pictures.back_pressure import back_pressure_figure, lines_of, read_looks
+
+    if isinstance(source, ExchangeListener):
+        looks = [record.as_json() for record in source.records if not record.error]
+    else:
+        looks = [dict(look) for look in read_looks(source)]
+    return back_pressure_figure(lines_of(looks, channels), title)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import TypeVar
+from uuid import uuid4
 
 from permitflow.channels.names import stream_channels
 from permitflow.errors import InvalidOptionError, InvalidParametersError
@@ -13,7 +14,7 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.addresses import ONE_ADDRESS
 from permitflow.transports.shared_memory import SameHost
 
-__all__ = ["ReadOptions"]
+__all__ = ["BatchKey", "Delivery", "ReadOptions", "StreamOptions", "WriteOptions"]
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -37,6 +38,13 @@ SHARED_OPTIONS = (
 READ_ONLY_OPTIONS = ("consumer",)
 STREAM_READ_OPTIONS = ("maxrowsperbatch", "max_rows_per_batch")
 WRITE_ONLY_OPTIONS = ("chunk_rows", "end", "delivery", "query", "batch")
+
+_MAX_ROWS = "maxRowsPerBatch"
+
+# Spark hands these to the sink as well: its own business.
+_OF_SPARK = ("checkpointlocation", "queryname")
+
+_KEY_OPTIONS = ("query", "batch")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,4 +245,144 @@ def network_address(text: str) -> str:
     host, colon, port = text.rpartition(":")
     if not (host and colon and port.isdecimal() and 0 < int(port) < 65_536):
         raise ValueError("must be host:port, as in localhost:5433")
+    return text
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOptions:
+    """What a streaming source needs to know; picklable."""
+
+    exchange: ReadOptions
+    """Which channels, where, as which consumer, and how long to wait."""
+
+    max_rows: int | None
+    """Rows of a batch, over all channels; None: half the window of each channel."""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> "StreamOptions":
+        """Check the options of ``spark.readStream``.
+
+        Raises:
+            InvalidOptionError: an option is unknown, missing or out of its range.
+        """
+        known = SHARED_OPTIONS + READ_ONLY_OPTIONS + STREAM_READ_OPTIONS
+        refuse_unknown(options, known=known, elsewhere=WRITE_ONLY_OPTIONS, where="writing")
+        return cls(exchange=shared_options(options), max_rows=_max_rows(options))
+
+
+def _max_rows(options: Mapping[str, str]) -> int | None:
+    # Spark's own sources write such options in camel case, this package's in snake case; Spark does not mind the case.
+    given = [option for option in options if option.lower() in STREAM_READ_OPTIONS]
+    if not given:
+        return None
+    if len(given) > 1:
+        raise InvalidOptionError(option=given[1], value=options[given[1]], reason=f"is the same as {given[0]!r}")
+    # Spark hands options over in lower case.
+    return value_of({_MAX_ROWS: options[given[0]]}, _MAX_ROWS, whole_number(1, 2**63 - 1))
+
+
+class Delivery(StrEnum):
+    """When rows become visible."""
+
+    DIRECT = "direct"
+    """As soon as they are there: a stream.  A task that is repeated fails the job."""
+    STAGED = "staged"
+    """When all tasks have succeeded, all at once, and once whatever is repeated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchKey:
+    """What is published once."""
+
+    query: str
+    batch: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteOptions:
+    """What a writer needs to know."""
+
+    exchange: ReadOptions
+    """Which channels, where, and how long to wait."""
+
+    chunk_rows: int
+    """The most rows of one chunk; 0 sends Spark's Arrow batches as they are."""
+
+    ends_stream: bool
+    """Does the job's commit end the channels for their readers?"""
+
+    delivery: Delivery = Delivery.DIRECT
+
+    key: BatchKey | None = None
+    """Of a staged batch job; None: a key of its own."""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> "WriteOptions":
+        """Check the options of ``df.write``.
+
+        Raises:
+            InvalidOptionError: an option is unknown, missing or out of its range.
+        """
+        delivery = value_of(options, "delivery", choice(Delivery), Delivery.DIRECT)
+        if delivery is Delivery.DIRECT:
+            _refuse(options, _KEY_OPTIONS, "needs option 'delivery' to be 'staged'")
+        return _parsed(options, delivery, SHARED_OPTIONS + WRITE_ONLY_OPTIONS, ends_stream=True)
+
+    @classmethod
+    def parse_stream(cls, options: Mapping[str, str]) -> "WriteOptions":
+        """Check the options of ``df.writeStream``.
+
+        Raises:
+            InvalidOptionError: an option is unknown, missing or out of its range, or is for batch jobs only.
+        """
+        if value_of(options, "delivery", choice(Delivery), Delivery.STAGED) is Delivery.DIRECT:
+            reason = "must be 'staged' for a streaming query, which repeats a batch after a crash"
+            raise InvalidOptionError(option="delivery", value=options["delivery"], reason=reason)
+        _refuse(options, _KEY_OPTIONS, "is for batch jobs only: a streaming query has an id and numbers its batches")
+        if value_of(options, "end", truth, False):
+            reason = "is for batch jobs only: a streaming query never knows that it was its last batch"
+            raise InvalidOptionError(option="end", value=options["end"], reason=reason)
+        known = SHARED_OPTIONS + WRITE_ONLY_OPTIONS + _OF_SPARK
+        return _parsed(options, Delivery.STAGED, known, ends_stream=False)
+
+    def batch_key(self) -> BatchKey:
+        """The key of this job: the one that was given, or one that no other job has."""
+        return self.key or BatchKey(query=f"job-{uuid4().hex}", batch=0)
+
+
+def _parsed(
+    options: Mapping[str, str], delivery: Delivery, known: tuple[str, ...], *, ends_stream: bool
+) -> WriteOptions:
+    refuse_elsewhere(options, READ_ONLY_OPTIONS + STREAM_READ_OPTIONS, where="reading")
+    refuse_unknown(options, known=known)
+    return WriteOptions(
+        exchange=shared_options(options),
+        chunk_rows=value_of(options, "chunk_rows", whole_number(1, 2**31 - 1), 0),
+        ends_stream=value_of(options, "end", truth, ends_stream),
+        delivery=delivery,
+        key=_key(options),
+    )
+
+
+def _key(options: Mapping[str, str]) -> BatchKey | None:
+    given = [option for option in _KEY_OPTIONS if option in options]
+    if not given:
+        return None
+    if len(given) == 1:
+        other = next(option for option in _KEY_OPTIONS if option not in given)
+        raise InvalidOptionError(option=given[0], value=options[given[0]], reason=f"needs option {other!r} beside it")
+    return BatchKey(
+        query=value_of(options, "query", _name), batch=value_of(options, "batch", whole_number(0, 2**63 - 1))
+    )
+
+
+def _refuse(options: Mapping[str, str], names: tuple[str, ...], reason: str) -> None:
+    for option in names:
+        if option in options:
+            raise InvalidOptionError(option=option, value=options[option], reason=reason)
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise ValueError("must be a name")
     return text

@@ -1,18 +1,40 @@
-"""What a task's streams did, for those who ask for it: actions and statistics, in files of the task's own."""
+"""What was done, for those who ask for it, in files: by a task's streams, and by a streaming query.
+
+Of streams, the actions of ``PermitChannel.tla`` and the statistics, in files of the task's own.
+
+Of a query, the actions of ``SparkMicroBatch.tla``.  The source's process and each task write a file of their own, a
+line of JSON for each event.  What they do not know, Spark's checkpoint does: ``offsets/`` has the steps
+``WriteOffsetLog``, and ``commits/`` the steps ``WriteCommitLog``.
+"""
 
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TextIO
+
+from pyspark import TaskContext
 
 from permitflow.channels.statistics import ChannelStatistics
-from permitflow.errors import TraceWriteError
+from permitflow.errors import RowsLostError, TraceWriteError
 from permitflow.protocol.recording import RecorderFactory
+from permitflow.spark.stream_planning import Position, Positions, RowRange, StreamOffset
 from permitflow.tracing import FileTrace
 
-__all__ = ["StreamRecording", "recording"]
+__all__ = [
+    "EVENTS_SUFFIX",
+    "QueryRecorder",
+    "SourceRecorder",
+    "StreamRecording",
+    "file_name_of",
+    "recorded_task",
+    "recording",
+]
+
+EVENTS_SUFFIX = ".query.ndjson"
+
+_BATCH_ID = "streaming.sql.batchId"
 
 
 class _Stream(Protocol):
@@ -68,3 +90,129 @@ def _write_whole(path: Path, text: str) -> None:
         os.replace(partial, path)
     except OSError as error:
         raise TraceWriteError(path=str(path), reason=error.strerror or str(error)) from error
+
+
+"""Not that of the traces of streams, which may lie in the same folder."""
+
+
+class QueryRecorder:
+    """Writes events to a file of its own; each is there when the call returns."""
+
+    def __init__(self, folder: str | None, name: str) -> None:
+        """Without a folder nothing is kept; the file appears with the first event."""
+        self._folder = folder
+        self._name = name
+        self._file: TextIO | None = None
+
+    @property
+    def is_on(self) -> bool:
+        """Is anything kept?"""
+        return self._folder is not None
+
+    @property
+    def is_empty(self) -> bool:
+        """Has nothing been noted yet?"""
+        return self._file is None
+
+    def note(self, action: str, channel: str, **facts: int | str | None) -> None:
+        """Note that an action of the specification has happened.
+
+        Raises:
+            TraceWriteError: the file cannot be written.
+        """
+        if self._folder is None:
+            return
+        line = json.dumps({"action": action, "channel": channel, **facts})
+        try:
+            self._opened(Path(self._folder)).write(line + "\n")
+        except OSError as error:
+            raise TraceWriteError(path=self._folder, reason=str(error)) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def _opened(self, folder: Path) -> TextIO:
+        if self._file is None:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = _new_file(folder, self._name)
+        return self._file
+
+
+class SourceRecorder(QueryRecorder):
+    """Of the process beside the driver that plans batches: one file for each run of the query."""
+
+    def __init__(self, folder: str | None, consumer: str) -> None:
+        """Nothing has been noted."""
+        super().__init__(folder, file_name_of("source", consumer))
+        self._seen: dict[str, tuple[int, int]] = {}
+
+    def restarted(self, positions: Positions, cap: Callable[[Position], int]) -> None:
+        """The query runs, for the first time or again.
+
+        Spec: Restart of SparkMicroBatch.
+        """
+        for channel, position in positions.items():
+            permits, row = position.parameters.row_permits, position.acknowledged_row
+            self.note("Restart", channel, row=row, row_permits=permits, batch_cap=cap(position))
+
+    def acknowledged(self, start: StreamOffset, before: Positions, after: Positions) -> None:
+        """Rows were acknowledged; noted only where the exchange says something that it has not said before.
+
+        Spec: Acknowledge of SparkMicroBatch.
+        """
+        for channel, row in start.rows.items():
+            produced = after[channel].next_row
+            if self._seen.get(channel) != (row, produced):
+                self._seen[channel] = (row, produced)
+                self.note("Acknowledge", channel, row=row, before=before[channel].acknowledged_row, produced=produced)
+
+    def planned(self, start: StreamOffset, end: StreamOffset, positions: Positions) -> None:
+        """A batch was planned.
+
+        Spec: PlanBatch of SparkMicroBatch.
+        """
+        for channel, to_row in end.rows.items():
+            from_row = start.rows.get(channel, to_row)
+            if to_row > from_row:
+                self.note("PlanBatch", channel, start=from_row, end=to_row, produced=positions[channel].next_row)
+
+    def lost(self, error: RowsLostError) -> None:
+        """The query cannot go on.
+
+        Spec: ReportLoss of SparkMicroBatch.
+        """
+        self.note("ReportLoss", error.channel, row=error.wanted_row)
+
+
+@contextmanager
+def recorded_task(folder: str | None, consumer: str, rows: RowRange) -> Iterator[None]:
+    """Note an attempt at a task, and at the end of the block that it has read all its rows.
+
+    Spec: RunTask, Stage of SparkMicroBatch.
+    """
+    recorder, context = QueryRecorder(folder, file_name_of("task", consumer)), TaskContext.get()
+    batch = context.getLocalProperty(_BATCH_ID) if context is not None else None
+    facts = {"start": rows.from_row, "end": rows.to_row, "batch": batch and int(batch)}
+    try:
+        recorder.note("RunTask", rows.channel, **facts)
+        yield
+        recorder.note("Stage", rows.channel, **facts)
+    finally:
+        recorder.close()
+
+
+def _new_file(folder: Path, name: str) -> TextIO:
+    """The first free number: so the files of a query's runs are in the order of these."""
+    number = sum(1 for _ in folder.glob(f"{name}-*{EVENTS_SUFFIX}"))
+    while True:
+        try:
+            return (folder / f"{name}-{number:06}{EVENTS_SUFFIX}").open("x", buffering=1, encoding="utf-8")
+        except FileExistsError:
+            number += 1
+
+
+def file_name_of(kind: str, consumer: str) -> str:
+    """How the names of the files begin that the source ("source") and its tasks ("task") write."""
+    return f"{kind}-{''.join(letter if letter.isalnum() else '_' for letter in consumer)}"

@@ -1,4 +1,4 @@
-"""A session at a master or at a remote address, for commands that were given one."""
+"""Sessions: one at a master or at a remote address, for commands; how many tasks one runs at once."""
 
 import logging
 import os
@@ -20,6 +20,7 @@ __all__ = [
     "heeding_as_before",
     "session_at",
     "starting_quietly",
+    "task_slots",
     "unlogged",
     "was_interrupted",
 ]
@@ -128,3 +129,10 @@ def was_interrupted(error: BaseException) -> bool:
     while seen is not None and not isinstance(seen, KeyboardInterrupt):
         seen = seen.__context__
     return seen is not None
+
+
+def task_slots(spark: SparkSession) -> int:
+    """Of a classic session, its task slots; of a remote one, which does not tell, its default number of partitions."""
+    context = getattr(spark, "_sc", None)
+    slots = spark.conf.get("spark.sql.shuffle.partitions") if context is None else context.defaultParallelism
+    return int(slots or 1)

@@ -33,14 +33,12 @@ from permitflow.errors import InvalidOptionError
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.spark.hand_over import HandOver, narrow_socket, rows_together
-from permitflow.spark.options import ReadOptions
+from permitflow.spark.options import Delivery, ReadOptions, StreamOptions, WriteOptions
 from permitflow.spark.recording import recording
 from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.schema import arrow_schema, check_user_schema, conform, spark_schema
-from permitflow.spark.stream_options import StreamOptions
 from permitflow.spark.stream_planning import RowRange
 from permitflow.spark.stream_reading import read_range
-from permitflow.spark.write_options import Delivery, WriteOptions
 
 __all__ = ["ChannelPartition", "ExchangeReader", "PermitflowDataSource"]
 
@@ -122,8 +120,7 @@ class PermitflowDataSource(DataSource):
         Raises:
             InvalidOptionError: also if the mode is ``overwrite``: what was sent cannot be taken back.
         """
-        from permitflow.spark.sink import ExchangeWriter
-        from permitflow.spark.staged_sink import StagedBatchWriter
+        from permitflow.spark.sink import ExchangeWriter, StagedBatchWriter
 
         leave_imports_alone()
         _refuse_overwriting("mode", "overwrite", overwrite)
@@ -138,7 +135,7 @@ class PermitflowDataSource(DataSource):
         Raises:
             InvalidOptionError: also if the output mode is ``complete``: what was published cannot be taken back.
         """
-        from permitflow.spark.staged_sink import StagedStreamWriter
+        from permitflow.spark.sink import StagedStreamWriter
 
         leave_imports_alone()
         _refuse_overwriting("outputMode", "complete", overwrite)

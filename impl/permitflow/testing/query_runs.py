@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from permitflow.errors import CheckpointError, TraceMismatchError, TraceUnreadableError
-from permitflow.spark.stream_offsets import StreamOffset
-from permitflow.spark.stream_recording import EVENTS_SUFFIX, file_name_of
+from permitflow.spark.recording import EVENTS_SUFFIX, file_name_of
+from permitflow.spark.stream_planning import StreamOffset
 from permitflow_model.kernel.interleaving import interleave
 from permitflow_model.kernel.replay import Replay
 from permitflow_model.spark_micro_batch import State

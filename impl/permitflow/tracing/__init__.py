@@ -6,8 +6,7 @@ Nothing in it depends on clocks.  The model replays it: see ``permitflow.testing
 """
 
 from permitflow.tracing.events import Event, Header
-from permitflow.tracing.file import FileTrace
-from permitflow.tracing.memory import MemoryTrace
+from permitflow.tracing.file import FileTrace, MemoryTrace
 from permitflow.tracing.reader import ChannelTrace, Trace, read_trace
 
 __all__ = ["ChannelTrace", "Event", "FileTrace", "Header", "MemoryTrace", "Trace", "read_trace"]

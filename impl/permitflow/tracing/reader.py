@@ -10,7 +10,7 @@ from permitflow.errors import TraceMismatchError, TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import End
 from permitflow.tracing.events import Event, Header
-from permitflow.tracing.json_lines_reader import JsonLinesReading
+from permitflow.tracing.json_lines import JsonLinesReading
 
 __all__ = ["ChannelTrace", "Trace", "assemble", "read_trace", "trace_files"]
 

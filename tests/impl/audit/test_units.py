@@ -18,6 +18,7 @@ from permitflow.tracing.json_lines import JsonLinesWriter
 from permitflow.tracing.parquet import ParquetWriter
 from permitflow.tracing.tables import in_order
 from tests.support.made_traces import random_behaviour
+from permitflow.tracing.parquet import ParquetWriter, in_order
 
 AGREED = ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2)
 HEADERS = [Header("orders", "sender", AGREED), Header("orders", "receiver", AGREED)]

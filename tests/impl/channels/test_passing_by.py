@@ -12,7 +12,7 @@ from permitflow.channels.statistics import ChannelStatistics
 from permitflow.errors import ChannelAbortedError, ChannelClosedError
 from permitflow.protocol.parameters import Oversize
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.tracing.memory import MemoryTrace
+from permitflow.tracing.file import MemoryTrace
 
 Complete = Callable[[Coroutine[Any, Any, None]], None]
 Settle = Callable[[], Awaitable[None]]

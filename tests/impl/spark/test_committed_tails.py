@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from permitflow.spark import listener
-from permitflow.spark.committed_tails import CommittedTails
-from permitflow.spark.listener import QueryRecord
+from permitflow.spark.listener import CommittedTails, QueryRecord
 from permitflow.testing.query_runs import judge_query
 from permitflow.transports.grpc_blocking import control, open_sink
 from tests.support.served_exchange import ServedExchange, channels_of

@@ -11,6 +11,8 @@ from permitflow.spark.options import ReadOptions
 from permitflow.spark.stream_options import StreamOptions
 from permitflow.spark.write_options import BatchKey, Delivery, WriteOptions
 from permitflow.transports.shared_memory import SameHost
+from permitflow.spark.options import BatchKey, Delivery, ReadOptions, StreamOptions, WriteOptions
+from permitflow.transports.shared_memory.policy import SameHost
 
 GOOD = {"address": "localhost:5433", "stream": "orders", "channels": "2"}
 

@@ -17,8 +17,7 @@ from pyspark.sql.types import LongType, StructType
 from permitflow.errors import PeerGoneError, PeerTimeoutError, StagedPartError, UnknownBatchError
 from permitflow.protocol.control import ChannelState
 from permitflow.spark import PermitflowDataSource
-from permitflow.spark.sending import Sending
-from permitflow.spark.staged_sink import StagedBatchWriter, StagedStreamWriter
+from permitflow.spark.sink import Sending, StagedBatchWriter, StagedStreamWriter
 from permitflow.transports import diagnosis
 from permitflow.transports.blocking_ends import BlockingSink
 from tests.support.served_exchange import PATIENCE_SECONDS, SHORT_SECONDS, channels_of
@@ -156,7 +155,7 @@ class Task:
 def task(monkeypatch: pytest.MonkeyPatch) -> Task:
     """The task that this process is."""
     task = Task()
-    monkeypatch.setattr("permitflow.spark.staged_sink.TaskContext.get", lambda: task)
+    monkeypatch.setattr("permitflow.spark.sink.TaskContext.get", lambda: task)
     return task
 
 

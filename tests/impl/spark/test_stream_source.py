@@ -25,7 +25,7 @@ from permitflow.errors import (
     UnknownConsumerError,
 )
 from permitflow.spark import PermitflowDataSource
-from permitflow.spark.stream_offsets import OffsetJson
+from permitflow.spark.stream_planning import OffsetJson
 from permitflow.spark.stream_source import ExchangeStreamReader
 from permitflow.transports.grpc_blocking import control, open_sink
 from tests.support.process import reserved_address

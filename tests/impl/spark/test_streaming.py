@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from permitflow.errors import InvalidOptionError
-from permitflow.spark.stream_options import StreamOptions
+from permitflow.spark.options import StreamOptions
 from permitflow.testing.query_runs import QueryVerdict, judge_query, published_by_file_sink
 from permitflow.transports.grpc_blocking import control, open_sink
 from tests.support.served_exchange import ServedExchange, channels_of, producers, served_exchange

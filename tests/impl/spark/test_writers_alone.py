@@ -12,7 +12,7 @@ from pyspark.sql.types import LongType, StructType
 
 from permitflow.errors import PeerGoneError, TaskRetryError, UnknownChannelError
 from permitflow.spark import PermitflowDataSource
-from permitflow.spark.sending import Sending
+from permitflow.spark.sink import Sending
 from permitflow.transports.grpc_blocking import control, open_sink, open_source
 from tests.support.served_exchange import channels_of, consume, produce
 

@@ -160,7 +160,6 @@ TABLES = (
     _COMMITS,
 )
 
-
 # A row of a table costs tens of microseconds however small it is; above that, joining costs more than it saves.
 _JOINED_BYTES = 256 << 10
 

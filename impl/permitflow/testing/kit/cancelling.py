@@ -19,6 +19,9 @@ from permitflow.testing.kit.report import Outcome, RuleVerdict
 from permitflow.testing.kit.rules import MakeAdapter, Rule, constants
 from permitflow.testing.moves import Divergence, Move
 from permitflow.tracing.memory import MemoryTrace
+from permitflow.testing.kit.rules import MakeAdapter, Rule
+from permitflow.testing.moves import Divergence
+from permitflow.tracing.file import MemoryTrace
 
 __all__ = [
     "PLAIN",

@@ -20,7 +20,7 @@ from permitflow.testing.kit.probes import parameters_of
 from permitflow.testing.kit.report import Outcome, RuleVerdict
 from permitflow.testing.kit.rules import MakeAdapter, Rule, constants
 from permitflow.testing.traces import judge_all
-from permitflow.tracing.memory import MemoryTrace
+from permitflow.tracing.file import MemoryTrace
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.permit_channel import SYSTEM
 
