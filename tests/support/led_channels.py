@@ -27,7 +27,7 @@ from permitflow.testing.kit.random_runs import channel_parameters, drawn_from
 from permitflow.testing.moves import Divergence, Move
 from permitflow.testing.traces import UNLIMITED, judge_all, model_of
 from permitflow.tracing.events import Event
-from permitflow.tracing.memory import MemoryTrace
+from permitflow.tracing.file import MemoryTrace
 from permitflow_model.kernel.replay import Refused, Starved
 from permitflow_model.permit_channel import SYSTEM, State
 from permitflow_model.permit_channel_trace import PermitChannelReplay

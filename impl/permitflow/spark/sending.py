@@ -13,11 +13,11 @@ from permitflow.errors import PeerGoneError
 from permitflow.protocol.frames import EndOutcome, Staging
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
+from permitflow.spark.options import WriteOptions
 from permitflow.spark.patience import Patience
 from permitflow.spark.recording import StreamRecording, recording
 from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.schema import arrow_schema, conform
-from permitflow.spark.write_options import WriteOptions
 from permitflow.transports.shared_memory import SameHost
 
 if TYPE_CHECKING:

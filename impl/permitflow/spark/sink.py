@@ -44,7 +44,7 @@ from permitflow.spark.patience import Patience, in_words
 from permitflow.spark.recording import StreamRecording, recording
 from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.schema import arrow_schema, conform
-from permitflow.transports.shared_memory.policy import SameHost
+from permitflow.transports.shared_memory import SameHost
 
 if TYPE_CHECKING:
     from permitflow.transports.blocking_ends import BlockingSink

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing.drawing import drawn_from
+from permitflow.testing.machine import drawn_from
 from permitflow.testing.moves import Move, PairAdapter, compare, is_rule, moves_of, step
 from permitflow.testing.traces import judge, model_of
 from permitflow.tracing.file import MemoryTrace

@@ -16,9 +16,8 @@ from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event
-from permitflow.tracing.tables import by_end, table_of
+from permitflow.tracing.parquet import by_end, table_of
 from tests.support.made_traces import random_behaviour
-from permitflow.tracing.parquet import by_end, coded, table_of
 
 PARAMETERS = {
     "orders": ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2),

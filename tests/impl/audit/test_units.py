@@ -15,10 +15,8 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Header
 from permitflow.tracing.json_lines import JsonLinesWriter
-from permitflow.tracing.parquet import ParquetWriter
-from permitflow.tracing.tables import in_order
-from tests.support.made_traces import random_behaviour
 from permitflow.tracing.parquet import ParquetWriter, in_order
+from tests.support.made_traces import random_behaviour
 
 AGREED = ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2)
 HEADERS = [Header("orders", "sender", AGREED), Header("orders", "receiver", AGREED)]

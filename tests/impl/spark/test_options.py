@@ -7,12 +7,8 @@ import pytest
 from permitflow.errors import InvalidOptionError
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.spark.options import ReadOptions
-from permitflow.spark.stream_options import StreamOptions
-from permitflow.spark.write_options import BatchKey, Delivery, WriteOptions
-from permitflow.transports.shared_memory import SameHost
 from permitflow.spark.options import BatchKey, Delivery, ReadOptions, StreamOptions, WriteOptions
-from permitflow.transports.shared_memory.policy import SameHost
+from permitflow.transports.shared_memory import SameHost
 
 GOOD = {"address": "localhost:5433", "stream": "orders", "channels": "2"}
 

@@ -17,10 +17,8 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event, FileTrace, Header, read_trace
 from permitflow.tracing.json_lines import JsonLinesWriter
-from permitflow.tracing.parquet import ParquetWriter, read_parquet
-from permitflow.tracing.tables import SCHEMA, table_of
-from tests.support.made_traces import random_behaviour
 from permitflow.tracing.parquet import SCHEMA, ParquetWriter, read_parquet, table_of
+from tests.support.made_traces import random_behaviour
 
 AGREED = ChannelParameters(row_permits=8, permit_batch=2, barrier_permits=2)
 HEADERS = [Header("orders", "sender", AGREED), Header("orders", "receiver", AGREED)]

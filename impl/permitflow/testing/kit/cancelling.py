@@ -18,9 +18,6 @@ from permitflow.testing.kit.probes import parameters_of
 from permitflow.testing.kit.report import Outcome, RuleVerdict
 from permitflow.testing.kit.rules import MakeAdapter, Rule, constants
 from permitflow.testing.moves import Divergence, Move
-from permitflow.tracing.memory import MemoryTrace
-from permitflow.testing.kit.rules import MakeAdapter, Rule
-from permitflow.testing.moves import Divergence
 from permitflow.tracing.file import MemoryTrace
 
 __all__ = [

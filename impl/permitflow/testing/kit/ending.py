@@ -3,9 +3,8 @@
 import asyncio
 from contextlib import suppress
 
-from permitflow.testing.kit.adapter import Aborted, ChannelAdapter, Ended, lacks_of
-from permitflow.testing.kit.cancelled_operations import PLAIN, capacity_of
-from permitflow.testing.kit.features import Feature
+from permitflow.testing.kit.adapter import Aborted, ChannelAdapter, Ended, Feature, lacks_of
+from permitflow.testing.kit.cancelling import PLAIN, capacity_of
 from permitflow.testing.kit.report import Outcome, RuleVerdict
 from permitflow.testing.kit.rules import MakeAdapter, Rule
 from permitflow.tracing.file import MemoryTrace

@@ -35,7 +35,7 @@ from permitflow.testing.kit.walking import walk_graphs
 from permitflow.testing.kit.whole_runs import abort_run, end_run, observe_run, record_run
 from permitflow.testing.moves import Divergence, Move, PairAdapter, moves_of, step, walk
 from permitflow.testing.traces import judge_all, model_of
-from permitflow.tracing.memory import MemoryTrace
+from permitflow.tracing.file import MemoryTrace
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.permit_channel import SYSTEM, Parameters, State

@@ -13,9 +13,7 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.kit.adapter import ChannelAdapter, Received, Refused
 from permitflow.testing.kit.outside import DONE, NOTHING, REFUSED, WITHDRAWN, Outcome, Outside, Seen, World
 from permitflow.testing.moves import Divergence, Move
-from permitflow.tracing.memory import MemoryTrace
 from permitflow.tracing.file import MemoryTrace
-from permitflow_model.kernel.system import Disabled
 
 __all__ = ["TURNS", "Led", "Step", "consume", "give_up", "lead", "pause", "steps_in_words"]
 

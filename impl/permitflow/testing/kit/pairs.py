@@ -13,14 +13,12 @@ from typing import TypeAlias
 
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing.kit.catalogue import PROBED_RULES, RUN_RULES, selected
-from permitflow.testing.kit.features import Feature
-from permitflow.testing.kit.lessons import spoilt
+from permitflow.testing.kit.adapter import Feature
+from permitflow.testing.kit.mistakes import spoilt
 from permitflow.testing.kit.outside import Outside
 from permitflow.testing.kit.report import Outcome, Report, RuleVerdict, caught
-from permitflow.testing.kit.rules import Mistake, Rule, constants
-from permitflow.testing.lockstep import walk
-from permitflow.testing.moves import Divergence, Move, PairAdapter, moves_of, step
+from permitflow.testing.kit.rules import PROBED_RULES, RUN_RULES, Mistake, Rule, constants, selected
+from permitflow.testing.moves import Divergence, Move, PairAdapter, moves_of, step, walk
 from permitflow.testing.traces import judge, model_of
 from permitflow.tracing.file import MemoryTrace
 from permitflow_model.kernel.explore import explore
@@ -109,7 +107,7 @@ class PairJudge:
         return RuleVerdict(rule, Outcome.HOLDS, f"{edges:,} of {of_edges:,} edges walked, {refusals:,} moves refused")
 
     def _run_at_random(self, rule: Rule) -> RuleVerdict:
-        from permitflow.testing.kit.random_pairs import random_pairs
+        from permitflow.testing.kit.random_runs import random_pairs
 
         return random_pairs(rule, self.make, runs=self._random_runs, lacks=self.lacks)
 

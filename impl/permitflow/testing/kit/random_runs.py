@@ -30,7 +30,7 @@ from permitflow.testing.kit.rules import MakeAdapter, Rule
 from permitflow.testing.kit.walking import alphabet_for
 from permitflow.testing.moves import Divergence, Move, PairAdapter, compare, is_rule, moves_of, step
 from permitflow.testing.traces import judge, model_of
-from permitflow.tracing.memory import MemoryTrace
+from permitflow.tracing.file import MemoryTrace
 from permitflow_model.permit_channel import SYSTEM, State
 from permitflow_model.permit_channel_world import withdraw_at
 
