@@ -19,9 +19,6 @@ from pyspark.sql.types import (
 
 from permitflow.checking import Cell, Check, Finding, Grid, cells_of, check_cell, grid_of
 from permitflow.checking.grid import MOST_STATES, shares
-from permitflow.spark.slots import task_slots
-from permitflow.checking.findings import MOST_STATES
-from permitflow.checking.grid import shares
 from permitflow.spark.sessions import task_slots
 
 __all__ = ["SparkSweep", "sweep"]
