@@ -1,6 +1,7 @@
 """What tests with an event loop share."""
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -34,7 +35,25 @@ async def _those_that_stay(tasks: set[asyncio.Task[Any]]) -> set[asyncio.Task[An
     return tasks
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A test that is a coroutine needs the event loop."""
+    if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+        item.fixturenames.insert(0, "run")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine to its end in the one event loop, and insist that no task is left behind."""
+    test, fixtures = pyfuncitem.obj, pyfuncitem.funcargs
+    if not inspect.iscoroutinefunction(test):
+        return None
+    runner = fixtures["run"]
+    assert isinstance(runner, asyncio.Runner)
+    runner.run(_within(test(**{name: fixtures[name] for name in inspect.signature(test).parameters})))
+    return True
+
+
 @pytest.fixture
 def complete(run: asyncio.Runner) -> Callable[[Coroutine[Any, Any, T]], T]:
-    """Run a coroutine to its end in the one event loop, and insist that no task is left behind."""
+    """As a test that is a coroutine, for tests that do more than that."""
     return lambda test: run.run(_within(test))

@@ -1,7 +1,6 @@
 """Whatever peers say, in whatever order: the exchange goes on."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -36,8 +35,6 @@ from tests.support.peers_by_hand import (
     put_frame,
     serving,
 )
-
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 COMPRESSED = b"".join(PieceWriter(BATCH.schema, write_options(Codec.ZSTD)).pieces(BATCH))
 PUT = put_frame(compression=CompressionOffer((Codec.ZSTD,), Codec.ZSTD))
@@ -87,18 +84,14 @@ sessions = st.one_of(
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(sessions, min_size=1, max_size=4))
-def test_no_peer_can_bring_the_exchange_down(complete: Complete, several: list[tuple[str, list[Any]]]) -> None:
+async def test_no_peer_can_bring_the_exchange_down(several: list[tuple[str, list[Any]]]) -> None:
     """Several at once, on one channel; the other channel works to the end, and no stream is left."""
-
-    async def test() -> None:
-        async with serving() as (exchange, address):
-            async with asyncio.TaskGroup() as group:
-                for method, frames in several:
-                    group.create_task(call(address, method, [encoded(method, frame) for frame in frames]))
-            assert (await describe(address, "orders/0")).parameters == SMALL
-            # A stream is over a moment after its peer was told so, and nobody announces it.
-            channel = exchange.channel("orders/0")
-            while any(stream.state == "open" for stream in channel.statistics().streams):  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
-
-    complete(test())
+    async with serving() as (exchange, address):
+        async with asyncio.TaskGroup() as group:
+            for method, frames in several:
+                group.create_task(call(address, method, [encoded(method, frame) for frame in frames]))
+        assert (await describe(address, "orders/0")).parameters == SMALL
+        # A stream is over a moment after its peer was told so, and nobody announces it.
+        channel = exchange.channel("orders/0")
+        while any(stream.state == "open" for stream in channel.statistics().streams):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)

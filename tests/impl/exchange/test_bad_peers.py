@@ -1,7 +1,7 @@
 """Peers that break the rules get a status and a typed error that names the value; everybody else goes on."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import grpc
@@ -46,8 +46,6 @@ from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.frame_codec import WireFrame
 from permitflow.transports.wire_errors import heard
 from tests.support.peers_by_hand import BATCH, SMALL, call, data, dialling, encoded, get_frame, put_frame, serving
-
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 class Misdeed(NamedTuple):
@@ -190,83 +188,69 @@ def is_polite(misdeed: Misdeed) -> bool:
 
 
 @pytest.mark.parametrize("deed", MISDEEDS)
-def test_a_peer_that_breaks_the_rules_hears_which(complete: Complete, deed: str) -> None:
+async def test_a_peer_that_breaks_the_rules_hears_which(deed: str) -> None:
     misdeed = MISDEEDS[deed]
 
-    async def test() -> None:
-        async with serving() as (_, address):
-            messages = [encoded(misdeed.method, frame) for frame in misdeed.frames]
-            leaves = misdeed.error is PeerGoneError
-            outcome = await call(address, misdeed.method, messages, polite=is_polite(misdeed), leaves=leaves)
-        assert type(outcome.error) is misdeed.error, outcome.error
-        assert outcome.code is misdeed.code
-        for name, value in misdeed.facts.items():
-            assert getattr(outcome.error, name) == value
-
-    complete(test())
+    async with serving() as (_, address):
+        messages = [encoded(misdeed.method, frame) for frame in misdeed.frames]
+        leaves = misdeed.error is PeerGoneError
+        outcome = await call(address, misdeed.method, messages, polite=is_polite(misdeed), leaves=leaves)
+    assert type(outcome.error) is misdeed.error, outcome.error
+    assert outcome.code is misdeed.code
+    for name, value in misdeed.facts.items():
+        assert getattr(outcome.error, name) == value
 
 
 @pytest.mark.parametrize("deed", ["more permits than held", "totals that do not add up"])
-def test_an_agreed_stream_is_broken_off_in_band_before_its_status(complete: Complete, deed: str) -> None:
+async def test_an_agreed_stream_is_broken_off_in_band_before_its_status(deed: str) -> None:
     """A status could cross what the peer is writing, and be lost."""
     method, frames, code, kind, _ = MISDEEDS[deed]
 
-    async def test() -> None:
-        async with serving() as (_, address), dialling(address, method) as carrier:
-            await carrier.write([encoded(method, frames[0])])
+    async with serving() as (_, address), dialling(address, method) as carrier:
+        await carrier.write([encoded(method, frames[0])])
+        await carrier.read()
+        for frame in frames[1:]:
+            await carrier.write([encoded(method, frame)])
+        decode: Callable[[Buffer], Sequence[Any]] = decode_upstream if method == GET_STREAM else decode_downstream
+        frames_read: list[Any] = []
+        while not any(isinstance(frame, Failure) for frame in frames_read):
+            frames_read += decode(await carrier.read() or b"")
+        assert type(heard(frames_read[-1].error, who="")) is kind
+        assert carrier._status is None
+        await carrier.half_close()
+        with pytest.raises(kind):
             await carrier.read()
-            for frame in frames[1:]:
-                await carrier.write([encoded(method, frame)])
-            decode: Callable[[Buffer], Sequence[Any]] = decode_upstream if method == GET_STREAM else decode_downstream
-            frames_read: list[Any] = []
-            while not any(isinstance(frame, Failure) for frame in frames_read):
-                frames_read += decode(await carrier.read() or b"")
-            assert type(heard(frames_read[-1].error, who="")) is kind
-            assert carrier._status is None
-            await carrier.half_close()
-            with pytest.raises(kind):
-                await carrier.read()
-            assert carrier._status is not None
-            assert carrier._status.code is code
-
-    complete(test())
+        assert carrier._status is not None
+        assert carrier._status.code is code
 
 
 @pytest.mark.parametrize("refused", [put_frame(schema=OF_120_COLUMNS), put_frame(channel="ö" * 30_000)])
-def test_an_error_does_not_break_the_connection_of_a_client_that_accepts_8_kib_of_metadata(
-    complete: Complete, refused: Put
-) -> None:
+async def test_an_error_does_not_break_the_connection_of_a_client_that_accepts_8_kib_of_metadata(refused: Put) -> None:
     """Other streams of the client share that connection."""
     options = [("grpc.max_metadata_size", 8 << 10), ("grpc.absolute_max_metadata_size", 8 << 10)]
 
-    async def test() -> None:
-        async with serving() as (_, address), grpc.aio.insecure_channel(address, options=options) as channel:
-            honest, other = (ClientCall(channel.stream_stream(PUT_STREAM)(), "the exchange") for _ in range(2))
-            await honest.write([encoded(PUT_STREAM, put_frame())])
-            assert await honest.read()
-            await other.write([encoded(PUT_STREAM, refused)])
-            with pytest.raises((SchemaMismatchError, InvalidParametersError)):
-                await other.read()
-            await honest.write([encoded(PUT_STREAM, End(0, 0, 0))])
-            await honest.half_close()
-            while await honest.read() is not None:
-                pass
-            assert honest._status is not None
-            assert honest._status.code is grpc.StatusCode.OK
-
-    complete(test())
+    async with serving() as (_, address), grpc.aio.insecure_channel(address, options=options) as channel:
+        honest, other = (ClientCall(channel.stream_stream(PUT_STREAM)(), "the exchange") for _ in range(2))
+        await honest.write([encoded(PUT_STREAM, put_frame())])
+        assert await honest.read()
+        await other.write([encoded(PUT_STREAM, refused)])
+        with pytest.raises((SchemaMismatchError, InvalidParametersError)):
+            await other.read()
+        await honest.write([encoded(PUT_STREAM, End(0, 0, 0))])
+        await honest.half_close()
+        while await honest.read() is not None:
+            pass
+        assert honest._status is not None
+        assert honest._status.code is grpc.StatusCode.OK
 
 
-def test_a_peer_that_does_not_heed_the_end_is_not_waited_for(complete: Complete) -> None:
+async def test_a_peer_that_does_not_heed_the_end_is_not_waited_for() -> None:
     misdeed = MISDEEDS["totals that do not add up"]
 
-    async def test() -> None:
-        async with serving() as (_, address):
-            messages = [encoded(misdeed.method, frame) for frame in misdeed.frames]
-            outcome = await call(address, misdeed.method, messages, polite=True, leaves=False, heeds=False)
-            assert (type(outcome.error), outcome.code) == (misdeed.error, misdeed.code)
-
-    complete(test())
+    async with serving() as (_, address):
+        messages = [encoded(misdeed.method, frame) for frame in misdeed.frames]
+        outcome = await call(address, misdeed.method, messages, polite=True, leaves=False, heeds=False)
+        assert (type(outcome.error), outcome.code) == (misdeed.error, misdeed.code)
 
 
 HASTY: dict[str, tuple[Get, type[PermitflowError]]] = {
@@ -280,20 +264,15 @@ HASTY: dict[str, tuple[Get, type[PermitflowError]]] = {
 
 @pytest.mark.parametrize("retention", Retention)
 @pytest.mark.parametrize("deed", HASTY)
-def test_a_consumer_hears_what_is_wrong_before_any_producer_has_come(
-    complete: Complete, deed: str, retention: Retention
-) -> None:
+async def test_a_consumer_hears_what_is_wrong_before_any_producer_has_come(deed: str, retention: Retention) -> None:
     """And while it waited, it would have been the channel's only consumer."""
     frame, kind = HASTY[deed]
 
-    async def test() -> None:
-        exchange = Exchange(parameters=SMALL)
-        exchange.add_channel("orders/0", retention=retention)
-        async with ExchangeServer(exchange) as server, asyncio.timeout(5):
-            outcome = await call(server.address, GET_STREAM, [encoded(GET_STREAM, frame)], leaves=False)
-        assert type(outcome.error) is kind
-
-    complete(test())
+    exchange = Exchange(parameters=SMALL)
+    exchange.add_channel("orders/0", retention=retention)
+    async with ExchangeServer(exchange) as server, asyncio.timeout(5):
+        outcome = await call(server.address, GET_STREAM, [encoded(GET_STREAM, frame)], leaves=False)
+    assert type(outcome.error) is kind
 
 
 STAGING = Staging(query="q", batch=0, partition=0, attempt="a")
@@ -311,15 +290,12 @@ REFUSED_PUTS: dict[str, tuple[Put, type[PermitflowError]]] = {
 
 
 @pytest.mark.parametrize("deed", REFUSED_PUTS)
-def test_a_channel_takes_no_schema_over_from_a_producer_that_is_refused(complete: Complete, deed: str) -> None:
+async def test_a_channel_takes_no_schema_over_from_a_producer_that_is_refused(deed: str) -> None:
     frame, kind = REFUSED_PUTS[deed]
 
-    async def test() -> None:
-        exchange = Exchange(parameters=SMALL)
-        channel = exchange.add_channel("orders/0", retention=Retention.REPLAY)
-        async with ExchangeServer(exchange) as server:
-            outcome = await call(server.address, PUT_STREAM, [encoded(PUT_STREAM, frame)], leaves=False)
-        assert type(outcome.error) is kind
-        assert channel.log.schema is None
-
-    complete(test())
+    exchange = Exchange(parameters=SMALL)
+    channel = exchange.add_channel("orders/0", retention=Retention.REPLAY)
+    async with ExchangeServer(exchange) as server:
+        outcome = await call(server.address, PUT_STREAM, [encoded(PUT_STREAM, frame)], leaves=False)
+    assert type(outcome.error) is kind
+    assert channel.log.schema is None

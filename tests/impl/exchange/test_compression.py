@@ -1,7 +1,7 @@
 """Chunks are compressed on their way if that was agreed, over every path but shared memory, and nobody else's are."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -22,8 +22,6 @@ from permitflow.transports.frame_codec import EncodedChunks
 from permitflow.transports.grpc_aio import control, get, put
 from permitflow.transports.grpc_blocking import open_sink, open_source
 from tests.support.peers_by_hand import call, encoded, put_frame
-
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 CHANNEL = "orders/0"
 ROWS, CHUNKS = 2_000, 10
@@ -75,8 +73,7 @@ async def both(address: str, producer: Compression, consumer: Compression) -> tu
         (NONE, ZSTD, AUTO, ("none: it is switched off at the end that was dialled", "none")),
     ],
 )
-def test_each_stream_is_compressed_as_its_ends_agreed(
-    complete: Complete,
+async def test_each_stream_is_compressed_as_its_ends_agreed(
     path: str,
     retention: Retention,
     own: Compression,
@@ -84,24 +81,19 @@ def test_each_stream_is_compressed_as_its_ends_agreed(
     consumer: Compression,
     agreed: tuple[str, str],
 ) -> None:
-    async def test() -> None:
-        async with serving(own, retention) as (exchange, address):
-            told = await both(address, producer, consumer)
-            if path == "shared memory":
-                asked = [policy.codec or (own.codec and policy is not NONE) for policy in (producer, consumer)]
-                assert [words == "none: both ends share memory" for words in told] == list(map(bool, asked))
-            else:
-                assert told == agreed
-            (statistics,) = exchange.statistics()
-            here = [end.numbers.compression.partition(":")[0] for end in statistics.streams]
-            assert sorted(here) == sorted(words.partition(":")[0] for words in told)
-
-    complete(test())
+    async with serving(own, retention) as (exchange, address):
+        told = await both(address, producer, consumer)
+        if path == "shared memory":
+            asked = [policy.codec or (own.codec and policy is not NONE) for policy in (producer, consumer)]
+            assert [words == "none: both ends share memory" for words in told] == list(map(bool, asked))
+        else:
+            assert told == agreed
+        (statistics,) = exchange.statistics()
+        here = [end.numbers.compression.partition(":")[0] for end in statistics.streams]
+        assert sorted(here) == sorted(words.partition(":")[0] for words in told)
 
 
-def test_fewer_bytes_travel_if_chunks_are_compressed(
-    complete: Complete, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_fewer_bytes_travel_if_chunks_are_compressed(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     encode, sizes, compressed = BatchCodec.encode, list[int](), list[bool]()
 
     def counted(codec: BatchCodec, *arguments: Any) -> list[Buffer]:
@@ -116,39 +108,34 @@ def test_fewer_bytes_travel_if_chunks_are_compressed(
             await both(address, compression, compression)
         return sum(sizes)
 
-    async def test() -> None:
-        plain, lz4, zstd = [await bytes_of(policy) for policy in (NONE, LZ4, ZSTD)]
-        assert plain > 2 * CHUNKS * CHUNK.nbytes
-        if path == "shared memory":
-            # How many batches there are, with metadata each, is a matter of time: bytes cannot be compared.
-            assert not any(compressed)
-        else:
-            assert lz4 < 0.7 * plain
-            assert zstd < 0.7 * lz4
-
     monkeypatch.setattr(BatchCodec, "encode", counted)
-    complete(test())
+
+    plain, lz4, zstd = [await bytes_of(policy) for policy in (NONE, LZ4, ZSTD)]
+    assert plain > 2 * CHUNKS * CHUNK.nbytes
+    if path == "shared memory":
+        # How many batches there are, with metadata each, is a matter of time: bytes cannot be compared.
+        assert not any(compressed)
+    else:
+        assert lz4 < 0.7 * plain
+        assert zstd < 0.7 * lz4
 
 
-def test_those_who_ask_are_told_which_streams_are_compressed(complete: Complete, path: str) -> None:
-    async def test() -> None:
-        async with serving() as (_, address), control(address) as asking:
-            with suppress(ChannelAbortedError):  # the others may hear of the abort before they have left
-                async with (
-                    put(address, CHANNEL, CHUNK.schema, compression=ZSTD) as producer,
-                    put(address, CHANNEL, CHUNK.schema, compression=NONE),
-                    get(address, CHANNEL, compression=LZ4),
-                ):
-                    (channel,) = (await asking.statistics()).channels
-                    producer.abort("it was only to look")
-            assert channel.compressed_streams == ({} if path == "shared memory" else {"lz4": 1, "zstd": 1})
-            assert channel.compression == ("" if path == "shared memory" else "lz4 1, zstd 1")
-
-    complete(test())
+async def test_those_who_ask_are_told_which_streams_are_compressed(path: str) -> None:
+    async with serving() as (_, address), control(address) as asking:
+        with suppress(ChannelAbortedError):  # the others may hear of the abort before they have left
+            async with (
+                put(address, CHANNEL, CHUNK.schema, compression=ZSTD) as producer,
+                put(address, CHANNEL, CHUNK.schema, compression=NONE),
+                get(address, CHANNEL, compression=LZ4),
+            ):
+                (channel,) = (await asking.statistics()).channels
+                producer.abort("it was only to look")
+        assert channel.compressed_streams == ({} if path == "shared memory" else {"lz4": 1, "zstd": 1})
+        assert channel.compression == ("" if path == "shared memory" else "lz4 1, zstd 1")
 
 
 @pytest.mark.usefixtures("path")
-def test_blocking_ends_agree_likewise(complete: Complete) -> None:
+async def test_blocking_ends_agree_likewise() -> None:
     def blocking(address: str) -> tuple[str, str]:
         with (
             open_sink(address, CHANNEL, CHUNK.schema, compression=ZSTD) as sink,
@@ -160,29 +147,21 @@ def test_blocking_ends_agree_likewise(complete: Complete) -> None:
         assert {end.path.partition(":")[0] for end in said} in ({"network"}, {"shared memory"})
         return said[0].compression, said[1].compression
 
-    async def test() -> None:
-        async with serving() as (exchange, address):
-            told = await asyncio.to_thread(blocking, address)
-        (statistics,) = exchange.statistics()
-        assert sorted(told) == sorted(end.numbers.compression for end in statistics.streams)
-        assert told in (("zstd", "lz4"), ("none: both ends share memory",) * 2)
-
-    complete(test())
+    async with serving() as (exchange, address):
+        told = await asyncio.to_thread(blocking, address)
+    (statistics,) = exchange.statistics()
+    assert sorted(told) == sorted(end.numbers.compression for end in statistics.streams)
+    assert told in (("zstd", "lz4"), ("none: both ends share memory",) * 2)
 
 
-def test_what_an_end_cannot_do_is_refused_before_it_dials(complete: Complete) -> None:
-    async def test() -> None:
-        with pytest.raises(
-            InvalidParametersError, match="compression must be one of auto, none, lz4, zstd, not 'gzip'"
-        ):
-            Exchange(compression="gzip")  # type: ignore[arg-type]  # wrong
-        async with serving() as (_, address):
-            with pytest.raises(InvalidParametersError, match="not 'best'"):
-                await produce(address, "best")  # type: ignore[arg-type]  # wrong
-            with pytest.raises(InvalidParametersError, match="not 'best'"):
-                open_sink(address, CHANNEL, CHUNK.schema, compression="best")  # type: ignore[arg-type]  # wrong
-
-    complete(test())
+async def test_what_an_end_cannot_do_is_refused_before_it_dials() -> None:
+    with pytest.raises(InvalidParametersError, match="compression must be one of auto, none, lz4, zstd, not 'gzip'"):
+        Exchange(compression="gzip")  # type: ignore[arg-type]  # wrong
+    async with serving() as (_, address):
+        with pytest.raises(InvalidParametersError, match="not 'best'"):
+            await produce(address, "best")  # type: ignore[arg-type]  # wrong
+        with pytest.raises(InvalidParametersError, match="not 'best'"):
+            open_sink(address, CHANNEL, CHUNK.schema, compression="best")  # type: ignore[arg-type]  # wrong
 
 
 HOSTILE: dict[str, tuple[CompressionOffer | None, Codec]] = {
@@ -192,20 +171,20 @@ HOSTILE: dict[str, tuple[CompressionOffer | None, Codec]] = {
 
 
 @pytest.mark.parametrize("lie", HOSTILE)
-def test_a_producer_that_compresses_otherwise_than_agreed_is_refused(complete: Complete, lie: str) -> None:
+async def test_a_producer_that_compresses_otherwise_than_agreed_is_refused(lie: str) -> None:
     """And the next one finds the exchange as it was."""
     offer, codec = HOSTILE[lie]
+
     batches = BatchCodec(CHUNK.schema, codec)
+
     hello = put_frame(schema=batches.schema_bytes, compression=offer)
+
     chunk = EncodedChunks((ROWS,), ROWS, batches.encode([CHUNK]))
 
-    async def test() -> None:
-        async with serving() as (exchange, address):
-            messages = [encoded(PUT_STREAM, hello), encoded(PUT_STREAM, chunk)]
-            outcome = await call(address, PUT_STREAM, messages, polite=True)
-            assert (outcome.code, type(outcome.error)) == (grpc.StatusCode.INVALID_ARGUMENT, UndecodableDataError)
-            exchange.remove_channel(CHANNEL)
-            exchange.add_channel(CHANNEL)
-            await both(address, AUTO, AUTO)
-
-    complete(test())
+    async with serving() as (exchange, address):
+        messages = [encoded(PUT_STREAM, hello), encoded(PUT_STREAM, chunk)]
+        outcome = await call(address, PUT_STREAM, messages, polite=True)
+        assert (outcome.code, type(outcome.error)) == (grpc.StatusCode.INVALID_ARGUMENT, UndecodableDataError)
+        exchange.remove_channel(CHANNEL)
+        exchange.add_channel(CHANNEL)
+        await both(address, AUTO, AUTO)

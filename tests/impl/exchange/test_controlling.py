@@ -49,35 +49,29 @@ def test_an_order_about_many_channels_shares_a_flush(complete: Complete, tmp_pat
     assert complete(test()) <= 2
 
 
-def test_an_acknowledgement_of_a_row_that_is_not_there_acknowledges_none_of_the_others(complete: Complete) -> None:
-    async def test() -> None:
-        exchange = await filled()
-        with pytest.raises(RowsNotThereError):
-            await carry_out(exchange, Acknowledge((ChannelRow(NAMES[0], 5), ChannelRow(NAMES[1], 9))))
-        assert exchange.replay_channel(NAMES[0]).position().acknowledged_row == 0
-
-    complete(test())
+async def test_an_acknowledgement_of_a_row_that_is_not_there_acknowledges_none_of_the_others() -> None:
+    exchange = await filled()
+    with pytest.raises(RowsNotThereError):
+        await carry_out(exchange, Acknowledge((ChannelRow(NAMES[0], 5), ChannelRow(NAMES[1], 9))))
+    assert exchange.replay_channel(NAMES[0]).position().acknowledged_row == 0
 
 
-def test_where_the_store_fails_each_channel_is_acknowledged_or_not_and_the_order_may_be_repeated(
-    complete: Complete, monkeypatch: pytest.MonkeyPatch
+async def test_where_the_store_fails_each_channel_is_acknowledged_or_not_and_the_order_may_be_repeated(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def fail(*_: object) -> None:
         raise StoreWriteError(path="here", reason="database or disk is full")
 
-    async def test() -> None:
-        exchange = await filled()
-        channels = [exchange.replay_channel(name) for name in NAMES]
-        with monkeypatch.context() as patch:
-            patch.setattr(channels[3].log.store, "acknowledge", fail)
-            with pytest.raises(StoreWriteError, match="disk is full"):
-                await carry_out(exchange, ORDERS[0])
-        stand = [channel.position().acknowledged_row for channel in channels]
-        assert stand == [0 if number == 3 else 5 for number in range(len(NAMES))]
-        await carry_out(exchange, ORDERS[0])
-        assert [channel.position().acknowledged_row for channel in channels] == [5] * len(NAMES)
-
-    complete(test())
+    exchange = await filled()
+    channels = [exchange.replay_channel(name) for name in NAMES]
+    with monkeypatch.context() as patch:
+        patch.setattr(channels[3].log.store, "acknowledge", fail)
+        with pytest.raises(StoreWriteError, match="disk is full"):
+            await carry_out(exchange, ORDERS[0])
+    stand = [channel.position().acknowledged_row for channel in channels]
+    assert stand == [0 if number == 3 else 5 for number in range(len(NAMES))]
+    await carry_out(exchange, ORDERS[0])
+    assert [channel.position().acknowledged_row for channel in channels] == [5] * len(NAMES)
 
 
 def test_an_order_that_is_given_up_is_carried_out_as_a_whole(complete: Complete, tmp_path: Path) -> None:

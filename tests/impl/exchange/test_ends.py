@@ -94,42 +94,33 @@ async def holding(start: Start, listen: str) -> AsyncIterator[tuple[BridgeChanne
 
 
 @pytest.mark.parametrize("closes", [True, False])
-def test_an_end_is_refused_once_the_consumer_was_killed_with_rows_in_hand(
-    complete: Complete, start: Start, listen: str, closes: bool
+async def test_an_end_is_refused_once_the_consumer_was_killed_with_rows_in_hand(
+    start: Start, listen: str, closes: bool
 ) -> None:
-    async def test() -> None:
-        async with holding(start, listen) as (channel, sender, consumer):
-            consumer.signal(signal.SIGKILL)
-            await until(lambda: channel.state is BridgeState.BROKEN)
-            with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}' at .* is gone"):
-                await sender.end(closes_channel=closes)
-
-    complete(test())
+    async with holding(start, listen) as (channel, sender, consumer):
+        consumer.signal(signal.SIGKILL)
+        await until(lambda: channel.state is BridgeState.BROKEN)
+        with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}' at .* is gone"):
+            await sender.end(closes_channel=closes)
 
 
-def test_an_end_that_waits_hears_that_the_consumer_was_killed(complete: Complete, start: Start, listen: str) -> None:
-    async def test() -> None:
-        async with holding(start, listen) as (channel, sender, consumer):
-            ending = asyncio.create_task(sender.end())
-            await until(lambda: has_come_to_its_end(channel))
-            assert not ending.done()
-            consumer.signal(signal.SIGKILL)
-            with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}' at .* is gone"):
-                await ending
-
-    complete(test())
+async def test_an_end_that_waits_hears_that_the_consumer_was_killed(start: Start, listen: str) -> None:
+    async with holding(start, listen) as (channel, sender, consumer):
+        ending = asyncio.create_task(sender.end())
+        await until(lambda: has_come_to_its_end(channel))
+        assert not ending.done()
+        consumer.signal(signal.SIGKILL)
+        with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}' at .* is gone"):
+            await ending
 
 
-def test_an_idle_producer_hears_that_the_consumer_was_killed(complete: Complete, start: Start, listen: str) -> None:
-    async def test() -> None:
-        async with holding(start, listen) as (_, sender, consumer):
-            consumer.signal(signal.SIGKILL)
-            await until(lambda: sender.state is State.FAILED)
-            for deed in (sender.end, lambda: sender.send(chunk(0, 1)), sender.send_barrier):
-                with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}'"):
-                    await deed()
-
-    complete(test())
+async def test_an_idle_producer_hears_that_the_consumer_was_killed(start: Start, listen: str) -> None:
+    async with holding(start, listen) as (_, sender, consumer):
+        consumer.signal(signal.SIGKILL)
+        await until(lambda: sender.state is State.FAILED)
+        for deed in (sender.end, lambda: sender.send(chunk(0, 1)), sender.send_barrier):
+            with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}'"):
+                await deed()
 
 
 @pytest.mark.parametrize("same_host", [SameHost.AUTO, SameHost.NEVER])
@@ -151,129 +142,105 @@ def test_a_blocking_producer_hears_at_its_end_that_the_consumer_was_killed(
             sink.end(closes_channel=True)
 
 
-def test_a_producer_hears_at_once_that_another_one_has_broken_the_channel(complete: Complete, listen: str) -> None:
-    async def test() -> None:
-        async with serving(listen) as (_, address), put(address, CHANNEL, SCHEMA) as idle:
-            async with put(address, CHANNEL, SCHEMA) as sender:
-                await sender.send(chunk(0, 1))
-                sender.abort("tired")
-            await until(lambda: idle.state is State.FAILED)
-            with pytest.raises(ChannelAbortedError, match="gave up: tired"):
-                await idle.end()
-
-    complete(test())
+async def test_a_producer_hears_at_once_that_another_one_has_broken_the_channel(listen: str) -> None:
+    async with serving(listen) as (_, address), put(address, CHANNEL, SCHEMA) as idle:
+        async with put(address, CHANNEL, SCHEMA) as sender:
+            await sender.send(chunk(0, 1))
+            sender.abort("tired")
+        await until(lambda: idle.state is State.FAILED)
+        with pytest.raises(ChannelAbortedError, match="gave up: tired"):
+            await idle.end()
 
 
 # What an end is answered.
 
 
-def test_an_end_without_a_consumer_is_accepted(complete: Complete, listen: str) -> None:
-    async def test() -> None:
-        async with serving(listen) as (_, address):
-            async with put(address, CHANNEL, SCHEMA) as sender:
-                await sender.send(chunk(0, 10))
-                assert sender.outcome is None
-                assert await sender.end() is ACCEPTED is sender.outcome
-            async with get(address, CHANNEL) as receiver:
-                assert await read_all(receiver) == 10
-
-    complete(test())
+async def test_an_end_without_a_consumer_is_accepted(listen: str) -> None:
+    async with serving(listen) as (_, address):
+        async with put(address, CHANNEL, SCHEMA) as sender:
+            await sender.send(chunk(0, 10))
+            assert sender.outcome is None
+            assert await sender.end() is ACCEPTED is sender.outcome
+        async with get(address, CHANNEL) as receiver:
+            assert await read_all(receiver) == 10
 
 
 @pytest.mark.parametrize("closes", [True, False])
-def test_an_end_waits_until_the_consumer_has_consumed_the_last_message(
-    complete: Complete, listen: str, closes: bool
-) -> None:
-    async def test() -> None:
-        async with (
-            serving(listen) as (channel, address),
-            put(address, CHANNEL, SCHEMA) as sender,
-            get(address, CHANNEL) as receiver,
-        ):
-            for first in range(0, 60, 10):
-                await sender.send(chunk(first, 10))
-            await sender.send_barrier("last")
-            ending = asyncio.create_task(sender.end(closes_channel=closes))
+async def test_an_end_waits_until_the_consumer_has_consumed_the_last_message(listen: str, closes: bool) -> None:
+    async with (
+        serving(listen) as (channel, address),
+        put(address, CHANNEL, SCHEMA) as sender,
+        get(address, CHANNEL) as receiver,
+    ):
+        for first in range(0, 60, 10):
+            await sender.send(chunk(first, 10))
+        await sender.send_barrier("last")
+        ending = asyncio.create_task(sender.end(closes_channel=closes))
+        await until(lambda: has_come_to_its_end(channel))
+        for _ in range(7):
+            await receiver.take()
+        for _ in range(6):
+            receiver.consume()
+        # The permits of the chunks are back, that of the barrier is not.
+        await until(lambda: channel.statistics().streams[-1].numbers.row_permits_here == 64)
+        assert not ending.done()
+        receiver.consume()
+        assert await ending is CONSUMED
+
+
+async def test_an_end_without_rows_of_its_own_covers_what_others_have_put_before(listen: str) -> None:
+    """As that of a job's commit, which comes after its tasks."""
+    async with serving(listen) as (channel, address):
+        async with put(address, CHANNEL, SCHEMA) as sender:
+            await sender.send(chunk(0, 10))
+            assert await sender.end(closes_channel=False) is ACCEPTED
+        async with get(address, CHANNEL) as receiver, put(address, CHANNEL, SCHEMA) as closer:
+            await receiver.take()
+            ending = asyncio.create_task(closer.end())
             await until(lambda: has_come_to_its_end(channel))
-            for _ in range(7):
-                await receiver.take()
-            for _ in range(6):
-                receiver.consume()
-            # The permits of the chunks are back, that of the barrier is not.
-            await until(lambda: channel.statistics().streams[-1].numbers.row_permits_here == 64)
             assert not ending.done()
             receiver.consume()
             assert await ending is CONSUMED
 
-    complete(test())
+
+async def test_an_end_that_asks_for_no_more_is_accepted_beside_a_slow_consumer(listen: str) -> None:
+    async with (
+        serving(listen) as (_, address),
+        put(address, CHANNEL, SCHEMA) as sender,
+        get(address, CHANNEL) as receiver,
+    ):
+        await sender.send(chunk(0, 10))
+        await receiver.take()
+        assert await sender.end(until=ACCEPTED) is ACCEPTED
+        receiver.consume()
 
 
-def test_an_end_without_rows_of_its_own_covers_what_others_have_put_before(complete: Complete, listen: str) -> None:
-    """As that of a job's commit, which comes after its tasks."""
-
-    async def test() -> None:
-        async with serving(listen) as (channel, address):
-            async with put(address, CHANNEL, SCHEMA) as sender:
-                await sender.send(chunk(0, 10))
-                assert await sender.end(closes_channel=False) is ACCEPTED
-            async with get(address, CHANNEL) as receiver, put(address, CHANNEL, SCHEMA) as closer:
-                await receiver.take()
-                ending = asyncio.create_task(closer.end())
-                await until(lambda: has_come_to_its_end(channel))
-                assert not ending.done()
-                receiver.consume()
-                assert await ending is CONSUMED
-
-    complete(test())
+async def test_an_end_on_a_channel_that_keeps_its_rows_is_accepted(listen: str) -> None:
+    async with (
+        serving(listen, Retention.REPLAY) as (_, address),
+        put(address, CHANNEL, SCHEMA, producer="p") as sender,
+    ):
+        await sender.send(chunk(0, 10))
+        assert await sender.end() is ACCEPTED
 
 
-def test_an_end_that_asks_for_no_more_is_accepted_beside_a_slow_consumer(complete: Complete, listen: str) -> None:
-    async def test() -> None:
-        async with (
-            serving(listen) as (_, address),
-            put(address, CHANNEL, SCHEMA) as sender,
-            get(address, CHANNEL) as receiver,
-        ):
-            await sender.send(chunk(0, 10))
-            await receiver.take()
-            assert await sender.end(until=ACCEPTED) is ACCEPTED
-            receiver.consume()
-
-    complete(test())
-
-
-def test_an_end_on_a_channel_that_keeps_its_rows_is_accepted(complete: Complete, listen: str) -> None:
-    async def test() -> None:
-        async with (
-            serving(listen, Retention.REPLAY) as (_, address),
-            put(address, CHANNEL, SCHEMA, producer="p") as sender,
-        ):
-            await sender.send(chunk(0, 10))
-            assert await sender.end() is ACCEPTED
-
-    complete(test())
-
-
-def test_an_end_that_waits_hears_that_the_exchange_stops(complete: Complete, listen: str) -> None:
-    async def test() -> None:
-        exchange = Exchange()
-        channel = exchange.add_channel(CHANNEL, schema=SCHEMA)
-        async with (
-            asyncio.timeout(SOON_SECONDS),
-            ExchangeServer(exchange, listen) as server,
-            get(server.address, CHANNEL) as receiver,
-            put(server.address, CHANNEL, SCHEMA) as sender,
-        ):
-            await sender.send(chunk(0, 10))
-            await receiver.take()
-            ending = asyncio.create_task(sender.end())
-            await until(lambda: has_come_to_its_end(channel))
-            await drain(exchange, 0.0)
-            await server.stop(0.0)
-            with pytest.raises(PeerGoneError):
-                await ending
-
-    complete(test())
+async def test_an_end_that_waits_hears_that_the_exchange_stops(listen: str) -> None:
+    exchange = Exchange()
+    channel = exchange.add_channel(CHANNEL, schema=SCHEMA)
+    async with (
+        asyncio.timeout(SOON_SECONDS),
+        ExchangeServer(exchange, listen) as server,
+        get(server.address, CHANNEL) as receiver,
+        put(server.address, CHANNEL, SCHEMA) as sender,
+    ):
+        await sender.send(chunk(0, 10))
+        await receiver.take()
+        ending = asyncio.create_task(sender.end())
+        await until(lambda: has_come_to_its_end(channel))
+        await drain(exchange, 0.0)
+        await server.stop(0.0)
+        with pytest.raises(PeerGoneError):
+            await ending
 
 
 def test_a_blocking_end_waits_while_rows_are_consumed_and_says_who_holds_them(start: Start, listen: str) -> None:
@@ -333,53 +300,43 @@ def test_an_end_of_an_older_release_waits_as_well_and_gets_no_frame_that_it_does
     ],
     ids=["without facts", "as if it gave up", "nothing"],
 )
-def test_a_failure_of_a_producer_is_refused_and_its_consumer_hears_that_rows_are_missing(
-    complete: Complete, error: bytes
-) -> None:
-    async def test() -> None:
-        exchange = Exchange()
-        exchange.add_channel("orders/0", schema=BATCH.schema)
-        async with (
-            ExchangeServer(exchange) as server,
-            get(server.address, "orders/0") as receiver,
-            dialling(server.address, PUT_STREAM) as carrier,
-            asyncio.timeout(SOON_SECONDS),
-        ):
-            for frame in (put_frame(), data(), Failure(error)):
-                await carrier.write([encoded(PUT_STREAM, frame)])
-            with pytest.raises(ChannelAbortedError, match="the peer sent Failure, expected Data or Chunks or End"):
-                await read_all(receiver)
-            await carrier.half_close()
-            with pytest.raises(UnexpectedFrameError):
-                await to_its_end(carrier)
-
-    complete(test())
+async def test_a_failure_of_a_producer_is_refused_and_its_consumer_hears_that_rows_are_missing(error: bytes) -> None:
+    exchange = Exchange()
+    exchange.add_channel("orders/0", schema=BATCH.schema)
+    async with (
+        ExchangeServer(exchange) as server,
+        get(server.address, "orders/0") as receiver,
+        dialling(server.address, PUT_STREAM) as carrier,
+        asyncio.timeout(SOON_SECONDS),
+    ):
+        for frame in (put_frame(), data(), Failure(error)):
+            await carrier.write([encoded(PUT_STREAM, frame)])
+        with pytest.raises(ChannelAbortedError, match="the peer sent Failure, expected Data or Chunks or End"):
+            await read_all(receiver)
+        await carrier.half_close()
+        with pytest.raises(UnexpectedFrameError):
+            await to_its_end(carrier)
 
 
-def test_no_other_producer_ends_a_channel_as_whole_while_one_is_told_that_it_has_broken_the_rules(
-    complete: Complete,
-) -> None:
-    async def test() -> None:
-        exchange = Exchange()
-        exchange.add_channel("orders/0", schema=BATCH.schema)
-        async with (
-            ExchangeServer(exchange) as server,
-            get(server.address, "orders/0") as receiver,
-            put(server.address, "orders/0", BATCH.schema) as honest,
-            dialling(server.address, PUT_STREAM) as carrier,
-            asyncio.timeout(SOON_SECONDS),
-        ):
-            for frame in (put_frame(), data(), data(permits=1)):
-                await carrier.write([encoded(PUT_STREAM, frame)])
-            while not any(isinstance(frame, Failure) for frame in decode_downstream(await carrier.read() or b"")):
-                pass
-            # It does not heed that, for which it has a second.
-            with pytest.raises(ChannelAbortedError, match="the peer sent a chunk of 3 rows for 1 permits"):
-                await honest.end()
-            with pytest.raises(ChannelAbortedError, match="the peer sent a chunk of 3 rows for 1 permits"):
-                await read_all(receiver)
-
-    complete(test())
+async def test_no_other_producer_ends_a_channel_as_whole_while_one_is_told_that_it_has_broken_the_rules() -> None:
+    exchange = Exchange()
+    exchange.add_channel("orders/0", schema=BATCH.schema)
+    async with (
+        ExchangeServer(exchange) as server,
+        get(server.address, "orders/0") as receiver,
+        put(server.address, "orders/0", BATCH.schema) as honest,
+        dialling(server.address, PUT_STREAM) as carrier,
+        asyncio.timeout(SOON_SECONDS),
+    ):
+        for frame in (put_frame(), data(), data(permits=1)):
+            await carrier.write([encoded(PUT_STREAM, frame)])
+        while not any(isinstance(frame, Failure) for frame in decode_downstream(await carrier.read() or b"")):
+            pass
+        # It does not heed that, for which it has a second.
+        with pytest.raises(ChannelAbortedError, match="the peer sent a chunk of 3 rows for 1 permits"):
+            await honest.end()
+        with pytest.raises(ChannelAbortedError, match="the peer sent a chunk of 3 rows for 1 permits"):
+            await read_all(receiver)
 
 
 class UnspeakableError(RuntimeError):
@@ -389,7 +346,7 @@ class UnspeakableError(RuntimeError):
         raise NotImplementedError
 
 
-def test_a_defect_without_words_breaks_the_channel_all_the_same(complete: Complete) -> None:
+async def test_a_defect_without_words_breaks_the_channel_all_the_same() -> None:
     def defective(channel: str, end: str, parameters: ChannelParameters) -> Recorder:
         def record(action: str, rows: int, permits: Permits, counters: object = None) -> None:
             if action == "OfferChunk" and channel == "orders/0":
@@ -397,18 +354,15 @@ def test_a_defect_without_words_breaks_the_channel_all_the_same(complete: Comple
 
         return record
 
-    async def test() -> None:
-        exchange = Exchange(record=defective)
-        exchange.add_channel("orders/0", schema=BATCH.schema)
-        async with (
-            ExchangeServer(exchange) as server,
-            get(server.address, "orders/0") as receiver,
-            asyncio.timeout(SOON_SECONDS),
-            dialling(server.address, PUT_STREAM) as carrier,
-        ):
-            for frame in (put_frame(), data()):
-                await carrier.write([encoded(PUT_STREAM, frame)])
-            with pytest.raises(ChannelAbortedError, match="is gone: "):
-                await read_all(receiver)
-
-    complete(test())
+    exchange = Exchange(record=defective)
+    exchange.add_channel("orders/0", schema=BATCH.schema)
+    async with (
+        ExchangeServer(exchange) as server,
+        get(server.address, "orders/0") as receiver,
+        asyncio.timeout(SOON_SECONDS),
+        dialling(server.address, PUT_STREAM) as carrier,
+    ):
+        for frame in (put_frame(), data()):
+            await carrier.write([encoded(PUT_STREAM, frame)])
+        with pytest.raises(ChannelAbortedError, match="is gone: "):
+            await read_all(receiver)

@@ -3,9 +3,8 @@
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,8 +19,6 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.grpc_aio import get
 from permitflow.transports.remote_receiver import RemoteReceiver
 from tests.support.number_streams import until
-
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 SCHEMA = pa.schema([("n", pa.int64())])
 PARAMETERS = ChannelParameters(row_permits=64, permit_batch=16, max_chunk_cost=32)
@@ -51,9 +48,11 @@ def of_stream(exchange: Exchange) -> ChannelStatistics:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_chunks_of_all_sizes_and_barriers_arrive_in_order(complete: Complete, path: str, seed: int) -> None:
+async def test_chunks_of_all_sizes_and_barriers_arrive_in_order(path: str, seed: int) -> None:
     chance = random.Random(seed)
+
     sizes = [chance.choice([0, 1, 1, 1, 5, 31, 32, 33, 100]) for _ in range(300)]
+
     barriers = {position for position in range(len(sizes)) if chance.random() < 0.1}
 
     async def send(sender: LocalSender[pa.RecordBatch]) -> None:
@@ -69,81 +68,66 @@ def test_chunks_of_all_sizes_and_barriers_arrive_in_order(complete: Complete, pa
         await sender.send_many(waiting)
         await sender.end()
 
-    async def test() -> None:
-        async with opened() as (exchange, sender, receiver), asyncio.TaskGroup() as group:
-            group.create_task(send(sender))
-            numbers: list[int] = []
-            seen = 0
-            async for message in receiver:
-                if message.kind is Kind.BARRIER:
-                    assert message.payload == len(numbers)
-                    seen += 1
-                else:
-                    numbers += message.payload.column(0).to_pylist()
-        assert numbers == list(range(sum(sizes)))
-        assert seen == len(barriers)
-        assert exchange.channel("c").statistics().numbers.row_permits_here == PARAMETERS.row_permits
-
-    complete(test())
+    async with opened() as (exchange, sender, receiver), asyncio.TaskGroup() as group:
+        group.create_task(send(sender))
+        numbers: list[int] = []
+        seen = 0
+        async for message in receiver:
+            if message.kind is Kind.BARRIER:
+                assert message.payload == len(numbers)
+                seen += 1
+            else:
+                numbers += message.payload.column(0).to_pylist()
+    assert numbers == list(range(sum(sizes)))
+    assert seen == len(barriers)
+    assert exchange.channel("c").statistics().numbers.row_permits_here == PARAMETERS.row_permits
 
 
-def test_what_lacks_permits_waits_and_that_is_counted(complete: Complete, path: str) -> None:
-    async def test() -> None:
-        async with opened() as (exchange, sender, receiver):
-            await sender.send_many(deque(chunk(n) for n in range(PARAMETERS.row_permits)))
-            await until(lambda: of_stream(exchange).sent_rows == PARAMETERS.row_permits)
-            assert of_stream(exchange).waiting_sends == 0
+async def test_what_lacks_permits_waits_and_that_is_counted(path: str) -> None:
+    async with opened() as (exchange, sender, receiver):
+        await sender.send_many(deque(chunk(n) for n in range(PARAMETERS.row_permits)))
+        await until(lambda: of_stream(exchange).sent_rows == PARAMETERS.row_permits)
+        assert of_stream(exchange).waiting_sends == 0
 
-            await sender.send(chunk(-1))
-            await until(lambda: of_stream(exchange).waiting_sends == 1)
-            waited = of_stream(exchange).waiting_seconds
-            await until(lambda: of_stream(exchange).waiting_seconds > waited)
+        await sender.send(chunk(-1))
+        await until(lambda: of_stream(exchange).waiting_sends == 1)
+        waited = of_stream(exchange).waiting_seconds
+        await until(lambda: of_stream(exchange).waiting_seconds > waited)
 
-            came = [(await receiver.receive()).rows for _ in range(PARAMETERS.row_permits + 1)]
-            assert sum(came) == PARAMETERS.row_permits + 1
-            assert of_stream(exchange).waiting_sends == 0
-            waited = of_stream(exchange).waiting_seconds
-            await asyncio.sleep(0.01)
-            assert of_stream(exchange).waiting_seconds == waited
-
-    complete(test())
+        came = [(await receiver.receive()).rows for _ in range(PARAMETERS.row_permits + 1)]
+        assert sum(came) == PARAMETERS.row_permits + 1
+        assert of_stream(exchange).waiting_sends == 0
+        waited = of_stream(exchange).waiting_seconds
+        await asyncio.sleep(0.01)
+        assert of_stream(exchange).waiting_seconds == waited
 
 
-def test_a_chunk_leaves_within_its_send_and_those_behind_it_together(complete: Complete, path: str) -> None:
-    async def test() -> None:
-        async with opened() as (exchange, sender, receiver):
-            await until(lambda: "1 waiting" in repr(exchange.channel("c").receiver))
-            for number in range(4):
-                sender.send_nowait(chunk(number))
-            assert of_stream(exchange).sent_chunks == 1
-            here = [message.payload["n"][0].as_py() for message in [await receiver.receive() for _ in range(4)]]
-            assert here == [0, 1, 2, 3]
-            await until(lambda: "1 waiting" in repr(exchange.channel("c").receiver))
-            sender.send_nowait(chunk(4))
-            assert of_stream(exchange).sent_chunks == 5
-
-    complete(test())
+async def test_a_chunk_leaves_within_its_send_and_those_behind_it_together(path: str) -> None:
+    async with opened() as (exchange, sender, receiver):
+        await until(lambda: "1 waiting" in repr(exchange.channel("c").receiver))
+        for number in range(4):
+            sender.send_nowait(chunk(number))
+        assert of_stream(exchange).sent_chunks == 1
+        here = [message.payload["n"][0].as_py() for message in [await receiver.receive() for _ in range(4)]]
+        assert here == [0, 1, 2, 3]
+        await until(lambda: "1 waiting" in repr(exchange.channel("c").receiver))
+        sender.send_nowait(chunk(4))
+        assert of_stream(exchange).sent_chunks == 5
 
 
-def test_a_consumer_that_leaves_while_chunks_wait_for_it_is_missed_at_once(complete: Complete, path: str) -> None:
-    async def test() -> None:
-        async with serving() as (exchange, sender, address):
-            async with get(address, "c"):
-                await sender.send_many(deque(chunk(n) for n in range(2 * PARAMETERS.row_permits)))
-                await until(lambda: of_stream(exchange).waiting_sends == 1)
-            with pytest.raises(PeerGoneError, match="the receiver of channel 'c'"):
-                await sender.send(chunk(-1))
-
-    complete(test())
-
-
-def test_an_abort_reaches_a_consumer_for_which_chunks_wait(complete: Complete, path: str) -> None:
-    async def test() -> None:
-        async with opened() as (exchange, sender, receiver):
+async def test_a_consumer_that_leaves_while_chunks_wait_for_it_is_missed_at_once(path: str) -> None:
+    async with serving() as (exchange, sender, address):
+        async with get(address, "c"):
             await sender.send_many(deque(chunk(n) for n in range(2 * PARAMETERS.row_permits)))
             await until(lambda: of_stream(exchange).waiting_sends == 1)
-            sender.abort("a test")
-            with pytest.raises(ChannelAbortedError, match="a test"):
-                await anext(message async for message in receiver if message.rows != 1)
+        with pytest.raises(PeerGoneError, match="the receiver of channel 'c'"):
+            await sender.send(chunk(-1))
 
-    complete(test())
+
+async def test_an_abort_reaches_a_consumer_for_which_chunks_wait(path: str) -> None:
+    async with opened() as (exchange, sender, receiver):
+        await sender.send_many(deque(chunk(n) for n in range(2 * PARAMETERS.row_permits)))
+        await until(lambda: of_stream(exchange).waiting_sends == 1)
+        sender.abort("a test")
+        with pytest.raises(ChannelAbortedError, match="a test"):
+            await anext(message async for message in receiver if message.rows != 1)

@@ -74,17 +74,12 @@ async def answer(address: str, message: bytes) -> PermitflowError:
     ],
     ids=lambda request: type(request).__name__,
 )
-def test_a_request_that_names_a_channel_twice_is_refused_and_changes_nothing(
-    complete: Complete, request_: ControlRequest
-) -> None:
-    async def test() -> None:
-        async with serving() as (exchange, address):
-            error = await answer(address, encode_request(request_))
-            assert isinstance(error, InvalidParametersError)
-            assert "channels must not name one twice" in str(error)
-            assert exchange.replay_channel("kept").log.state is ChannelState.OPEN
-
-    complete(test())
+async def test_a_request_that_names_a_channel_twice_is_refused_and_changes_nothing(request_: ControlRequest) -> None:
+    async with serving() as (exchange, address):
+        error = await answer(address, encode_request(request_))
+        assert isinstance(error, InvalidParametersError)
+        assert "channels must not name one twice" in str(error)
+        assert exchange.replay_channel("kept").log.state is ChannelState.OPEN
 
 
 @pytest.mark.parametrize(
@@ -109,60 +104,48 @@ def test_a_request_of_a_million_items_is_refused_without_a_look_at_them(
     assert complete(test()) < 0.5
 
 
-def test_a_request_of_megabytes_is_refused_unread(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (_, address):
-            error = await answer(address, encode_request(AskStatistics(("once" * (5 << 18),))))
-            assert isinstance(error, UndecodableDataError)
-            assert "4194304 bytes are the most" in str(error)
-
-    complete(test())
+async def test_a_request_of_megabytes_is_refused_unread() -> None:
+    async with serving() as (_, address):
+        error = await answer(address, encode_request(AskStatistics(("once" * (5 << 18),))))
+        assert isinstance(error, UndecodableDataError)
+        assert "4194304 bytes are the most" in str(error)
 
 
 @pytest.mark.parametrize("staging", [Staging(BOOK, 0, 0, "x"), Staging("q", 0, 0, BOOK)], ids=["query", "attempt"])
-def test_an_attempt_whose_names_are_books_is_refused_and_not_kept(complete: Complete, staging: Staging) -> None:
-    async def test() -> None:
-        async with serving() as (exchange, address):
+async def test_an_attempt_whose_names_are_books_is_refused_and_not_kept(staging: Staging) -> None:
+    async with serving() as (exchange, address):
 
-            async def dial() -> None:
-                async with put(address, "kept", SCHEMA, staging=staging):
-                    pytest.fail("it was accepted")
+        async def dial() -> None:
+            async with put(address, "kept", SCHEMA, staging=staging):
+                pytest.fail("it was accepted")
 
-            error = await refused(dial())
-            assert isinstance(error, InvalidParametersError)
-            assert "must have at most 200 characters" in str(error)
-            assert not exchange.staging.books.has_staged
-
-    complete(test())
+        error = await refused(dial())
+        assert isinstance(error, InvalidParametersError)
+        assert "must have at most 200 characters" in str(error)
+        assert not exchange.staging.books.has_staged
 
 
-def test_a_batch_whose_query_is_a_book_is_not_published(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (exchange, address):
-            error = await answer(address, encode_request(Publish(BOOK, 0, ())))
-            assert isinstance(error, InvalidParametersError)
-            assert not exchange.staging.books.published_batches
-
-    complete(test())
+async def test_a_batch_whose_query_is_a_book_is_not_published() -> None:
+    async with serving() as (exchange, address):
+        error = await answer(address, encode_request(Publish(BOOK, 0, ())))
+        assert isinstance(error, InvalidParametersError)
+        assert not exchange.staging.books.published_batches
 
 
 @pytest.mark.parametrize("names", [{"channel": BOOK}, {"consumer": BOOK}], ids=["channel", "consumer"])
-def test_a_name_that_nobody_could_have_is_no_part_of_an_error(complete: Complete, names: dict[str, str]) -> None:
+async def test_a_name_that_nobody_could_have_is_no_part_of_an_error(names: dict[str, str]) -> None:
     wanted = {"channel": "kept", "consumer": "", **names}
 
-    async def test() -> None:
-        async with serving() as (_, address):
+    async with serving() as (_, address):
 
-            async def dial() -> None:
-                async with get(address, wanted["channel"], consumer=wanted["consumer"]):
-                    pytest.fail("it was accepted")
+        async def dial() -> None:
+            async with get(address, wanted["channel"], consumer=wanted["consumer"]):
+                pytest.fail("it was accepted")
 
-            by_order = await answer(address, encode_request(AskPositions((wanted["channel"],), wanted["consumer"])))
-            for error in (by_order, await refused(dial())):
-                assert isinstance(error, InvalidParametersError)
-                assert f"{next(iter(names))} must have at most 200 characters" in str(error)
-
-    complete(test())
+        by_order = await answer(address, encode_request(AskPositions((wanted["channel"],), wanted["consumer"])))
+        for error in (by_order, await refused(dial())):
+            assert isinstance(error, InvalidParametersError)
+            assert f"{next(iter(names))} must have at most 200 characters" in str(error)
 
 
 def test_what_an_older_exchange_has_kept_under_a_long_name_is_gone_on_with() -> None:

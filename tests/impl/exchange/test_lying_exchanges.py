@@ -94,7 +94,7 @@ LIES_TO_CONSUMERS: dict[str, tuple[Sequence[WireFrame], type[PermitflowError]]] 
 
 
 @pytest.mark.parametrize("lie", LIES_TO_CONSUMERS)
-def test_a_consumer_does_not_believe_a_lying_exchange(complete: Complete, lie: str) -> None:
+async def test_a_consumer_does_not_believe_a_lying_exchange(lie: str) -> None:
     frames, error = LIES_TO_CONSUMERS[lie]
 
     async def script(carrier: ServerCall) -> None:
@@ -113,13 +113,10 @@ def test_a_consumer_does_not_believe_a_lying_exchange(complete: Complete, lie: s
                 while True:
                     await receiver.take()
 
-    async def test() -> None:
-        async with lying(script) as address:
-            with pytest.raises(error) as caught:
-                await read(address)
-            assert type(caught.value) is error
-
-    complete(test())
+    async with lying(script) as address:
+        with pytest.raises(error) as caught:
+            await read(address)
+        assert type(caught.value) is error
 
 
 LIES_TO_PRODUCERS: dict[str, tuple[Sequence[DownstreamFrame], type[PermitflowError]]] = {
@@ -137,7 +134,7 @@ LIES_TO_PRODUCERS: dict[str, tuple[Sequence[DownstreamFrame], type[PermitflowErr
 
 
 @pytest.mark.parametrize("lie", LIES_TO_PRODUCERS)
-def test_a_producer_does_not_believe_a_lying_exchange(complete: Complete, lie: str) -> None:
+async def test_a_producer_does_not_believe_a_lying_exchange(lie: str) -> None:
     frames, error = LIES_TO_PRODUCERS[lie]
 
     async def script(carrier: ServerCall) -> None:
@@ -152,13 +149,10 @@ def test_a_producer_does_not_believe_a_lying_exchange(complete: Complete, lie: s
         async with put(address, "orders/0", BATCH.schema, wanted=SMALL, compression=Compression.NONE) as sender:
             await send_for_ever(sender, BATCH)
 
-    async def test() -> None:
-        async with lying(script) as address:
-            with pytest.raises(error) as caught:
-                await write(address)
-            assert type(caught.value) is error
-
-    complete(test())
+    async with lying(script) as address:
+        with pytest.raises(error) as caught:
+            await write(address)
+        assert type(caught.value) is error
 
 
 def test_an_exchange_that_knows_of_no_compression_gets_none(complete: Complete) -> None:
@@ -185,23 +179,20 @@ def test_an_exchange_that_knows_of_no_compression_gets_none(complete: Complete) 
     assert not any(is_compressed(piece) for piece in chunk.arrow)
 
 
-def test_a_producer_notices_that_its_permits_never_came_back(complete: Complete) -> None:
+async def test_a_producer_notices_that_its_permits_never_came_back() -> None:
     async def script(carrier: ServerCall) -> None:
         await carrier.read()
         await carrier.write([encoded(GET_STREAM, AGREED)])
         while await carrier.read() is not None:
             pass
 
-    async def test() -> None:
-        async with lying(script) as address, put(address, "orders/0", BATCH.schema, wanted=SMALL) as sender:
-            await sender.send(BATCH)
-            with pytest.raises(LedgerError, match="unreturned rows permits: 3 here, 0 at the peer"):
-                await sender.end()
-
-    complete(test())
+    async with lying(script) as address, put(address, "orders/0", BATCH.schema, wanted=SMALL) as sender:
+        await sender.send(BATCH)
+        with pytest.raises(LedgerError, match="unreturned rows permits: 3 here, 0 at the peer"):
+            await sender.end()
 
 
-def test_an_exchange_that_does_not_say_what_has_become_of_the_rows_has_accepted_them(complete: Complete) -> None:
+async def test_an_exchange_that_does_not_say_what_has_become_of_the_rows_has_accepted_them() -> None:
     """One of an older release."""
 
     async def script(carrier: ServerCall) -> None:
@@ -210,16 +201,14 @@ def test_an_exchange_that_does_not_say_what_has_become_of_the_rows_has_accepted_
         while await carrier.read() is not None:
             pass
 
-    async def test() -> None:
-        async with lying(script) as address, put(address, "orders/0", BATCH.schema, wanted=SMALL) as sender:
-            assert await sender.end() is EndOutcome.ACCEPTED
-
-    complete(test())
+    async with lying(script) as address, put(address, "orders/0", BATCH.schema, wanted=SMALL) as sender:
+        assert await sender.end() is EndOutcome.ACCEPTED
 
 
-def test_a_carrier_that_takes_less_than_a_chunk_says_so(complete: Complete) -> None:
+async def test_a_carrier_that_takes_less_than_a_chunk_says_so() -> None:
     """An exchange behind gRPC's default limit of 4 MiB for a message: an error, not a wait."""
     wide = pa.record_batch({"t": ["x" * 1024] * 5_000})
+
     unlimited = Agreement(1, StatedParameters.of(ChannelParameters()), BatchCodec(wide.schema).schema_bytes)
 
     async def script(carrier: ServerCall) -> None:
@@ -232,21 +221,15 @@ def test_a_carrier_that_takes_less_than_a_chunk_says_so(complete: Complete) -> N
         async with put(address, "orders/0", wide.schema) as sender:
             await send_for_ever(sender, wide)
 
-    async def test() -> None:
-        async with lying(script, options=()) as address:
-            with pytest.raises(TransportError, match=r"message larger than max .* RESOURCE_EXHAUSTED"):
-                await write(address)
-
-    complete(test())
+    async with lying(script, options=()) as address:
+        with pytest.raises(TransportError, match=r"message larger than max .* RESOURCE_EXHAUSTED"):
+            await write(address)
 
 
-def test_whoever_is_no_exchange_is_told_apart(complete: Complete) -> None:
-    async def test() -> None:
-        server = grpc.aio.server()
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        with pytest.raises(TransportError, match="UNIMPLEMENTED"):
-            await describe(f"127.0.0.1:{port}", "orders/0")
-        await server.stop(None)
-
-    complete(test())
+async def test_whoever_is_no_exchange_is_told_apart() -> None:
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    with pytest.raises(TransportError, match="UNIMPLEMENTED"):
+        await describe(f"127.0.0.1:{port}", "orders/0")
+    await server.stop(None)

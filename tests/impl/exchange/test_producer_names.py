@@ -1,7 +1,7 @@
 """Who may write under a producer's name: one at a time, although the older one's process may hear nothing any more."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, cast
 
 import pyarrow as pa
@@ -17,7 +17,6 @@ from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.same_host import SameHost
 from tests.support.kept_rows import SCHEMA, keeping, rows, settle
 
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 LONGEST_SECONDS = 20.0
 PUT = Put(1, "c", producer="p")
 
@@ -59,33 +58,27 @@ async def gave_up(work: Coroutine[Any, Any, Any]) -> None:
         await waiting
 
 
-def test_who_gives_up_waiting_for_a_name_takes_it_from_nobody(complete: Complete) -> None:
-    async def test() -> None:
-        channel = keeping()
-        await channel.claim("p", dialled(channel, "first"))
-        second = dialled(channel, "second")
-        await gave_up(channel.claim("p", second))
-        channel.disclaim("p", second)
-        await gave_up(channel.claim("p", dialled(channel, "third")))  # it waits for the first one, too
-
-    complete(test())
+async def test_who_gives_up_waiting_for_a_name_takes_it_from_nobody() -> None:
+    channel = keeping()
+    await channel.claim("p", dialled(channel, "first"))
+    second = dialled(channel, "second")
+    await gave_up(channel.claim("p", second))
+    channel.disclaim("p", second)
+    await gave_up(channel.claim("p", dialled(channel, "third")))  # it waits for the first one, too
 
 
-def test_who_is_replaced_keeps_nothing_and_breaks_nothing_though_its_process_goes_on(complete: Complete) -> None:
-    async def test() -> None:
-        channel = keeping()
-        await channel.append(rows(0, 8))
-        older = dialled(channel, "older")
-        serving = asyncio.create_task(older.serve(PUT, SCHEMA))
-        await settle()
-        assert channel.log.waiting.running == 1
-        async with asyncio.timeout(LONGEST_SECONDS):
-            assert await channel.claim("p", dialled(channel, "newer")) == 0
-        with pytest.raises(ProducerReplacedError):
-            await serving
-        await older.give_up(Abort("no more paper"))
-        await channel.acknowledge(8)
-        assert channel.position().next_row == 8
-        assert channel.log.state is ChannelState.OPEN
-
-    complete(test())
+async def test_who_is_replaced_keeps_nothing_and_breaks_nothing_though_its_process_goes_on() -> None:
+    channel = keeping()
+    await channel.append(rows(0, 8))
+    older = dialled(channel, "older")
+    serving = asyncio.create_task(older.serve(PUT, SCHEMA))
+    await settle()
+    assert channel.log.waiting.running == 1
+    async with asyncio.timeout(LONGEST_SECONDS):
+        assert await channel.claim("p", dialled(channel, "newer")) == 0
+    with pytest.raises(ProducerReplacedError):
+        await serving
+    await older.give_up(Abort("no more paper"))
+    await channel.acknowledge(8)
+    assert channel.position().next_row == 8
+    assert channel.log.state is ChannelState.OPEN

@@ -49,74 +49,62 @@ def test_parameters_that_nobody_chose_depend_on_what_becomes_of_the_rows() -> No
     assert Exchange(parameters=SMALL).add_channel("kept", retention=Retention.REPLAY).parameters == SMALL
 
 
-def test_a_name_is_given_once(complete: Complete) -> None:
-    async def test() -> None:
-        exchange = Exchange()
+async def test_a_name_is_given_once() -> None:
+    exchange = Exchange()
+    exchange.add_channel("orders/0")
+    with pytest.raises(InvalidParametersError, match=r"channel .*not in use, not 'orders/0'"):
         exchange.add_channel("orders/0")
-        with pytest.raises(InvalidParametersError, match=r"channel .*not in use, not 'orders/0'"):
-            exchange.add_channel("orders/0")
-        with pytest.raises(InvalidParametersError, match="channel must not be empty"):
-            exchange.add_channel("")
-        with pytest.raises(InvalidParametersError, match="channel must be text that UTF-8 can hold"):
-            exchange.add_channel("\udcff")
-        with pytest.raises(InvalidParametersError, match="consumers must be text that UTF-8 can hold"):
-            exchange.add_channel("orders/1", retention=Retention.REPLAY, consumers=["one", "\udcff"])
-        with pytest.raises(UnknownChannelError, match="known channels: orders/0"):
-            exchange.channel("orders/1")
-
-    complete(test())
+    with pytest.raises(InvalidParametersError, match="channel must not be empty"):
+        exchange.add_channel("")
+    with pytest.raises(InvalidParametersError, match="channel must be text that UTF-8 can hold"):
+        exchange.add_channel("\udcff")
+    with pytest.raises(InvalidParametersError, match="consumers must be text that UTF-8 can hold"):
+        exchange.add_channel("orders/1", retention=Retention.REPLAY, consumers=["one", "\udcff"])
+    with pytest.raises(UnknownChannelError, match="known channels: orders/0"):
+        exchange.channel("orders/1")
 
 
-def test_a_channel_has_parameters_of_its_own_or_those_of_the_exchange(complete: Complete) -> None:
-    async def test() -> None:
-        exchange = Exchange(parameters=SMALL)
-        own = ChannelParameters(row_permits=100)
-        assert exchange.add_channel("a").parameters == SMALL
-        assert exchange.add_channel("b", own).parameters == own
-
-    complete(test())
+async def test_a_channel_has_parameters_of_its_own_or_those_of_the_exchange() -> None:
+    exchange = Exchange(parameters=SMALL)
+    own = ChannelParameters(row_permits=100)
+    assert exchange.add_channel("a").parameters == SMALL
+    assert exchange.add_channel("b", own).parameters == own
 
 
-def test_a_removed_channel_breaks_off_whoever_uses_it_and_frees_its_name(complete: Complete) -> None:
-    async def test() -> None:
-        exchange = Exchange(parameters=SMALL)
-        exchange.add_channel("orders/0", schema=BATCH.schema)
-        async with ExchangeServer(exchange) as server:
-            async with (
-                get(server.address, "orders/0") as receiver,
-                put(server.address, "orders/0", BATCH.schema) as sender,
-            ):
-                await sender.send(BATCH)
+async def test_a_removed_channel_breaks_off_whoever_uses_it_and_frees_its_name() -> None:
+    exchange = Exchange(parameters=SMALL)
+    exchange.add_channel("orders/0", schema=BATCH.schema)
+    async with ExchangeServer(exchange) as server:
+        async with (
+            get(server.address, "orders/0") as receiver,
+            put(server.address, "orders/0", BATCH.schema) as sender,
+        ):
+            await sender.send(BATCH)
+            await receiver.receive()
+            exchange.remove_channel("orders/0")
+            with pytest.raises(ChannelAbortedError, match="it was removed from the exchange"):
                 await receiver.receive()
-                exchange.remove_channel("orders/0")
-                with pytest.raises(ChannelAbortedError, match="it was removed from the exchange"):
-                    await receiver.receive()
-                with pytest.raises(ChannelAbortedError, match="it was removed from the exchange"):
-                    await sender.end()
-            exchange.add_channel("orders/0")
-            await pass_one_chunk(server.address, "orders/0")
-        with pytest.raises(UnknownChannelError):
-            exchange.remove_channel("orders/1")
-
-    complete(test())
+            with pytest.raises(ChannelAbortedError, match="it was removed from the exchange"):
+                await sender.end()
+        exchange.add_channel("orders/0")
+        await pass_one_chunk(server.address, "orders/0")
+    with pytest.raises(UnknownChannelError):
+        exchange.remove_channel("orders/1")
 
 
-def test_whoever_waits_for_the_schema_of_a_removed_channel_is_told(complete: Complete) -> None:
+async def test_whoever_waits_for_the_schema_of_a_removed_channel_is_told() -> None:
     async def read(address: str) -> None:
         async with get(address, "orders/0"):
             pass
 
-    async def test() -> None:
-        exchange = Exchange()
-        channel = exchange.add_channel("orders/0")
-        async with ExchangeServer(exchange) as server, asyncio.TaskGroup() as group:
-            reading = group.create_task(refused(read(server.address)))
-            while channel._consumer is None:  # noqa: ASYNC110  # there is no event to wait for
-                await asyncio.sleep(0.001)
-            exchange.remove_channel("orders/0")
-        assert isinstance(reading.result(), ChannelAbortedError)
-
-    complete(test())
+    exchange = Exchange()
+    channel = exchange.add_channel("orders/0")
+    async with ExchangeServer(exchange) as server, asyncio.TaskGroup() as group:
+        reading = group.create_task(refused(read(server.address)))
+        while channel._consumer is None:  # noqa: ASYNC110  # there is no event to wait for
+            await asyncio.sleep(0.001)
+        exchange.remove_channel("orders/0")
+    assert isinstance(reading.result(), ChannelAbortedError)
 
 
 async def refused(call: Coroutine[Any, Any, Any]) -> BaseException | None:
@@ -127,25 +115,22 @@ async def refused(call: Coroutine[Any, Any, Any]) -> BaseException | None:
     return None
 
 
-def test_statistics_tell_who_moved_what_and_how_far_it_is(complete: Complete) -> None:
-    async def test() -> None:
-        exchange = Exchange(parameters=SMALL)
-        exchange.add_channel("orders/0")
-        assert exchange.statistics()[0].state is BridgeState.WAITING
-        async with ExchangeServer(exchange) as server:
-            await pass_one_chunk(server.address, "orders/0")
-        (channel,) = exchange.statistics()
-        assert (channel.name, channel.state, channel.producers) == ("orders/0", BridgeState.SPENT, 0)
-        assert channel.reason.startswith("it was read to its end by ipv4:127.0.0.1:")
-        assert (channel.numbers.sent_rows, channel.numbers.consumed_rows) == (3, 3)
-        streams = {stream.direction: stream for stream in channel.streams}
-        assert {stream.stream for stream in channel.streams} == {"orders/0#put1", "orders/0#get1"}
-        assert streams[Direction.PUT].numbers.consumed_rows == streams[Direction.GET].numbers.sent_rows == 3
-        assert streams[Direction.GET].numbers.row_permits_here == 8
-        assert all(stream.numbers.parameters == SMALL for stream in channel.streams)
-        assert all(stream.peer.startswith("ipv4:127.0.0.1:") for stream in channel.streams)
-
-    complete(test())
+async def test_statistics_tell_who_moved_what_and_how_far_it_is() -> None:
+    exchange = Exchange(parameters=SMALL)
+    exchange.add_channel("orders/0")
+    assert exchange.statistics()[0].state is BridgeState.WAITING
+    async with ExchangeServer(exchange) as server:
+        await pass_one_chunk(server.address, "orders/0")
+    (channel,) = exchange.statistics()
+    assert (channel.name, channel.state, channel.producers) == ("orders/0", BridgeState.SPENT, 0)
+    assert channel.reason.startswith("it was read to its end by ipv4:127.0.0.1:")
+    assert (channel.numbers.sent_rows, channel.numbers.consumed_rows) == (3, 3)
+    streams = {stream.direction: stream for stream in channel.streams}
+    assert {stream.stream for stream in channel.streams} == {"orders/0#put1", "orders/0#get1"}
+    assert streams[Direction.PUT].numbers.consumed_rows == streams[Direction.GET].numbers.sent_rows == 3
+    assert streams[Direction.GET].numbers.row_permits_here == 8
+    assert all(stream.numbers.parameters == SMALL for stream in channel.streams)
+    assert all(stream.peer.startswith("ipv4:127.0.0.1:") for stream in channel.streams)
 
 
 def test_every_end_inside_the_exchange_is_recorded_under_a_name_of_its_own(complete: Complete) -> None:

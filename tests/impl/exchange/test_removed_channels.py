@@ -40,30 +40,27 @@ async def staged(exchange: Exchange, channel: str, partition: int) -> StagedPart
 
 
 @pytest.mark.parametrize("steps", [1, 10], ids=["before the store has heard of it", "while the store writes"])
-def test_a_batch_that_is_being_published_when_a_channel_is_removed_is_published_without_it(
-    complete: Complete, store: Store, steps: int
+async def test_a_batch_that_is_being_published_when_a_channel_is_removed_is_published_without_it(
+    store: Store, steps: int
 ) -> None:
-    async def test() -> None:
-        exchange = Exchange(store=store)
-        exchange.add_channels(["kept", "removed"], retention=Retention.REPLAY)
-        parts = [await staged(exchange, name, number) for number, name in enumerate(("removed", "kept"))]
-        may_go_on = threading.Event()
-        if isinstance(store, SqliteStore):
-            store._database.post(lambda _: may_go_on.wait(60))  # as a disk that is busy
-        publishing = asyncio.create_task(exchange.staging.publish("q", 0, parts))
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        exchange.remove_channel("removed")
-        may_go_on.set()
-        assert not await publishing, "it was not published before"
-        assert store.published_batches() == exchange.staging.books.published_batches == {"q": 0}
-        assert await exchange.staging.publish("q", 0, parts[1:]), "it was published, as its driver was told"
-        kept = exchange.replay_channel("kept")
-        await kept.end()
-        assert [row async for batch in kept.read() for row in batch.column(0).to_pylist()] == CHUNK["n"].to_pylist()
-        exchange.staging.stop()
-
-    complete(test())
+    exchange = Exchange(store=store)
+    exchange.add_channels(["kept", "removed"], retention=Retention.REPLAY)
+    parts = [await staged(exchange, name, number) for number, name in enumerate(("removed", "kept"))]
+    may_go_on = threading.Event()
+    if isinstance(store, SqliteStore):
+        store._database.post(lambda _: may_go_on.wait(60))  # as a disk that is busy
+    publishing = asyncio.create_task(exchange.staging.publish("q", 0, parts))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    exchange.remove_channel("removed")
+    may_go_on.set()
+    assert not await publishing, "it was not published before"
+    assert store.published_batches() == exchange.staging.books.published_batches == {"q": 0}
+    assert await exchange.staging.publish("q", 0, parts[1:]), "it was published, as its driver was told"
+    kept = exchange.replay_channel("kept")
+    await kept.end()
+    assert [row async for batch in kept.read() for row in batch.column(0).to_pylist()] == CHUNK["n"].to_pylist()
+    exchange.staging.stop()
 
 
 def test_a_store_looks_no_more_at_channels_that_were_removed(
@@ -90,19 +87,14 @@ def test_a_store_looks_no_more_at_channels_that_were_removed(
     assert len(looked_at) == 1
 
 
-def test_whoever_stages_for_a_channel_that_is_removed_is_told_so_when_he_goes_on(
-    complete: Complete, store: Store
-) -> None:
-    async def test() -> None:
-        exchange = Exchange(store=store)
-        exchange.add_channels(["removed"], retention=Retention.REPLAY)
-        await exchange.replay_channel("removed").log.declare(CHUNK.schema)
-        part = exchange.staging.open("removed", Staging("q", 0, 0, "a"))
-        staging = asyncio.create_task(exchange.staging.stage(part, [CHUNK]))
-        await asyncio.sleep(0)  # it has room, and is about to be written
-        exchange.remove_channel("removed")
-        assert await staging == 1
-        with pytest.raises(StagedPartError, match="removed"):
-            await exchange.staging.stage(part, [CHUNK])
-
-    complete(test())
+async def test_whoever_stages_for_a_channel_that_is_removed_is_told_so_when_he_goes_on(store: Store) -> None:
+    exchange = Exchange(store=store)
+    exchange.add_channels(["removed"], retention=Retention.REPLAY)
+    await exchange.replay_channel("removed").log.declare(CHUNK.schema)
+    part = exchange.staging.open("removed", Staging("q", 0, 0, "a"))
+    staging = asyncio.create_task(exchange.staging.stage(part, [CHUNK]))
+    await asyncio.sleep(0)  # it has room, and is about to be written
+    exchange.remove_channel("removed")
+    assert await staging == 1
+    with pytest.raises(StagedPartError, match="removed"):
+        await exchange.staging.stage(part, [CHUNK])

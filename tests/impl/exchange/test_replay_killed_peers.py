@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,8 +15,6 @@ from permitflow.protocol.control import ChannelState
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.testing.endpoints import CHANNEL
-
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 ROWS = 40_000
 CHUNK_ROWS = 37
@@ -39,30 +37,27 @@ def has_rows(channel: ReplayChannel, next_row: int) -> bool:
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp://127.0.0.1:0"])
-def test_no_row_of_a_producer_that_is_killed_and_stopped_is_lost_or_comes_twice(
-    complete: Complete, start: Callable[..., Any], listen: str
+async def test_no_row_of_a_producer_that_is_killed_and_stopped_is_lost_or_comes_twice(
+    start: Callable[..., Any], listen: str
 ) -> None:
     """A stopped process has open connections: whoever comes in its place need not wait until it is missed."""
 
-    async def test() -> None:
-        exchange = Exchange()
-        channel = exchange.add_channel(CHANNEL, WINDOW, retention=Retention.REPLAY)
-        found: list[int] = []
-        firsts: list[int] = []
-        async with ExchangeServer(exchange, listen) as server:
-            for number in (signal.SIGKILL, signal.SIGSTOP, None):
-                producer = start("resume", server.address, "--rows", ROWS, "--chunk-rows", CHUNK_ROWS)
-                firsts.append((await asyncio.to_thread(producer.hears, "ready"))["first_row"])
-                if number is None:
-                    await read_until(channel, found, lambda: channel.log.state is ChannelState.ENDED)
-                    await read_until(channel, found, lambda: len(found) == channel.position().next_row)
-                    continue
-                enough = firsts[-1] + ROWS // 4
-                await read_until(channel, found, partial(has_rows, channel, enough))
-                producer.signal(number)
-                assert channel.log.state is ChannelState.OPEN
-        assert found == list(range(ROWS))
-        assert firsts == sorted(set(firsts)), "each went on where the one before had got to"
-        assert channel.log.books.peak_kept_rows <= WINDOW.row_permits
-
-    complete(test())
+    exchange = Exchange()
+    channel = exchange.add_channel(CHANNEL, WINDOW, retention=Retention.REPLAY)
+    found: list[int] = []
+    firsts: list[int] = []
+    async with ExchangeServer(exchange, listen) as server:
+        for number in (signal.SIGKILL, signal.SIGSTOP, None):
+            producer = start("resume", server.address, "--rows", ROWS, "--chunk-rows", CHUNK_ROWS)
+            firsts.append((await asyncio.to_thread(producer.hears, "ready"))["first_row"])
+            if number is None:
+                await read_until(channel, found, lambda: channel.log.state is ChannelState.ENDED)
+                await read_until(channel, found, lambda: len(found) == channel.position().next_row)
+                continue
+            enough = firsts[-1] + ROWS // 4
+            await read_until(channel, found, partial(has_rows, channel, enough))
+            producer.signal(number)
+            assert channel.log.state is ChannelState.OPEN
+    assert found == list(range(ROWS))
+    assert firsts == sorted(set(firsts)), "each went on where the one before had got to"
+    assert channel.log.books.peak_kept_rows <= WINDOW.row_permits

@@ -26,215 +26,175 @@ from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
 from tests.support.kept_rows import SCHEMA, SMALL, keeping, numbers, rows, settle
 
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 LONGEST_SECONDS = 20.0
 
 
-def test_a_range_can_be_read_again_and_again_and_is_cut_to_the_row(complete: Complete) -> None:
-    async def test() -> None:
-        channel = keeping()
-        for start in (0, 3, 6):
-            await channel.append(rows(start, start + 3 if start < 6 else 8))
-        for start in range(9):
-            for stop in range(start, 9):
-                assert await numbers(channel.read(from_row=start, to_row=stop)) == list(range(start, stop))
-
-    complete(test())
+async def test_a_range_can_be_read_again_and_again_and_is_cut_to_the_row() -> None:
+    channel = keeping()
+    for start in (0, 3, 6):
+        await channel.append(rows(start, start + 3 if start < 6 else 8))
+    for start in range(9):
+        for stop in range(start, 9):
+            assert await numbers(channel.read(from_row=start, to_row=stop)) == list(range(start, stop))
 
 
-def test_who_follows_reads_what_comes_until_the_end(complete: Complete) -> None:
-    async def test() -> None:
-        channel = keeping()
-        async with asyncio.TaskGroup() as group:
-            following = group.create_task(numbers(channel.read()))
-            for start in range(0, 8, 2):
-                await channel.append(rows(start, start + 2))
-                await settle()
-            assert not following.done()
-            await channel.end()
-        assert following.result() == list(range(8))
-        assert await numbers(channel.read()) == list(range(8)), "the end is no end of reading"
-
-    complete(test())
-
-
-def test_reading_acknowledges_nothing_and_acknowledging_needs_no_reading(complete: Complete) -> None:
-    async def test() -> None:
-        channel = keeping("etl", "audit")
-        await channel.append(rows(0, 8))
-        await numbers(channel.read("etl", 0, 8))
-        assert channel.position("etl").acknowledged_row == 0
-        await channel.acknowledge(5, "audit")
-        assert (channel.position("etl").acknowledged_row, channel.position("audit").acknowledged_row) == (0, 5)
-        assert await numbers(channel.read("audit", to_row=8)) == [5, 6, 7]
-        assert await numbers(channel.read("etl", to_row=8)) == list(range(8))
-
-    complete(test())
-
-
-def test_rows_that_are_acknowledged_while_they_are_read_are_missed_loudly(complete: Complete) -> None:
-    async def test() -> None:
-        channel = keeping(parameters=ChannelParameters(row_permits=4, permit_batch=1))
-        await channel.append(rows(0, 4))
-        reading = aiter(channel.read())
-        assert (await anext(reading)).num_rows
-        await channel.acknowledge(4)
-        await channel.append(rows(4, 8))
-        await channel.acknowledge(6)
-        with pytest.raises(RowsForgottenError, match="the first row that can still be read is 6"):
-            await numbers(reading)
-
-    complete(test())
-
-
-def test_what_cannot_be_read_is_refused(complete: Complete) -> None:
-    async def test() -> None:
-        channel = keeping("etl")
-        await channel.append(rows(0, 4))
-        await channel.acknowledge(2, "etl")
-        for error, arguments in (
-            (UnknownConsumerError, ("default",)),
-            (RowsForgottenError, ("etl", 1, 4)),
-            (RowsNotThereError, ("etl", 2, 5)),
-            (RowsNotThereError, ("etl", 5)),
-            (InvalidParametersError, ("etl", 3, 2)),
-        ):
-            with pytest.raises(error):
-                await numbers(channel.read(*arguments))
-
-    complete(test())
-
-
-def test_orders_that_cannot_be_are_refused_and_change_nothing(complete: Complete) -> None:
-    async def test() -> None:
-        channel = keeping()
-        await channel.append(rows(0, 4))
-        log_id = channel.position().log_id
-        for error, arguments in (
-            (UnknownConsumerError, (1, "nobody")),
-            (RowsNotThereError, (5,)),
-            (LogReplacedError, (1, "", "another log")),
-        ):
-            with pytest.raises(error):
-                await channel.acknowledge(*arguments)
-        assert channel.position().acknowledged_row == 0
-        await channel.acknowledge(1, "", log_id)
-        await channel.acknowledge(0)
-        assert channel.position().acknowledged_row == 1
-
-    complete(test())
-
-
-def test_another_log_has_another_name(complete: Complete) -> None:
-    async def test() -> None:
-        assert keeping().position().log_id != keeping().position().log_id
-
-    complete(test())
-
-
-def test_an_ended_channel_takes_nothing_and_lets_everything_be_read(complete: Complete) -> None:
-    async def test() -> None:
-        channel = keeping()
-        await channel.append(rows(0, 3))
+async def test_who_follows_reads_what_comes_until_the_end() -> None:
+    channel = keeping()
+    async with asyncio.TaskGroup() as group:
+        following = group.create_task(numbers(channel.read()))
+        for start in range(0, 8, 2):
+            await channel.append(rows(start, start + 2))
+            await settle()
+        assert not following.done()
         await channel.end()
-        await channel.end()
+    assert following.result() == list(range(8))
+    assert await numbers(channel.read()) == list(range(8)), "the end is no end of reading"
+
+
+async def test_reading_acknowledges_nothing_and_acknowledging_needs_no_reading() -> None:
+    channel = keeping("etl", "audit")
+    await channel.append(rows(0, 8))
+    await numbers(channel.read("etl", 0, 8))
+    assert channel.position("etl").acknowledged_row == 0
+    await channel.acknowledge(5, "audit")
+    assert (channel.position("etl").acknowledged_row, channel.position("audit").acknowledged_row) == (0, 5)
+    assert await numbers(channel.read("audit", to_row=8)) == [5, 6, 7]
+    assert await numbers(channel.read("etl", to_row=8)) == list(range(8))
+
+
+async def test_rows_that_are_acknowledged_while_they_are_read_are_missed_loudly() -> None:
+    channel = keeping(parameters=ChannelParameters(row_permits=4, permit_batch=1))
+    await channel.append(rows(0, 4))
+    reading = aiter(channel.read())
+    assert (await anext(reading)).num_rows
+    await channel.acknowledge(4)
+    await channel.append(rows(4, 8))
+    await channel.acknowledge(6)
+    with pytest.raises(RowsForgottenError, match="the first row that can still be read is 6"):
+        await numbers(reading)
+
+
+async def test_what_cannot_be_read_is_refused() -> None:
+    channel = keeping("etl")
+    await channel.append(rows(0, 4))
+    await channel.acknowledge(2, "etl")
+    for error, arguments in (
+        (UnknownConsumerError, ("default",)),
+        (RowsForgottenError, ("etl", 1, 4)),
+        (RowsNotThereError, ("etl", 2, 5)),
+        (RowsNotThereError, ("etl", 5)),
+        (InvalidParametersError, ("etl", 3, 2)),
+    ):
+        with pytest.raises(error):
+            await numbers(channel.read(*arguments))
+
+
+async def test_orders_that_cannot_be_are_refused_and_change_nothing() -> None:
+    channel = keeping()
+    await channel.append(rows(0, 4))
+    log_id = channel.position().log_id
+    for error, arguments in (
+        (UnknownConsumerError, (1, "nobody")),
+        (RowsNotThereError, (5,)),
+        (LogReplacedError, (1, "", "another log")),
+    ):
+        with pytest.raises(error):
+            await channel.acknowledge(*arguments)
+    assert channel.position().acknowledged_row == 0
+    await channel.acknowledge(1, "", log_id)
+    await channel.acknowledge(0)
+    assert channel.position().acknowledged_row == 1
+
+
+async def test_another_log_has_another_name() -> None:
+    assert keeping().position().log_id != keeping().position().log_id
+
+
+async def test_an_ended_channel_takes_nothing_and_lets_everything_be_read() -> None:
+    channel = keeping()
+    await channel.append(rows(0, 3))
+    await channel.end()
+    await channel.end()
+    with pytest.raises(ChannelClosedError):
+        await channel.append(rows(3, 4))
+    assert channel.position().state is ChannelState.ENDED
+    assert channel.statistics().state is BridgeState.ENDED
+    await channel.break_("too late")
+    assert channel.position().state is ChannelState.ENDED
+    await channel.acknowledge(3)
+    assert channel.statistics().state is BridgeState.SPENT
+
+
+async def test_a_broken_channel_gives_what_it_has_and_then_says_that_it_is_not_all() -> None:
+    channel = keeping()
+    await channel.append(rows(0, 3))
+    await channel.break_("the producer gave up")
+    found: list[int] = []
+
+    async def read() -> None:
+        async for batch in channel.read():
+            found.extend(batch.column(0).to_pylist())
+
+    with pytest.raises(ChannelAbortedError, match="the producer gave up"):
+        await read()
+    assert found == [0, 1, 2]
+    assert await numbers(channel.read(to_row=3)) == found, "a range is whole"
+    with pytest.raises(ChannelAbortedError, match="the producer gave up"):
+        await channel.append(rows(3, 4))
+    assert channel.position().reason == "the producer gave up"
+
+
+async def test_a_removed_channel_lets_nobody_wait() -> None:
+    exchange = Exchange(parameters=SMALL)
+    channel = exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
+    await channel.append(rows(0, 8))
+    waiting = [
+        asyncio.create_task(channel.append(rows(8, 10))),
+        asyncio.create_task(numbers(channel.read(from_row=8))),
+    ]
+    await settle()
+    exchange.remove_channel("c")
+    for error in await asyncio.gather(*waiting, return_exceptions=True):
+        assert isinstance(error, ChannelAbortedError)
+        assert error.reason == "it was removed from the exchange"
+    assert exchange.add_channel("c", retention=Retention.REPLAY).position().next_row == 0
+
+
+async def test_who_asks_for_a_schema_that_nobody_will_state_hears_why() -> None:
+    channel = Exchange().add_channel("c", retention=Retention.REPLAY)
+    waiting = asyncio.create_task(channel.log.known_schema())
+    await settle()
+    await channel.end()
+    for asking in (waiting, channel.log.known_schema()):
         with pytest.raises(ChannelClosedError):
-            await channel.append(rows(3, 4))
-        assert channel.position().state is ChannelState.ENDED
-        assert channel.statistics().state is BridgeState.ENDED
-        await channel.break_("too late")
-        assert channel.position().state is ChannelState.ENDED
-        await channel.acknowledge(3)
-        assert channel.statistics().state is BridgeState.SPENT
-
-    complete(test())
+            await asyncio.wait_for(asking, LONGEST_SECONDS)
 
 
-def test_a_broken_channel_gives_what_it_has_and_then_says_that_it_is_not_all(complete: Complete) -> None:
-    async def test() -> None:
-        channel = keeping()
-        await channel.append(rows(0, 3))
-        await channel.break_("the producer gave up")
-        found: list[int] = []
-
-        async def read() -> None:
-            async for batch in channel.read():
-                found.extend(batch.column(0).to_pylist())
-
-        with pytest.raises(ChannelAbortedError, match="the producer gave up"):
-            await read()
-        assert found == [0, 1, 2]
-        assert await numbers(channel.read(to_row=3)) == found, "a range is whole"
-        with pytest.raises(ChannelAbortedError, match="the producer gave up"):
-            await channel.append(rows(3, 4))
-        assert channel.position().reason == "the producer gave up"
-
-    complete(test())
+async def test_what_only_the_other_kind_of_channel_can_do_is_refused() -> None:
+    exchange = Exchange()
+    exchange.add_channel("once")
+    exchange.add_channel("replay", retention=Retention.REPLAY)
+    with pytest.raises(RetentionError, match="channel 'once', whose retention is once, keeps no rows"):
+        exchange.replay_channel("once")
+    with pytest.raises(RetentionError, match="channel 'replay', whose retention is replay, has no ends"):
+        exchange.channel("replay")
+    with pytest.raises(InvalidParametersError, match="consumers are named for channels with retention 'replay'"):
+        exchange.add_channel("x", retention=Retention("once"), consumers=("etl",))
 
 
-def test_a_removed_channel_lets_nobody_wait(complete: Complete) -> None:
-    async def test() -> None:
-        exchange = Exchange(parameters=SMALL)
-        channel = exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
-        await channel.append(rows(0, 8))
-        waiting = [
-            asyncio.create_task(channel.append(rows(8, 10))),
-            asyncio.create_task(numbers(channel.read(from_row=8))),
-        ]
-        await settle()
-        exchange.remove_channel("c")
-        for error in await asyncio.gather(*waiting, return_exceptions=True):
-            assert isinstance(error, ChannelAbortedError)
-            assert error.reason == "it was removed from the exchange"
-        assert exchange.add_channel("c", retention=Retention.REPLAY).position().next_row == 0
-
-    complete(test())
-
-
-def test_who_asks_for_a_schema_that_nobody_will_state_hears_why(complete: Complete) -> None:
-    async def test() -> None:
-        channel = Exchange().add_channel("c", retention=Retention.REPLAY)
-        waiting = asyncio.create_task(channel.log.known_schema())
-        await settle()
-        await channel.end()
-        for asking in (waiting, channel.log.known_schema()):
-            with pytest.raises(ChannelClosedError):
-                await asyncio.wait_for(asking, LONGEST_SECONDS)
-
-    complete(test())
-
-
-def test_what_only_the_other_kind_of_channel_can_do_is_refused(complete: Complete) -> None:
-    async def test() -> None:
-        exchange = Exchange()
-        exchange.add_channel("once")
-        exchange.add_channel("replay", retention=Retention.REPLAY)
-        with pytest.raises(RetentionError, match="channel 'once', whose retention is once, keeps no rows"):
-            exchange.replay_channel("once")
-        with pytest.raises(RetentionError, match="channel 'replay', whose retention is replay, has no ends"):
-            exchange.channel("replay")
-        with pytest.raises(InvalidParametersError, match="consumers are named for channels with retention 'replay'"):
-            exchange.add_channel("x", retention=Retention("once"), consumers=("etl",))
-
-    complete(test())
-
-
-def test_statistics_tell_what_is_kept_and_for_whom(complete: Complete) -> None:
-    async def test() -> None:
-        exchange = Exchange(parameters=SMALL)
-        channel = exchange.add_channel("c", retention=Retention.REPLAY, consumers=("etl", "audit"))
-        assert channel.statistics().state is BridgeState.WAITING
-        await channel.append(rows(0, 7))
-        await channel.acknowledge(5, "etl")
-        await channel.acknowledge(2, "audit")
-        (told,) = exchange.statistics()
-        assert told.replay is not None
-        assert (told.replay.next_row, told.replay.first_kept_row, told.replay.kept_rows) == (7, 2, 5)
-        assert told.replay.peak_kept_rows == 7
-        assert told.replay.acknowledged == {"etl": 5, "audit": 2}
-        assert (told.numbers.sent_rows, told.numbers.consumed_rows, told.numbers.row_permits_here) == (7, 2, 3)
-
-    complete(test())
+async def test_statistics_tell_what_is_kept_and_for_whom() -> None:
+    exchange = Exchange(parameters=SMALL)
+    channel = exchange.add_channel("c", retention=Retention.REPLAY, consumers=("etl", "audit"))
+    assert channel.statistics().state is BridgeState.WAITING
+    await channel.append(rows(0, 7))
+    await channel.acknowledge(5, "etl")
+    await channel.acknowledge(2, "audit")
+    (told,) = exchange.statistics()
+    assert told.replay is not None
+    assert (told.replay.next_row, told.replay.first_kept_row, told.replay.kept_rows) == (7, 2, 5)
+    assert told.replay.peak_kept_rows == 7
+    assert told.replay.acknowledged == {"etl": 5, "audit": 2}
+    assert (told.numbers.sent_rows, told.numbers.consumed_rows, told.numbers.row_permits_here) == (7, 2, 3)
 
 
 class LateConsumer:
@@ -247,12 +207,9 @@ class LateConsumer:
         await self._meanwhile()
 
 
-def test_nobody_is_promised_rows_that_were_forgotten_while_he_was_met(complete: Complete) -> None:
-    async def test() -> None:
-        channel = keeping()
-        await channel.append(rows(0, 8))
-        end = cast("RemoteSender", LateConsumer(lambda: channel.acknowledge(4)))
-        with pytest.raises(RowsForgottenError):
-            await channel.consuming(end, "c", SameHost.NEVER).serve(Get(1, "c", from_row=0))
-
-    complete(test())
+async def test_nobody_is_promised_rows_that_were_forgotten_while_he_was_met() -> None:
+    channel = keeping()
+    await channel.append(rows(0, 8))
+    end = cast("RemoteSender", LateConsumer(lambda: channel.acknowledge(4)))
+    with pytest.raises(RowsForgottenError):
+        await channel.consuming(end, "c", SameHost.NEVER).serve(Get(1, "c", from_row=0))

@@ -1,9 +1,7 @@
 """Producers that come, go and meet themselves; consumers that leave and come back: each row arrives once, in order."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,8 +12,6 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import control, get, put
-
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 pytestmark = pytest.mark.usefixtures("path")
 
@@ -98,25 +94,22 @@ async def look(address: str, random: Random, done: asyncio.Event) -> None:
                 continue
 
 
-def test_each_row_of_each_producer_reaches_each_consumer_once_and_in_order(complete: Complete) -> None:
-    async def test() -> None:
-        exchange, random = Exchange(), Random(4)
-        channel = exchange.add_channel("c", WINDOW, SCHEMA, retention=Retention.REPLAY, consumers=CONSUMERS)
-        async with ExchangeServer(exchange) as server, asyncio.TaskGroup() as group:
-            reading = [group.create_task(consume(server.address, name, Random(name))) for name in CONSUMERS]
-            done = asyncio.Event()
-            group.create_task(look(server.address, random, done))
-            async with asyncio.TaskGroup() as producing:
-                for name in PRODUCERS:
-                    producing.create_task(produce(server.address, name, Random(name)))
-            await channel.end()
-            found = await asyncio.gather(*reading)
-            done.set()
-        for rows_of_consumer in found:
-            for producer in PRODUCERS:
-                assert [n for name, n in rows_of_consumer if name == producer] == list(range(ROWS))
-        assert found[0] == found[1], "consumers see the same order"
-        assert channel.log.books.peak_kept_rows <= WINDOW.row_permits
-        assert channel.statistics().producers == 0
-
-    complete(test())
+async def test_each_row_of_each_producer_reaches_each_consumer_once_and_in_order() -> None:
+    exchange, random = Exchange(), Random(4)
+    channel = exchange.add_channel("c", WINDOW, SCHEMA, retention=Retention.REPLAY, consumers=CONSUMERS)
+    async with ExchangeServer(exchange) as server, asyncio.TaskGroup() as group:
+        reading = [group.create_task(consume(server.address, name, Random(name))) for name in CONSUMERS]
+        done = asyncio.Event()
+        group.create_task(look(server.address, random, done))
+        async with asyncio.TaskGroup() as producing:
+            for name in PRODUCERS:
+                producing.create_task(produce(server.address, name, Random(name)))
+        await channel.end()
+        found = await asyncio.gather(*reading)
+        done.set()
+    for rows_of_consumer in found:
+        for producer in PRODUCERS:
+            assert [n for name, n in rows_of_consumer if name == producer] == list(range(ROWS))
+    assert found[0] == found[1], "consumers see the same order"
+    assert channel.log.books.peak_kept_rows <= WINDOW.row_permits
+    assert channel.statistics().producers == 0

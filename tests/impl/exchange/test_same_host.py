@@ -106,84 +106,70 @@ def test_a_consumer_that_keeps_batches_finds_them_unchanged_however_often_the_ri
     assert not rings()
 
 
-def test_a_channel_that_keeps_its_rows_keeps_no_memory_of_a_producer(complete: Complete, rings: Rings) -> None:
+async def test_a_channel_that_keeps_its_rows_keeps_no_memory_of_a_producer(rings: Rings) -> None:
     """The producer could still change it, and the ring would live for as long as the rows."""
-
-    async def test() -> None:
-        exchange = Exchange(parameters=ChannelParameters(row_permits=16))
-        channel = exchange.add_channel(CHANNEL, schema=WIDE, retention=Retention.REPLAY)
-        async with ExchangeServer(exchange) as server:
-            async with put(server.address, CHANNEL, WIDE, same_host=SameHost.REQUIRE) as sender:
-                for number in range(8):
-                    await sender.send(wide(number, 100_000))
-                await sender.end()
-            del sender
-            gc.collect()
-            assert channel.log.books.kept_rows == 8
-            assert not rings()
-
-    complete(test())
+    exchange = Exchange(parameters=ChannelParameters(row_permits=16))
+    channel = exchange.add_channel(CHANNEL, schema=WIDE, retention=Retention.REPLAY)
+    async with ExchangeServer(exchange) as server:
+        async with put(server.address, CHANNEL, WIDE, same_host=SameHost.REQUIRE) as sender:
+            for number in range(8):
+                await sender.send(wide(number, 100_000))
+            await sender.end()
+        del sender
+        gc.collect()
+        assert channel.log.books.kept_rows == 8
+        assert not rings()
 
 
-def test_a_consumer_that_keeps_everything_gets_everything(complete: Complete) -> None:
+async def test_a_consumer_that_keeps_everything_gets_everything() -> None:
     """More than the ring: permits return though space does not, so the rest must come another way."""
+    exchange = Exchange(parameters=ChannelParameters(row_permits=16))
+    channel = exchange.add_channel(CHANNEL, schema=WIDE)
 
-    async def test() -> None:
-        exchange = Exchange(parameters=ChannelParameters(row_permits=16))
-        channel = exchange.add_channel(CHANNEL, schema=WIDE)
+    async def fill() -> None:
+        for number in range(40):
+            await channel.sender.send(wide(number, 500_000))
+        await channel.sender.end()
 
-        async def fill() -> None:
-            for number in range(40):
-                await channel.sender.send(wide(number, 500_000))
-            await channel.sender.end()
-
-        async with (
-            ExchangeServer(exchange) as server,
-            asyncio.TaskGroup() as group,
-            get(server.address, CHANNEL) as receiver,
-        ):
-            group.create_task(fill())
-            kept = [message.payload async for message in receiver]
-        assert [batch.column("content")[0].as_py()[:1] for batch in kept] == [bytes([number]) for number in range(40)]
-
-    complete(test())
+    async with (
+        ExchangeServer(exchange) as server,
+        asyncio.TaskGroup() as group,
+        get(server.address, CHANNEL) as receiver,
+    ):
+        group.create_task(fill())
+        kept = [message.payload async for message in receiver]
+    assert [batch.column("content")[0].as_py()[:1] for batch in kept] == [bytes([number]) for number in range(40)]
 
 
-def test_why_memory_is_not_shared_is_in_the_statistics_of_both_ends(complete: Complete) -> None:
-    async def test() -> None:
-        exchange = Exchange(same_host=SameHost.NEVER)
-        exchange.add_channel(CHANNEL, schema=SCHEMA)
-        async with ExchangeServer(exchange) as server:
-            async with put(server.address, CHANNEL, SCHEMA) as sender:
-                ((stream,),) = [channel.streams for channel in exchange.statistics()]
-                reason = "network: it is switched off at the end that was dialled"
-                assert (sender.statistics().path, stream.numbers.path) == (reason, reason)
-                await sender.end(closes_channel=False)
-            exchange.same_host = SameHost.AUTO
-            async with put(server.address, CHANNEL, SCHEMA, same_host=SameHost.NEVER) as sender:
-                ((_, stream),) = [channel.streams for channel in exchange.statistics()]
-                assert sender.statistics().path == "network: it is switched off at this end"
-                assert stream.numbers.path == "network: the peer does not offer to share memory"
-                await sender.end()
-
-    complete(test())
+async def test_why_memory_is_not_shared_is_in_the_statistics_of_both_ends() -> None:
+    exchange = Exchange(same_host=SameHost.NEVER)
+    exchange.add_channel(CHANNEL, schema=SCHEMA)
+    async with ExchangeServer(exchange) as server:
+        async with put(server.address, CHANNEL, SCHEMA) as sender:
+            ((stream,),) = [channel.streams for channel in exchange.statistics()]
+            reason = "network: it is switched off at the end that was dialled"
+            assert (sender.statistics().path, stream.numbers.path) == (reason, reason)
+            await sender.end(closes_channel=False)
+        exchange.same_host = SameHost.AUTO
+        async with put(server.address, CHANNEL, SCHEMA, same_host=SameHost.NEVER) as sender:
+            ((_, stream),) = [channel.streams for channel in exchange.statistics()]
+            assert sender.statistics().path == "network: it is switched off at this end"
+            assert stream.numbers.path == "network: the peer does not offer to share memory"
+            await sender.end()
 
 
 @pytest.mark.parametrize(("here", "there"), [("require", "never"), ("never", "require")])
-def test_who_insists_on_shared_memory_refuses_the_network(complete: Complete, here: str, there: str) -> None:
-    async def test() -> None:
-        exchange = Exchange(same_host=SameHost(there))
-        exchange.add_channel(CHANNEL, schema=SCHEMA)
-        async with ExchangeServer(exchange) as server:
-            with pytest.raises(SameHostError, match="no memory can be shared with"):
-                async with put(server.address, CHANNEL, SCHEMA, same_host=SameHost(here)):
-                    pass
-            # The channel has come to no harm.
-            exchange.same_host = SameHost.AUTO
-            async with put(server.address, CHANNEL, SCHEMA) as sender:
-                await sender.end()
-
-    complete(test())
+async def test_who_insists_on_shared_memory_refuses_the_network(here: str, there: str) -> None:
+    exchange = Exchange(same_host=SameHost(there))
+    exchange.add_channel(CHANNEL, schema=SCHEMA)
+    async with ExchangeServer(exchange) as server:
+        with pytest.raises(SameHostError, match="no memory can be shared with"):
+            async with put(server.address, CHANNEL, SCHEMA, same_host=SameHost(here)):
+                pass
+        # The channel has come to no harm.
+        exchange.same_host = SameHost.AUTO
+        async with put(server.address, CHANNEL, SCHEMA) as sender:
+            await sender.end()
 
 
 def test_streams_leave_no_descriptor_and_no_mapping(complete: Complete, rings: Rings) -> None:

@@ -1,8 +1,7 @@
 """What is staged and in the way of others, or of nobody any more, is forgotten in time, without anybody asking."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 import pytest
@@ -17,8 +16,6 @@ from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.staging import Part
 from tests.support.kept_rows import settle
-
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 WINDOW = ChannelParameters(row_permits=8)
 TIMEOUT_SECONDS = 60.0
@@ -99,206 +96,169 @@ def rows(count: int) -> pa.RecordBatch:
     return pa.record_batch({"n": pa.array(range(count), pa.int64())})
 
 
-def test_an_attempt_in_the_way_of_a_newer_one_gives_way_and_its_producer_is_told(
-    complete: Complete, clock: Clock
+async def test_an_attempt_in_the_way_of_a_newer_one_gives_way_and_its_producer_is_told(clock: Clock) -> None:
+    areas = areas_of(clock)
+    old, new = (areas.open("a", Staging("q", 0, 0, name)) for name in ("old", "new"))
+    assert await areas.stage(old, [rows(6), rows(6)]) == 2
+    waiting = asyncio.create_task(areas.stage(new, [rows(6)]))
+    await asyncio.sleep(0.01)
+    assert areas.statistics("a").waiting_attempts == 1
+    clock.seconds += 20
+    assert await waiting == 1
+    with pytest.raises(StagedPartError, match="gave its room up"):
+        await areas.stage(old, [rows(1)])
+    assert areas.statistics("a").staged_rows == 6
+    assert areas.statistics("a").waiting_seconds > 0
+    areas.break_off(new)
+    areas.stop()
+
+
+async def test_what_a_silent_query_has_staged_is_forgotten(clock: Clock) -> None:
+    areas = areas_of(clock)
+    part = areas.open("a", Staging("q", 0, 0, "x"))
+    assert await areas.stage(part, [rows(6)]) == 1
+    areas.end(part)
+    clock.seconds += TIMEOUT_SECONDS + 1
+    while areas.statistics("a").attempts:  # noqa: ASYNC110 - statistics tell nobody when they change
+        await asyncio.sleep(0.001)
+    assert areas.statistics("a").staged_rows == 0
+    assert await areas.discard("q", 0, [StagedPart("a", 0, "x", 6)]) == 0
+    areas.stop()
+
+
+async def test_who_waits_for_room_in_a_channel_that_ends_is_told(clock: Clock) -> None:
+    store = MemoryStore()
+    areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
+    log = add_channel(areas, store, "a")
+    full, part = (areas.open("a", Staging(query, 0, 0, "x")) for query in ("p", "q"))
+    assert await areas.stage(full, [rows(8), rows(8)]) == 2
+    waiting = asyncio.create_task(areas.stage(part, [rows(1)]))
+    await asyncio.sleep(0)
+    await log.finish(ChannelState.BROKEN, "its disk burnt")
+    with pytest.raises(ChannelAbortedError, match="its disk burnt"):
+        await waiting
+    areas.stop()
+
+
+async def test_what_happens_at_one_channel_wakes_nobody_who_waits_at_another(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story() -> None:
-        areas = areas_of(clock)
-        old, new = (areas.open("a", Staging("q", 0, 0, name)) for name in ("old", "new"))
-        assert await areas.stage(old, [rows(6), rows(6)]) == 2
-        waiting = asyncio.create_task(areas.stage(new, [rows(6)]))
-        await asyncio.sleep(0.01)
-        assert areas.statistics("a").waiting_attempts == 1
-        clock.seconds += 20
-        assert await waiting == 1
-        with pytest.raises(StagedPartError, match="gave its room up"):
-            await areas.stage(old, [rows(1)])
-        assert areas.statistics("a").staged_rows == 6
-        assert areas.statistics("a").waiting_seconds > 0
-        areas.break_off(new)
-        areas.stop()
+    store = MemoryStore()
+    areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
+    logs = [add_channel(areas, store, name) for name in ("a", "b")]
+    await logs[0].declare(rows(1).schema)
+    full, part = (areas.open("b", Staging(query, 0, 0, "x")) for query in ("p", "q"))
+    assert await areas.stage(full, [rows(8), rows(8)]) == 2
+    looks: list[Part] = []
+    stage = areas.books.stage
 
-    complete(story())
+    def watched(of: Part, count: int, now: float) -> bool:
+        looks.append(of)
+        return stage(of, count, now)
 
-
-def test_what_a_silent_query_has_staged_is_forgotten(complete: Complete, clock: Clock) -> None:
-    async def story() -> None:
-        areas = areas_of(clock)
-        part = areas.open("a", Staging("q", 0, 0, "x"))
-        assert await areas.stage(part, [rows(6)]) == 1
-        areas.end(part)
-        clock.seconds += TIMEOUT_SECONDS + 1
-        while areas.statistics("a").attempts:  # noqa: ASYNC110 - statistics tell nobody when they change
-            await asyncio.sleep(0.001)
-        assert areas.statistics("a").staged_rows == 0
-        assert await areas.discard("q", 0, [StagedPart("a", 0, "x", 6)]) == 0
-        areas.stop()
-
-    complete(story())
+    monkeypatch.setattr(areas.books, "stage", watched)
+    waiting = asyncio.create_task(areas.stage(part, [rows(2)]))
+    other = areas.open("a", Staging("r", 0, 0, "x"))
+    assert await areas.stage(other, [rows(8)]) == 1
+    areas.end(other)
+    await areas.publish("r", 0, [StagedPart("a", 0, "x", 8)])
+    while logs[0].books.next_row < 8:
+        await logs[0].changed()
+    assert looks.count(part) == 1, "it looked when it came"
+    areas.break_off(full)
+    assert await waiting == 1
+    assert looks.count(part) == 2, "and when there was room"
+    areas.stop()
 
 
-def test_who_waits_for_room_in_a_channel_that_ends_is_told(complete: Complete, clock: Clock) -> None:
-    async def story() -> None:
-        store = MemoryStore()
-        areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
-        log = add_channel(areas, store, "a")
-        full, part = (areas.open("a", Staging(query, 0, 0, "x")) for query in ("p", "q"))
-        assert await areas.stage(full, [rows(8), rows(8)]) == 2
-        waiting = asyncio.create_task(areas.stage(part, [rows(1)]))
+async def test_who_waits_for_room_in_a_channel_that_is_removed_is_told(clock: Clock) -> None:
+    store = MemoryStore()
+    areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
+    log = add_channel(areas, store, "a")
+    full, part = (areas.open("a", Staging(query, 0, 0, "x")) for query in ("p", "q"))
+    assert await areas.stage(full, [rows(8), rows(8)]) == 2
+    waiting = asyncio.create_task(areas.stage(part, [rows(1)]))
+    await settle()
+    log.remove("nobody needs it")
+    areas.remove_channel("a")
+    with pytest.raises(ChannelAbortedError, match="nobody needs it"):
+        await asyncio.wait_for(waiting, LONGEST_SECONDS)
+    areas.stop()
+
+
+async def test_an_attempt_that_is_forgotten_while_it_is_written_leaves_nothing_in_the_store(clock: Clock) -> None:
+    store = SlowStore()
+    areas = areas_of(clock, store)
+    part = areas.open("a", Staging("q", 0, 0, "x"))
+    staging = asyncio.create_task(areas.stage(part, [rows(6)]))
+    await settle()
+    areas.break_off(part)
+    await settle()
+    store.is_open.set()
+    await staging
+    assert store.place.stagings == set()
+    assert areas.statistics("a").staged_rows == 0
+    areas.stop()
+
+
+async def test_a_batch_that_is_being_published_is_not_forgotten_however_long_the_disk_takes(clock: Clock) -> None:
+    store = SlowStore()
+    areas = areas_of(clock, store)
+    store.is_open.set()
+    part = areas.open("a", Staging("q", 0, 0, "x"))
+    assert await areas.stage(part, [rows(6)]) == 1
+    areas.end(part)
+    store.is_open.clear()
+    publishing = asyncio.create_task(areas.publish("q", 0, [StagedPart("a", 0, "x", 6)]))
+    await settle()
+    clock.seconds += TIMEOUT_SECONDS + 1
+    due = areas._tidying
+    while areas._tidying is due:  # noqa: ASYNC110 - tidying tells nobody
         await asyncio.sleep(0)
-        await log.finish(ChannelState.BROKEN, "its disk burnt")
-        with pytest.raises(ChannelAbortedError, match="its disk burnt"):
-            await waiting
-        areas.stop()
-
-    complete(story())
+    store.is_open.set()
+    assert not await publishing, "it was not published before"
+    assert areas.books.was_published("q", 0)
+    areas.stop()
 
 
-def test_what_happens_at_one_channel_wakes_nobody_who_waits_at_another(
-    complete: Complete, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def story() -> None:
-        store = MemoryStore()
-        areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
-        logs = [add_channel(areas, store, name) for name in ("a", "b")]
-        await logs[0].declare(rows(1).schema)
-        full, part = (areas.open("b", Staging(query, 0, 0, "x")) for query in ("p", "q"))
-        assert await areas.stage(full, [rows(8), rows(8)]) == 2
-        looks: list[Part] = []
-        stage = areas.books.stage
-
-        def watched(of: Part, count: int, now: float) -> bool:
-            looks.append(of)
-            return stage(of, count, now)
-
-        monkeypatch.setattr(areas.books, "stage", watched)
-        waiting = asyncio.create_task(areas.stage(part, [rows(2)]))
-        other = areas.open("a", Staging("r", 0, 0, "x"))
-        assert await areas.stage(other, [rows(8)]) == 1
-        areas.end(other)
-        await areas.publish("r", 0, [StagedPart("a", 0, "x", 8)])
-        while logs[0].books.next_row < 8:
-            await logs[0].changed()
-        assert looks.count(part) == 1, "it looked when it came"
-        areas.break_off(full)
-        assert await waiting == 1
-        assert looks.count(part) == 2, "and when there was room"
-        areas.stop()
-
-    complete(story())
+async def test_a_publication_that_found_the_disk_full_has_changed_nothing_and_can_be_repeated(clock: Clock) -> None:
+    store = SlowStore()
+    store.is_open.set()
+    areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
+    log = add_channel(areas, store, "a")
+    part = areas.open("a", Staging("q", 0, 0, "x"))
+    assert await areas.stage(part, [rows(6), rows(6)]) == 2
+    areas.end(part)
+    store.is_full = True
+    with pytest.raises(StoreWriteError):
+        await areas.publish("q", 0, [StagedPart("a", 0, "x", 12)])
+    assert (log.books.next_row, areas.statistics("a").staged_rows) == (0, 12)
+    store.is_full = False
+    assert not await areas.publish("q", 0, [StagedPart("a", 0, "x", 12)])
+    assert (log.books.next_row, areas.statistics("a").published_rows) == (12, 4)
+    areas.stop()
 
 
-def test_who_waits_for_room_in_a_channel_that_is_removed_is_told(complete: Complete, clock: Clock) -> None:
-    async def story() -> None:
-        store = MemoryStore()
-        areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
-        log = add_channel(areas, store, "a")
-        full, part = (areas.open("a", Staging(query, 0, 0, "x")) for query in ("p", "q"))
-        assert await areas.stage(full, [rows(8), rows(8)]) == 2
-        waiting = asyncio.create_task(areas.stage(part, [rows(1)]))
-        await settle()
-        log.remove("nobody needs it")
-        areas.remove_channel("a")
-        with pytest.raises(ChannelAbortedError, match="nobody needs it"):
-            await asyncio.wait_for(waiting, LONGEST_SECONDS)
-        areas.stop()
-
-    complete(story())
-
-
-def test_an_attempt_that_is_forgotten_while_it_is_written_leaves_nothing_in_the_store(
-    complete: Complete, clock: Clock
-) -> None:
-    async def story() -> None:
-        store = SlowStore()
-        areas = areas_of(clock, store)
-        part = areas.open("a", Staging("q", 0, 0, "x"))
-        staging = asyncio.create_task(areas.stage(part, [rows(6)]))
-        await settle()
-        areas.break_off(part)
-        await settle()
-        store.is_open.set()
-        await staging
-        assert store.place.stagings == set()
-        assert areas.statistics("a").staged_rows == 0
-        areas.stop()
-
-    complete(story())
-
-
-def test_a_batch_that_is_being_published_is_not_forgotten_however_long_the_disk_takes(
-    complete: Complete, clock: Clock
-) -> None:
-    async def story() -> None:
-        store = SlowStore()
-        areas = areas_of(clock, store)
-        store.is_open.set()
-        part = areas.open("a", Staging("q", 0, 0, "x"))
-        assert await areas.stage(part, [rows(6)]) == 1
-        areas.end(part)
-        store.is_open.clear()
-        publishing = asyncio.create_task(areas.publish("q", 0, [StagedPart("a", 0, "x", 6)]))
-        await settle()
-        clock.seconds += TIMEOUT_SECONDS + 1
-        due = areas._tidying
-        while areas._tidying is due:  # noqa: ASYNC110 - tidying tells nobody
-            await asyncio.sleep(0)
-        store.is_open.set()
-        assert not await publishing, "it was not published before"
-        assert areas.books.was_published("q", 0)
-        areas.stop()
-
-    complete(story())
-
-
-def test_a_publication_that_found_the_disk_full_has_changed_nothing_and_can_be_repeated(
-    complete: Complete, clock: Clock
-) -> None:
-    async def story() -> None:
-        store = SlowStore()
-        store.is_open.set()
-        areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
-        log = add_channel(areas, store, "a")
-        part = areas.open("a", Staging("q", 0, 0, "x"))
-        assert await areas.stage(part, [rows(6), rows(6)]) == 2
-        areas.end(part)
-        store.is_full = True
-        with pytest.raises(StoreWriteError):
-            await areas.publish("q", 0, [StagedPart("a", 0, "x", 12)])
-        assert (log.books.next_row, areas.statistics("a").staged_rows) == (0, 12)
-        store.is_full = False
-        assert not await areas.publish("q", 0, [StagedPart("a", 0, "x", 12)])
-        assert (log.books.next_row, areas.statistics("a").published_rows) == (12, 4)
-        areas.stop()
-
-    complete(story())
-
-
-def test_a_publication_and_a_producer_that_come_together_get_rows_of_their_own(
-    complete: Complete, clock: Clock
-) -> None:
-    async def story() -> None:
-        store = SlowStore()
-        areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
-        log = add_channel(areas, store, "a")
-        await log.declare(rows(1).schema)
-        store.is_open.set()
-        part = areas.open("a", Staging("q", 0, 0, "x"))
-        assert await areas.stage(part, [rows(6)]) == 1
-        areas.end(part)
-        store.is_open.clear()
-        publishing = asyncio.create_task(areas.publish("q", 0, [StagedPart("a", 0, "x", 6)]))
-        await settle()
-        appending = asyncio.create_task(log.append([rows(3)]))
-        await settle()
-        store.is_open.set()
-        await publishing
-        await settle()
-        assert (log.books.next_row, appending.done()) == (6, False), "it has looked for room after the publication"
-        await log.acknowledge("default", 1)
-        assert await appending == 1
-        kept = [n for batch in await log.store.read(1, 9) for n in batch["n"].to_pylist()]
-        assert kept == [1, 2, 3, 4, 5, 0, 1, 2]
-        areas.stop()
-
-    complete(story())
+async def test_a_publication_and_a_producer_that_come_together_get_rows_of_their_own(clock: Clock) -> None:
+    store = SlowStore()
+    areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
+    log = add_channel(areas, store, "a")
+    await log.declare(rows(1).schema)
+    store.is_open.set()
+    part = areas.open("a", Staging("q", 0, 0, "x"))
+    assert await areas.stage(part, [rows(6)]) == 1
+    areas.end(part)
+    store.is_open.clear()
+    publishing = asyncio.create_task(areas.publish("q", 0, [StagedPart("a", 0, "x", 6)]))
+    await settle()
+    appending = asyncio.create_task(log.append([rows(3)]))
+    await settle()
+    store.is_open.set()
+    await publishing
+    await settle()
+    assert (log.books.next_row, appending.done()) == (6, False), "it has looked for room after the publication"
+    await log.acknowledge("default", 1)
+    assert await appending == 1
+    kept = [n for batch in await log.store.read(1, 9) for n in batch["n"].to_pylist()]
+    assert kept == [1, 2, 3, 4, 5, 0, 1, 2]
+    areas.stop()

@@ -65,57 +65,44 @@ async def read(channel: ReplayChannel, rows: int) -> list[int]:
     return numbers
 
 
-def test_published_rows_beyond_the_window_are_there_after_a_restart(complete: Complete, tmp_path: Path) -> None:
-    async def story() -> None:
-        with exchange_in(tmp_path) as (exchange, channel):
-            await exchange.staging.publish("q", 0, [await stage(exchange, [*range(10)], 0)])
-            found = await read(channel, 3)
-            await channel.end()
-        with exchange_in(tmp_path) as (exchange, channel):
-            assert (channel.position().next_row, channel.position().state) == (10, ChannelState.ENDED)
-            assert await exchange.staging.publish("q", 0, []), "it was published before the restart"
-            found += await read(channel, 10 - len(found))
-            assert found == [*range(10)]
-
-    complete(story())
+async def test_published_rows_beyond_the_window_are_there_after_a_restart(tmp_path: Path) -> None:
+    with exchange_in(tmp_path) as (exchange, channel):
+        await exchange.staging.publish("q", 0, [await stage(exchange, [*range(10)], 0)])
+        found = await read(channel, 3)
+        await channel.end()
+    with exchange_in(tmp_path) as (exchange, channel):
+        assert (channel.position().next_row, channel.position().state) == (10, ChannelState.ENDED)
+        assert await exchange.staging.publish("q", 0, []), "it was published before the restart"
+        found += await read(channel, 10 - len(found))
+        assert found == [*range(10)]
 
 
-def test_what_had_ended_can_be_published_after_a_restart_and_what_had_not_cannot(
-    complete: Complete, tmp_path: Path
-) -> None:
-    async def story() -> None:
-        with exchange_in(tmp_path) as (exchange, _):
-            whole = await stage(exchange, [1, 2, 3], 0)
-            torn = await stage(exchange, [1, 2], 0, ends=False)
-        with exchange_in(tmp_path) as (exchange, channel):
-            assert exchange.staging.statistics("a").staged_rows == 5
-            with pytest.raises(StagedPartError, match="has staged 2 rows here, and should have 3"):
-                await exchange.staging.publish("q", 0, [torn._replace(rows=3)])
-            await exchange.staging.publish("q", 0, [whole])
-            assert await read(channel, 3) == [1, 2, 3]
-            assert exchange.staging.statistics("a").staged_rows == 0
-
-    complete(story())
+async def test_what_had_ended_can_be_published_after_a_restart_and_what_had_not_cannot(tmp_path: Path) -> None:
+    with exchange_in(tmp_path) as (exchange, _):
+        whole = await stage(exchange, [1, 2, 3], 0)
+        torn = await stage(exchange, [1, 2], 0, ends=False)
+    with exchange_in(tmp_path) as (exchange, channel):
+        assert exchange.staging.statistics("a").staged_rows == 5
+        with pytest.raises(StagedPartError, match="has staged 2 rows here, and should have 3"):
+            await exchange.staging.publish("q", 0, [torn._replace(rows=3)])
+        await exchange.staging.publish("q", 0, [whole])
+        assert await read(channel, 3) == [1, 2, 3]
+        assert exchange.staging.statistics("a").staged_rows == 0
 
 
-def test_late_rows_that_were_not_forgotten_before_a_crash_are_forgotten_after_it(
-    complete: Complete, tmp_path: Path
-) -> None:
-    async def story() -> None:
-        late = Staging("q", 0, 0, "late")
-        with exchange_in(tmp_path) as (exchange, channel):
-            await exchange.staging.publish("q", 0, [await stage(exchange, [1], 0)])
-            # They came while the batch was published; the process is killed before it forgets them.
-            await channel.log.store.stage(late, chunks([2, 3]))
-        with exchange_in(tmp_path) as (exchange, channel):
-            assert [part.staging for part in channel.log.found.staged] == [late]
-            # Of another query, and written after all that was handed to the store before.
-            await exchange.staging.publish("other", 0, [])
-        with exchange_in(tmp_path) as (_, channel):
-            assert channel.log.found.staged == ()
-            assert await read(channel, 1) == [1]
-
-    complete(story())
+async def test_late_rows_that_were_not_forgotten_before_a_crash_are_forgotten_after_it(tmp_path: Path) -> None:
+    late = Staging("q", 0, 0, "late")
+    with exchange_in(tmp_path) as (exchange, channel):
+        await exchange.staging.publish("q", 0, [await stage(exchange, [1], 0)])
+        # They came while the batch was published; the process is killed before it forgets them.
+        await channel.log.store.stage(late, chunks([2, 3]))
+    with exchange_in(tmp_path) as (exchange, channel):
+        assert [part.staging for part in channel.log.found.staged] == [late]
+        # Of another query, and written after all that was handed to the store before.
+        await exchange.staging.publish("other", 0, [])
+    with exchange_in(tmp_path) as (_, channel):
+        assert channel.log.found.staged == ()
+        assert await read(channel, 1) == [1]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import pytest
 
@@ -14,8 +12,6 @@ from permitflow.errors import (
 from permitflow.protocol.control import StagedPart
 from permitflow.transports.grpc_aio import control
 from tests.support.staging_world import CHANNELS, World, world
-
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 @pytest.fixture(params=["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])
@@ -67,29 +63,24 @@ class Query:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_is_repeated_the_channels_have_each_row_once_in_order(
-    complete: Complete, address: str, seed: int
-) -> None:
-    async def story() -> None:
-        async with world(address) as here:
-            query = Query(here, random.Random(seed))
-            found: dict[str, list[int]] = {name: [] for name in CHANNELS}
+async def test_whatever_is_repeated_the_channels_have_each_row_once_in_order(address: str, seed: int) -> None:
+    async with world(address) as here:
+        query = Query(here, random.Random(seed))
+        found: dict[str, list[int]] = {name: [] for name in CHANNELS}
 
-            async def consume(channel: str) -> None:
-                log = here.exchange.replay_channel(channel)
-                async for batch in log.read():
-                    found[channel] += batch.column(0).to_pylist()
-                    await log.acknowledge(len(found[channel]))
+        async def consume(channel: str) -> None:
+            log = here.exchange.replay_channel(channel)
+            async for batch in log.read():
+                found[channel] += batch.column(0).to_pylist()
+                await log.acknowledge(len(found[channel]))
 
-            async with asyncio.TaskGroup() as group:
-                for name in CHANNELS:
-                    group.create_task(consume(name))
-                await query.run(8)
-                async with control(here.address) as orders:
-                    await orders.close_channels(CHANNELS)
-            assert found == query.expected
+        async with asyncio.TaskGroup() as group:
             for name in CHANNELS:
-                left = await here.until(lambda staged: not staged.attempts, name)
-                assert (left.staged_rows, left.published_rows) == (0, 0)
-
-    complete(story())
+                group.create_task(consume(name))
+            await query.run(8)
+            async with control(here.address) as orders:
+                await orders.close_channels(CHANNELS)
+        assert found == query.expected
+        for name in CHANNELS:
+            left = await here.until(lambda staged: not staged.attempts, name)
+            assert (left.staged_rows, left.published_rows) == (0, 0)
