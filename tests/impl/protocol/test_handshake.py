@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from permitflow.errors import InvalidParametersError, ParameterMismatchError, VersionMismatchError
 from permitflow.protocol.frames import NOTHING_STATED, Agreement, Get, StatedParameters
 from permitflow.protocol.handshake import PROTOCOL_VERSION, accept, agree, require_version, verify
-from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.sender import PermitSender
@@ -160,7 +159,3 @@ def test_an_acceptor_that_follows_the_rules_is_believed(own: ChannelParameters, 
     agreement = accept(get(wanted), own=own, schema=b"s", stream="orders/0#get1")
     assert verify(agreement, wanted=StatedParameters.of(wanted)).max_chunk_cost <= wanted.max_chunk_cost
     assert (agreement.schema, agreement.stream) == (b"s", "orders/0#get1")
-
-
-def test_a_message_tells_what_it_holds() -> None:
-    assert Message(Kind.CHUNK, "", 3, 3).held().rows == 3

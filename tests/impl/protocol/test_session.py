@@ -71,16 +71,16 @@ DOWNSTREAM_TAKES = {
 }
 
 
-@pytest.mark.parametrize("frame", FRAMES, ids=frame_name)
 @pytest.mark.parametrize("state", list(UPSTREAM_TAKES))
-def test_an_upstream_takes_a_frame_or_names_it(state: State, frame: Frame[str]) -> None:
-    check(upstream(state), state, frame, UPSTREAM_TAKES)
+def test_an_upstream_takes_a_frame_or_names_it(state: State) -> None:
+    for frame in FRAMES:
+        check(upstream(state), state, frame, UPSTREAM_TAKES)
 
 
-@pytest.mark.parametrize("frame", FRAMES, ids=frame_name)
 @pytest.mark.parametrize("state", list(DOWNSTREAM_TAKES))
-def test_a_downstream_takes_a_frame_or_names_it(state: State, frame: Frame[str]) -> None:
-    check(downstream(state), state, frame, DOWNSTREAM_TAKES)
+def test_a_downstream_takes_a_frame_or_names_it(state: State) -> None:
+    for frame in FRAMES:
+        check(downstream(state), state, frame, DOWNSTREAM_TAKES)
 
 
 def check(
