@@ -7,15 +7,31 @@ channel is empty.
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from itertools import islice
+from types import TracebackType
+from typing import Generic, Self, TypeVar, cast
 
-from permitflow.channels.local_channel import LocalChannel
-from permitflow.channels.local_receiver import LocalReceiver
-from permitflow.channels.local_sender import LocalSender
-from permitflow.errors import InvalidParametersError
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.channels.counts import require_count
+from permitflow.channels.statistics import ChannelStatistics
+from permitflow.channels.waiting import ParkedSend, ReceiveLine, SendLine, Stopwatch
+from permitflow.chunks import rows_of, sized_slices, tail, whole_rows
+from permitflow.errors import (
+    ChannelAbortedError,
+    ChannelClosedError,
+    EndOfStream,
+    InvalidParametersError,
+    PeerGoneError,
+    PermitflowError,
+    WouldBlock,
+)
+from permitflow.protocol.messages import Message
+from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.recording import RecorderFactory
+from permitflow.protocol.sender import PermitSender
 
 __all__ = ["LocalReceiver", "LocalSender", "open_channel"]
 
@@ -27,7 +43,7 @@ def open_channel(
     *,
     name: str = "channel",
     record: RecorderFactory | None = None,
-) -> tuple[LocalSender[T], LocalReceiver[T]]:
+) -> "tuple[LocalSender[T], LocalReceiver[T]]":
     """Open a channel inside this process and return its two ends, (sender, receiver): data flow from left to right.
 
     Args:
@@ -42,15 +58,539 @@ def open_channel(
         parameters = ChannelParameters()
     if not isinstance(parameters, ChannelParameters):
         raise InvalidParametersError(name="parameters", value=parameters, rule="must be ChannelParameters")
-    channel: LocalChannel[T] = LocalChannel(parameters, name=name, record=record, clock=_clock())
+    channel: _Channel[T] = _Channel(parameters, name=name, record=record, clock=_clock())
     return LocalSender(channel), LocalReceiver(channel)
 
 
 def _clock() -> Callable[[], float]:
     """The loop's clock where one runs, so that a simulated time is a simulated time here too."""
     try:
-        loop = asyncio.get_running_loop()
+        return asyncio.get_running_loop().time
     except RuntimeError:
         return time.monotonic
-    # Most loops only pass the question on.
-    return time.monotonic if type(loop).time is asyncio.BaseEventLoop.time else loop.time
+
+
+class _Sending(Enum):
+    """What the sending application has said about the stream."""
+
+    OPEN = "open"
+    ENDED = "ended"
+    ABORTED = "aborted"
+    CLOSED = "closed"
+
+
+class _Channel(Generic[T]):
+    """What the two ends share: the two cores, the tasks that wait between them, and how it ends.
+
+    Data and permits need no time from one end to the other, so what leaves the sender is in the inbox, and what is
+    returned is with the sender, in the same step.
+    """
+
+    def __init__(
+        self, parameters: ChannelParameters, *, name: str, record: RecorderFactory | None, clock: Callable[[], float]
+    ) -> None:
+        """``clock`` tells the time in seconds."""
+        self.name = name
+        self.parameters = parameters
+        of_sender, of_receiver = (record(name, end, parameters) if record else None for end in ("sender", "receiver"))
+        self.sender: PermitSender[T] = PermitSender(parameters, record=of_sender)
+        self.receiver: PermitReceiver[T] = PermitReceiver(parameters, record=of_receiver)
+        self.sending = _Sending.OPEN
+        self.is_receiver_closed = False
+        self.accepts = True
+        """May something be sent?  Both ends are open and the stream has not been ended."""
+        self._waiting = Stopwatch(clock)
+        self.takers: ReceiveLine[T] = ReceiveLine(self.receiver)
+        self.chunks: SendLine[T] = SendLine(
+            self.sender.sendable_chunks, self.sender.send_chunk, self.sender.withdraw, self.deliver, self._waiting
+        )
+        self.barriers: SendLine[T] = SendLine(
+            self.sender.sendable_barriers, self.sender.send_barrier, self.sender.withdraw, self.deliver, self._waiting
+        )
+        self._clock = clock
+        self._opened_at = clock()
+        self._over_at: float | None = None
+        self._reason = ""
+
+    # The way of a message.
+
+    def send_now(self, chunks: Sequence[T], rows: Sequence[int]) -> int:
+        """Let the first of these chunks leave, as many as may now; say how many."""
+        count = self.sender.send_now(rows)
+        if count:
+            self.receiver.deliver_many(chunks[:count], rows[:count])
+            self.takers.wake()
+        return count
+
+    def deliver(self, message: Message[T]) -> None:
+        """Put a message into the inbox, and wake whoever has waited longest."""
+        self.receiver.deliver(message)
+        self.takers.wake()
+
+    async def leave(self, line: SendLine[T], parked: ParkedSend[T]) -> None:
+        """Wait until a send that stands in line has left, or was refused.  Cancelled, it is withdrawn."""
+        if parked.is_over:
+            return
+        try:
+            await line.leave(parked)
+        finally:
+            self.advance()
+
+    def advance(self) -> None:
+        """Permits came back, or somebody left the line: let go what may go now."""
+        if self.chunks.parked:
+            self.chunks.advance()
+        if self.sender.can_send_watermark():
+            self.deliver(self.sender.send_watermark())
+        if self.barriers.parked:
+            self.barriers.advance()
+        self.tell_if_over()
+
+    def return_permits(self) -> None:
+        """Bring the permits of what was consumed back to the sender: batches, and the residue once all is consumed."""
+        if self.receiver.release_residue() or self.receiver.is_due:
+            self.sender.add_permits(self.receiver.take_due())
+            if self.sender.has_waiting:
+                self.advance()
+        self.tell_if_over()
+
+    async def until_takeable(self) -> None:
+        """Wait until the oldest message is this task's to take.
+
+        Raises:
+            ChannelError: there is none and there will be none; the type says why.
+        """
+        while self.takers.spare <= 0:
+            if self.is_over:
+                raise self.ending()
+            await self.takers.until_woken()
+
+    def require_takeable(self) -> None:
+        """Insist that the oldest message may be taken now.
+
+        Raises:
+            WouldBlock: nothing is here, or what is here belongs to tasks that have waited for it.
+            ChannelError: there is no message and there will be none; the type says why.
+        """
+        if self.takers.spare > 0:
+            return
+        if self.is_over:
+            raise self.ending()
+        if self.receiver.has_untaken:
+            raise WouldBlock(f"the {self.receiver.untaken} messages here belong to tasks that have waited for them")
+        raise WouldBlock("no message is here")
+
+    def require_consumable(self) -> None:
+        """Insist that what was taken may still be consumed; raises as ``ReceiveEnd.consume``."""
+        if self.is_receiver_closed or self.sending is _Sending.ABORTED:
+            raise self.ending()
+
+    # How it ends.
+
+    @property
+    def is_over(self) -> bool:
+        """Is no message here that could be taken, and will there never be one?"""
+        if self.sending is _Sending.OPEN and not self.is_receiver_closed:
+            return False
+        return not self.receiver.has_untaken and not self.sender.has_waiting
+
+    def tell_if_over(self) -> None:
+        """Wake those who wait for a message in vain."""
+        if self.takers.waiting and self.is_over:
+            self.takers.wake_all()
+
+    def ending(self) -> PermitflowError:
+        """Why there is no message and there will be none, on a channel that is over."""
+        if self.is_receiver_closed:
+            return ChannelClosedError(end="receiver")
+        if self.sending is _Sending.ABORTED:
+            return ChannelAbortedError(channel=self.name, reason=self._reason)
+        if self.sending is _Sending.CLOSED:
+            return PeerGoneError(who=f"the sender of channel {self.name!r}", reason="it was closed before the end")
+        self._stop_clock()
+        return EndOfStream()
+
+    def refusal(self, undelivered: object) -> PermitflowError:
+        """Why nothing may be sent."""
+        if self.is_receiver_closed and self.sending in (_Sending.OPEN, _Sending.ENDED):
+            who = f"the receiver of channel {self.name!r}"
+            return PeerGoneError(who=who, reason="it was closed", undelivered=undelivered)
+        return ChannelClosedError(end="sender", undelivered=undelivered)
+
+    def end(self) -> None:
+        """Nothing will be sent after what waits now."""
+        self.accepts = False
+        self.sending = _Sending.ENDED
+        self.tell_if_over()
+
+    def abort(self, reason: str) -> None:
+        """The sender gives the stream up: drop everything."""
+        self.sending = _Sending.ABORTED
+        self._reason = reason
+        self.receiver.drop()
+        self._stop()
+
+    def close_sender(self) -> None:
+        """The sender goes without an end: what has left stays, what waits does not."""
+        self.sending = _Sending.CLOSED
+        self._stop()
+
+    def close_receiver(self) -> None:
+        """The receiver goes: drop everything."""
+        self.is_receiver_closed = True
+        self.receiver.drop()
+        self._stop()
+
+    def _stop(self) -> None:
+        self._stop_clock()
+        self.accepts = False
+        self.sender.withdraw_all()
+        self.chunks.refuse_all()
+        self.barriers.refuse_all()
+        self.tell_if_over()
+
+    def _stop_clock(self) -> None:
+        if self._over_at is None:
+            self._over_at = self._clock()
+
+    @property
+    def waiting_sends(self) -> int:
+        """Sends that wait for permits."""
+        return len(self.chunks.parked) + len(self.barriers.parked)
+
+    def statistics(self) -> ChannelStatistics:
+        """What has happened so far."""
+        sender, receiver = self.sender, self.receiver
+        now = self._clock() if self._over_at is None else self._over_at
+        return ChannelStatistics(
+            name=self.name,
+            parameters=self.parameters,
+            sent_chunks=sender.sent_chunks,
+            sent_rows=sender.sent_rows,
+            consumed_chunks=receiver.consumed_chunks,
+            consumed_rows=receiver.consumed_rows,
+            peak_permits_outstanding=self.parameters.row_permits - sender.least_row_permits,
+            peak_inbox_rows=receiver.peak_inbox_rows,
+            row_permits_here=sender.row_permits,
+            inbox_rows=receiver.inbox_rows,
+            unreturned_permits=receiver.unreturned,
+            waiting_sends=self.waiting_sends,
+            waiting_seconds=self._waiting.seconds,
+            open_seconds=now - self._opened_at,
+        )
+
+
+class LocalSender(Generic[T]):
+    """The end into which messages go; see ``SendEnd`` for what each method promises."""
+
+    def __init__(self, channel: _Channel[T]) -> None:
+        """Use ``open_channel``."""
+        self._channel = channel
+        self._core = channel.sender
+
+    @property
+    def name(self) -> str:
+        """The channel's name."""
+        return self._channel.name
+
+    @property
+    def parameters(self) -> ChannelParameters:
+        """The channel's parameters."""
+        return self._channel.parameters
+
+    def send_nowait(self, chunk: T, rows: int | None = None) -> None:
+        """Send a chunk now, all of it or nothing."""
+        rows = rows_of(chunk) if rows is None else whole_rows(rows)
+        if self._channel.accepts and self._channel.send_now((chunk,), (rows,)):
+            return
+        pieces = self._pieces(chunk, rows)
+        self._require_open(chunk)
+        cost = sum(self.parameters.cost_of(size) for _, size in pieces)
+        if waiting := len(self._channel.chunks.parked):
+            raise WouldBlock(f"{waiting} sends wait before this one")
+        if cost > (here := self._core.row_permits):
+            raise WouldBlock(f"the chunk needs {cost} row permits, {here} of {self.parameters.row_permits} are here")
+        for piece, size in pieces:
+            self._core.offer_chunk(piece, size)
+            self._channel.deliver(self._core.send_chunk())
+
+    async def send(self, chunk: T, rows: int | None = None) -> None:
+        """Send a chunk; wait until its permits are here."""
+        rows = rows_of(chunk) if rows is None else whole_rows(rows)
+        if self._channel.accepts and self._channel.send_now((chunk,), (rows,)):
+            return
+        parked = self._park(chunk, rows)
+        await self._channel.leave(self._channel.chunks, parked)
+        if parked.is_refused:
+            raise self._channel.refusal(tail(chunk, parked.sent_rows))
+
+    async def send_many(self, chunks: deque[T]) -> None:
+        """Send all chunks of a queue, from the left, until it is empty."""
+        while chunks:
+            if not self._channel.accepts:
+                raise self._channel.refusal(chunks)
+            self._send_those_that_fit(chunks)
+            if not chunks:
+                return
+            chunk = chunks[0]
+            parked = self._park(chunk, rows_of(chunk))
+            try:
+                await self._channel.leave(self._channel.chunks, parked)
+            finally:
+                if parked.sent:
+                    chunks.popleft()
+            if parked.is_refused:
+                if parked.sent:
+                    chunks.appendleft(tail(chunk, parked.sent_rows))
+                raise self._channel.refusal(chunks)
+
+    def _send_those_that_fit(self, chunks: deque[T]) -> None:
+        """Send the leftmost chunks as far as nothing keeps them."""
+        sizes: list[int] = []
+        left = self._core.row_permits
+        try:
+            for chunk in chunks:
+                sizes.append(rows := rows_of(chunk))
+                if (left := left - rows) <= 0:
+                    break
+        except PermitflowError:
+            pass  # its turn comes
+        # Chunks that were asked for their rows may have sent something themselves, or closed the channel.
+        if self._channel.accepts:
+            for _ in range(self._channel.send_now([*islice(chunks, len(sizes))], sizes)):
+                chunks.popleft()
+
+    def _park(self, chunk: T, rows: int) -> ParkedSend[T]:
+        """Offer a chunk that cannot leave as it is, or not at once; what may leave now has left."""
+        pieces = self._pieces(chunk, rows)
+        self._require_open(chunk)
+        return self._channel.chunks.park(*(self._core.offer_chunk(piece, size) for piece, size in pieces))
+
+    def _pieces(self, chunk: T, rows: int) -> list[tuple[T, int]]:
+        most = self.parameters.max_chunk_cost
+        if rows <= most or self.parameters.oversize is Oversize.WHOLE:
+            return [(chunk, rows)]
+        return sized_slices(chunk, rows, most)
+
+    def send_barrier_nowait(self, payload: object = None) -> None:
+        """Send a barrier now."""
+        self._require_open(payload)
+        if waiting := len(self._channel.barriers.parked):
+            raise WouldBlock(f"{waiting} barriers wait before this one")
+        if self._core.permits.barriers < 1:
+            raise WouldBlock(f"all {self.parameters.barrier_permits} barrier permits are out")
+        self._core.offer_barrier(cast("T", payload))  # Message.kind tells that it is not a chunk
+        self._channel.deliver(self._core.send_barrier())
+
+    async def send_barrier(self, payload: object = None) -> None:
+        """Send a barrier; wait until a barrier permit is here."""
+        self._require_open(payload)
+        parked = self._channel.barriers.park(self._core.offer_barrier(cast("T", payload)))
+        await self._channel.leave(self._channel.barriers, parked)
+        if parked.is_refused:
+            raise self._channel.refusal(payload)
+
+    def send_watermark(self, value: object) -> None:
+        """Announce a watermark; never waits."""
+        self._require_open(value)
+        self._core.offer_watermark(cast("T", value))
+        self._channel.advance()
+
+    def _require_open(self, undelivered: object) -> None:
+        if not self._channel.accepts:
+            raise self._channel.refusal(undelivered)
+
+    def end_nowait(self) -> None:
+        """Say, in band, that nothing follows; ``end`` for callers that cannot await.
+
+        Raises:
+            ChannelClosedError: this end was closed or aborted before.
+            PeerGoneError: the receiver is gone.
+        """
+        if self._channel.sending is not _Sending.ENDED:
+            self._require_open(None)
+            self._channel.end()
+
+    async def end(self) -> None:
+        """Say, in band, that nothing follows.  Does not wait."""
+        self.end_nowait()
+
+    def abort(self, reason: str) -> None:
+        """Give the stream up."""
+        if self._channel.sending in (_Sending.OPEN, _Sending.ENDED) and not self._channel.is_over:
+            self._channel.abort(reason)
+
+    def close(self) -> None:
+        """Release this end."""
+        if self._channel.sending is _Sending.OPEN:
+            self._channel.close_sender()
+
+    def statistics(self) -> ChannelStatistics:
+        """What has happened so far."""
+        return self._channel.statistics()
+
+    def __enter__(self) -> Self:
+        """Close this end at the end of the block."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """Close, or abort where the block failed."""
+        if error is not None:
+            self.abort(f"{type(error).__name__}: {error}")
+        self.close()
+
+    def __repr__(self) -> str:
+        channel = self._channel
+        return (
+            f"<LocalSender {channel.name!r} {channel.sending.value}, {self._core.row_permits}/"
+            f"{self.parameters.row_permits} row permits here, {channel.waiting_sends} waiting>"
+        )
+
+
+class LocalReceiver(Generic[T]):
+    """The end from which messages come; see ``ReceiveEnd`` for what each method promises."""
+
+    def __init__(self, channel: _Channel[T]) -> None:
+        """Use ``open_channel``."""
+        self._channel = channel
+        self._core = channel.receiver
+        self._line = channel.takers
+
+    @property
+    def name(self) -> str:
+        """The channel's name."""
+        return self._channel.name
+
+    @property
+    def parameters(self) -> ChannelParameters:
+        """The channel's parameters."""
+        return self._channel.parameters
+
+    def receive_nowait(self) -> Message[T]:
+        """Receive the oldest message; its permits return."""
+        self._channel.require_takeable()
+        return self._receive_now()
+
+    async def receive(self) -> Message[T]:
+        """Receive the oldest message; wait until there is one."""
+        if self._line.spare <= 0:
+            await self._channel.until_takeable()
+        return self._receive_now()
+
+    def _receive_now(self) -> Message[T]:
+        message = self._core.try_receive()
+        assert message is not None, "the caller has seen that a message is here"
+        self._channel.return_permits()
+        return message
+
+    async def receive_many(self, max_messages: int | None = None) -> list[Message[T]]:
+        """Receive what is here, at least one message and at most ``max_messages``."""
+        messages = self._core.receive_many(await self._until_some(max_messages))
+        self._channel.return_permits()
+        return messages
+
+    def take_nowait(self) -> Message[T]:
+        """Hand the oldest message over that was not taken yet; it keeps its permits until ``consume``."""
+        self._channel.require_takeable()
+        return self._take_now()
+
+    async def take(self) -> Message[T]:
+        """Hand the oldest message over that was not taken yet; wait until there is one."""
+        await self.until_takeable()
+        return self._take_now()
+
+    def _take_now(self) -> Message[T]:
+        message = self._core.take()
+        self._channel.tell_if_over()
+        return message
+
+    async def take_many(self, max_messages: int | None = None) -> list[Message[T]]:
+        """Hand over what is here and was not taken yet, at least one message."""
+        messages = self._core.take_many(await self._until_some(max_messages))
+        self._channel.tell_if_over()
+        return messages
+
+    async def _until_some(self, max_messages: int | None) -> int:
+        """Wait for the first message that may be taken; how many may be, then."""
+        if max_messages is not None:
+            require_count(max_messages, name="max_messages")
+        await self.until_takeable()
+        spare = self._line.spare
+        return spare if max_messages is None else min(spare, max_messages)
+
+    async def until_takeable(self) -> None:
+        """Wait until there is a message that may be taken now; nothing is taken.
+
+        Raises:
+            EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError: as for ``receive_nowait``.
+        """
+        if self._line.spare <= 0:
+            await self._channel.until_takeable()
+
+    @property
+    def unconsumed(self) -> int:
+        """Messages that are here and were not consumed, taken or not."""
+        return len(self._core.payloads)
+
+    @property
+    def has_untaken(self) -> bool:
+        """Is a message here that may be taken now?"""
+        return self._line.spare > 0
+
+    def chunks_at_hand(self, most: int, most_rows: int) -> list[T]:
+        """The oldest chunks, at most so many, up to the first message that is unusual; they stay where they are.
+
+        No more than would have ``most_rows`` if all were as long as the first one, and another.
+        None while a message is held, or if the oldest one is unusual: no chunk, or one that does not cost its rows.
+        """
+        return self._core.chunks_at_hand(min(most, self._line.spare), most_rows)
+
+    def pass_by(self, count: int) -> None:
+        """Take so many of the oldest messages, which ``chunks_at_hand`` has shown, and consume them at once."""
+        self._channel.require_consumable()
+        self._core.pass_by(count)
+        self._channel.return_permits()
+
+    def consume(self, messages: int = 1) -> None:
+        """Say that the application is done with the oldest messages it took: their permits return."""
+        require_count(messages, name="messages")
+        self._channel.require_consumable()
+        self._core.consume_many(messages)
+        self._channel.return_permits()
+
+    def __aiter__(self) -> Self:
+        """Receive until the end of the stream."""
+        return self
+
+    async def __anext__(self) -> Message[T]:
+        """The next message.
+
+        Raises:
+            StopAsyncIteration: the stream has ended.
+        """
+        try:
+            return await self.receive()
+        except EndOfStream:
+            raise StopAsyncIteration from None
+
+    def close(self) -> None:
+        """Release this end."""
+        if not self._channel.is_receiver_closed:
+            self._channel.close_receiver()
+
+    def statistics(self) -> ChannelStatistics:
+        """What has happened so far."""
+        return self._channel.statistics()
+
+    def __enter__(self) -> Self:
+        """Close this end at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._channel.is_receiver_closed else "open"
+        here, waiting = self._core.untaken, self._line.waiting
+        return f"<LocalReceiver {self._channel.name!r} {state}, {here} messages here, {waiting} waiting>"

@@ -1,66 +1,51 @@
-"""Who waits at a local channel, in which order, and for how long.
+"""Who waits at a channel, in which order, and for how long.
 
 Waking a task is not doing its work: a woken task acts by itself when it runs, so that a task that is cancelled in
 between has done nothing.  What it was woken for stays its own until then, and goes to the next in line if it gives
 up; newcomers go to the end of the line.
-
-Going to sleep and being woken cost more than ten messages.  On a busy channel a task that has to wait therefore lets
-all others have one turn of the loop first (``turn``): often that is enough.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator
-from types import coroutine
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from permitflow.errors import WouldBlock
 from permitflow.protocol.messages import Message, Offered
 from permitflow.protocol.receiver import PermitReceiver
-from permitflow.protocol.sender import PermitSender
 
-__all__ = ["BURST", "ParkedSend", "ReceiveLine", "SendLine", "Stopwatch", "turn"]
+__all__ = ["ParkedSend", "ReceiveLine", "SendLine", "Stopwatch"]
 
 T = TypeVar("T")
-
-BURST = 2
-"""So many chunks since the last wait make a channel busy.  Where each chunk is waited for, a turn would be wasted."""
-
-
-@coroutine
-def turn() -> Generator[None, None, None]:
-    """Let every task that can run do so once."""
-    yield
 
 
 class Stopwatch:
     """Measures the time during which at least one of several waits is going on, in seconds."""
 
-    __slots__ = ("clock", "running", "since", "total")
+    __slots__ = ("_clock", "_running", "_since", "_total")
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """``clock`` tells the time in seconds; it is only asked when somebody waits."""
-        self.clock = clock
-        self.running = 0
-        self.since = 0.0
-        self.total = 0.0
+        self._clock = clock
+        self._running = 0
+        self._since = 0.0
+        self._total = 0.0
 
     def start(self) -> None:
         """One more wait begins."""
-        if not self.running:
-            self.since = self.clock()
-        self.running += 1
+        if not self._running:
+            self._since = self._clock()
+        self._running += 1
 
     def stop(self) -> None:
         """One wait is over."""
-        self.running -= 1
-        if self.running == 0:
-            self.total += self.clock() - self.since
+        self._running -= 1
+        if self._running == 0:
+            self._total += self._clock() - self._since
 
     @property
     def seconds(self) -> float:
         """The time so far, a wait that is going on included."""
-        return self.total + (self.clock() - self.since if self.running else 0.0)
+        return self._total + (self._clock() - self._since if self._running else 0.0)
 
 
 class ParkedSend(Generic[T]):
@@ -68,7 +53,7 @@ class ParkedSend(Generic[T]):
 
     __slots__ = ("future", "is_awake", "is_over", "is_refused", "offered", "sent")
 
-    def __init__(self, offered: list[Offered[T]]) -> None:
+    def __init__(self, offered: Sequence[Offered[T]]) -> None:
         """What the core was offered, in order."""
         self.offered = offered
         self.sent = 0
@@ -100,9 +85,9 @@ class ParkedSend(Generic[T]):
 
 
 class SendLine(Generic[T]):
-    """Sends of one class that wait for permits, oldest first: the order in which the core holds their messages."""
+    """Sends that wait for permits, oldest first: the order in which the core holds their messages."""
 
-    __slots__ = ("_deliver", "_send", "_sendable", "_withdraw", "parked")
+    __slots__ = ("_deliver", "_send", "_sendable", "_waiting", "_withdraw", "parked")
 
     def __init__(
         self,
@@ -110,6 +95,7 @@ class SendLine(Generic[T]):
         send: Callable[[], Message[T]],
         withdraw: Callable[[Offered[T]], bool],
         deliver: Callable[[Message[T]], None],
+        waiting: Stopwatch,
     ) -> None:
         """The first three are the core's decisions; ``deliver`` is the way to the receiver."""
         self.parked: deque[ParkedSend[T]] = deque()
@@ -117,40 +103,49 @@ class SendLine(Generic[T]):
         self._send = send
         self._withdraw = withdraw
         self._deliver = deliver
+        self._waiting = waiting
 
-    def go(self, parked: ParkedSend[T]) -> None:
-        """Let this send's messages leave as far as it is their turn and their permits are here."""
-        line = self.parked
-        while line and line[0] is parked and self._send_head():
-            pass
+    def park(self, *offered: Offered[T]) -> ParkedSend[T]:
+        """Stand at the end of the line with what the core was offered; what may leave now has left."""
+        parked = ParkedSend(offered)
+        self.parked.append(parked)
+        self._go(parked)
+        return parked
 
-    def advance(self) -> bool:
-        """After a change for the better: finish a chunk that has left in part, and wake those whose turn it is.
+    async def leave(self, parked: ParkedSend[T]) -> None:
+        """Wait until a send that stands in line has left, or was refused.  Cancelled, it is withdrawn.
 
-        Does somebody still sleep, or is a chunk still on its way?
+        Unless a part of it has left: then the rest follows by itself.  Afterwards ``advance`` is to be called.
         """
+        self._waiting.start()
+        try:
+            while not parked.is_over:
+                await parked.sleep()
+                self._go(parked)
+        except BaseException:
+            if not parked.sent and not parked.is_refused:
+                self.parked.remove(parked)
+                for offered in reversed(parked.offered):
+                    self._withdraw(offered)
+            raise
+        finally:
+            self._waiting.stop()
+
+    def advance(self) -> None:
+        """Permits came back, or somebody left: finish a chunk that has left in part, and wake those whose turn it is."""
         line = self.parked
         while line and line[0].sent:
             if not self._send_head():
-                return True
-        if not line:
-            return False
-        sendable = self._sendable()
+                return
+        if len(line) == 1 and line[0].is_awake:
+            return
+        sendable = self._sendable() if line else 0
         for parked in line:
+            if sendable <= 0:
+                return
             if not parked.is_awake:
-                if sendable <= 0:
-                    return True
                 parked.wake()
             sendable -= len(parked.offered)
-        return False
-
-    def give_up(self, parked: ParkedSend[T]) -> None:
-        """Take a cancelled send out of the line, unless a part of it has left: then the rest follows by itself."""
-        if parked.sent or parked.is_refused:
-            return
-        self.parked.remove(parked)
-        for offered in reversed(parked.offered):
-            self._withdraw(offered)
 
     def refuse_all(self) -> None:
         """The stream is over: wake everybody with that news."""
@@ -159,11 +154,15 @@ class SendLine(Generic[T]):
             parked.is_over = parked.is_refused = True
             parked.wake()
 
+    def _go(self, parked: ParkedSend[T]) -> None:
+        """Let this send's messages leave as far as it is their turn and their permits are here."""
+        while self.parked and self.parked[0] is parked and self._send_head():
+            pass
+
     def _send_head(self) -> bool:
-        try:
-            message = self._send()
-        except WouldBlock:
+        if not self._sendable():
             return False
+        message = self._send()
         parked = self.parked[0]
         parked.sent += 1
         if parked.sent == len(parked.offered):
@@ -178,92 +177,56 @@ class SendLine(Generic[T]):
 class ReceiveLine(Generic[T]):
     """The receiver's inbox and the tasks that wait for a message in it, oldest first."""
 
-    __slots__ = ("_inbox", "_sender", "_sent_before", "at_arrival", "futures", "reserved")
+    __slots__ = ("_futures", "_inbox", "_reserved")
 
-    def __init__(self, inbox: PermitReceiver[T], sender: PermitSender[T]) -> None:
-        """Nobody waits.  The sender is asked how much it has sent."""
+    def __init__(self, inbox: PermitReceiver[T]) -> None:
+        """Nobody waits."""
         self._inbox = inbox
-        self._sender = sender
-        self._sent_before = 0
-        self.futures: deque[asyncio.Future[bool]] = deque()
+        self._futures: deque[asyncio.Future[bool]] = deque()
+        # Messages, here or to come, that belong to tasks which were woken.
+        self._reserved = 0
+
+    @property
+    def waiting(self) -> int:
         """Tasks that have not been woken."""
-        self.reserved = 0
-        """Messages, here or to come, that belong to tasks which were woken, or let others have a turn."""
-        self.at_arrival: Callable[[], None] | None = None
-        """Called, before anybody is woken, at the end of a send that brings something to those who wait."""
+        return len(self._futures)
 
     @property
     def spare(self) -> int:
         """Messages that are here and belong to nobody."""
-        inbox = self._inbox
-        return len(inbox._costs) - inbox._taken - self.reserved
+        return self._inbox.untaken - self._reserved
 
-    def deliver(self, message: Message[T]) -> None:
-        """Put a message into the inbox, and wake whoever has waited longest."""
-        self._inbox.deliver(message)
-        if self.futures:
-            self.wake()
-
-    def begin_turn(self) -> bool:
-        """Let a task that has to wait look again after a turn of the loop, if that is worth while.
-
-        It is if a burst of chunks has come since the last wait: then the sender is busy, and may soon send more.
-        The next message that comes is kept for this task, until it counts itself out of ``reserved`` or gives up.
-        """
-        sent = self._sender.sent_chunks
-        before, self._sent_before = self._sent_before, sent
-        if sent - before < BURST or self.reserved or self.futures:
-            return False
-        self.reserved = 1
-        return True
-
-    def abandon_turn(self) -> None:
-        """The task was cancelled: what was kept for it is the next one's."""
-        self.reserved -= 1
-        if self.futures:
-            self.wake()
-
-    def sleep(self, *, is_first: bool = False) -> asyncio.Future[bool]:
-        """What to await until a message is this task's (true), or there may never be one (false).
-
-        It stands at the end of the line, or before all others.
-        """
+    async def until_woken(self) -> None:
+        """Wait, behind all others, until there is a message for this task, or there may never be one."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        if is_first:
-            self.futures.appendleft(future)
-        else:
-            self.futures.append(future)
-        return future
-
-    def give_up(self, future: asyncio.Future[bool]) -> None:
-        """After a cancellation: pass on what the task was woken for, or leave the line."""
-        if future.done() and not future.cancelled():
-            self.reserved -= future.result()
-            self.wake()
-        elif future in self.futures:
-            self.futures.remove(future)
-
-    def arrive(self) -> None:
-        """A send has brought something, and has nothing else to do: ``wake``, unless somebody takes it at once."""
-        if self.at_arrival is not None:
-            self.at_arrival()
-        if self._inbox._costs:
-            self.wake()
+        self._futures.append(future)
+        try:
+            is_reserved = await future
+        except BaseException:
+            if future in self._futures:
+                self._futures.remove(future)
+            elif future.done() and not future.cancelled():
+                # What the task was woken for is the next one's.
+                self._reserved -= future.result()
+                self.wake()
+            raise
+        self._reserved -= is_reserved
 
     def wake(self) -> None:
         """Let as many tasks as there are spare messages take one each."""
-        inbox = self._inbox
-        spare = len(inbox._costs) - inbox._taken - self.reserved  # as ``spare``, without its calls
-        while spare > 0 and self.futures:
-            future = self.futures.popleft()
+        if not self._futures:
+            return
+        spare = self.spare
+        while spare > 0 and self._futures:
+            future = self._futures.popleft()
             if not future.done():
                 future.set_result(True)
-                self.reserved += 1
+                self._reserved += 1
                 spare -= 1
 
     def wake_all(self) -> None:
         """Let everybody see that no message will come any more."""
-        while self.futures:
-            future = self.futures.popleft()
+        while self._futures:
+            future = self._futures.popleft()
             if not future.done():
                 future.set_result(False)

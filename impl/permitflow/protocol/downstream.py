@@ -33,7 +33,6 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.protocol.trains import consume_many, deliver_counted
 
 __all__ = ["DOWNSTREAM", "DownstreamSession"]
 
@@ -120,7 +119,7 @@ class DownstreamSession(Session[T]):
         Raises:
             OverspendError: even as empty ones, which cost 1 permit, they are too many.
         """
-        if self.state is _OPEN and chunks > (available := self.receiver._row_permits):
+        if self.state is _OPEN and chunks > (available := self.receiver.granted_rows):
             self.state = State.FAILED
             raise OverspendError(permit_class="rows", cost=chunks, available=available)
 
@@ -132,7 +131,7 @@ class DownstreamSession(Session[T]):
         most = receiver.parameters.max_chunk_cost
         try:
             if rows and permits == total and min(rows) > 0 and (total <= most or max(rows) <= most):
-                deliver_counted(receiver, payloads, rows, total)
+                receiver.deliver_many(payloads, rows)
                 self._came_chunks += len(rows)
                 self._came_rows += total
             else:
@@ -140,24 +139,6 @@ class DownstreamSession(Session[T]):
         except Exception:
             self.state = State.FAILED
             raise
-
-    def receive_chunk(self, payload: T, rows: int, permits: int) -> None:
-        """As ``receive_chunks``, of one; an ordinary one, which costs its rows, is delivered without a call.
-
-        Spec: Deliver.
-        """
-        receiver = self._receiver
-        if self.state is _OPEN and receiver is not None and 0 < rows == permits <= receiver.largest_at_once:
-            left = receiver._row_permits - rows
-            if left >= 0:
-                receiver._row_permits = left
-                receiver._payloads.append(payload)
-                receiver._costs.append(rows)
-                receiver._is_quiet = False
-                self._came_chunks += 1
-                self._came_rows += rows
-                return
-        self.receive_chunks((payload,), (rows,), permits)
 
     def _deliver_each(self, payloads: Sequence[T], rows: Sequence[int], permits: int) -> None:
         costs = [self.parameters.cost_of(count) for count in rows]
@@ -209,7 +190,7 @@ class DownstreamSession(Session[T]):
         Raises:
             LocalProtocolError: the application holds fewer; nothing was changed.
         """
-        consume_many(self.receiver, messages)
+        self.receiver.consume_many(messages)
 
     def receive_message(self) -> Message[T] | None:
         """Take the next message and consume it at once; None if nothing is here.

@@ -3,14 +3,20 @@
 The inbox has no limit of its own; the permits bound it.  Taking a message out (``take``) and having consumed it
 (``consume``) are two steps: permits return only for what was consumed, so a consumer that holds a message holds
 its permits.
+
+Nobody else writes down when a message is accepted or a permit returns, or changes what is counted here.
 """
 
-from typing import TypeVar
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Sequence
+from itertools import accumulate, islice, repeat, starmap
+from typing import Generic, TypeVar
 
 from permitflow.errors import LocalProtocolError, OverspendError, WouldBlock
-from permitflow.protocol.messages import Kind, Message, Permits, PlainChunk, message_of
-from permitflow.protocol.receiver_books import ReceiverBooks
-from permitflow.protocol.recording import Counters
+from permitflow.protocol.messages import Kind, Message, Permits, message_of
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import Counters, Recorder
 
 __all__ = ["PermitReceiver"]
 
@@ -19,15 +25,117 @@ T = TypeVar("T")
 _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
 
 
-class PermitReceiver(ReceiverBooks[T]):
+class PermitReceiver(Generic[T]):
     """Keeps what has arrived, and collects the permits of what was consumed.
 
-    Not thread-safe; does no I/O.
+    Not thread-safe; does no I/O.  Where finalizers run in the middle of a call, because objects were made or freed, the
+    books stay right: what changes the inbox makes no object meanwhile, and payloads are freed last.
 
     Spec: PermitChannel, the variables inbox and unreturned.
     """
 
-    __slots__ = ()
+    __slots__ = (
+        "_barrier_permits",
+        "_batch",
+        "_costs",
+        "_due_barriers",
+        "_due_rows",
+        "_due_watermarks",
+        "_payloads",
+        "_record",
+        "_row_permits",
+        "_taken",
+        "_unreturned",
+        "_watermark_permits",
+        "consumed_chunks",
+        "consumed_rows",
+        "inbox_rows",
+        "parameters",
+        "peak_inbox_rows",
+    )
+
+    def __init__(self, parameters: ChannelParameters, *, record: Recorder | None = None) -> None:
+        """Start empty."""
+        self.parameters = parameters
+        self.consumed_chunks = self.consumed_rows = 0
+        self.inbox_rows = 0
+        """Rows that have arrived and are not consumed yet."""
+        self.peak_inbox_rows = 0
+        """The most rows that were ever here and not consumed."""
+        self._batch = parameters.permit_batch
+        self._row_permits, self._barrier_permits = parameters.row_permits, parameters.barrier_permits
+        self._watermark_permits = 1
+        # The inbox.  A cost of 0 marks a payload that is a whole message: all but chunks that cost their rows.
+        # Garbage collection would look at every message again and again, at numbers and payloads it does not.
+        self._payloads: deque[T | Message[T]] = deque()
+        self._costs: deque[int] = deque()
+        self._taken = self._unreturned = 0
+        self._due_rows = self._due_barriers = self._due_watermarks = 0
+        self._record = record
+
+    # What there is.
+
+    @property
+    def granted(self) -> Permits:
+        """Permits that the peer may still spend, as far as this end knows."""
+        return Permits(self._row_permits, self._barrier_permits, self._watermark_permits)
+
+    @property
+    def granted_rows(self) -> int:
+        """Row permits that the peer may still spend."""
+        return self._row_permits
+
+    @property
+    def inbox(self) -> tuple[Message[T], ...]:
+        """What has arrived and was not consumed, oldest first; what the application has taken is at the front."""
+        return tuple(map(message_of, self._payloads, self._costs))
+
+    @property
+    def payloads(self) -> Sequence[T | Message[T]]:
+        """As ``inbox``, to look at: the payload of a chunk that costs its rows, else the message."""
+        return self._payloads
+
+    @property
+    def is_empty(self) -> bool:
+        """Has everything that arrived been consumed?"""
+        return not self._costs
+
+    @property
+    def untaken(self) -> int:
+        """Messages that the application has not taken yet."""
+        return len(self._costs) - self._taken
+
+    @property
+    def has_untaken(self) -> bool:
+        """Is there a message that the application has not taken yet?"""
+        return self._taken < len(self._costs)
+
+    @property
+    def unreturned(self) -> int:
+        """Row permits of consumed chunks that have not been returned yet."""
+        return self._unreturned
+
+    @property
+    def due_rows(self) -> int:
+        """Row permits to give back now."""
+        return self._due_rows
+
+    @property
+    def is_due(self) -> bool:
+        """Are there permits to give back now?  ``take_due`` has them."""
+        return bool(self._due_rows or self._due_barriers or self._due_watermarks)
+
+    @property
+    def is_idle(self) -> bool:
+        """Has the consumer caught up while a residue is left to return?"""
+        return not self._costs and self._unreturned > 0
+
+    @property
+    def has_returns(self) -> bool:
+        """May permits go back now: because they are due, or a residue because all that came was consumed?"""
+        return self.is_due or self.is_idle
+
+    # Arriving.
 
     def deliver(self, message: Message[T]) -> None:
         """Accept a message from the wire.
@@ -37,37 +145,76 @@ class PermitReceiver(ReceiverBooks[T]):
 
         Spec: Deliver.
         """
-        if message.kind is not _CHUNK:
-            self._admit_control(message)
+        if message.kind is _CHUNK:
+            self._require_permits("rows", (message.cost,), self._row_permits)
+            self._row_permits -= message.cost
+        elif message.kind is Kind.BARRIER:
+            self._require_permits("barriers", (message.cost,), self._barrier_permits)
+            self._barrier_permits -= message.cost
         else:
-            cost = message.cost
-            if self._peer is None:
-                if not 1 <= cost <= self._row_permits:
-                    raise OverspendError(permit_class="rows", cost=cost, available=self._row_permits)
-                self._row_permits -= cost
-            if cost == message.rows:
-                self._payloads.append(message.payload)
-                self._costs.append(cost)
-            else:
-                self._payloads.append(message)
-                self._costs.append(0)
-                self._surplus_here += message.rows - cost
-        self._is_quiet = False
+            self._require_permits("watermarks", (message.cost,), self._watermark_permits)
+            self._watermark_permits -= message.cost
+        is_plain = message.kind is _CHUNK and message.cost == message.rows
+        self._keep((message.payload if is_plain else message,), (message.cost if is_plain else 0,), message.rows)
         if self._record is not None:
             self._record("Deliver", message.rows, message.held(), self._counters())
 
-    def _admit_control(self, message: Message[T]) -> None:
-        is_barrier = message.kind is Kind.BARRIER
-        available = self._barrier_permits if is_barrier else self._watermark_permits
-        if not 1 <= message.cost <= available:
-            permit_class = "barriers" if is_barrier else "watermarks"
-            raise OverspendError(permit_class=permit_class, cost=message.cost, available=available)
-        if is_barrier:
-            self._barrier_permits -= message.cost
-        else:
-            self._watermark_permits -= message.cost
-        self._payloads.append(message)
-        self._costs.append(0)
+    def deliver_many(self, payloads: Sequence[T], rows: Sequence[int]) -> None:
+        """Accept chunks from the wire that travel for as many permits as they have rows.
+
+        Raises:
+            OverspendError: the peer had no permits for all of them; nothing was changed.
+
+        Spec: Deliver.
+        """
+        if not rows:
+            return
+        total = self._require_permits("rows", rows, self._row_permits)
+        self._row_permits -= total
+        self._keep(payloads, rows, total)
+        if self._record is not None:
+            self._record_delivered(self._record, rows)
+
+    def _require_permits(self, permit_class: str, costs: Sequence[int], available: int) -> int:
+        """The guard of Deliver: each message holds at least one permit, and all together no more than there are."""
+        total = sum(costs)
+        if total > available or min(costs) < 1:
+            cost = total if total > available else min(costs)
+            raise OverspendError(permit_class=permit_class, cost=cost, available=available)
+        return total
+
+    def _keep(self, payloads: Sequence[T | Message[T]], costs: Sequence[int], rows: int) -> None:
+        new_payloads, new_costs = iter(payloads), iter(costs)
+        self.inbox_rows += rows
+        if self.inbox_rows > self.peak_inbox_rows:
+            self.peak_inbox_rows = self.inbox_rows
+        self._payloads.extend(new_payloads)
+        self._costs.extend(new_costs)
+
+    def _record_delivered(self, record: Recorder, rows: Sequence[int]) -> None:
+        """Tell the recorder of chunks that have come at once as if they had come one by one."""
+        messages, here = len(self._costs) - len(rows), self.inbox_rows - sum(rows)
+        for count, (cost, sum_rows) in enumerate(zip(rows, accumulate(rows), strict=True), start=1):
+            record("Deliver", cost, Permits(rows=cost), (messages + count, here + sum_rows, self._unreturned))
+
+    def replace_newest(self, payloads: Sequence[T | Message[T]]) -> None:
+        """Let these stand where the newest so many of ``payloads`` do; nothing that is counted changes."""
+        new_payloads = iter(payloads)
+        for _ in range(len(payloads)):
+            self._payloads.pop()
+        self._payloads.extend(new_payloads)
+
+    # Taking.
+
+    def hold(self, count: int) -> None:
+        """Note that the application has so many more of the messages here; their permits stay.
+
+        Raises:
+            WouldBlock: there are not so many that it has not taken yet.
+        """
+        if count > self.untaken:
+            raise WouldBlock("no message is here")
+        self._taken += count
 
     def take(self) -> Message[T]:
         """Hand the oldest message that was not taken yet to the application; its permits stay.
@@ -75,12 +222,32 @@ class PermitReceiver(ReceiverBooks[T]):
         Raises:
             WouldBlock: there is none.
         """
-        if self._taken >= len(self._costs):
-            raise WouldBlock("no message is here")
-        message = message_of(self._payloads[self._taken], self._costs[self._taken])
-        self._taken += 1
-        self._is_quiet = False
-        return message
+        position = self._taken
+        self.hold(1)
+        return message_of(self._payloads[position], self._costs[position])
+
+    def take_many(self, most: int) -> list[Message[T]]:
+        """Hand the oldest messages over that were not taken yet, at most so many; their permits stay."""
+        start = self._taken
+        payloads = list(islice(self._payloads, start, start + most))
+        costs = list(islice(self._costs, start, start + most))
+        self._taken = start + len(costs)
+        return list(map(message_of, payloads, costs))
+
+    def chunks_at_hand(self, most: int, most_rows: int) -> list[T]:
+        """The oldest chunks that cost their rows, at most so many, up to the first other message; they stay.
+
+        None while the application holds a message.  No more than would have ``most_rows`` if all were as long as the
+        first one, and another.
+        """
+        if self._taken or not self._costs:
+            return []
+        most = min(most, 1 + most_rows // max(1, self._costs[0]))
+        costs = list(islice(self._costs, max(0, most)))
+        count = costs.index(0) if 0 in costs else len(costs)
+        return list(islice(self._payloads, count))  # type: ignore[arg-type]  # a cost above 0 says that it is a T
+
+    # Consuming.
 
     def consume(self) -> Permits | None:
         """Note that the application has consumed the oldest message it took.
@@ -92,15 +259,41 @@ class PermitReceiver(ReceiverBooks[T]):
 
         Spec: Consume.
         """
-        if self._taken == 0:
-            raise LocalProtocolError("nothing was taken that could have been consumed")
-        self._taken -= 1
-        self._note_arrivals()
-        self._consume(self._payloads.popleft(), self._costs.popleft())
+        self.consume_many(1)
         return self.take_due() if self.is_due else None
 
-    def try_receive(self) -> Message[T] | None:
-        """Take the oldest message and consume it at once; None if nothing is here.
+    def consume_many(self, count: int) -> None:
+        """Note that the application has consumed so many of the oldest messages it took.
+
+        Permits that are to be given back now are left in ``take_due``.
+
+        Raises:
+            LocalProtocolError: the application holds fewer; nothing was changed.
+
+        Spec: Consume.
+        """
+        if count > self._taken:
+            if not self._taken:
+                raise LocalProtocolError("nothing was taken that could have been consumed")
+            raise LocalProtocolError(f"{self._taken} messages were taken, not the {count} that are said to be consumed")
+        self._taken -= count
+        self._note_consumed(*self._pop(count))
+
+    def pass_by(self, count: int) -> None:
+        """Take so many of the oldest messages, of which the caller knows what they are, and consume them at once.
+
+        Permits that are to be given back now are left in ``take_due``.
+
+        Raises:
+            LocalProtocolError: the application holds a message, which is the oldest one; nothing was changed.
+
+        Spec: Consume.
+        """
+        self._require_none_taken()
+        self._note_consumed(*self._pop(count))
+
+    def receive_many(self, most: int) -> list[Message[T]]:
+        """Take the oldest messages and consume them at once, at most so many.
 
         Permits that are to be given back now are left in ``take_due``.
 
@@ -109,79 +302,88 @@ class PermitReceiver(ReceiverBooks[T]):
 
         Spec: Consume.
         """
-        if self._taken:
-            raise self._none_taken()
-        costs = self._costs
-        if not costs:
+        self._require_none_taken()
+        payloads, costs = self._pop(most)
+        self._note_consumed(payloads, costs)
+        return list(map(message_of, payloads, costs))
+
+    def try_receive(self) -> Message[T] | None:
+        """As ``receive_many``, of one message; None if nothing is here."""
+        self._require_none_taken()
+        if not self._costs:
             return None
-        cost = costs.popleft()
-        payload = self._payloads.popleft()
-        if not (self._is_quiet or self._note_arrivals()) or not cost:
-            return self._consume(payload, cost)
-        unreturned = self._unreturned + cost
-        if unreturned >= self._batch:
-            self._due_rows += unreturned
-            unreturned = 0
-            self.has_returns = True
-        elif not costs:
-            self.has_returns = True
-        self._unreturned = unreturned
-        self._consumed_chunks += 1
-        message: PlainChunk[T] = PlainChunk()  # ``plain_chunk`` without the call
-        message.payload = payload  # type: ignore[assignment]  # a cost above 0 says that it is a T; a cast is a call
-        message.rows = message.cost = cost
-        return message
+        cost, payload = self._costs.popleft(), self._payloads.popleft()
+        self._note_consumed((payload,), (cost,))
+        return message_of(payload, cost)
 
-    def _none_taken(self) -> LocalProtocolError:
-        return LocalProtocolError(f"{self._taken} messages were taken and not consumed: consume them first")
+    def _require_none_taken(self) -> None:
+        if self._taken:
+            raise LocalProtocolError(f"{self._taken} messages were taken and not consumed: consume them first")
 
-    def _note_arrivals(self) -> bool:
-        # The inbox only shrinks until something arrives, so that its peak has to be looked at but once.
-        peer = self._peer
-        if peer is None:
-            granted = self._row_permits
-        else:
-            granted = peer._row_permits
-            if granted < peer._least_row_permits:
-                peer._least_row_permits = granted
-        here = self._total_rows - granted - self._unreturned - self._due_rows + self._surplus_here  # inbox_rows
-        if here > self._peak_inbox_rows:
-            self._peak_inbox_rows = here
-        self._is_quiet = is_quiet = self._record is None and not self._taken
-        return is_quiet
+    def _pop(self, most: int) -> tuple[Sequence[T | Message[T]], Sequence[int]]:
+        """Take the oldest entries out of the inbox; no object is made between the first and the last of them."""
+        payloads, costs = self._payloads, self._costs
+        if most >= len(costs):
+            no_payloads: deque[T | Message[T]] = deque()
+            no_costs: deque[int] = deque()
+            payloads, self._payloads, costs, self._costs = self._payloads, no_payloads, self._costs, no_costs
+            return payloads, costs
+        some_payloads: list[T | Message[T]] = []
+        some_costs: list[int] = []
+        payloads_out, costs_out = starmap(payloads.popleft, repeat((), most)), starmap(costs.popleft, repeat((), most))
+        some_payloads.extend(payloads_out)
+        some_costs.extend(costs_out)
+        return some_payloads, some_costs
 
-    def _consume(self, payload: T | Message[T], cost: int) -> Message[T]:
-        """Consume any message that has just been taken out of the inbox, and tell the recorder."""
-        message = message_of(payload, cost)
-        if message.kind is _CHUNK:
-            self._consume_chunk(message)
-        elif message.kind is Kind.BARRIER:
-            self._due_barriers += message.cost
-        else:
-            self._due_watermarks += message.cost
-        self.has_returns = not self._costs or self.is_due
+    def _note_consumed(self, payloads: Sequence[T | Message[T]], costs: Sequence[int]) -> None:
+        """The update of Consume, for messages that were just taken out of the inbox."""
+        of_chunks, permits = costs, sum(costs)
+        chunks, rows = len(costs), permits
+        if 0 in costs:
+            messages = list(map(message_of, payloads, costs))
+            of_chunks = [message.cost for message in messages if message.kind is _CHUNK]
+            permits, chunks = sum(of_chunks), len(of_chunks)
+            rows = sum(message.rows for message in messages)
+            self._due_barriers += sum(message.cost for message in messages if message.kind is Kind.BARRIER)
+            self._due_watermarks += sum(message.cost for message in messages if message.kind is Kind.WATERMARK)
+        before = self._unreturned
+        batches = _batches(before, of_chunks, self._batch) if before + permits >= self._batch else _NO_BATCH
+        # Increments: a finalizer may have consumed something meanwhile.
+        self._unreturned += permits - batches[-1]
+        self._due_rows += batches[-1]
+        self.consumed_chunks += chunks
+        self.consumed_rows += rows
+        self.inbox_rows -= rows
         if self._record is not None:
-            self._record("Consume", message.rows, message.held(), self._counters())
-        return message
+            self._record_consumed(self._record, payloads, costs, before, batches)
 
-    def _consume_chunk(self, message: Message[T]) -> None:
-        self._surplus_here -= message.rows - message.cost
-        self._surplus_consumed += message.rows - message.cost
-        self._consumed_chunks += 1
-        self._unreturned += message.cost
-        if self._unreturned >= self._batch:
-            self._due_rows += self._unreturned
-            self._unreturned = 0
+    def _record_consumed(
+        self,
+        record: Recorder,
+        payloads: Sequence[T | Message[T]],
+        costs: Sequence[int],
+        unreturned: int,
+        batches: Sequence[int],
+    ) -> None:
+        """Tell the recorder of messages that were consumed at once as if that had been one by one."""
+        messages = list(map(message_of, payloads, costs))
+        count, rows = len(self._costs) + len(messages), self.inbox_rows + sum(message.rows for message in messages)
+        for message in messages:
+            count -= 1
+            rows -= message.rows
+            unreturned += message.cost if message.kind is _CHUNK else 0
+            last_batch = batches[bisect_right(batches, unreturned) - 1]
+            record("Consume", message.rows, message.held(), (count, rows, unreturned - last_batch))
+
+    # Permits that go back.
 
     def take_due(self) -> Permits:
         """The permits that are to be given back now, if any; they are the sender's from here on."""
         due = Permits(self._due_rows, self._due_barriers, self._due_watermarks)
+        self._row_permits += self._due_rows
+        self._barrier_permits += self._due_barriers
+        self._watermark_permits += self._due_watermarks
         self._due_rows = self._due_barriers = self._due_watermarks = 0
-        self.has_returns = not self._costs and self._unreturned > 0
-        self._row_permits += due.rows
-        self._returned_rows += due.rows
-        self._barrier_permits += due.barriers
-        self._watermark_permits += due.watermarks
         return due
 
     def flush(self) -> Permits | None:
@@ -209,9 +411,24 @@ class PermitReceiver(ReceiverBooks[T]):
 
     def drop(self) -> None:
         """Forget what has arrived and was not consumed: the stream is over, its permits with it."""
-        self._peak_inbox_rows = self.peak_inbox_rows
-        self._surplus_here -= self.inbox_rows
-        self._dropped_chunks += len(self._costs)
-        self._taken = 0
+        self.inbox_rows = self._taken = 0
         self._costs.clear()
         self._payloads.clear()  # last, because freeing payloads may run anybody's code
+
+
+_NO_BATCH = (0,)
+
+
+def _batches(unreturned: int, costs: Sequence[int], permit_batch: int) -> Sequence[int]:
+    """At which sums of permits a batch of them is together, while chunks of these costs are consumed, if there is one.
+
+    Permits are collected until there are at least ``permit_batch`` of them; then all of them are due.  The first of the
+    sums is 0, and the last one is what is due once all are consumed.
+    """
+    if len(costs) == 1:
+        return 0, unreturned + costs[0]
+    sums = list(accumulate(costs, initial=unreturned))
+    batches = [0]
+    while sums[-1] - batches[-1] >= permit_batch:
+        batches.append(sums[bisect_left(sums, batches[-1] + permit_batch)])
+    return batches

@@ -3,9 +3,12 @@
 The core decides, the shell waits: an application offers a message, and gets it back from ``take_sendable`` as soon
 as its permits are there.  Chunks leave in the order in which they were offered; a large one at the head is never
 overtaken by a small one.
+
+Nobody else writes down when a message may leave, or changes what is counted here.
 """
 
 from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import Generic, TypeVar
 
 from permitflow.errors import (
@@ -40,19 +43,18 @@ class PermitSender(Generic[T]):
         "_barriers",
         "_chunks",
         "_clamp",
-        "_least_row_permits",
         "_record",
         "_returned_barriers",
         "_returned_rows",
         "_row_permits",
         "_splits",
-        "_surplus_rows",
         "_watermark",
         "_watermark_after",
         "_watermark_permits",
-        "largest_at_once",
+        "least_row_permits",
         "parameters",
         "sent_chunks",
+        "sent_rows",
         "total",
     )
 
@@ -60,9 +62,10 @@ class PermitSender(Generic[T]):
         """Start with all permits of the channel."""
         self.parameters = parameters
         self.total = Permits(parameters.row_permits, parameters.barrier_permits, 1)
-        self.sent_chunks = self._returned_rows = self._returned_barriers = 0
-        self._surplus_rows = 0  # rows sent less permits spent on them: only empty and oversize chunks differ
-        self._least_row_permits = parameters.row_permits
+        self.sent_chunks = self.sent_rows = 0
+        self.least_row_permits = parameters.row_permits
+        """The fewest row permits that were ever left: ``row_permits`` less this is the peak in the channel."""
+        self._returned_rows = self._returned_barriers = 0
         self._row_permits, self._barrier_permits, self._watermark_permits = self.total
         self._clamp = parameters.max_chunk_cost
         self._splits = parameters.oversize is Oversize.SPLIT
@@ -71,17 +74,13 @@ class PermitSender(Generic[T]):
         self._watermark: Message[T] | None = None
         self._watermark_after = 0
         self._record = record
-        self.largest_at_once = self._clamp if record is None else 0  # what may take the short ways of ``direct``
+
+    # What there is.
 
     @property
-    def sent_rows(self) -> int:
-        """Rows of the chunks that have left."""
-        return self.total.rows - self._row_permits + self._returned_rows + self._surplus_rows
-
-    @property
-    def least_row_permits(self) -> int:
-        """The fewest row permits that were ever left: ``row_permits`` less this is the peak in the channel."""
-        return min(self._least_row_permits, self._row_permits)
+    def row_permits(self) -> int:
+        """Row permits that are here, unspent."""
+        return self._row_permits
 
     @property
     def permits(self) -> Permits:
@@ -124,13 +123,21 @@ class PermitSender(Generic[T]):
         """Chunks that leave before the pending watermark may; None if none is pending."""
         return None if self._watermark is None else self._watermark_after
 
+    # What may leave.
+
+    def _affordable(self, costs: Iterable[int]) -> int:
+        """How many of the first chunks of these costs have their permits here: the guard of SendChunk."""
+        left, count = self._row_permits, 0
+        for cost in costs:
+            if cost > left:
+                break
+            left -= cost
+            count += 1
+        return count
+
     def sendable_chunks(self) -> int:
         """How many of the chunks that wait may leave now, one after the other."""
-        left = self._row_permits
-        for count, offered in enumerate(self._chunks):
-            if (left := left - offered.message.cost) < 0:
-                return count
-        return len(self._chunks)
+        return self._affordable(offered.message.cost for offered in self._chunks)
 
     def sendable_barriers(self) -> int:
         """How many of the barriers that wait may leave now."""
@@ -139,6 +146,8 @@ class PermitSender(Generic[T]):
     def can_send_watermark(self) -> bool:
         """May the pending watermark leave now?"""
         return self._watermark is not None and self._watermark_after == 0 and self._watermark_permits > 0
+
+    # Offering.
 
     def offer_chunk(self, payload: T, rows: int) -> Offered[T]:
         """Put a chunk at the end of those that wait.
@@ -214,6 +223,35 @@ class PermitSender(Generic[T]):
                 if self._record is not None:
                     self._record(action, message.rows, message.held(), self.permits)
 
+    # Leaving.
+
+    def send_now(self, rows: Sequence[int]) -> int:
+        """Offer chunks, and let as many of the first ones leave as may now; the others were not offered.
+
+        Args:
+            rows: of each chunk.
+
+        Returns:
+            How many have left.  Each of them travels for as many permits as it has rows: a chunk that is empty or
+            above the clamp, or that stands behind others that wait, does not leave this way.
+
+        Spec: OfferChunk, SendChunk.
+        """
+        if self._chunks or not rows:
+            return 0
+        total, count, clamp = sum(rows), len(rows), self._clamp
+        if min(rows) < 1 or (total > clamp and max(rows) > clamp):
+            count = next(position for position, cost in enumerate(rows) if not 0 < cost <= clamp)
+            rows = rows[:count]
+            total = sum(rows)
+        if total > self._row_permits:
+            rows = rows[: self._affordable(rows)]
+            total, count = sum(rows), len(rows)
+        self._leave(total, total, count)
+        if self._record is not None:
+            self._record_sent(self._record, rows)
+        return count
+
     def send_chunk(self) -> Message[T]:
         """Let the oldest waiting chunk leave, with its permits.
 
@@ -225,18 +263,32 @@ class PermitSender(Generic[T]):
         if not self._chunks:
             raise WouldBlock("no chunk waits")
         message = self._chunks[0].message
-        left = self._row_permits - message.cost
-        if left < 0:
+        if not self._affordable((message.cost,)):
             raise WouldBlock(f"the oldest chunk needs {message.cost} row permits, {self._row_permits} are here")
         self._chunks.popleft()
-        self._row_permits = left
         if self._watermark_after > 0:
             self._watermark_after -= 1
-        self.sent_chunks += 1
-        self._surplus_rows += message.rows - message.cost
+        self._leave(message.rows, message.cost, 1)
         if self._record is not None:
             self._record("SendChunk", message.rows, message.held(), self.permits)
         return message
+
+    def _leave(self, rows: int, permits: int, chunks: int) -> None:
+        """So many chunks leave with these permits, which are here: the update of SendChunk."""
+        self._row_permits -= permits
+        if self._row_permits < self.least_row_permits:
+            self.least_row_permits = self._row_permits
+        self.sent_chunks += chunks
+        self.sent_rows += rows
+
+    def _record_sent(self, record: Recorder, rows: Iterable[int]) -> None:
+        """Tell the recorder of chunks that have left at once as if they had left one by one."""
+        here = self.permits
+        left = here.rows + sum(rows)
+        for cost in rows:
+            record("OfferChunk", cost, Permits(rows=cost), here._replace(rows=left))
+            left -= cost
+            record("SendChunk", cost, Permits(rows=cost), here._replace(rows=left))
 
     def send_barrier(self) -> Message[T]:
         """Let the oldest waiting barrier leave.
@@ -246,7 +298,7 @@ class PermitSender(Generic[T]):
 
         Spec: SendBarrier.
         """
-        if not self._barriers or self._barrier_permits < 1:
+        if not self.sendable_barriers():
             raise WouldBlock("no barrier waits, or no barrier permit is here")
         message = self._barriers.popleft().message
         self._barrier_permits -= 1
@@ -276,15 +328,16 @@ class PermitSender(Generic[T]):
         A watermark goes as soon as it may, so that a steady stream of chunks cannot hold it up.
         """
         ready: list[Message[T]] = []
-        while True:
+        for _ in range(self.sendable_chunks()):
             if self.can_send_watermark():
                 ready.append(self.send_watermark())
-            elif self._chunks and self._chunks[0].message.cost <= self._row_permits:
-                ready.append(self.send_chunk())
-            elif self._barriers and self._barrier_permits:
-                ready.append(self.send_barrier())
-            else:
-                return ready
+            ready.append(self.send_chunk())
+        if self.can_send_watermark():
+            ready.append(self.send_watermark())
+        ready.extend(self.send_barrier() for _ in range(self.sendable_barriers()))
+        return ready
+
+    # Permits that come back.
 
     def add_permits(self, returned: Permits) -> None:
         """Take returned permits in.
@@ -303,8 +356,6 @@ class PermitSender(Generic[T]):
             and (rows or barriers or watermarks)
         ):
             raise self._overrun(returned)
-        if self._row_permits < self._least_row_permits:
-            self._least_row_permits = self._row_permits
         self._returned_rows += rows
         self._returned_barriers += barriers
         self._row_permits += rows

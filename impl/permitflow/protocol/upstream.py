@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import TypeVar
 
 from permitflow.errors import LedgerError, LocalProtocolError
-from permitflow.protocol.direct import leave_directly
 from permitflow.protocol.frames import (
     Abort,
     AddPermits,
@@ -26,7 +25,6 @@ from permitflow.protocol.messages import NO_PERMITS, Kind, Message, Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.sender import Offered, PermitSender
-from permitflow.protocol.trains import offer_and_send_many
 
 __all__ = ["UPSTREAM", "UpstreamSession"]
 
@@ -75,11 +73,6 @@ class UpstreamSession(Session[T]):
         if self._sender is None:
             raise LocalProtocolError(f"there is no agreement yet: {self.state}")
         return self._sender
-
-    @property
-    def row_permits(self) -> int:
-        """Row permits that are here, unspent: ``sender.permits.rows``, for those who ask before each train."""
-        return self.sender._row_permits
 
     def _answer(self, agreement: Agreement) -> None:
         self._outgoing.append(agreement)
@@ -145,19 +138,10 @@ class UpstreamSession(Session[T]):
         """
         if self.state is not _OPEN or self.is_ending:
             self._require_offers()
-        count = offer_and_send_many(self.sender, payloads, rows)
+        count = self.sender.send_now(rows)
         self._posted_chunks.extend(payloads[:count])
         self._posted_rows.extend(rows[:count])
         return count
-
-    def send_alone(self, rows: int) -> bool:
-        """Let a chunk leave that the caller writes now, if it may and nothing else is to be written; say whether.
-
-        Spec: OfferChunk, SendChunk.
-        """
-        if self._posted_rows or self._outgoing or self.state is not _OPEN or self.is_ending:
-            return False
-        return leave_directly(self.sender, rows)
 
     def _write_next(self, frame: UpstreamFrame[T]) -> None:
         """Let a frame follow everything that was posted."""
