@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import pytest
 
 from permitflow.errors import OverspendError, PermitOverrunError
-from permitflow.protocol.direct import return_directly, send_directly
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.messages import Permits as CorePermits
 from permitflow.protocol.parameters import ChannelParameters
@@ -148,12 +147,15 @@ class Shortcuts:
     def a_chunk_is_sent_at_once_or_not_at_all(self, core: CorePair, state: State, rows: int) -> None:
         if state.wire.size():
             return  # where the ends meet directly, nothing is ever on the wire
-        did = send_directly(core.sender, core.receiver, -1, rows)
+        did = core.sender.send_now((rows,)) == 1
+        if did:
+            core.receiver.deliver_many((-1,), (rows,))
         try:
             after = self.perform("SendChunk", self.perform("OfferChunk", state, rows))
         except Disabled:
             after = state
-        assert did == (state.waiting.is_empty() and after != state)
+        is_usual = 0 < rows <= self.parameters.clamp
+        assert did == (is_usual and state.waiting.is_empty() and after != state)
         if not did:
             compare(core.observe(), state, f"after {rows} rows could not be sent at once")
             return
@@ -182,7 +184,9 @@ class Shortcuts:
             after = self.perform("Flush", after)
         # Asking is allowed when nothing goes back, but not asking is not allowed when something does.
         assert core.receiver.has_returns or due == NOTHING
-        return_directly(core.sender, core.receiver)
+        core.receiver.release_residue()
+        if core.receiver.is_due:
+            core.sender.add_permits(core.receiver.take_due())
         assert of_model(core.sender.permits) == plus(state.permits, due)
         assert of_model(core.receiver.granted) == may_come(after)
         assert core.receiver.unreturned == after.unreturned

@@ -8,9 +8,8 @@ channel is empty.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from itertools import islice
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
@@ -102,10 +101,18 @@ class _Channel(Generic[T]):
         self._waiting = Stopwatch(clock)
         self.takers: ReceiveLine[T] = ReceiveLine(self.receiver)
         self.chunks: SendLine[T] = SendLine(
-            self.sender.sendable_chunks, self.sender.send_chunk, self.sender.withdraw, self.deliver, self._waiting
+            self.sender.sendable_chunks,
+            self.sender.send_chunk,
+            self.sender.withdraw,
+            self.takers.deliver,
+            self._waiting,
         )
         self.barriers: SendLine[T] = SendLine(
-            self.sender.sendable_barriers, self.sender.send_barrier, self.sender.withdraw, self.deliver, self._waiting
+            self.sender.sendable_barriers,
+            self.sender.send_barrier,
+            self.sender.withdraw,
+            self.takers.deliver,
+            self._waiting,
         )
         self._clock = clock
         self._opened_at = clock()
@@ -122,11 +129,6 @@ class _Channel(Generic[T]):
             self.takers.wake()
         return count
 
-    def deliver(self, message: Message[T]) -> None:
-        """Put a message into the inbox, and wake whoever has waited longest."""
-        self.receiver.deliver(message)
-        self.takers.wake()
-
     async def leave(self, line: SendLine[T], parked: ParkedSend[T]) -> None:
         """Wait until a send that stands in line has left, or was refused.  Cancelled, it is withdrawn."""
         if parked.is_over:
@@ -141,7 +143,7 @@ class _Channel(Generic[T]):
         if self.chunks.parked:
             self.chunks.advance()
         if self.sender.can_send_watermark():
-            self.deliver(self.sender.send_watermark())
+            self.takers.deliver(self.sender.send_watermark())
         if self.barriers.parked:
             self.barriers.advance()
         self.tell_if_over()
@@ -312,7 +314,7 @@ class LocalSender(Generic[T]):
             raise WouldBlock(f"the chunk needs {cost} row permits, {here} of {self.parameters.row_permits} are here")
         for piece, size in pieces:
             self._core.offer_chunk(piece, size)
-            self._channel.deliver(self._core.send_chunk())
+            self._channel.takers.deliver(self._core.send_chunk())
 
     async def send(self, chunk: T, rows: int | None = None) -> None:
         """Send a chunk; wait until its permits are here."""
@@ -329,7 +331,8 @@ class LocalSender(Generic[T]):
         while chunks:
             if not self._channel.accepts:
                 raise self._channel.refusal(chunks)
-            self._send_those_that_fit(chunks)
+            for _ in range(self.send_at_once(chunks)):
+                chunks.popleft()
             if not chunks:
                 return
             chunk = chunks[0]
@@ -344,21 +347,27 @@ class LocalSender(Generic[T]):
                     chunks.appendleft(tail(chunk, parked.sent_rows))
                 raise self._channel.refusal(chunks)
 
-    def _send_those_that_fit(self, chunks: deque[T]) -> None:
-        """Send the leftmost chunks as far as nothing keeps them."""
+    @property
+    def sendable_rows(self) -> int:
+        """How many rows may leave now."""
+        return self._core.row_permits
+
+    def send_at_once(self, chunks: Iterable[T]) -> int:
+        """Send the first of these chunks, as far as nothing keeps them; say how many."""
+        first: list[T] = []
         sizes: list[int] = []
         left = self._core.row_permits
         try:
             for chunk in chunks:
-                sizes.append(rows := rows_of(chunk))
-                if (left := left - rows) <= 0:
+                rows = rows_of(chunk)
+                if (left := left - rows) < 0:
                     break
+                first.append(chunk)
+                sizes.append(rows)
         except PermitflowError:
             pass  # its turn comes
         # Chunks that were asked for their rows may have sent something themselves, or closed the channel.
-        if self._channel.accepts:
-            for _ in range(self._channel.send_now([*islice(chunks, len(sizes))], sizes)):
-                chunks.popleft()
+        return self._channel.send_now(first, sizes) if self._channel.accepts else 0
 
     def _park(self, chunk: T, rows: int) -> ParkedSend[T]:
         """Offer a chunk that cannot leave as it is, or not at once; what may leave now has left."""
@@ -380,7 +389,7 @@ class LocalSender(Generic[T]):
         if self._core.permits.barriers < 1:
             raise WouldBlock(f"all {self.parameters.barrier_permits} barrier permits are out")
         self._core.offer_barrier(cast("T", payload))  # Message.kind tells that it is not a chunk
-        self._channel.deliver(self._core.send_barrier())
+        self._channel.takers.deliver(self._core.send_barrier())
 
     async def send_barrier(self, payload: object = None) -> None:
         """Send a barrier; wait until a barrier permit is here."""

@@ -21,31 +21,31 @@ T = TypeVar("T")
 class Stopwatch:
     """Measures the time during which at least one of several waits is going on, in seconds."""
 
-    __slots__ = ("_clock", "_running", "_since", "_total")
+    __slots__ = ("_clock", "_since", "_total", "running")
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """``clock`` tells the time in seconds; it is only asked when somebody waits."""
         self._clock = clock
-        self._running = 0
+        self.running = 0
         self._since = 0.0
         self._total = 0.0
 
     def start(self) -> None:
         """One more wait begins."""
-        if not self._running:
+        if not self.running:
             self._since = self._clock()
-        self._running += 1
+        self.running += 1
 
     def stop(self) -> None:
         """One wait is over."""
-        self._running -= 1
-        if self._running == 0:
+        self.running -= 1
+        if self.running == 0:
             self._total += self._clock() - self._since
 
     @property
     def seconds(self) -> float:
         """The time so far, a wait that is going on included."""
-        return self._total + (self._clock() - self._since if self._running else 0.0)
+        return self._total + (self._clock() - self._since if self.running else 0.0)
 
 
 class ParkedSend(Generic[T]):
@@ -132,7 +132,7 @@ class SendLine(Generic[T]):
             self._waiting.stop()
 
     def advance(self) -> None:
-        """Permits came back, or somebody left: finish a chunk that has left in part, and wake those whose turn it is."""
+        """Permits came back, or somebody left: finish what has left in part, and wake those whose turn it is."""
         line = self.parked
         while line and line[0].sent:
             if not self._send_head():
@@ -211,6 +211,11 @@ class ReceiveLine(Generic[T]):
                 self.wake()
             raise
         self._reserved -= is_reserved
+
+    def deliver(self, message: Message[T]) -> None:
+        """Put a message into the inbox, and wake the task that has waited longest."""
+        self._inbox.deliver(message)
+        self.wake()
 
     def wake(self) -> None:
         """Let as many tasks as there are spare messages take one each."""

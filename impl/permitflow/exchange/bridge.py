@@ -6,7 +6,6 @@ its producers, and nobody's backlog grows beyond the sum of the two windows.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Protocol
@@ -15,21 +14,49 @@ import pyarrow as pa
 
 from permitflow.channels.interface import ReceiveEnd, SendEnd
 from permitflow.errors import ChannelAbortedError, ChannelClosedError, EndOfStream, PeerGoneError, PermitflowError
-from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.messages import Kind
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
-from permitflow.transports.trains import collected_rows
 
-__all__ = ["AT_ONCE", "Forwarding", "breaking_first", "carrying"]
+__all__ = ["Bridge", "breaking_first", "carrying"]
 
-AT_ONCE = 512
-"""Messages: enough to make the way of each of them short, few enough for others to have their turn."""
+# Chunks at once: enough to make the way of each of them short, few enough for others to have their turn.
+_AT_ONCE = 4096
 
 
-class Forwarding:
+class Source(ReceiveEnd[pa.RecordBatch], Protocol):
+    """An end from which chunks can be moved without having been taken."""
+
+    async def until_takeable(self) -> None:
+        """Wait until there is a message that may be taken now; raises as ``ReceiveEnd.receive_nowait``."""
+        ...
+
+    def chunks_at_hand(self, most: int, most_rows: int) -> Sequence[pa.RecordBatch]:
+        """The oldest chunks, at most so many, up to the first message that is unusual; they stay where they are."""
+        ...
+
+    def pass_by(self, count: int) -> None:
+        """Consume so many of the oldest messages, which ``chunks_at_hand`` has shown."""
+        ...
+
+
+class Target(SendEnd[pa.RecordBatch], Protocol):
+    """An end into which chunks can be moved without being offered one by one."""
+
+    @property
+    def sendable_rows(self) -> int:
+        """How many rows may leave now, about."""
+        ...
+
+    def send_at_once(self, chunks: Sequence[pa.RecordBatch]) -> int:
+        """Send the first of these chunks, as many as may leave now; say how many."""
+        ...
+
+
+class Bridge:
     """Moves messages from one channel to the next, in order."""
 
-    def __init__(self, source: ReceiveEnd[pa.RecordBatch], target: SendEnd[pa.RecordBatch]) -> None:
+    def __init__(self, source: Source, target: Target) -> None:
         """Nothing moves before ``run``."""
         self._source = source
         self._target = target
@@ -44,45 +71,34 @@ class Forwarding:
         Raises:
             PermitflowError: one of the two is over otherwise.
         """
+        source, target = self._source, self._target
         try:
             while True:
-                await self._move_some()
+                await source.until_takeable()
+                moved = target.send_at_once(source.chunks_at_hand(_AT_ONCE, target.sendable_rows))
+                if moved:
+                    self.taken += moved
+                    source.pass_by(moved)
+                    self.passed_on += moved
+                else:
+                    await self._move_one()
         except EndOfStream:
             return None
         except ChannelAbortedError as error:
             return error
 
-    async def _move_some(self) -> None:
-        messages = await self._source.take_many(AT_ONCE)
-        self.taken += len(messages)
-        for run in self._runs(messages):
-            await self._pass_on(run)
-
-    def _runs(self, messages: Sequence[Message[pa.RecordBatch]]) -> Iterator[Sequence[Message[pa.RecordBatch]]]:
-        """Chunks that follow each other, as many as are worth a train; all others singly."""
-        most_rows = collected_rows(self._source.parameters)
-        start = rows = 0
-        for position, message in enumerate(messages):
-            rows += message.rows
-            if position > start and (message.kind is not Kind.CHUNK or rows > most_rows):
-                yield messages[start:position]
-                start, rows = position, message.rows
-            if message.kind is not Kind.CHUNK:
-                yield messages[position : position + 1]
-                start, rows = position + 1, 0
-        if start < len(messages):
-            yield messages[start:]
-
-    async def _pass_on(self, run: Sequence[Message[pa.RecordBatch]]) -> None:
-        first = run[0]
-        if first.kind is Kind.CHUNK:
-            await self._target.send_many(deque([message.payload for message in run]))
-        elif first.kind is Kind.BARRIER:
-            await self._target.send_barrier(first.payload)
+    async def _move_one(self) -> None:
+        """Move what is unusual, such as a barrier or a chunk that has to be split, or has to wait for permits."""
+        message = await self._source.take()
+        self.taken += 1
+        if message.kind is Kind.CHUNK:
+            await self._target.send(message.payload)
+        elif message.kind is Kind.BARRIER:
+            await self._target.send_barrier(message.payload)
         else:
-            self._target.send_watermark(first.payload)
-        self._source.consume(len(run))
-        self.passed_on += len(run)
+            self._target.send_watermark(message.payload)
+        self._source.consume()
+        self.passed_on += 1
 
 
 @asynccontextmanager

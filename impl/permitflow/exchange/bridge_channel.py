@@ -5,6 +5,7 @@ bridge chains them to the channel's permits.
 """
 
 import asyncio
+from operator import ge
 
 import pyarrow as pa
 
@@ -16,15 +17,17 @@ from permitflow.errors import (
     ChannelError,
     ChannelSpentError,
     PeerGoneError,
+    RetentionError,
 )
-from permitflow.exchange.bridge_consuming import BridgeConsumer
-from permitflow.exchange.bridge_producing import BridgeProducer
+from permitflow.exchange.bridge import Bridge
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
-from permitflow.exchange.streams import Streams
-from permitflow.protocol.frames import EndOutcome
+from permitflow.exchange.streams import Stream, Streams
+from permitflow.protocol.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.transports.arrow import require_equal_schemas
+from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
+from permitflow.protocol.session import State
+from permitflow.transports.arrow import read_schema, require_equal_schemas
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
@@ -50,9 +53,9 @@ class BridgeChannel:
             self._schema_known.set()
         self._state = BridgeState.OPEN
         self._reason = ""
-        self._consumer: BridgeConsumer | None = None
+        self._consumer: _Consumer | None = None
         self._lost_consumer = ""
-        self.producers: set[BridgeProducer] = set()
+        self.producers: set[_Producer] = set()
         """Those that are connected and have not been told how they have ended."""
         self.streams = Streams(name)
 
@@ -149,7 +152,7 @@ class BridgeChannel:
 
     # The consumer.
 
-    def claim(self, consumer: BridgeConsumer) -> None:
+    def claim(self, consumer: "_Consumer") -> None:
         """Become the channel's consumer.
 
         Raises:
@@ -188,13 +191,13 @@ class BridgeChannel:
 
     # Streams.
 
-    def producing(self, end: RemoteReceiver, peer: str, same_host: SameHost) -> BridgeProducer:
+    def producing(self, end: RemoteReceiver, peer: str, same_host: SameHost) -> "_Producer":
         """A producer at this address has dialled."""
-        return BridgeProducer(self, end, peer, same_host)
+        return _Producer(self, end, peer, same_host)
 
-    def consuming(self, end: RemoteSender, peer: str, same_host: SameHost) -> BridgeConsumer:
+    def consuming(self, end: RemoteSender, peer: str, same_host: SameHost) -> "_Consumer":
         """A consumer at this address has dialled."""
-        return BridgeConsumer(self, end, peer, same_host)
+        return _Consumer(self, end, peer, same_host)
 
     def remove(self) -> None:
         """The exchange forgets the channel."""
@@ -210,3 +213,168 @@ class BridgeChannel:
             producers=self.streams.count(Direction.PUT),
             streams=self.streams.statistics(),
         )
+
+
+class _Producer:
+    """A producer: its stream is bridged into the channel.  If it leaves without End, the channel breaks."""
+
+    def __init__(self, channel: BridgeChannel, end: RemoteReceiver, peer: str, same_host: SameHost) -> None:
+        """``peer`` is the producer's address."""
+        self._channel = channel
+        self._end = end
+        self._peer = peer
+        self._same_host = same_host
+        self._stream: Stream | None = None
+        self._has_finished = False
+
+    async def serve(self, put: Put, schema: pa.Schema) -> None:
+        """Agree, and pass on what comes."""
+        channel = self._channel
+        await self._accept(put, schema)
+        try:
+            aborted = await Bridge(self._end, channel.sender).run()
+            if aborted is not None and self._end.ended_with is None:
+                raise aborted
+        except ChannelError as error:
+            if channel.is_producible:
+                raise
+            if not isinstance(self._end.ended_with, Abort):
+                raise channel.refusal() from error
+        match self._end.ended_with:
+            case Abort() as abort:
+                await self.give_up(abort)
+            case End() as end:
+                if end.closes_channel:
+                    channel.end()
+                self._has_finished = True
+                outcome = await channel.outcome(end.until)
+                channel.producers.discard(self)
+                self._end.answer_end(outcome)
+
+    def break_off(self) -> None:
+        """The channel is broken: tell the producer, also if it is idle."""
+        if not isinstance(self._end.ended_with, Abort):
+            self._end.break_off(self._channel.refusal())
+
+    async def give_up(self, abort: Abort) -> None:
+        """Break the channel."""
+        if self._stream is not None:
+            self._channel.abort(f"the producer at {self._peer} gave up: {abort.reason}")
+
+    async def _accept(self, put: Put, schema: pa.Schema) -> None:
+        channel = self._channel
+        if put.producer or put.staging is not None:
+            rule = "knows no producers by name, and publishes nothing"
+            raise RetentionError(channel=channel.name, retention=Retention.ONCE.value, rule=rule)
+        channel.require_producible(schema)
+        await self._end.meet(self._same_host)
+        # Others may have come, or ended the channel, meanwhile.
+        channel.require_producible(schema)
+        name = channel.streams.new_name(Direction.PUT)
+        self._end.accept(channel.parameters, schema=schema, stream=name)
+        channel.announce(schema)
+        self._stream = Stream(name, self._peer, Direction.PUT, self._end)
+        channel.streams.open(self._stream)
+        channel.producers.add(self)
+
+    def fail(self, reason: str) -> None:
+        """What came of this stream is incomplete, and so is its channel."""
+        if self._stream is not None and not self._has_finished:
+            self._channel.abort(f"the producer at {self._peer} is gone: {reason}")
+
+    def leave(self) -> None:
+        """The stream is over."""
+        self._channel.producers.discard(self)
+        if self._stream is not None:
+            self._channel.streams.close(self._stream)
+
+
+class _Consumer:
+    """A consumer: the channel is bridged into its stream.  If it leaves after its first message, the channel breaks."""
+
+    def __init__(self, channel: BridgeChannel, end: RemoteSender, peer: str, same_host: SameHost) -> None:
+        """``peer`` is the consumer's address."""
+        self.peer = peer
+        self._channel = channel
+        self._end = end
+        self._same_host = same_host
+        self._holds_channel = False
+        self._stream: Stream | None = None
+        self._bridge: Bridge | None = None
+        self._left = asyncio.Event()
+
+    async def serve(self, get: Get) -> None:
+        """Agree, and pass on what comes."""
+        channel = self._channel
+        if get.probe:
+            await self._accept(get)
+            await self._end.end(closes_channel=False)
+            return
+        self._require_no_replay(get)
+        channel.claim(self)
+        self._holds_channel = True
+        self._stream = await self._accept(get)
+        channel.streams.open(self._stream)
+        self._bridge = Bridge(channel.receiver, self._end)
+        aborted = await self._bridge.run()
+        if aborted is not None:
+            self._end.abort(aborted.reason)
+            channel.release()
+        else:
+            await self._end.end(closes_channel=False)
+            channel.spend()
+        self._holds_channel = False
+
+    def _require_no_replay(self, get: Get) -> None:
+        rule = ""
+        if (get.from_row, get.to_row) != (None, None) or get.log_id:
+            rule = "is read from where it stands: it has no ranges of rows"
+        elif get.consumer not in ("", DEFAULT_CONSUMER):
+            rule = f"has one consumer at a time, who has no name like {get.consumer!r}"
+        if rule:
+            raise RetentionError(channel=self._channel.name, retention=Retention.ONCE.value, rule=rule)
+
+    async def _accept(self, get: Get) -> Stream:
+        channel = self._channel
+        await self._end.meet(self._same_host)
+        schema = await channel.schema()
+        if get.schema is not None:
+            require_equal_schemas(ours=schema, theirs=read_schema(get.schema))
+        name = channel.streams.new_name(Direction.GET)
+        self._end.accept(channel.parameters, schema=schema, stream=name)
+        return Stream(name, self.peer, Direction.GET, self._end)
+
+    async def has_consumed_all(self) -> bool:
+        """Wait until everything that is in the channel now was consumed; False: the consumer has left before.
+
+        What has left for the consumer meanwhile is waited for as well: its permits cannot be told apart.
+        """
+        end, last = self._end, self._channel.receiver.unconsumed
+        if self._bridge is not None:
+            last += self._bridge.passed_on
+        spent: tuple[int, int] | None = None
+        while True:
+            if spent is None and self._bridge is not None and self._bridge.passed_on >= last:
+                spent = end.spent
+            if spent is not None and all(map(ge, end.returned, spent)):
+                return True
+            if end.state in (State.CLOSED, State.FAILED):
+                # What becomes of the channel is decided when the stream is left.
+                await self._left.wait()
+                return False
+            await end.changed()
+
+    def fail(self, reason: str) -> None:
+        """The consumer has left; what it had taken is lost."""
+        if not self._holds_channel:
+            return
+        if self._bridge is not None and self._bridge.taken:
+            self._channel.lose_consumer(reason)
+        else:
+            self._channel.release()
+
+    def leave(self) -> None:
+        """The stream is over."""
+        self._left.set()
+        if self._stream is not None:
+            self._channel.streams.close(self._stream)

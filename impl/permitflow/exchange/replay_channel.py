@@ -25,7 +25,6 @@ from permitflow.errors import (
     RetentionError,
     StagingError,
 )
-from permitflow.exchange.bridge import AT_ONCE
 from permitflow.exchange.replay_log import ReplayLog, read_rows
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction, ReplayStatistics
 from permitflow.exchange.stores.store import ChannelStore
@@ -42,6 +41,9 @@ from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
 
 __all__ = ["KeepingProducer", "ReplayChannel", "ReplayConsumer", "ReplayProducer"]
+
+# Messages: enough to make the way of each of them short, few enough for others to have their turn.
+_AT_ONCE = 512
 
 
 class KeepingProducer(ABC):
@@ -116,7 +118,7 @@ class KeepingProducer(ABC):
     async def _keep_all(self) -> None:
         try:
             while True:
-                messages = await self._end.take_many(AT_ONCE)
+                messages = await self._end.take_many(_AT_ONCE)
                 chunks = list(takewhile(lambda message: message.kind is Kind.CHUNK, messages))
                 await self._keep(chunks)
                 if len(chunks) < len(messages):

@@ -4,7 +4,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from math import inf
 from types import TracebackType
@@ -22,6 +22,12 @@ from permitflow.transports.carrier import Buffer, PromptCarrier, Rest, Take
 from permitflow.transports.connection import SERVER_OPTIONS, SERVICE, expect_large_blocks
 from permitflow.transports.handing_over import HandingOver
 from permitflow.transports.tcp import TcpStream, host_and_port
+from permitflow.transports.carrier import Buffer, Carrier
+from permitflow.transports.connection import HEALTH_CHECK, SERVER_OPTIONS, SERVICE
+from permitflow.transports.malloc import expect_large_blocks
+from permitflow.transports.status import forget_frames, status_of
+from permitflow.transports.tcp_client import host_and_port
+from permitflow.transports.tcp_stream import TcpStream
 from permitflow.transports.texts import require_text
 from permitflow.transports.wire_errors import forget_frames, status_of
 
@@ -38,48 +44,26 @@ _NO_HOSTS = ("unix:", "unix-abstract:", "vsock:")
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
-class ServerCall(PromptCarrier):
+class ServerCall(Carrier):
     """A call that is being served."""
-
-    has_more = False  # nobody can say: gRPC hands out one message for each time that it is asked
 
     def __init__(self, context: Context, who: str) -> None:
         """``who`` is at the other end, in words for an error."""
         self._context = context
         self._who = who
-        self._messages = HandingOver(context.read)
 
     async def read(self) -> bytes | None:
         """The next message; None once the client has closed its half."""
         try:
-            message = await self._messages.read()
+            message = await self._context.read()
         except grpc.aio.BaseError as error:
             raise PeerGoneError(who=self._who, reason=str(error)) from error
         return message if isinstance(message, bytes) else None
 
-    def hand_to(self, take: Take) -> None:
-        """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
-        self._messages.hand_to(take)
-
-    def write_now(self, message: Sequence[Buffer]) -> Rest | None:
-        """As ``write``, as far as that can be done without waiting: gRPC has the message, the rest is to hear of it."""
-        writing = self._context.write(b"".join(message))
-        try:
-            # Nothing stands before this, not even a call: the first step is what sends.
-            awaited = writing.send(None)
-        except StopIteration:
-            return None
-        except grpc.aio.BaseError as error:
-            raise PeerGoneError(who=self._who, reason=str(error)) from error
-        return Begun(writing, awaited, self._finish)
-
     async def write(self, message: Sequence[Buffer]) -> None:
         """Hand a message over; waits while gRPC is full."""
-        await self._finish(self._context.write(b"".join(message)))
-
-    async def _finish(self, writing: Awaitable[None]) -> None:
         try:
-            await writing
+            await self._context.write(b"".join(message))
         except grpc.aio.BaseError as error:
             raise PeerGoneError(who=self._who, reason=str(error)) from error
 

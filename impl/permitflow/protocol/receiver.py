@@ -9,7 +9,7 @@ Nobody else writes down when a message is accepted or a permit returns, or chang
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice, repeat, starmap
 from typing import Generic, TypeVar
 
@@ -37,31 +37,29 @@ class PermitReceiver(Generic[T]):
     __slots__ = (
         "_barrier_permits",
         "_batch",
+        "_consumed_chunks",
+        "_consumed_rows",
         "_costs",
         "_due_barriers",
         "_due_rows",
         "_due_watermarks",
+        "_inbox_rows",
         "_payloads",
+        "_peak_inbox_rows",
         "_record",
         "_row_permits",
         "_taken",
         "_unreturned",
         "_watermark_permits",
-        "consumed_chunks",
-        "consumed_rows",
-        "inbox_rows",
         "parameters",
-        "peak_inbox_rows",
     )
 
     def __init__(self, parameters: ChannelParameters, *, record: Recorder | None = None) -> None:
         """Start empty."""
         self.parameters = parameters
-        self.consumed_chunks = self.consumed_rows = 0
-        self.inbox_rows = 0
-        """Rows that have arrived and are not consumed yet."""
-        self.peak_inbox_rows = 0
-        """The most rows that were ever here and not consumed."""
+        self._consumed_chunks = self._consumed_rows = 0
+        self._inbox_rows = 0
+        self._peak_inbox_rows = 0
         self._batch = parameters.permit_batch
         self._row_permits, self._barrier_permits = parameters.row_permits, parameters.barrier_permits
         self._watermark_permits = 1
@@ -94,6 +92,26 @@ class PermitReceiver(Generic[T]):
     def payloads(self) -> Sequence[T | Message[T]]:
         """As ``inbox``, to look at: the payload of a chunk that costs its rows, else the message."""
         return self._payloads
+
+    @property
+    def inbox_rows(self) -> int:
+        """Rows that have arrived and are not consumed yet."""
+        return self._inbox_rows
+
+    @property
+    def peak_inbox_rows(self) -> int:
+        """The most rows that were ever here and not consumed."""
+        return self._peak_inbox_rows
+
+    @property
+    def consumed_chunks(self) -> int:
+        """Chunks that were consumed."""
+        return self._consumed_chunks
+
+    @property
+    def consumed_rows(self) -> int:
+        """Rows of the chunks that were consumed."""
+        return self._consumed_rows
 
     @property
     def is_empty(self) -> bool:
@@ -185,15 +203,15 @@ class PermitReceiver(Generic[T]):
 
     def _keep(self, payloads: Sequence[T | Message[T]], costs: Sequence[int], rows: int) -> None:
         new_payloads, new_costs = iter(payloads), iter(costs)
-        self.inbox_rows += rows
-        if self.inbox_rows > self.peak_inbox_rows:
-            self.peak_inbox_rows = self.inbox_rows
+        self._inbox_rows += rows
+        if self._inbox_rows > self._peak_inbox_rows:
+            self._peak_inbox_rows = self._inbox_rows
         self._payloads.extend(new_payloads)
         self._costs.extend(new_costs)
 
     def _record_delivered(self, record: Recorder, rows: Sequence[int]) -> None:
         """Tell the recorder of chunks that have come at once as if they had come one by one."""
-        messages, here = len(self._costs) - len(rows), self.inbox_rows - sum(rows)
+        messages, here = len(self._costs) - len(rows), self._inbox_rows - sum(rows)
         for count, (cost, sum_rows) in enumerate(zip(rows, accumulate(rows), strict=True), start=1):
             record("Deliver", cost, Permits(rows=cost), (messages + count, here + sum_rows, self._unreturned))
 
@@ -232,7 +250,7 @@ class PermitReceiver(Generic[T]):
         payloads = list(islice(self._payloads, start, start + most))
         costs = list(islice(self._costs, start, start + most))
         self._taken = start + len(costs)
-        return list(map(message_of, payloads, costs))
+        return _messages(payloads, costs)
 
     def chunks_at_hand(self, most: int, most_rows: int) -> list[T]:
         """The oldest chunks that cost their rows, at most so many, up to the first other message; they stay.
@@ -289,7 +307,7 @@ class PermitReceiver(Generic[T]):
 
         Spec: Consume.
         """
-        self._require_none_taken()
+        self.require_none_taken()
         self._note_consumed(*self._pop(count))
 
     def receive_many(self, most: int) -> list[Message[T]]:
@@ -302,21 +320,22 @@ class PermitReceiver(Generic[T]):
 
         Spec: Consume.
         """
-        self._require_none_taken()
+        self.require_none_taken()
         payloads, costs = self._pop(most)
         self._note_consumed(payloads, costs)
-        return list(map(message_of, payloads, costs))
+        return _messages(payloads, costs)
 
     def try_receive(self) -> Message[T] | None:
         """As ``receive_many``, of one message; None if nothing is here."""
-        self._require_none_taken()
+        self.require_none_taken()
         if not self._costs:
             return None
         cost, payload = self._costs.popleft(), self._payloads.popleft()
         self._note_consumed((payload,), (cost,))
         return message_of(payload, cost)
 
-    def _require_none_taken(self) -> None:
+    def require_none_taken(self) -> None:
+        """Insist that the application holds no message; raises as ``receive_many``."""
         if self._taken:
             raise LocalProtocolError(f"{self._taken} messages were taken and not consumed: consume them first")
 
@@ -340,7 +359,7 @@ class PermitReceiver(Generic[T]):
         of_chunks, permits = costs, sum(costs)
         chunks, rows = len(costs), permits
         if 0 in costs:
-            messages = list(map(message_of, payloads, costs))
+            messages = _messages(payloads, costs)
             of_chunks = [message.cost for message in messages if message.kind is _CHUNK]
             permits, chunks = sum(of_chunks), len(of_chunks)
             rows = sum(message.rows for message in messages)
@@ -351,9 +370,9 @@ class PermitReceiver(Generic[T]):
         # Increments: a finalizer may have consumed something meanwhile.
         self._unreturned += permits - batches[-1]
         self._due_rows += batches[-1]
-        self.consumed_chunks += chunks
-        self.consumed_rows += rows
-        self.inbox_rows -= rows
+        self._consumed_chunks += chunks
+        self._consumed_rows += rows
+        self._inbox_rows -= rows
         if self._record is not None:
             self._record_consumed(self._record, payloads, costs, before, batches)
 
@@ -366,8 +385,8 @@ class PermitReceiver(Generic[T]):
         batches: Sequence[int],
     ) -> None:
         """Tell the recorder of messages that were consumed at once as if that had been one by one."""
-        messages = list(map(message_of, payloads, costs))
-        count, rows = len(self._costs) + len(messages), self.inbox_rows + sum(message.rows for message in messages)
+        messages = _messages(payloads, costs)
+        count, rows = len(self._costs) + len(messages), self._inbox_rows + sum(message.rows for message in messages)
         for message in messages:
             count -= 1
             rows -= message.rows
@@ -407,16 +426,20 @@ class PermitReceiver(Generic[T]):
         return True
 
     def _counters(self) -> Counters:
-        return len(self._costs), self.inbox_rows, self._unreturned
+        return len(self._costs), self._inbox_rows, self._unreturned
 
     def drop(self) -> None:
         """Forget what has arrived and was not consumed: the stream is over, its permits with it."""
-        self.inbox_rows = self._taken = 0
+        self._inbox_rows = self._taken = 0
         self._costs.clear()
         self._payloads.clear()  # last, because freeing payloads may run anybody's code
 
 
 _NO_BATCH = (0,)
+
+
+def _messages(payloads: Iterable[T | Message[T]], costs: Iterable[int]) -> list[Message[T]]:
+    return [message_of(payload, cost) for payload, cost in zip(payloads, costs, strict=True)]
 
 
 def _batches(unreturned: int, costs: Sequence[int], permit_batch: int) -> Sequence[int]:

@@ -9,6 +9,7 @@ Nobody else writes down when a message may leave, or changes what is counted her
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Generic, TypeVar
 
 from permitflow.errors import (
@@ -27,6 +28,7 @@ __all__ = ["Offered", "PermitSender"]
 
 T = TypeVar("T")
 
+_COST_OF = attrgetter("message.cost")
 _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
 
 
@@ -43,18 +45,18 @@ class PermitSender(Generic[T]):
         "_barriers",
         "_chunks",
         "_clamp",
+        "_least_row_permits",
         "_record",
         "_returned_barriers",
         "_returned_rows",
         "_row_permits",
+        "_sent_chunks",
+        "_sent_rows",
         "_splits",
         "_watermark",
         "_watermark_after",
         "_watermark_permits",
-        "least_row_permits",
         "parameters",
-        "sent_chunks",
-        "sent_rows",
         "total",
     )
 
@@ -62,9 +64,8 @@ class PermitSender(Generic[T]):
         """Start with all permits of the channel."""
         self.parameters = parameters
         self.total = Permits(parameters.row_permits, parameters.barrier_permits, 1)
-        self.sent_chunks = self.sent_rows = 0
-        self.least_row_permits = parameters.row_permits
-        """The fewest row permits that were ever left: ``row_permits`` less this is the peak in the channel."""
+        self._sent_chunks = self._sent_rows = 0
+        self._least_row_permits = parameters.row_permits
         self._returned_rows = self._returned_barriers = 0
         self._row_permits, self._barrier_permits, self._watermark_permits = self.total
         self._clamp = parameters.max_chunk_cost
@@ -81,6 +82,21 @@ class PermitSender(Generic[T]):
     def row_permits(self) -> int:
         """Row permits that are here, unspent."""
         return self._row_permits
+
+    @property
+    def least_row_permits(self) -> int:
+        """The fewest row permits that were ever left: ``row_permits`` less this is the peak in the channel."""
+        return self._least_row_permits
+
+    @property
+    def sent_chunks(self) -> int:
+        """Chunks that have left."""
+        return self._sent_chunks
+
+    @property
+    def sent_rows(self) -> int:
+        """Rows of the chunks that have left."""
+        return self._sent_rows
 
     @property
     def permits(self) -> Permits:
@@ -137,7 +153,7 @@ class PermitSender(Generic[T]):
 
     def sendable_chunks(self) -> int:
         """How many of the chunks that wait may leave now, one after the other."""
-        return self._affordable(offered.message.cost for offered in self._chunks)
+        return self._affordable(map(_COST_OF, self._chunks))
 
     def sendable_barriers(self) -> int:
         """How many of the barriers that wait may leave now."""
@@ -276,10 +292,10 @@ class PermitSender(Generic[T]):
     def _leave(self, rows: int, permits: int, chunks: int) -> None:
         """So many chunks leave with these permits, which are here: the update of SendChunk."""
         self._row_permits -= permits
-        if self._row_permits < self.least_row_permits:
-            self.least_row_permits = self._row_permits
-        self.sent_chunks += chunks
-        self.sent_rows += rows
+        if self._row_permits < self._least_row_permits:
+            self._least_row_permits = self._row_permits
+        self._sent_chunks += chunks
+        self._sent_rows += rows
 
     def _record_sent(self, record: Recorder, rows: Iterable[int]) -> None:
         """Tell the recorder of chunks that have left at once as if they had left one by one."""

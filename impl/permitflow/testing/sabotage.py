@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 
-from permitflow.protocol import trains
 from permitflow.protocol.downstream import DownstreamSession
 from permitflow.protocol.frames import AddPermits, DownstreamFrame
 from permitflow.protocol.messages import Kind, Message, Permits
@@ -37,46 +36,43 @@ def lose() -> None:
 
 def return_on_receipt() -> None:
     """Permits are returned when a chunk arrives, not when the application has consumed it."""
-    deliver, consume = PermitReceiver.deliver, PermitReceiver._consume
+    deliver, note_consumed = PermitReceiver.deliver, PermitReceiver._note_consumed
 
     def deliver_and_return(self: PermitReceiver[object], message: Message[object]) -> None:
         deliver(self, message)
         if message.kind is Kind.CHUNK:
             self._due_rows += message.cost
+            self._inbox_rows -= message.rows
 
-    def only_consume(self: PermitReceiver[object], payload: object | Message[object], cost: int) -> Message[object]:
-        before = self._unreturned, self._due_rows
-        message = consume(self, payload, cost)
-        self._unreturned, self._due_rows = before
-        return message
-
-    def deliver_each(
-        self: DownstreamSession[object], payloads: Sequence[object], rows: Sequence[int], _permits: int
-    ) -> None:
+    def deliver_each(self: PermitReceiver[object], payloads: Sequence[object], rows: Sequence[int]) -> None:
         for payload, of_chunk in zip(payloads, rows, strict=True):
-            self._deliver(Message(Kind.CHUNK, payload, of_chunk, self.parameters.cost_of(of_chunk)))
+            deliver_and_return(self, Message(Kind.CHUNK, payload, of_chunk, of_chunk))
+
+    def only_consume(
+        self: PermitReceiver[object], payloads: Sequence[object | Message[object]], costs: Sequence[int]
+    ) -> None:
+        before = self._unreturned, self._due_rows, self._inbox_rows
+        note_consumed(self, payloads, costs)
+        self._unreturned, self._due_rows, self._inbox_rows = before
 
     setattr(PermitReceiver, "deliver", deliver_and_return)  # noqa: B010 - a method of a class is not assigned to lightly
-    setattr(PermitReceiver, "_consume", only_consume)  # noqa: B010
-    setattr(DownstreamSession, "receive_chunks", deliver_each)  # noqa: B010
-    # No short ways: they do not pass by what is sabotaged.
-    setattr(PermitReceiver, "_note_arrivals", lambda self: False)  # noqa: B010
-    setattr(trains, "_consume_plain", lambda receiver, most: ([], []))  # noqa: B010
+    setattr(PermitReceiver, "deliver_many", deliver_each)  # noqa: B010
+    setattr(PermitReceiver, "_note_consumed", only_consume)  # noqa: B010
     _write_on_receipt()
 
 
 def _write_on_receipt() -> None:
     """Permits that are returned leave at once, not only when the application consumes something."""
-    from permitflow.transports.remote_downstream import RemoteDownstream
+    from permitflow.transports.remote_receiver import RemoteReceiver
 
-    take_in = RemoteDownstream._take_in
+    take_in = RemoteReceiver._take_in
 
-    def take_in_and_wake_the_writer(self: RemoteDownstream, message: Received) -> None:
+    def take_in_and_wake_the_writer(self: RemoteReceiver, message: Received) -> None:
         take_in(self, message)
         if self._batches is not None:  # nothing can be owed before the agreement
             self._after_consuming()
 
-    setattr(RemoteDownstream, "_take_in", take_in_and_wake_the_writer)  # noqa: B010
+    setattr(RemoteReceiver, "_take_in", take_in_and_wake_the_writer)  # noqa: B010
 
 
 def _change_return(change: Callable[[AddPermits], list[DownstreamFrame]]) -> None:
@@ -100,9 +96,9 @@ SABOTAGES = {"twice": return_twice, "lost": lose, "on-receipt": return_on_receip
 @contextmanager
 def sabotaged(name: str) -> Iterator[None]:
     """Let all receivers of this process return permits wrongly until the end of the block."""
-    from permitflow.transports.remote_downstream import RemoteDownstream  # here, in a worker: it loads gRPC
+    from permitflow.transports.remote_receiver import RemoteReceiver  # here, in a worker: it loads gRPC
 
-    places = (PermitReceiver, DownstreamSession, RemoteDownstream, trains)
+    places = (PermitReceiver, DownstreamSession, RemoteReceiver)
     before = [dict(vars(place)) for place in places]
     SABOTAGES[name]()
     try:

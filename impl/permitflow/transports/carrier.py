@@ -14,10 +14,7 @@ Take: TypeAlias = Callable[[Received], None]
 """Takes a message in."""
 
 Rest: TypeAlias = Callable[[], Coroutine[object, object, None]]
-"""Writes what is left of a message, when it is called and awaited; nothing else may be written before.
-
-A ``Begun`` does so by itself.
-"""
+"""Writes what is left of a message, when it is called and awaited; nothing else may be written before."""
 
 WriteNow: TypeAlias = Callable[[Sequence[Buffer]], Rest | None]
 """``PromptCarrier.write_now``."""

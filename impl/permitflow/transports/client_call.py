@@ -2,8 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import grpc
@@ -14,6 +13,11 @@ from permitflow.transports.carrier import Buffer, PromptCarrier, Received, Rest,
 from permitflow.transports.connection import CLIENT_OPTIONS, HEALTH_CHECK, expect_large_blocks
 from permitflow.transports.handing_over import HandingOver
 from permitflow.transports.wire_errors import SILENT, Metadata, behind_grpc, error_from_status
+from permitflow.transports.carrier import Buffer, Carrier
+from permitflow.transports.connection import CLIENT_OPTIONS, HEALTH_CHECK
+from permitflow.transports.malloc import expect_large_blocks
+from permitflow.transports.status import Metadata, error_from_status
+from permitflow.transports.strangers import SILENT, behind_grpc
 
 __all__ = ["ClientCall", "calling"]
 
@@ -33,17 +37,15 @@ class _Status(NamedTuple):
     metadata: Metadata
 
 
-class ClientCall(PromptCarrier):
+class ClientCall(Carrier):
     """A call that is under way."""
-
-    has_more = False  # nobody can say: gRPC hands out one message for each time that it is asked
 
     def __init__(self, call: "grpc.aio.StreamStreamCall[bytes, bytes]", who: str) -> None:
         """``who`` is at the other end, in words for an error."""
         self._call = call
         # Unlike call.read(), an iterator goes on after a crossing write: what has arrived is handed out, and the peer's
         # status comes, for which it would else wait.
-        self._messages = HandingOver(partial(anext, aiter(call)))
+        self._messages = aiter(call)
         self._who = who
         self._status: _Status | None = None
         self._status_came = asyncio.Event()
@@ -52,7 +54,7 @@ class ClientCall(PromptCarrier):
     async def read(self) -> bytes | None:
         """The next message; None once the peer has closed the call in good order."""
         try:
-            message = await self._messages.read()
+            return await anext(self._messages)
         except StopAsyncIteration:
             return None
         except (grpc.RpcError, asyncio.InvalidStateError) as error:
@@ -60,34 +62,11 @@ class ClientCall(PromptCarrier):
         except asyncio.CancelledError as error:
             self._refuse_foreign_cancellation(error)
             raise
-        return message if isinstance(message, bytes) else None
-
-    def hand_to(self, take: Take) -> None:
-        """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
-        self._messages.hand_to(take)
-
-    def write_now(self, message: Sequence[Buffer]) -> Rest | None:
-        """As ``write``, as far as that can be done without waiting: gRPC has the message, the rest is to hear of it."""
-        writing = self._call.write(b"".join(message))
-        try:
-            awaited = writing.send(None)
-        except StopIteration:
-            return None
-        except (grpc.RpcError, asyncio.InvalidStateError) as error:
-            # The reason may have to be waited for, which is a task's business.
-            return partial(self._raise_reason, error)
-        return Begun(writing, awaited, self._finish)
 
     async def write(self, message: Sequence[Buffer]) -> None:
         """Hand a message over; waits while gRPC is full."""
-        await self._finish(self._call.write(b"".join(message)))
-
-    async def _raise_reason(self, error: Exception) -> None:
-        raise await self._over(error) from error
-
-    async def _finish(self, writing: Awaitable[None]) -> None:
         try:
-            await writing
+            await self._call.write(b"".join(message))
         except (grpc.RpcError, asyncio.InvalidStateError) as error:
             raise await self._over(error) from error
         except asyncio.CancelledError as error:
@@ -106,8 +85,6 @@ class ClientCall(PromptCarrier):
         """
         if not self._call.done() or self._status is not None:
             return
-        # What comes now is nobody's, least of all the dead end's, which would refuse it.
-        self._messages.hand_to(_drop)
         with contextlib.suppress(TimeoutError, PermitflowError):
             async with asyncio.timeout(_STATUS_SECONDS):
                 while await self.read() is not None:
@@ -140,10 +117,6 @@ class ClientCall(PromptCarrier):
             metadata = tuple(_at_once(self._call.trailing_metadata()) or ())
             self._status = _Status(code, details, metadata)
             self._status_came.set()
-
-
-def _drop(_: Received) -> None:
-    """A message that nobody wants."""
 
 
 def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:

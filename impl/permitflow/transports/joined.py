@@ -99,14 +99,9 @@ def unfold(receiver: PermitReceiver[object], newest: int) -> None:
 
     What was unfolded before is not looked at again: a slow consumer may have a whole window of it.
     """
-    payloads, _ = receiver.queues
-    count = min(newest, receiver.untaken)
-    entries = list(islice(reversed(payloads), count))
+    entries = list(islice(reversed(receiver.payloads), min(newest, receiver.untaken)))
     entries.reverse()
-    unfolded = _unfolded(entries)
-    for _ in range(count):
-        payloads.pop()
-    payloads.extend(unfolded)
+    receiver.replace_newest(_unfolded(entries))
 
 
 def _unfolded(entries: Sequence[object]) -> list[object]:
@@ -201,7 +196,7 @@ def oldest_joined(receiver: PermitReceiver[object], codec: BatchCodec, max_rows:
         codec: of the stream; where it can join, small batches that are here are copied into one.
         max_rows: of all these chunks together; the first one alone may have more.
     """
-    payloads, _ = receiver.queues
+    payloads = receiver.payloads
     position = len(payloads) - receiver.untaken
     first = _part_at(payloads, position, max_rows, least=1)
     if first is None:

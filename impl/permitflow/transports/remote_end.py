@@ -7,7 +7,8 @@ of their turns: messages are taken in where they come, and written where they co
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable, Sequence
-from typing import TypeVar
+from functools import cached_property
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
@@ -23,6 +24,9 @@ from permitflow.transports.changes import Changes
 from permitflow.transports.remote_facts import RemoteFacts
 from permitflow.transports.same_host import HostCarrier, Offer, SameHost, meet, settle
 from permitflow.transports.wire_errors import again, forget_frames, heard, told
+from permitflow.transports.host_carrier import HostCarrier
+from permitflow.transports.same_host import SHARED_MEMORY, Offer, SameHost, meet, settle
+from permitflow.transports.status import again, forget_frames, heard, told
 from permitflow.transports.writing import Writing
 
 __all__ = ["RemoteEnd"]
@@ -34,7 +38,7 @@ _OPEN = State.OPEN  # reading an enumeration's attribute costs more than asking 
 S = TypeVar("S", bound=UpstreamSession[object] | DownstreamSession[object])
 
 
-class RemoteEnd(RemoteFacts[S], ABC):
+class RemoteEnd(ABC, Generic[S]):
     """One end of a stream: a session, a carrier, and the tasks that wait."""
 
     END: str
@@ -58,7 +62,10 @@ class RemoteEnd(RemoteFacts[S], ABC):
             offer: of an end that dials: to share memory.
             compression: of an end that is dialled: what it wants; the others say so in their first frame.
         """
-        super().__init__(session, HostCarrier(carrier, who=session.peer))
+        self._session = session
+        self._carrier = HostCarrier(carrier, who=session.peer)
+        # Nothing is known of the chunks before the agreement.
+        self._batches: BatchCodec | None = None
         self._wanted_schema, self._offer, self._compression = schema, offer, compression
         self._failure: PermitflowError | None = None
         self.has_told_failure = False
@@ -69,12 +76,48 @@ class RemoteEnd(RemoteFacts[S], ABC):
         self._clock = asyncio.get_running_loop().time
         self._opened_at = self._clock()
         self._over_at: float | None = None
-        self._changes = Changes()
-        # Do those who are told something go on now?  And has one of them left something to be done behind them?
-        self._is_telling = self._has_rest = False
+        # Set and cleared at once: tasks that wait see each change.
+        self._changed = asyncio.Event()
         self._writing = Writing(
             self._carrier, self._trains, lambda: self._has_written_all() or session.state is State.FAILED
         )
+
+    # What is known of the stream once both ends have agreed.
+
+    @property
+    def name(self) -> str:
+        """The channel's name."""
+        return self._session.channel
+
+    @property
+    def stream(self) -> str:
+        """The name of this stream, which both of its ends know."""
+        return self._session.agreement.stream
+
+    @cached_property  # it is asked for with every chunk
+    def parameters(self) -> ChannelParameters:
+        """What both ends agreed on."""
+        return self._session.parameters
+
+    @property
+    def first_row(self) -> int | None:
+        """Of a channel that keeps its rows: as ``Agreement.first_row``."""
+        return self._session.agreement.first_row
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the chunks."""
+        return self._codec.schema
+
+    @property
+    def shares_memory(self) -> bool:
+        """Does what is received lie in memory that the peer has, too?"""
+        return self._carrier.meeting.path == SHARED_MEMORY
+
+    @cached_property
+    def _codec(self) -> BatchCodec:
+        assert self._batches is not None, "the session has refused everything that comes before the agreement"
+        return self._batches
 
     @property
     def state(self) -> State:
@@ -85,6 +128,8 @@ class RemoteEnd(RemoteFacts[S], ABC):
     def failure(self) -> PermitflowError | None:
         """Why the stream has failed, if it has."""
         return self._failure
+
+    # Carrying.
 
     async def run(self) -> None:
         """Carry frames until the stream is over.
@@ -193,25 +238,18 @@ class RemoteEnd(RemoteFacts[S], ABC):
         # Data and permits have nothing for the writer that has not woken it already.
         if before is not _OPEN or session.state is not before:
             self._writing.soon()
-        # Whoever waits is told once for all messages that have come together.
-        prompt = self._carrier.prompt
-        if prompt is None or not prompt.has_more:
-            self._is_telling = True
-            try:
-                self._changes.tell_at_once()
-            finally:
-                self._is_telling = False
-                if self._has_rest:
-                    self._has_rest = False
-                    self._see_to_rest()
+        # Tasks that wait are told once for all messages that have come together.
+        if not self._carrier.has_more:
+            self._tell()
 
-    def _see_to_rest(self) -> None:
-        """Do what could wait until everybody has been told."""
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed.clear()
 
     def _wake_all(self) -> None:
         """Something has changed: let the writer look, and everybody else who waits for a change."""
         self._writing.soon()
-        self._changes.tell()
+        self._tell()
 
     @abstractmethod
     def _take_in(self, message: Received) -> None:
@@ -268,7 +306,7 @@ class RemoteEnd(RemoteFacts[S], ABC):
 
     async def changed(self) -> None:
         """Wait until something has come, or the stream is over."""
-        await self._changes.next()
+        await self._changed.wait()
 
     async def _until_past(self, *states: State) -> None:
         while True:
@@ -276,7 +314,7 @@ class RemoteEnd(RemoteFacts[S], ABC):
                 raise failure
             if self._session.state not in states:
                 return
-            await self._changes.next()
+            await self._changed.wait()
 
     def _note_agreement(self, agreement: Agreement) -> None:
         schema = read_schema(agreement.schema)

@@ -1,52 +1,93 @@
 """The receiving end of a remote stream, for asyncio."""
 
+import asyncio
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 import pyarrow as pa
 
 from permitflow.channels.counts import require_count
-from permitflow.errors import EndOfStream
+from permitflow.channels.statistics import ChannelStatistics
+from permitflow.errors import (
+    ChannelAbortedError,
+    ChannelClosedError,
+    EndOfStream,
+    PermitflowError,
+    WouldBlock,
+)
+from permitflow.protocol.compression import Compression
+from permitflow.protocol.frames import Abort, Agreement, End, EndOutcome, Failure
 from permitflow.protocol.messages import Message
-from permitflow.protocol.trains import hold, pass_by, receive_many, take_many
+from permitflow.protocol.session import DownstreamSession
+from permitflow.transports.arrivals import RESIDUE_SECONDS, Arrivals
+from permitflow.transports.carrier import Buffer, Carrier
+from permitflow.transports.codec import encode_downstream
 from permitflow.transports.joined import JoinedChunks, oldest_joined, whole_batch
-from permitflow.transports.remote_downstream import RemoteDownstream
+from permitflow.transports.payloads import WireFrame
+from permitflow.transports.remote_end import RemoteEnd
+from permitflow.transports.same_host import Offer
+from permitflow.transports.trains import owed_rows_at_once
 
 __all__ = ["RemoteReceiver"]
 
 _BATCH = pa.RecordBatch
 
 
-class RemoteReceiver(RemoteDownstream):
+class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
     """The end from which record batches come; see ``ReceiveEnd`` for what each method promises.
 
     Joined reads (``receive_joined``, ``take_joined``) are this end's own: only chunks that have travelled lie joined.
     """
 
+    END = "receiver"
+    WRITES = False
+
+    def __init__(
+        self,
+        session: DownstreamSession[object],
+        carrier: Carrier,
+        *,
+        schema: pa.Schema | None = None,
+        offer: Offer | None = None,
+        compression: Compression = Compression.AUTO,
+    ) -> None:
+        """Use ``get``, or the exchange."""
+        super().__init__(session, carrier, schema=schema, offer=offer, compression=compression)
+        # Tasks that wait for a message take it in the order in which they came, and nobody overtakes them.
+        self._turn, self._in_line = asyncio.Lock(), 0
+        # Must nothing be taken though it is here?
+        self._is_cut_off = False
+        # Are permits due that must not wait, but for the writer to be done with what it writes?
+        self._is_pressed = False
+        self._owed_rows_at_once = 0
+
+    def _opened(self) -> None:
+        self._core = self._session.receiver
+        self._owed_rows_at_once = owed_rows_at_once(self.parameters)
+        self._note_parameters(self.parameters)
+
     # Receiving.
 
     def receive_nowait(self) -> Message[pa.RecordBatch]:
         """Receive the oldest message; its permits return."""
-        if self._held:
-            raise self._none_held()
+        self._core.require_none_taken()
         self._require_takeable()
         return self._receive_now()
 
     async def receive(self) -> Message[pa.RecordBatch]:
         """Receive the oldest message; wait until there is one."""
-        if self._held:
-            raise self._none_held()
-        if not self._here or not self._is_at_hand:
+        self._core.require_none_taken()
+        if not self._is_at_hand:
             await self._until_takeable()
         return self._receive_now()
 
     async def receive_many(self, max_messages: int | None = None) -> list[Message[pa.RecordBatch]]:
         """Receive what is here, at least one message and at most ``max_messages``."""
-        if self._held:
-            raise self._none_held()
+        self._core.require_none_taken()
         most = await self._until_some(max_messages)
         if most == 1:
             return [self._receive_now()]
-        messages = receive_many(self._core, most)
+        messages = self._core.receive_many(most)
         if self._core.has_returns:
             self._after_consuming()
         return messages
@@ -70,20 +111,18 @@ class RemoteReceiver(RemoteDownstream):
         """
         if max_rows is not None:
             require_count(max_rows, name="max_rows")
-        if self._held:
-            raise self._none_held()
-        if not self._here or not self._is_at_hand:
+        self._core.require_none_taken()
+        if not self._is_at_hand:
             await self._until_takeable()
-            if self._held:  # another task has taken something since; single reads are refused by the books
-                raise self._none_held()
-        here = self._here
+            self._core.require_none_taken()  # another task may have taken something since
+        here = self._core.payloads
         if len(here) == 1 and type(here[0]) is _BATCH:
             message = self._receive_now()
             return JoinedChunks(message.payload, (message.rows,))
         joined = whole_batch(here, self._codec, max_rows)
         if joined is None and (joined := self._oldest_joined(max_rows)) is None:
             return self._receive_now()
-        pass_by(self._core, len(joined.rows))
+        self._core.pass_by(len(joined.rows))
         if self._core.has_returns:
             self._after_consuming()
         return joined
@@ -103,16 +142,8 @@ class RemoteReceiver(RemoteDownstream):
         message = core.try_receive()
         assert message is not None, "the caller has seen that a message is here"
         if core.has_returns:
-            # A residue can wait until those who have waited for this message have it.
-            if self._is_telling and not core.is_due:
-                self._has_rest = True
-            else:
-                self._after_consuming()
-        return message
-
-    def _see_to_rest(self) -> None:
-        if self._core.has_returns and not self._is_closed:
             self._after_consuming()
+        return message
 
     def take_nowait(self) -> Message[pa.RecordBatch]:
         """Hand the oldest message over that was not taken yet; it keeps its permits until ``consume``."""
@@ -127,15 +158,11 @@ class RemoteReceiver(RemoteDownstream):
     def _take_now(self) -> Message[pa.RecordBatch]:
         if self._newest_folded:
             self._unfold()
-        message = self._core.take()
-        self._held += 1
-        return message
+        return self._core.take()
 
     async def take_many(self, max_messages: int | None = None) -> list[Message[pa.RecordBatch]]:
         """Hand over what is here and was not taken yet, at least one message."""
-        messages = take_many(self._core, await self._until_some(max_messages))
-        self._held += len(messages)
-        return messages
+        return self._core.take_many(await self._until_some(max_messages))
 
     async def take_joined(self, max_rows: int | None = None) -> JoinedChunks | Message[pa.RecordBatch]:
         """Hand over what ``receive_joined`` would; each chunk keeps its permits until ``consume``.
@@ -146,24 +173,53 @@ class RemoteReceiver(RemoteDownstream):
         """
         if max_rows is not None:
             require_count(max_rows, name="max_rows")
-        if not self._here or not self._is_at_hand:
+        if not self._is_at_hand:
             await self._until_takeable()
         joined = self._oldest_joined(max_rows)
         if joined is None:
             return self._take_now()
-        hold(self._core, len(joined.rows))
-        self._held += len(joined.rows)
+        self._core.hold(len(joined.rows))
         return joined
 
     def consume(self, messages: int = 1) -> None:
         """Say that the application is done with the oldest messages it took: their permits return."""
         require_count(messages, name="messages")
+        self._require_consumable()
+        self._session.consume(messages)
+        if self._core.has_returns:
+            self._after_consuming()
+
+    def _require_consumable(self) -> None:
         if self._is_cut_off:
             ending = self._ending()
             assert ending is not None, "an aborted or closed stream has ended"
             raise ending
-        self._session.consume(messages)
-        self._held -= messages
+
+    # Moving chunks on without taking them.
+
+    async def until_takeable(self) -> None:
+        """Wait until there is a message that may be taken now; nothing is taken.
+
+        Raises:
+            EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError: as for ``receive_nowait``.
+        """
+        if not self._is_at_hand:
+            await self._until_takeable()
+
+    def chunks_at_hand(self, most: int, most_rows: int) -> list[pa.RecordBatch]:
+        """The oldest chunks, at most so many, up to the first message that is unusual; they stay where they are.
+
+        No more than would have ``most_rows`` if all were as long as the first one, and another.
+        None while a message is held, or if the oldest one is unusual: no chunk, or one that does not cost its rows.
+        """
+        if self._newest_folded:
+            self._unfold()
+        return self._core.chunks_at_hand(most, most_rows)
+
+    def pass_by(self, count: int) -> None:
+        """Take so many of the oldest messages, which ``chunks_at_hand`` has shown, and consume them at once."""
+        self._require_consumable()
+        self._core.pass_by(count)
         if self._core.has_returns:
             self._after_consuming()
 
@@ -178,11 +234,159 @@ class RemoteReceiver(RemoteDownstream):
             StopAsyncIteration: the stream has ended.
             ChannelAbortedError, ChannelClosedError, PeerGoneError, LocalProtocolError: as for ``receive_nowait``.
         """
-        if self._held:
-            raise self._none_held()
-        if not self._here or not self._is_at_hand:
+        self._core.require_none_taken()
+        if not self._is_at_hand:
             try:
                 await self._until_takeable()
             except EndOfStream:
                 raise StopAsyncIteration from None
         return self._receive_now()  # as ``receive``, without its call
+
+    # Who may take a message.
+
+    @property
+    def _is_at_hand(self) -> bool:
+        """May a message be taken at once, with nobody before this caller and no permits that the writer waits for?"""
+        return self._core.has_untaken and not (self._in_line or self._is_cut_off or self._is_pressed)
+
+    async def _until_some(self, max_messages: int | None) -> int:
+        """Wait for the first message that may be taken; how many may be, each by itself, then."""
+        if max_messages is not None:
+            require_count(max_messages, name="max_messages")
+        if not self._is_at_hand:
+            await self._until_takeable()
+        if self._newest_folded:
+            self._unfold()
+        here = self._core.untaken
+        return here if max_messages is None else min(here, max_messages)
+
+    async def _until_takeable(self) -> None:
+        # A consumer that never waits would keep the writer from returning permits until the inbox is empty.
+        if self._is_pressed and self._core.has_untaken:
+            await asyncio.sleep(0)
+        session = self._session
+        self._in_line += 1
+        try:
+            async with self._turn:
+                while not self._core.has_untaken or self._is_cut_off:
+                    may_be_over = self._is_cut_off or session.end is not None or self._failure is not None
+                    if may_be_over and (ending := self._ending()) is not None:
+                        raise ending
+                    await self._changed.wait()
+        finally:
+            self._in_line -= 1
+        # The caller takes the message before anybody else runs.
+
+    def _require_takeable(self) -> None:
+        if self._core.has_untaken and not self._is_cut_off and not self._in_line:
+            return
+        if (ending := self._ending()) is not None:
+            raise ending
+        raise WouldBlock("no message is here, or those that are belong to tasks that have waited for them")
+
+    def _ending(self) -> PermitflowError | None:
+        """Why no message will ever be here to take; None while one is here or may come."""
+        if self._is_closed:
+            return ChannelClosedError(end=self.END)
+        end = self._session.end
+        if isinstance(end, Abort):
+            return ChannelAbortedError(channel=self.name, reason=end.reason)
+        if self._core.has_untaken:
+            return None
+        if end is not None:
+            return EndOfStream()
+        return self._failure_again()
+
+    # What becomes of what was taken.
+
+    def _after_consuming(self) -> None:
+        """Permits may go back: those that are due may wait for more of them, up to the loop's next turn.
+
+        Before it, this task may come again, as long as something is here.
+        """
+        core = self._core
+        due_rows = core.due_rows
+        if due_rows or core.is_due:
+            if 0 < due_rows < self._owed_rows_at_once and self._core.has_untaken:
+                self._writing.soon()
+            else:
+                self._is_pressed = True
+                self._writing.now()
+        elif core.is_empty:
+            if self._may_residue_wait:
+                self._writing.within(RESIDUE_SECONDS)
+            else:
+                self._writing.soon()
+
+    # Frames.
+
+    def _note(self, frame: WireFrame) -> None:
+        match frame:
+            case Agreement():
+                self._note_agreement(frame)
+            case Failure():
+                self._hear(frame)
+            case Abort():
+                self._is_cut_off = True
+                self._stop_clock()
+            case End():
+                self._stop_clock()
+
+    def _trains(self) -> Iterable[Sequence[Buffer]]:
+        # Whether the consumer is idle shows when the writer has its turn: not after each chunk of a train.
+        if self._batches is not None:
+            self._core.release_residue()
+        self._is_pressed = False
+        return encode_downstream(self._session.take_frames())
+
+    def _has_written_all(self) -> bool:
+        return self._session.end is not None and self._session.is_finished
+
+    # The end.
+
+    @property
+    def ended_with(self) -> End | Abort | None:
+        """What the sender has said about the end of the stream, if it has."""
+        return self._session.end
+
+    def defer_outcome(self) -> None:
+        """For an end that passes on what it consumes: answer no End before ``answer_end``."""
+        self._session.outcome = None
+
+    def answer_end(self, outcome: EndOutcome) -> None:
+        """Tell the sender what has become of its messages; all of them were consumed here."""
+        self._session.outcome = outcome
+        self._writing.soon()
+
+    async def aborted(self) -> Abort:
+        """Wait until the sender gives the stream up, whoever may be holding messages of it."""
+        while not isinstance(self._session.end, Abort):
+            await self._changed.wait()
+        return self._session.end
+
+    @property
+    def is_finished(self) -> bool:
+        """Has the stream ended, and was everything consumed?"""
+        return self._session.end is not None and (isinstance(self._session.end, Abort) or self._core.is_empty)
+
+    def close(self) -> None:
+        """Release this end: what was not consumed is dropped, and the sender learns that its receiver is gone."""
+        self._is_cut_off = True
+        super().close()
+        if self._batches is not None:
+            self._core.drop()
+
+    def statistics(self) -> ChannelStatistics:
+        """What has happened so far."""
+        return ChannelStatistics(
+            name=self.name,
+            path=self._carrier.meeting.path,
+            compression=self._session.compression.words,
+            parameters=self.parameters,
+            consumed_chunks=self._core.consumed_chunks,
+            consumed_rows=self._core.consumed_rows,
+            peak_inbox_rows=self._core.peak_inbox_rows,
+            inbox_rows=self._core.inbox_rows,
+            unreturned_permits=self._core.unreturned,
+            open_seconds=self._open_seconds,
+        )

@@ -3,25 +3,68 @@
 import asyncio
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, islice
 
 import pyarrow as pa
 
-from permitflow.channels.waiting import ParkedSend
+from permitflow.channels.statistics import ChannelStatistics
+from permitflow.channels.waiting import ParkedSend, SendLine, Stopwatch
 from permitflow.chunks import slices, tail
-from permitflow.errors import ChannelClosedError, InvalidParametersError, PeerGoneError, WouldBlock
-from permitflow.protocol.frames import EndOutcome
+from permitflow.errors import ChannelClosedError, InvalidParametersError, PermitflowError, WouldBlock
+from permitflow.protocol.compression import Compression
+from permitflow.protocol.frames import AddPermits, Agreement, Chunks, EndOutcome, Failure
+from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import Oversize
 from permitflow.protocol.session import State
 from permitflow.transports.frame_codec import checked_marker
 from permitflow.transports.remote_upstream import RemoteUpstream
+from permitflow.protocol.session import State, UpstreamSession
+from permitflow.transports.carrier import Buffer, Carrier, Received
+from permitflow.transports.codec import decode_downstream, encode_upstream
+from permitflow.transports.payloads import checked_marker
+from permitflow.transports.remote_end import RemoteEnd
+from permitflow.transports.same_host import Offer
+from permitflow.transports.trains import TrainWriter, collected_rows, encoded, rows_in_message
 
 __all__ = ["RemoteSender"]
 
+_OPEN = State.OPEN  # reading an enumeration's attribute costs more than the question
 
-class RemoteSender(RemoteUpstream):
+
+class RemoteSender(RemoteEnd[UpstreamSession[object]]):
     """The end into which record batches go; see ``SendEnd`` for what each method promises."""
+
+    END = "sender"
+    WRITES = True
+
+    def __init__(
+        self,
+        session: UpstreamSession[object],
+        carrier: Carrier,
+        *,
+        schema: pa.Schema | None = None,
+        offer: Offer | None = None,
+        compression: Compression = Compression.AUTO,
+    ) -> None:
+        """Use ``put``, or the exchange."""
+        super().__init__(session, carrier, schema=schema, offer=offer, compression=compression)
+        self._waiting = Stopwatch(self._clock)
+        self._posted_rows = self._collected_rows = 0
+        self._writer: TrainWriter | None = None
+        self._message_rows: Callable[[int], int]
+        self._chunks: SendLine[object]
+        self._barriers: SendLine[object]
+
+    def _opened(self) -> None:
+        sender = self._session.sender
+        self._writer = TrainWriter(self._codec, self.parameters)
+        self._message_rows = self._writer.message_rows
+        self._collected_rows = min(collected_rows(self.parameters), rows_in_message(self._codec.row_bytes))
+        self._chunks = SendLine(sender.sendable_chunks, sender.send_chunk, sender.withdraw, self._post, self._waiting)
+        self._barriers = SendLine(
+            sender.sendable_barriers, sender.send_barrier, sender.withdraw, self._post, self._waiting
+        )
 
     # Sending.
 
@@ -29,156 +72,93 @@ class RemoteSender(RemoteUpstream):
         """Send a chunk now, all of it or nothing."""
         pieces = self._pieces(chunk, rows)
         cost = sum(self.parameters.cost_of(piece.num_rows) for piece in pieces)
-        here = self._session.sender.permits.rows
         if self._chunks.parked:
             raise WouldBlock(f"{len(self._chunks.parked)} sends wait before this one")
-        if cost > here:
+        if cost > (here := self._session.sender.row_permits):
             raise WouldBlock(f"the chunk needs {cost} row permits, {here} of {self.parameters.row_permits} are here")
-        for piece in pieces:
-            self._session.offer_chunk(piece, piece.num_rows)
-            self._post(self._session.sender.send_chunk())
+        self._park(pieces)
 
     async def send(self, chunk: pa.RecordBatch, rows: int | None = None) -> None:
         """Send a chunk; wait until its permits are here."""
-        # A sender that never waits would fill the window before any of it leaves.
-        if self._posted_rows >= self._collected_rows:
-            await self._write_or_turn()
-        if rows is None and self._send_now((chunk,)):
+        await self._make_room()
+        if rows is None and self._send_first((chunk,)):
             self._writing.soon()
             return
-        try:
-            self.send_nowait(chunk, rows)
-        except WouldBlock:
-            pieces = self._pieces(chunk, rows)
-            parked = ParkedSend([self._session.offer_chunk(piece, piece.num_rows) for piece in pieces])
-            await self._leave(self._chunks, parked)
-            if parked.is_refused:
-                raise self._refusal(tail(chunk, parked.sent_rows)) from None
+        parked = self._park(self._pieces(chunk, rows))
+        await self._leave(self._chunks, parked)
+        if parked.is_refused:
+            raise self._refusal(tail(chunk, parked.sent_rows))
 
     async def send_many(self, chunks: deque[pa.RecordBatch]) -> None:
         """Send all chunks of a queue, from the left, until it is empty."""
         while chunks:
-            if self._posted_rows >= self._collected_rows:
-                await self._write_or_turn()
-            if sent := self._send_now(chunks):
+            await self._make_room()
+            # As many as may leave if all are as long as the first one, and another.
+            most = 1 + self.sendable_rows // max(1, getattr(chunks[0], "num_rows", 1))
+            if sent := self._send_first(tuple(islice(chunks, most))):
                 self._writing.soon()
                 for _ in range(sent):
                     chunks.popleft()
                 continue
-            if self._must_wait(chunks[0]):
-                await self._send_leftmost(chunks)
-                continue
+            chunk = chunks[0]
+            self._codec.require(chunk)
+            self._require_open(chunks)
+            parked = self._park(self._pieces(chunk, None))
             try:
-                self.send_nowait(chunks[0])
-                chunks.popleft()
-            except WouldBlock:
-                await self._send_leftmost(chunks)
-            except (ChannelClosedError, PeerGoneError) as error:
-                raise self._refusal(chunks) from error.__cause__
+                await self._leave(self._chunks, parked)
+            finally:
+                if parked.sent:
+                    chunks.popleft()
+            if parked.is_refused:
+                if parked.sent_rows:
+                    chunks.appendleft(tail(chunk, parked.sent_rows))
+                raise self._refusal(chunks)
 
     def send_at_once(self, chunks: Sequence[pa.RecordBatch]) -> int:
         """Send and write the first chunks, as many as may leave now and are worth a message; say how many.
 
-        Those that are unusual are left to ``send``.  Those that only lack permits make ``lacks_permits`` true, which is
-        waiting as ``statistics`` counts it, until this is called again.  All are looked at: ``sendable_rows`` says how
-        many rows are worth that.
+        Those that are unusual, or have to wait, are left to ``send``; so are all while much is still to be written.
+        All are looked at: ``sendable_rows`` says how many rows are worth that.
         """
-        sent, rows = self._send_first(chunks)
-        if sent:
+        if self._posted_rows >= self._collected_rows:
+            return 0
+        if sent := self._send_first(chunks):
             self._writing.now()
-        if sent == len(chunks):
-            must_wait = False
-        elif sent < len(rows):
-            # It has been looked at.  To look again, with cold caches, takes longer than to decode the permits.
-            must_wait = self._lacks(rows[sent])
-        else:
-            must_wait = self._must_wait(chunks[sent])
-        if must_wait is not self.lacks_permits:
-            self.lacks_permits = must_wait
-            self._waiting.start() if must_wait else self._waiting.stop()
         return sent
 
-    def send_alone(self, chunk: pa.RecordBatch) -> bool:
-        """Send and write a chunk before this returns, in as few steps as can be; or do nothing, and say so.
+    @property
+    def sendable_rows(self) -> int:
+        """How many rows may leave now and are written at once, about."""
+        return min(self._collected_rows, self._session.sender.row_permits)
 
-        That is so if anything is unusual, stands before it or keeps it: ``send_at_once`` sees to that.
-        """
-        writing = self._writing
-        if self._failure is not None or self.lacks_permits or writing.is_busy or not writing.is_prompt:
-            return False
-        rows = self._rows_of(chunk)
-        if not self._session.send_alone(rows):
-            return False
-        writing.alone(self._encode_alone, chunk, rows)
-        return True
+    async def _make_room(self) -> None:
+        """Write what was posted, if that is much: a sender that never waits would fill the window before any leaves."""
+        if self._posted_rows >= self._collected_rows:
+            self._writing.now()
+            if self._posted_rows:
+                await asyncio.sleep(0)
 
-    async def _write_or_turn(self) -> None:
-        """Write what was posted; if that cannot be done at once, give the task that writes a turn."""
-        self._writing.now()
-        if self._posted_rows:
-            await asyncio.sleep(0)
+    def _send_first(self, chunks: Sequence[pa.RecordBatch]) -> int:
+        """Send chunks, as many of the first ones as may leave now and fill a message; say how many.
 
-    def _send_now(self, chunks: Sequence[pa.RecordBatch]) -> int:
-        """Send the first chunks, about as many as permits come back for at once; say how many.
-
-        They are written once the caller says so.  Those that are unusual, or have to wait, are left to the general way;
-        so is a stream that is not open.
-        """
-        here = chunks if len(chunks) < 2 else islice(chunks, self._most_at_once(chunks[0]))
-        return self._send_first(here)[0]
-
-    def _send_first(self, chunks: Iterable[pa.RecordBatch]) -> tuple[int, list[int]]:
-        """Send chunks, as many of the first ones as may leave now and fill a message.
-
-        Returns:
-            How many; and the rows of the chunks, up to one that is unusual: none while others wait, or on no open
-            stream.
+        They are written once the caller says so.  None leave while others wait, or on no open stream.
         """
         if self._chunks.parked or not self._is_open:
-            return 0, []
+            return 0
         run, rows = self._codec.accepted(chunks)
+        if not run:
+            return 0
         most = len(rows)
         if most > 1:
             at_once = min(self._collected_rows, self._message_rows(rows[0]))
             if sum(rows) > at_once:
                 most = bisect_left(list(accumulate(rows)), at_once) + 1
-                run = run[:most]
-        sent = self._session.send_many(run, rows[:most]) if run else 0
+        sent = self._session.send_many(run[:most], rows[:most])
         self._posted_rows += sum(rows[:sent])
-        return sent, rows
+        return sent
 
-    def _most_at_once(self, first: pa.RecordBatch) -> int:
-        """How many chunks are worth a look: as many as may leave if all are as long as the first one, and another."""
-        rows = first.num_rows if isinstance(first, pa.RecordBatch) else 0
-        return 1 + self.sendable_rows // max(1, rows)
-
-    @property
-    def sendable_rows(self) -> int:
-        """How many rows may leave now and are written at once, about."""
-        return min(self._collected_rows, self._session.row_permits)
-
-    def _must_wait(self, chunk: pa.RecordBatch) -> bool:
-        """Is all well with an ordinary chunk, except that permits are missing?  That is what happens all the time."""
-        if not self._is_open or not isinstance(chunk, pa.RecordBatch) or not self._lacks(chunk.num_rows):
-            return False
-        return bool(self._codec.accepted((chunk,))[0])
-
-    def _lacks(self, rows: int) -> bool:
-        """Must an ordinary chunk of so many rows wait for permits, on an open stream?"""
-        return self.parameters.max_chunk_cost >= rows > self._session.row_permits
-
-    async def _send_leftmost(self, chunks: deque[pa.RecordBatch]) -> None:
-        chunk = chunks[0]
-        parked = ParkedSend([self._session.offer_chunk(piece, piece.num_rows) for piece in self._pieces(chunk, None)])
-        try:
-            await self._leave(self._chunks, parked)
-        finally:
-            if parked.sent:
-                chunks.popleft()
-        if parked.is_refused:
-            if parked.sent_rows:
-                chunks.appendleft(tail(chunk, parked.sent_rows))
-            raise self._refusal(chunks)
+    def _park(self, pieces: Iterable[pa.RecordBatch]) -> ParkedSend[object]:
+        return self._chunks.park(*(self._session.offer_chunk(piece, piece.num_rows) for piece in pieces))
 
     def _pieces(self, chunk: pa.RecordBatch, rows: int | None) -> list[pa.RecordBatch]:
         self._codec.require(chunk)
@@ -189,6 +169,16 @@ class RemoteSender(RemoteUpstream):
             return [chunk]
         return list(slices(chunk, self.parameters.max_chunk_cost))
 
+    async def _leave(self, line: SendLine[object], parked: ParkedSend[object]) -> None:
+        if parked.is_over:
+            return
+        # This task has nothing to add.
+        self._writing.now()
+        try:
+            await line.leave(parked)
+        finally:
+            self._advance()
+
     def send_barrier_nowait(self, payload: object = None) -> None:
         """Send a barrier now."""
         checked_marker(payload, name="barrier")
@@ -197,18 +187,16 @@ class RemoteSender(RemoteUpstream):
             raise WouldBlock(f"{len(self._barriers.parked)} barriers wait before this one")
         if self._session.sender.permits.barriers < 1:
             raise WouldBlock(f"all {self.parameters.barrier_permits} barrier permits are out")
-        self._session.offer_barrier(payload)
-        self._post(self._session.sender.send_barrier())
+        self._barriers.park(self._session.offer_barrier(payload))
 
     async def send_barrier(self, payload: object = None) -> None:
         """Send a barrier; wait until a barrier permit is here."""
-        try:
-            self.send_barrier_nowait(payload)
-        except WouldBlock:
-            parked = ParkedSend([self._session.offer_barrier(payload)])
-            await self._leave(self._barriers, parked)
-            if parked.is_refused:
-                raise self._refusal(payload) from None
+        checked_marker(payload, name="barrier")
+        self._require_open(payload)
+        parked = self._barriers.park(self._session.offer_barrier(payload))
+        await self._leave(self._barriers, parked)
+        if parked.is_refused:
+            raise self._refusal(payload)
 
     def send_watermark(self, value: object) -> None:
         """Announce a watermark; never waits."""
@@ -217,7 +205,65 @@ class RemoteSender(RemoteUpstream):
         self._session.offer_watermark(value)
         self._advance()
 
+    def _advance(self) -> None:
+        sender = self._session.sender
+        if not sender.has_waiting:
+            return
+        self._chunks.advance()
+        if sender.can_send_watermark():
+            self._post(sender.send_watermark())
+        self._barriers.advance()
+        self._writing.soon()
+
+    def _post(self, message: Message[object]) -> None:
+        self._session.post(message)
+        self._posted_rows += message.rows
+        self._writing.soon()
+
+    # Frames.
+
+    def _take_in(self, message: Received) -> None:
+        for frame in decode_downstream(message):
+            self._session.receive(frame)
+            if isinstance(frame, AddPermits):
+                continue
+            if isinstance(frame, Agreement):
+                self._note_agreement(frame)
+            elif isinstance(frame, Failure):
+                self._hear(frame)
+        # All permits that have come together are here before any is used: else small trains would stay small for ever.
+        if self._batches is not None and not self._carrier.has_more:
+            self._advance()
+
+    def _trains(self) -> Iterable[Sequence[Buffer]]:
+        frames = self._session.take_posted()
+        self._posted_rows = 0
+        if not frames:
+            return ()
+        if len(frames) == 1 and self._writer is not None and isinstance(frames[0], Chunks):
+            return self._writer.messages(frames[0])
+        return encode_upstream(encoded(frames, self._writer))
+
+    def _has_written_all(self) -> bool:
+        return self._session.state in (State.ENDED, State.CLOSED)
+
     # The end.
+
+    @property
+    def _is_open(self) -> bool:
+        is_alive = self._failure is None and not self._is_closed
+        return is_alive and self._session.state is _OPEN and not self._session.is_ending
+
+    def _require_open(self, undelivered: object) -> None:
+        if self._is_open:
+            return
+        if self._failure is None and not self._is_closed and self._session.is_ending:
+            raise ChannelClosedError(end=self.END, undelivered=undelivered)
+        raise self._refusal(undelivered)
+
+    def _refusal(self, undelivered: object) -> PermitflowError:
+        closed = ChannelClosedError(end=self.END, undelivered=undelivered)
+        return closed if self._is_closed else self._failure_again(undelivered) or closed
 
     async def end(self, *, closes_channel: bool = True, until: EndOutcome = EndOutcome.CONSUMED) -> EndOutcome:
         """Say that nothing follows, and wait for the answer: what has become of everything that was sent.
@@ -256,3 +302,52 @@ class RemoteSender(RemoteUpstream):
         """Release this end; what was sent and not carried yet is lost, and the peer learns that the sender is gone."""
         super().close()
         self._stop()
+
+    def _fail(self, error: BaseException) -> PermitflowError:
+        failure = super()._fail(error)
+        self._stop()
+        return failure
+
+    def _stop(self) -> None:
+        if self._batches is not None:
+            self._session.sender.withdraw_all()
+            self._chunks.refuse_all()
+            self._barriers.refuse_all()
+        self._wake_all()
+
+    @property
+    def is_finished(self) -> bool:
+        """Has the stream been ended or aborted, so that only the peer's answer is left?"""
+        return self._session.state in (State.ENDED, State.CLOSED)
+
+    @property
+    def outcome(self) -> EndOutcome | None:
+        """How the peer has answered the end of the stream, once it has."""
+        return self._session.outcome
+
+    @property
+    def spent(self) -> tuple[int, int]:
+        """Permits of rows and of barriers that were ever spent."""
+        return self._session.sender.spent
+
+    @property
+    def returned(self) -> tuple[int, int]:
+        """Permits of rows and of barriers that have ever come back."""
+        return self._session.sender.returned
+
+    def statistics(self) -> ChannelStatistics:
+        """What has happened so far."""
+        sender, parameters = self._session.sender, self.parameters
+        return ChannelStatistics(
+            name=self.name,
+            path=self._carrier.meeting.path,
+            compression=self._session.compression.words,
+            parameters=parameters,
+            sent_chunks=sender.sent_chunks,
+            sent_rows=sender.sent_rows,
+            peak_permits_outstanding=parameters.row_permits - sender.least_row_permits,
+            row_permits_here=sender.row_permits,
+            waiting_sends=len(self._chunks.parked) + len(self._barriers.parked),
+            waiting_seconds=self._waiting.seconds,
+            open_seconds=self._open_seconds,
+        )

@@ -1,22 +1,19 @@
 """When what a remote end has to say is written, and by whom.
 
 A task writes, for as long as the stream lasts.  A prompt carrier spares it most of its turns: what there is to write is
-written where it comes up, or where what is under way is over; the task only sees to what must be waited for.  Whatever
-is ready at that time travels together.
+written where it comes up, and the task only sees to what must be waited for.  Whatever is ready at that time travels
+together.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TypeVar
 
-from permitflow.transports.begun import Begun
 from permitflow.transports.carrier import Buffer, Rest, WriteNow
 from permitflow.transports.same_host import HostCarrier
 
 __all__ = ["Writing"]
 
-T = TypeVar("T")
 Train = Sequence[Buffer]
 
 
@@ -38,10 +35,10 @@ class Writing:
         self._is_last = is_last
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._write_now: WriteNow = carrier.write_now
-        self.is_prompt = self._is_due = self._has_come_meanwhile = False
-        self.is_busy = False
-        """Is a train under way, or is it the task that writes?"""
+        self._write_now: WriteNow | None = None
+        # Is a train under way, or is it the task that writes?
+        self._is_busy = False
+        self._is_due = False
         self._left: tuple[Rest, Iterable[Train]] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -52,14 +49,14 @@ class Writing:
             PermitflowError: something could not be written, or encoded.
         """
         while True:
-            self.is_busy = True
+            self._is_busy = True
             if not await self._write_what_is_there():
-                self.is_busy = False
+                self._is_busy = False
                 if self._is_last():
                     break
                 await self._wake.wait()
                 self._wake.clear()
-        self.is_prompt = False
+        self._write_now = None
         await self._carrier.half_close()
 
     async def _write_what_is_there(self) -> bool:
@@ -77,17 +74,16 @@ class Writing:
     def be_prompt(self, write_now: WriteNow) -> None:
         """The carrier writes without waiting, from now on."""
         self._write_now = write_now
-        self.is_prompt = True
 
     def stop(self) -> None:
         """Write nothing any more but what the task writes."""
-        self.is_prompt = False
+        self._write_now = None
         if self._timer is not None:
             self._timer.cancel()
 
     def soon(self) -> None:
         """Write what there is once the caller, and whoever else can run now, has had its turn."""
-        if not self.is_prompt:
+        if self._write_now is None:
             self._wake.set()
         elif not self._is_due:
             self._is_due = True
@@ -109,64 +105,25 @@ class Writing:
     def now(self) -> None:
         """Write what there is; what the carrier does not take at once, and errors, are left to the task."""
         self._is_due = False
-        if not self.is_prompt or self.is_busy:
-            if self._goes_on_by_itself:
-                self._has_come_meanwhile = True
-            else:
-                self._wake.set()
-            return
-        self._write(self._trains)
-        if self._is_last():
+        if self._write_now is None or self._is_busy:
             self._wake.set()
-
-    def alone(self, encode: Callable[[T, int], Train], chunk: T, rows: int) -> None:
-        """Write one train, as ``now`` does: the carrier is prompt and not busy, and nothing else is to be written."""
+            return
         try:
-            rest = self._write_now(encode(chunk, rows))
-        except Exception as error:
-            rest = partial(_raise, error)
-        if rest is not None:
-            self._leave(rest, ())
-
-    def _write(self, trains: Callable[[], Iterable[Train]]) -> None:
-        """Write trains; if the carrier is full, leave what is left of the one at hand, and those after it."""
-        try:
-            following = iter(trains())
+            following = iter(self._trains())
             for train in following:
                 if (rest := self._write_now(train)) is not None:
                     self._leave(rest, following)
                     return
         except Exception as error:
             self._leave(partial(_raise, error), ())
+        if self._is_last():
+            self._wake.set()
 
     def _leave(self, rest: Rest, following: Iterable[Train]) -> None:
+        """Leave the rest of a train, and those after it, to the task."""
         self._left = rest, following
-        self.is_busy = True
-        if isinstance(rest, Begun):
-            rest.at_end(self._go_on)
-        else:
-            self._wake.set()
-
-    @property
-    def _goes_on_by_itself(self) -> bool:
-        """Will what is under way write what there is, once it is over?"""
-        return self.is_prompt and self._left is not None and isinstance(self._left[0], Begun)
-
-    def _go_on(self, begun: Begun) -> None:
-        """What went on by itself is over."""
-        if self._left is None:
-            return  # the task waits for it
-        if begun.error is not None or not self.is_prompt:
-            self._wake.set()
-            return
-        following = self._left[1]
-        self._left, self.is_busy = None, False
-        if following:
-            self._write(lambda: following)
-        if not self.is_busy and self._has_come_meanwhile:
-            self._has_come_meanwhile = False
-            # Not now: what others bring in this turn travels with it.
-            self.soon()
+        self._is_busy = True
+        self._wake.set()
 
 
 async def _raise(error: Exception) -> None:

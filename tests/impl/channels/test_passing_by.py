@@ -41,7 +41,6 @@ def test_the_oldest_chunks_that_cost_their_rows_are_shown(kinds: str, shown: str
     assert receiver.chunks_at_hand(9, 99) == list(shown)
     assert receiver.chunks_at_hand(0, 99) == []
     assert receiver.has_untaken == bool(kinds)
-    assert receiver.lone_chunk() == (shown if len(kinds) == 1 and shown else None)
 
 
 @pytest.mark.parametrize("kinds", ["2", "22"])
@@ -50,7 +49,6 @@ def test_nothing_is_shown_while_a_message_is_held(kinds: str) -> None:
     sent(sender, kinds)
     receiver.take_nowait()
     assert receiver.chunks_at_hand(9, 99) == []
-    assert receiver.lone_chunk() is None
 
 
 def test_no_more_are_shown_than_have_so_many_rows_and_another() -> None:
@@ -117,7 +115,7 @@ def test_nothing_is_shown_that_belongs_to_a_task_that_was_woken(complete: Comple
         receiving = asyncio.ensure_future(receiver.receive())
         await settle()
         sent(sender, "2")
-        assert (receiver.lone_chunk(), receiver.chunks_at_hand(9, 99)) == (None, [])
+        assert receiver.chunks_at_hand(9, 99) == []
         sent(sender, "3")
         assert receiver.chunks_at_hand(9, 99) == ["2"], "one of the two is nobody's, and the oldest comes first"
         assert (await receiving).payload == "2"

@@ -102,19 +102,6 @@ async def test_what_lacks_permits_waits_and_that_is_counted(path: str) -> None:
         assert of_stream(exchange).waiting_seconds == waited
 
 
-async def test_a_chunk_leaves_within_its_send_and_those_behind_it_together(path: str) -> None:
-    async with opened() as (exchange, sender, receiver):
-        await until(lambda: "1 waiting" in repr(exchange.channel("c").receiver))
-        for number in range(4):
-            sender.send_nowait(chunk(number))
-        assert of_stream(exchange).sent_chunks == 1
-        here = [message.payload["n"][0].as_py() for message in [await receiver.receive() for _ in range(4)]]
-        assert here == [0, 1, 2, 3]
-        await until(lambda: "1 waiting" in repr(exchange.channel("c").receiver))
-        sender.send_nowait(chunk(4))
-        assert of_stream(exchange).sent_chunks == 5
-
-
 async def test_a_consumer_that_leaves_while_chunks_wait_for_it_is_missed_at_once(path: str) -> None:
     async with serving() as (exchange, sender, address):
         async with get(address, "c"):

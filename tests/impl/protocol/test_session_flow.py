@@ -226,10 +226,8 @@ def taken(state: State, came_rows: list[int], deed: str, rows: list[int], permit
             session.receive(Chunks(["before"], [count], count))
         if deed == "receive":
             session.receive(Chunks(payloads, rows, permits))
-        elif deed == "receive_chunks":
-            session.receive_chunks(payloads, rows, permits)
         else:
-            session.receive_chunk(payloads[0], rows[0], permits)
+            session.receive_chunks(payloads, rows, permits)
         if session.state is State.OPEN:
             session.receive(End(len(rows) + len(came_rows), sum(rows) + sum(came_rows), 0))
     except PermitflowError as error:
@@ -246,25 +244,3 @@ def test_chunks_without_a_frame_are_taken_and_refused_as_their_frame_is(
     state: State, rows: list[int], permits: int
 ) -> None:
     assert taken(state, [], "receive_chunks", rows, permits) == taken(state, [], "receive", rows, permits)
-
-
-@pytest.mark.parametrize("state", [State.AWAITING_PUT, State.DECIDING, State.OPEN, State.ENDED, State.FAILED])
-@pytest.mark.parametrize("came_rows", [[], [4], [4, 1]], ids=["all permits", "half", "less"])
-@pytest.mark.parametrize("permits", range(-1, 6))
-@pytest.mark.parametrize("rows", [-1, 0, 1, 3, 4, 5, 9])
-def test_a_chunk_alone_is_taken_and_refused_as_its_frame_is(
-    state: State, came_rows: list[int], rows: int, permits: int
-) -> None:
-    assert taken(state, came_rows, "receive_chunk", [rows], permits) == taken(
-        state, came_rows, "receive", [rows], permits
-    )
-
-
-def test_the_most_rows_that_were_here_are_counted_of_chunks_that_came_alone() -> None:
-    session = downstream(State.OPEN)
-    for count in (1, 3):
-        for _ in range(count):
-            session.receive_chunk("a", 2, 2)
-        for _ in range(count):
-            session.receive_message()
-    assert session.receiver.peak_inbox_rows == 6

@@ -13,7 +13,6 @@ import pytest
 
 from permitflow.errors import PeerGoneError, PermitflowError, PermitOverrunError
 from permitflow.transports import client_call
-from permitflow.transports.carrier import Rest
 from permitflow.transports.client_call import ClientCall
 from permitflow.transports.wire_errors import Metadata, status_of
 
@@ -108,33 +107,11 @@ def test_a_good_end_in_the_middle_of_a_write_means_that_the_peer_is_gone(complet
     assert str(error) == "the exchange at here:1 is gone: it closed the stream before the end"
 
 
-def test_a_callback_that_writes_into_a_call_that_is_over_leaves_the_reason_to_the_writing_task(
-    complete: Complete,
-) -> None:
-    async def test() -> None:
-        call: Any = PlayedCall()
-        carrier = ClientCall(call, "the exchange at here:1")
-        call.set(CROSSED)
-        written: asyncio.Future[Rest | None] = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_soon(lambda: written.set_result(carrier.write_now([b"permits"])))
-        rest = await written
-        call.set(status_of(MEANT))
-        assert rest is not None
-        with pytest.raises(PermitOverrunError):
-            await rest()
-
-    complete(test())
-
-
-def test_what_a_dead_end_would_refuse_is_drained_all_the_same(complete: Complete) -> None:
-    def refuse(_: object) -> None:
-        raise ValueError("refused")
-
+def test_what_nobody_reads_any_more_is_drained(complete: Complete) -> None:
     async def test() -> list[bytes]:
         call: Any = PlayedCall()
         call.messages = [b"one", b"two", b"three"]
         carrier = ClientCall(call, "the exchange at here:1")
-        carrier.hand_to(refuse)
         call.set(CROSSED)
         await carrier.settle()
         left: list[bytes] = call.messages

@@ -245,7 +245,7 @@ def test_a_train_is_one_batch_and_its_chunks_are_where_they_were() -> None:
 def test_what_came_as_one_batch_is_handed_over_as_it_came() -> None:
     reader = Reader("fixed width", is_recorded=False)
     reader.deliver([2, 3, 1])
-    folded = reader.core.queues[0][0]
+    folded = reader.core.payloads[0]
     assert isinstance(folded, FoldedChunks)
 
     joined = reader.hold_joined()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.transports import remote_downstream
+from permitflow.transports import remote_receiver
 from permitflow.transports.carrier import Buffer, Rest
 from tests.support.carriers import PlayedProducer, played_stream
 from tests.support.number_streams import turns
@@ -22,13 +22,13 @@ FOR_EVER_SECONDS = 3_600.0
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What may wait does, however slow the machine is."""
-    monkeypatch.setattr(remote_downstream, "RESIDUE_SECONDS", FOR_EVER_SECONDS)
+    monkeypatch.setattr(remote_receiver, "RESIDUE_SECONDS", FOR_EVER_SECONDS)
 
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time for which it may wait is over at once."""
-    monkeypatch.setattr(remote_downstream, "RESIDUE_SECONDS", 0.0)
+    monkeypatch.setattr(remote_receiver, "RESIDUE_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("patient")
@@ -123,22 +123,6 @@ def test_at_the_end_no_residue_waits(complete: Complete, *, is_end_first: bool) 
     complete(test())
 
 
-@pytest.mark.usefixtures("patient")
-def test_whoever_closes_while_a_residue_waits_leaves_no_timer_behind(complete: Complete) -> None:
-    async def test() -> None:
-        async with played_stream(WINDOW) as (producer, receiver):
-            producer.send(9)
-            await receiver.receive()
-            await turns()
-            timer = receiver._writing._timer
-            assert timer is not None
-            assert not timer.cancelled()
-            receiver.close()
-            assert timer.cancelled()
-
-    complete(test())
-
-
 def test_a_consumer_that_never_waits_lets_its_permits_go_where_the_carrier_is_busy(
     complete: Complete, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,18 +141,5 @@ def test_a_consumer_that_never_waits_lets_its_permits_go_where_the_carrier_is_bu
                 await receiver.receive()
             assert len(producer.returned_rows) > 1
             assert sum(producer.returned_rows) > WINDOW.row_permits // 2
-
-    complete(test())
-
-
-def test_what_was_written_keeps_no_later_read_waiting_for_a_turn(complete: Complete) -> None:
-    async def test() -> None:
-        async with played_stream(WINDOW) as (producer, receiver):
-            producer.send(*[10] * 8)
-            for _ in range(4):
-                await receiver.receive()
-            assert producer.returned_rows == [40]
-            with pytest.raises(StopIteration):
-                receiver.receive().send(None)
 
     complete(test())

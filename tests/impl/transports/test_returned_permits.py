@@ -1,6 +1,7 @@
 """Permits that have come together are all taken in before any of them is used: trains that were short grow again."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from permitflow.transports.codec import decode_upstream, encode_downstream
 from permitflow.transports.frame_codec import EncodedChunks
 from permitflow.transports.remote_sender import RemoteSender
 from tests.support.carriers import PlayedCarrier
+from tests.support.number_streams import turns
+from tests.support.played_carriers import PlayedCarrier
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 CHUNK = pa.record_batch({"n": pa.array(range(100))})
@@ -45,19 +48,15 @@ def test_permits_that_come_together_are_used_together(complete: Complete) -> Non
         running = asyncio.create_task(end.run())
         await end.dialled()
         end.accept(WINDOW, schema=CHUNK.schema, stream="s")
-        chunks = [CHUNK] * 20
-
-        def go_on() -> None:
-            while moved := end.send_at_once(chunks):
-                del chunks[:moved]
-
-        go_on()
-        end.on_change = go_on
+        sending = asyncio.create_task(end.send_many(deque([CHUNK] * 20)))
+        await turns()
+        assert sum(map(sum, consumer.trains)) == WINDOW.row_permits
         consumer.trains.clear()
-        consumer.return_permits(100)
         consumer.return_permits(100, 100)
-        assert consumer.trains == [(100,), (100, 100)]
-        running.cancel()
-        await asyncio.wait({running})
+        await turns()
+        assert consumer.trains == [(100, 100)]
+        for task in (sending, running):
+            task.cancel()
+        await asyncio.wait({sending, running})
 
     complete(test())

@@ -2,14 +2,12 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, cast
 
 import pytest
 
 from permitflow.errors import PeerGoneError
-from permitflow.transports.begun import Begun
 from permitflow.transports.carrier import Buffer, Rest
 from permitflow.transports.same_host import HostCarrier
 from permitflow.transports.writing import Writing
@@ -23,9 +21,7 @@ class Desk:
     def __init__(self) -> None:
         self.to_write: deque[bytes] = deque()
         self.written: list[bytes] = []
-        self.asked: list[list[bytes]] = []
         self.is_last = self.is_closed = False
-        self.goes_on_by_itself = False  # what finds no room
         self.room = asyncio.Event()
         self.room.set()
         self.error: Exception | None = None
@@ -33,15 +29,11 @@ class Desk:
 
     def trains(self) -> list[Sequence[Buffer]]:
         pieces, self.to_write = list(self.to_write), deque()
-        self.asked.append(pieces)
         return [[piece] for piece in pieces]
 
     def write_now(self, message: Sequence[Buffer]) -> Rest | None:
         if self.error is not None:
             raise self.error
-        if not self.room.is_set() and self.goes_on_by_itself:
-            writing = self.write(message)
-            return Begun(writing, writing.send(None), finished)
         if not self.room.is_set():
             return lambda: self.write(message)
         self.written += map(bytes, message)
@@ -67,34 +59,6 @@ class Desk:
         """Let everybody do what can be done."""
         for _ in range(10):
             await asyncio.sleep(0)
-
-
-async def finished(working: Awaitable[None]) -> None:
-    await working
-
-
-@contextmanager
-def callbacks_that_fail() -> Iterator[list[str]]:
-    """Those of what goes on by itself that raise something, which would only be logged."""
-    failed, loop = list[str](), asyncio.get_running_loop()
-    before = loop.get_exception_handler()
-
-    def note(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-        if Begun.__name__ in (callback := repr(context.get("handle"))):
-            failed.append(callback)
-
-    loop.set_exception_handler(note)
-    try:
-        yield failed
-    finally:
-        loop.set_exception_handler(before)
-
-
-def encoded(chunk: str, rows: int) -> list[Buffer]:
-    """A train of one chunk, however short."""
-    if rows < 0:
-        raise ValueError(chunk)
-    return [chunk.encode()] * rows
 
 
 def test_nothing_is_prompt_before_the_carrier_is(complete: Complete) -> None:
@@ -151,128 +115,6 @@ def test_what_a_full_carrier_does_not_take_is_written_first_by_the_task(complete
         desk.writing.now()
         assert desk.written[-1] == b"e"
         task.cancel()
-
-    complete(test())
-
-
-def test_a_train_alone_is_written_before_its_call_returns_and_the_rest_of_it_by_the_task(complete: Complete) -> None:
-    async def test() -> None:
-        desk = Desk()
-        task = await desk.opened()
-        desk.writing.alone(encoded, "a", 1)
-        assert (desk.written, desk.writing.is_busy) == ([b"a"], False)
-
-        desk.room.clear()
-        desk.writing.alone(encoded, "b", 1)
-        desk.to_write.append(b"c")
-        desk.writing.now()
-        assert (desk.written, desk.writing.is_busy) == ([b"a"], True)
-        desk.room.set()
-        await desk.settle()
-        assert (desk.written, desk.writing.is_busy) == ([b"a", b"b", b"c"], False)
-        task.cancel()
-
-    complete(test())
-
-
-def test_a_train_alone_that_cannot_be_encoded_is_an_error_of_the_task(complete: Complete) -> None:
-    async def test() -> None:
-        desk = Desk()
-        task = await desk.opened()
-        desk.writing.alone(encoded, "a chunk", -1)
-        with pytest.raises(ValueError, match="a chunk"):
-            await task
-
-    complete(test())
-
-
-def test_what_goes_on_by_itself_is_followed_by_what_came_meanwhile_without_the_task(complete: Complete) -> None:
-    async def test() -> None:
-        desk = Desk()
-        desk.goes_on_by_itself = True
-        desk.writing.be_prompt(desk.write_now)
-        desk.room.clear()
-        desk.to_write += [b"a", b"b"]
-        desk.writing.now()
-        desk.to_write.append(b"c")
-        desk.writing.now()
-        assert desk.written == []
-
-        desk.room.set()
-        await desk.settle()
-        assert desk.written == [b"a", b"b", b"c"]
-
-    complete(test())
-
-
-def test_what_came_meanwhile_waits_for_what_comes_in_the_same_turn(complete: Complete) -> None:
-    async def test() -> None:
-        desk = Desk()
-        desk.goes_on_by_itself = True
-        desk.writing.be_prompt(desk.write_now)
-        desk.room.clear()
-        for piece in (b"a", b"b"):
-            desk.to_write.append(piece)
-            desk.writing.now()
-        desk.room.set()
-        asyncio.get_running_loop().call_soon(desk.to_write.append, b"c")
-        await desk.settle()
-        assert desk.asked == [[b"a"], [b"b", b"c"]]
-
-    complete(test())
-
-
-@pytest.mark.parametrize("fails", [False, True], ids=["well", "with an error"])
-@pytest.mark.parametrize("is_stopped", [False, True], ids=["prompt", "stopped"])
-def test_the_task_hears_how_what_went_on_by_itself_has_ended(complete: Complete, fails: bool, is_stopped: bool) -> None:
-    async def test() -> None:
-        desk = Desk()
-        desk.goes_on_by_itself = True
-        desk.writing.be_prompt(desk.write_now)
-        task = asyncio.create_task(desk.writing.run())
-        await desk.settle()
-        desk.room.clear()
-        desk.to_write.append(b"a")
-        desk.writing.now()
-        if is_stopped:
-            desk.writing.stop()
-        if fails:
-            desk.error = PeerGoneError(who="the peer", reason="a test")
-        desk.room.set()
-        if fails:
-            with pytest.raises(PeerGoneError, match="a test"):
-                await task
-            return
-        await desk.settle()
-        desk.is_last = True
-        desk.writing.now()
-        await task
-        assert (desk.written, desk.is_closed) == ([b"a"], True)
-
-    complete(test())
-
-
-def test_the_half_is_closed_once_what_goes_on_by_itself_is_over(complete: Complete) -> None:
-    async def test() -> None:
-        with callbacks_that_fail() as failed:
-            await end_while_something_goes_on_by_itself()
-        assert failed == []
-
-    async def end_while_something_goes_on_by_itself() -> None:
-        desk = Desk()
-        desk.goes_on_by_itself = True
-        desk.writing.be_prompt(desk.write_now)
-        task = asyncio.create_task(desk.writing.run())
-        await desk.settle()
-        desk.room.clear()
-        desk.is_last = True
-        desk.to_write.append(b"end")
-        desk.writing.now()
-        await desk.settle()
-        assert (desk.written, desk.is_closed) == ([], False)
-        desk.room.set()
-        await task
-        assert (desk.written, desk.is_closed) == ([b"end"], True)
 
     complete(test())
 

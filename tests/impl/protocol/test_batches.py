@@ -11,14 +11,6 @@ from permitflow.protocol.messages import Kind, Message, Permits
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.sender import PermitSender
-from permitflow.protocol.trains import (
-    consume_many,
-    deliver_many,
-    offer_and_send_many,
-    pass_by,
-    receive_many,
-    take_many,
-)
 
 
 class Event(NamedTuple):
@@ -98,19 +90,19 @@ class PairOfTrains(Pair):
 
     def send(self, rows: list[int]) -> int:
         payloads = list(range(len(rows)))
-        count = offer_and_send_many(self.sender, payloads, rows)
-        deliver_many(self.receiver, payloads[:count], rows[:count])
+        count = self.sender.send_now(rows)
+        self.receiver.deliver_many(payloads[:count], rows[:count])
         return count
 
     def take(self, most: int) -> list[Message[int]]:
-        return take_many(self.receiver, most)
+        return self.receiver.take_many(most)
 
     def consume(self, count: int) -> Permits:
-        consume_many(self.receiver, min(count, len(self.receiver.inbox) - self.receiver.untaken))
+        self.receiver.consume_many(min(count, len(self.receiver.inbox) - self.receiver.untaken))
         return self.receiver.take_due()
 
     def receive(self, most: int) -> list[Message[int]]:
-        messages = receive_many(self.receiver, most)
+        messages = self.receiver.receive_many(most)
         self.give_back(self.receiver.take_due())
         return messages
 
@@ -163,17 +155,17 @@ def test_batches_of_a_whole_inbox_are_those_of_its_chunks(rows: list[int], is_ta
     receiver: PermitReceiver[int] = PermitReceiver(ChannelParameters(row_permits=200, permit_batch=5))
     unreturned = returned = 0
     for train in (rows, [1], rows):
-        deliver_many(receiver, train, train)
+        receiver.deliver_many(train, train)
         for cost in train:
             unreturned += cost
             if unreturned >= 5:
                 returned, unreturned = returned + unreturned, 0
 
         if is_taken:
-            take_many(receiver, len(train))
-            consume_many(receiver, len(train))
+            receiver.take_many(len(train))
+            receiver.consume_many(len(train))
         else:
-            assert [message.rows for message in receive_many(receiver, len(train))] == train
+            assert [message.rows for message in receiver.receive_many(len(train))] == train
 
         due = receiver.take_due()
         assert (due.rows, receiver.unreturned) == (returned, unreturned)
@@ -190,8 +182,8 @@ def test_what_is_passed_by_is_received_unseen(is_recorded: bool) -> None:
             pair.receiver.deliver(Message(Kind.CHUNK, rows, rows, max(1, rows)))
         pair.receiver.deliver(Message(Kind.BARRIER, 0, 0, 1))
     for count in (1, 2, 3, len(seen.receiver.inbox) - 6):
-        receive_many(seen.receiver, count)
-        pass_by(passed.receiver, count)
+        seen.receiver.receive_many(count)
+        passed.receiver.pass_by(count)
         assert passed.books() == seen.books()
         assert passed.receiver.take_due() == seen.receiver.take_due()
     assert seen.receiver.is_empty
@@ -201,25 +193,25 @@ def test_what_is_passed_by_is_received_unseen(is_recorded: bool) -> None:
 def test_chunks_of_a_train_leave_while_their_permits_last() -> None:
     sender: PermitSender[str] = PermitSender(ChannelParameters(row_permits=10, permit_batch=2))
 
-    assert offer_and_send_many(sender, ["a", "b", "c", "d"], [4, 5, 2, 1]) == 2
+    assert sender.send_now([4, 5, 2, 1]) == 2
     assert (sender.permits.rows, sender.sent_chunks, sender.sent_rows) == (1, 2, 9)
     assert not sender.has_waiting
-    assert offer_and_send_many(sender, ["d"], [1]) == 1
-    assert offer_and_send_many(sender, ["c"], [2]) == 0
+    assert sender.send_now([1]) == 1
+    assert sender.send_now([2]) == 0
 
 
 def test_a_train_does_not_overtake_a_chunk_that_waits() -> None:
     sender: PermitSender[str] = PermitSender(ChannelParameters(row_permits=10, permit_batch=2))
     sender.offer_chunk("waits", 8)
 
-    assert offer_and_send_many(sender, ["small"], [1]) == 0
+    assert sender.send_now([1]) == 0
 
 
 @pytest.mark.parametrize("rows", [0, -1, 9])
 def test_unusual_chunks_do_not_leave_in_a_train(rows: int) -> None:
     sender: PermitSender[str] = PermitSender(ChannelParameters(row_permits=10, permit_batch=2))
 
-    assert offer_and_send_many(sender, ["a", "unusual", "b"], [1, rows, 1]) == 1
+    assert sender.send_now([1, rows, 1]) == 1
 
 
 @pytest.mark.parametrize("rows", [[4, 7], [3, 0], [12, -2]])
@@ -227,29 +219,29 @@ def test_a_train_without_permits_is_refused_as_a_whole(rows: list[int]) -> None:
     receiver: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=10, permit_batch=2))
 
     with pytest.raises(OverspendError):
-        deliver_many(receiver, ["a", "b"], rows)
+        receiver.deliver_many(["a", "b"], rows)
     assert receiver.is_empty
     assert receiver.granted.rows == 10
 
 
 def test_no_more_is_consumed_than_was_taken() -> None:
     receiver: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=10, permit_batch=2))
-    deliver_many(receiver, ["a", "b", "c"], [1, 1, 1])
-    take_many(receiver, 2)
+    receiver.deliver_many(["a", "b", "c"], [1, 1, 1])
+    receiver.take_many(2)
 
     with pytest.raises(LocalProtocolError):
-        consume_many(receiver, 3)
+        receiver.consume_many(3)
     assert receiver.inbox_rows == 3
-    consume_many(receiver, 2)
+    receiver.consume_many(2)
     assert receiver.take_due() == Permits(rows=2)
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_what_is_held_is_not_passed_by(count: int) -> None:
     receiver: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=10, permit_batch=2))
-    deliver_many(receiver, ["a", "b", "c"], [1, 1, 1])
-    take_many(receiver, 1)
+    receiver.deliver_many(["a", "b", "c"], [1, 1, 1])
+    receiver.take_many(1)
 
     with pytest.raises(LocalProtocolError, match="1 messages were taken"):
-        pass_by(receiver, count)
+        receiver.pass_by(count)
     assert (receiver.inbox_rows, receiver.untaken, receiver.consumed_chunks) == (3, 2, 0)

@@ -1,0 +1,192 @@
+"""The ends of the core own every rule: nobody else changes what they count, and a recorded run goes the same way."""
+
+import ast
+import asyncio
+import inspect
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import permitflow
+from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
+from permitflow.protocol import receiver as receiver_module
+from permitflow.protocol import sender as sender_module
+from permitflow.protocol.parameters import Oversize
+from permitflow.protocol.receiver import PermitReceiver
+from permitflow.protocol.recording import RecorderFactory
+from permitflow.protocol.sender import PermitSender
+from permitflow.testing.traces import judge_all
+from permitflow.tracing import MemoryTrace
+
+PACKAGE = Path(permitflow.__file__).parent
+OWNERS = {Path(inspect.getfile(owner)) for owner in (PermitSender, PermitReceiver)}
+# Its faults are the purpose of this one.
+ALLOWED = {*OWNERS, PACKAGE / "testing/sabotage.py"}
+ATTRIBUTES = {*PermitSender.__slots__, *PermitReceiver.__slots__}
+CONTAINERS = {name for name in ATTRIBUTES if name.startswith("_")} | {"payloads", "inbox", "waiting_chunks"}
+CHANGES = {"append", "appendleft", "clear", "extend", "extendleft", "insert", "pop", "popleft", "remove", "rotate"}
+SETTERS = {"setattr", "delattr", "object.__setattr__", "object.__delattr__"}
+ENDS = {"PermitSender", "PermitReceiver"}
+
+
+def offences(source: str) -> Iterator[str]:
+    """Where this module changes what an end of the core counts, or reads what only the end knows."""
+    tree = ast.parse(source)
+    heirs = [
+        node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and ENDS & {*map(name_of_base, node.bases)}
+    ]
+    within_heirs = {id(node) for heir in heirs for node in ast.walk(heir)}
+    for node in ast.walk(tree):
+        is_own = id(node) not in within_heirs
+        if isinstance(node, ast.Attribute) and is_foreign(node, is_own=is_own):
+            if not isinstance(node.ctx, ast.Load) or node.attr.startswith("_"):
+                yield f"line {node.lineno}: {ast.unparse(node)}"
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in SETTERS:
+            name = node.args[1]
+            if isinstance(name, ast.Constant) and name.value in ATTRIBUTES:
+                yield f"line {node.lineno}: {ast.unparse(node)}"
+        elif (container := changed(node)) is not None and is_container(container, is_own=is_own):
+            yield f"line {container.lineno}: {ast.unparse(container)}"
+
+
+def changed(node: ast.AST) -> ast.Attribute | None:
+    """The attribute that is a container of which this changes the content."""
+    container: ast.expr | None = None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
+        container = node.func.value
+    elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        container = node.value
+    return container if isinstance(container, ast.Attribute) else None
+
+
+def name_of_base(base: ast.expr) -> str:
+    return ast.unparse(base).partition("[")[0].rpartition(".")[2]
+
+
+def is_foreign(node: ast.Attribute, *, is_own: bool) -> bool:
+    """Is it an attribute of somebody else?  What a class that is no end calls alike is its own."""
+    is_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+    return node.attr in ATTRIBUTES and not (is_self and is_own)
+
+
+def is_container(node: ast.Attribute, *, is_own: bool) -> bool:
+    return node.attr in CONTAINERS and (node.attr not in ATTRIBUTES or is_foreign(node, is_own=is_own))
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_the_ends_change_what_they_count(path: Path) -> None:
+    if path not in ALLOWED:
+        assert list(offences(path.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        "sender._row_permits -= 1",
+        "self.core._sent_chunks += 1",
+        "core._inbox_rows: int = 0",
+        "del session.sender._watermark",
+        "left, receiver._unreturned = receiver.take(), 0",
+        "for core._taken in range(3): pass",
+        "setattr(sender, '_row_permits', 3)",
+        "object.__setattr__(sender, '_sent_rows', 3)",
+        "receiver.payloads.pop()",
+        "receiver._costs[0] = 3",
+        "del receiver._payloads[0]",
+        "queue = receiver._payloads",
+        "class Mine(PermitSender[int]):\n    def cheat(self) -> None:\n        self._row_permits += 1",
+    ],
+)
+def test_a_change_from_outside_is_found(snippet: str) -> None:
+    assert list(offences(snippet))
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        "here = sender.row_permits",
+        "self._chunks = deque()\nself._chunks.append(1)",
+        "class Mine:\n    def __init__(self) -> None:\n        self.parameters = self._record = None",
+    ],
+)
+def test_what_others_call_alike_is_their_own(snippet: str) -> None:
+    assert list(offences(snippet)) == []
+
+
+CORE = {str(sender_module.__file__), str(receiver_module.__file__)}
+RECORDING = {"_record_sent", "_record_delivered", "_record_consumed", "_counters"}
+LOOKING = {"permits", "held"}
+
+
+def is_recording(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_filename in CORE:
+        if frame.f_code.co_name in RECORDING:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def functions_called(run: Callable[[], Any]) -> list[str]:
+    """The functions of the core that are called, in order, without those that only see to the record."""
+    called: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename in CORE:
+            if not is_recording(frame) and frame.f_code.co_name not in LOOKING:
+                called.append(frame.f_code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return called
+
+
+async def stream_of_all_kinds(record: RecorderFactory | None) -> None:
+    """Chunks one by one and many at once, taken and received, small, empty and large, with barriers and watermarks."""
+    parameters = ChannelParameters(
+        row_permits=16, permit_batch=4, max_chunk_cost=8, barrier_permits=2, oversize=Oversize.WHOLE
+    )
+    ends: tuple[LocalSender[str], LocalReceiver[str]] = open_channel(parameters, name="orders", record=record)
+    sender, receiver = ends
+
+    async def produce() -> None:
+        for size in (3, 0, 1, 9, 2, 5):
+            await sender.send("x" * size)
+        await sender.send_barrier("b")
+        sender.send_watermark("w")
+        await sender.send_many(deque("x" * size for size in (1, 1, 2, 3, 5, 8, 0, 9, 1, 1, 1)))
+        await sender.send_many(deque("x" for _ in range(40)))
+        await sender.end()
+
+    async def consume() -> None:
+        for _ in range(4):
+            await receiver.receive()
+        receiver.consume(len(await receiver.take_many(2)))
+        for _ in range(2):
+            await receiver.receive_many(3)
+            receiver.pass_by(len(receiver.chunks_at_hand(2, 16)))
+        async for _ in receiver:
+            pass
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(produce())
+        group.create_task(consume())
+
+
+def test_a_recorded_run_calls_the_same_functions_and_is_a_behaviour(run: asyncio.Runner) -> None:
+    trace = MemoryTrace()
+    recorded = functions_called(lambda: run.run(stream_of_all_kinds(trace.recorder)))
+    unrecorded = functions_called(lambda: run.run(stream_of_all_kinds(None)))
+
+    assert recorded == unrecorded
+    assert {"PermitSender.send_now", "PermitReceiver.deliver_many", "PermitReceiver._note_consumed"} <= set(recorded)
+    for verdict in judge_all(trace.trace()):
+        assert verdict.is_valid, verdict.describe()
+        assert verdict.is_at_rest, verdict.describe()
