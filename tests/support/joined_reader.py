@@ -14,8 +14,8 @@ from permitflow.tracing import MemoryTrace
 from permitflow.transports.arrivals import Arrivals
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.codec import encode_upstream
+from permitflow.transports.frame_codec import EncodedChunks, WireFrame
 from permitflow.transports.joined import JoinedChunks, oldest_joined, whole_batch
-from permitflow.transports.payloads import EncodedChunks, WireFrame
 from tests.support.sessions import ADDRESS
 
 __all__ = ["COLUMNS", "PARAMETERS", "Reader", "Seen"]

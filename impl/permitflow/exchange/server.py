@@ -17,17 +17,9 @@ from permitflow.exchange.health import HealthService
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.serving import METHODS, Serve
 from permitflow.transports.addresses import SCHEME, is_tcp
-from permitflow.transports.begun import Begun
-from permitflow.transports.carrier import Buffer, PromptCarrier, Rest, Take
-from permitflow.transports.connection import SERVER_OPTIONS, SERVICE, expect_large_blocks
-from permitflow.transports.handing_over import HandingOver
-from permitflow.transports.tcp import TcpStream, host_and_port
 from permitflow.transports.carrier import Buffer, Carrier
-from permitflow.transports.connection import HEALTH_CHECK, SERVER_OPTIONS, SERVICE
-from permitflow.transports.malloc import expect_large_blocks
-from permitflow.transports.status import forget_frames, status_of
-from permitflow.transports.tcp_client import host_and_port
-from permitflow.transports.tcp_stream import TcpStream
+from permitflow.transports.connection import SERVER_OPTIONS, SERVICE, expect_large_blocks
+from permitflow.transports.tcp import TcpStream, host_and_port
 from permitflow.transports.texts import require_text
 from permitflow.transports.wire_errors import forget_frames, status_of
 

@@ -13,13 +13,13 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrivals import RESIDUE_SECONDS, Arrivals
-from permitflow.transports.blocking_stream import BlockingStream
+from permitflow.transports.blocking_ends import BlockingStream
 from permitflow.transports.codec import encode_downstream
 from permitflow.transports.connection import GET_STREAM
 from permitflow.transports.diagnosis import SLOTS, why_no_rows
+from permitflow.transports.frame_codec import Marker, WireFrame
 from permitflow.transports.joined import JoinedChunks, oldest_joined, whole_batch
-from permitflow.transports.payloads import Marker, WireFrame
-from permitflow.transports.shared_memory.meeting import Offer
+from permitflow.transports.shared_memory.handover import Offer
 from permitflow.transports.trains import owed_rows_at_once
 
 __all__ = ["BlockingSource"]

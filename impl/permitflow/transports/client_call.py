@@ -8,16 +8,9 @@ from typing import Any, NamedTuple, TypeVar
 import grpc
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
-from permitflow.transports.begun import Begun
-from permitflow.transports.carrier import Buffer, PromptCarrier, Received, Rest, Take
-from permitflow.transports.connection import CLIENT_OPTIONS, HEALTH_CHECK, expect_large_blocks
-from permitflow.transports.handing_over import HandingOver
-from permitflow.transports.wire_errors import SILENT, Metadata, behind_grpc, error_from_status
 from permitflow.transports.carrier import Buffer, Carrier
-from permitflow.transports.connection import CLIENT_OPTIONS, HEALTH_CHECK
-from permitflow.transports.malloc import expect_large_blocks
-from permitflow.transports.status import Metadata, error_from_status
-from permitflow.transports.strangers import SILENT, behind_grpc
+from permitflow.transports.connection import CLIENT_OPTIONS, HEALTH_CHECK, expect_large_blocks
+from permitflow.transports.wire_errors import SILENT, Metadata, behind_grpc, error_from_status
 
 __all__ = ["ClientCall", "calling"]
 

@@ -20,13 +20,8 @@ from permitflow.protocol.session import DownstreamSession, State, UpstreamSessio
 from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_schemas
 from permitflow.transports.arrow_compression import available_codecs, log_answer
 from permitflow.transports.carrier import Buffer, Carrier, Received
-from permitflow.transports.changes import Changes
-from permitflow.transports.remote_facts import RemoteFacts
-from permitflow.transports.same_host import HostCarrier, Offer, SameHost, meet, settle
+from permitflow.transports.same_host import SHARED_MEMORY, HostCarrier, Offer, SameHost, meet, settle
 from permitflow.transports.wire_errors import again, forget_frames, heard, told
-from permitflow.transports.host_carrier import HostCarrier
-from permitflow.transports.same_host import SHARED_MEMORY, Offer, SameHost, meet, settle
-from permitflow.transports.status import again, forget_frames, heard, told
 from permitflow.transports.writing import Writing
 
 __all__ = ["RemoteEnd"]

@@ -22,8 +22,8 @@ from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrivals import RESIDUE_SECONDS, Arrivals
 from permitflow.transports.carrier import Buffer, Carrier
 from permitflow.transports.codec import encode_downstream
+from permitflow.transports.frame_codec import WireFrame
 from permitflow.transports.joined import JoinedChunks, oldest_joined, whole_batch
-from permitflow.transports.payloads import WireFrame
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
 from permitflow.transports.trains import owed_rows_at_once

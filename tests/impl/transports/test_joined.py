@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from permitflow.protocol.trains import hold, pass_by
 
 from permitflow.errors import MispricedError
 from permitflow.protocol.frames import Data, Put
@@ -16,7 +17,6 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.session import DownstreamSession
-from permitflow.protocol.trains import hold, pass_by
 from permitflow.tracing import MemoryTrace
 from permitflow.transports import joined as joined_chunks
 from permitflow.transports.arrivals import Arrivals

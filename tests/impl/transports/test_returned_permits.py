@@ -18,7 +18,6 @@ from permitflow.transports.frame_codec import EncodedChunks
 from permitflow.transports.remote_sender import RemoteSender
 from tests.support.carriers import PlayedCarrier
 from tests.support.number_streams import turns
-from tests.support.played_carriers import PlayedCarrier
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 CHUNK = pa.record_batch({"n": pa.array(range(100))})
