@@ -136,9 +136,9 @@ def functions_called(run: Callable[[], Any]) -> list[str]:
     called: list[str] = []
 
     def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_filename in CORE:
-            if not is_recording(frame) and frame.f_code.co_name not in LOOKING:
-                called.append(frame.f_code.co_qualname)
+        is_of_core = event == "call" and frame.f_code.co_filename in CORE
+        if is_of_core and frame.f_code.co_name not in LOOKING and not is_recording(frame):
+            called.append(frame.f_code.co_qualname)
 
     sys.setprofile(note)
     try:
