@@ -39,7 +39,6 @@ from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.sender import Offered
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
-from permitflow.protocol.trains import consume_many, hold
 from permitflow.transports.arrivals import RESIDUE_SECONDS, Arrivals
 from permitflow.transports.arrow import BatchCodec, read_schema
 from permitflow.transports.arrow_compression import log_answer
@@ -560,10 +559,10 @@ class BlockingSource(Arrivals, BlockingStream):
         self._is_halfway = True
         try:
             if self._held:
-                consume_many(self._core, self._held)
+                self._core.consume_many(self._held)
                 self._held = 0
             self._absorb()
-            if not self._here or self._session.end is not None:
+            if self._core.is_empty or self._session.end is not None:
                 self._until_here()
             taken = take(max_rows)
         except PermitflowError:
@@ -576,7 +575,7 @@ class BlockingSource(Arrivals, BlockingStream):
     def _until_here(self) -> None:
         """Return permits and wait until a message may be taken, or raise why none may be."""
         session = self._session
-        while not self._here and session.end is None:
+        while self._core.is_empty and session.end is None:
             self._write()
             if self._may_residue_wait and self._takes_reply_within(min(RESIDUE_SECONDS, self._timeout_seconds)):
                 continue
@@ -598,7 +597,7 @@ class BlockingSource(Arrivals, BlockingStream):
         core = self._core
         if self._newest_folded:
             self._unfold()
-        if self._unwritten or (core.has_returns and core.is_due):
+        if self._unwritten or core.is_due:
             self._return_permits(behind=1)
         message = core.take()
         self._held = 1
@@ -606,17 +605,17 @@ class BlockingSource(Arrivals, BlockingStream):
 
     def _take_joined(self, max_rows: int | None) -> JoinedChunks | Message[Marker]:
         core = self._core
-        joined = whole_batch(self._here, self._codec, max_rows)
+        joined = whole_batch(self._core.payloads, self._codec, max_rows)
         oldest = oldest_joined(core, self._codec, max_rows) if joined is None else None
         if oldest is not None:
             joined = oldest.joined
         if joined is None:
             return self._take()
-        if self._unwritten or (core.has_returns and core.is_due):
+        if self._unwritten or core.is_due:
             self._return_permits(behind=len(joined.rows))
         if oldest is not None:
             oldest.note_handed_over()
-        hold(core, len(joined.rows))
+        core.hold(len(joined.rows))
         self._held = len(joined.rows)
         return joined
 
@@ -626,7 +625,7 @@ class BlockingSource(Arrivals, BlockingStream):
         Before anything is taken, so that an interrupt finds it where it was.  Who would have to wait has returned
         everything before: docs/decisions/0024-callbacks-before-tasks.md.
         """
-        if len(self._here) <= behind or self._core.due_rows >= self._owed_rows_at_once or self._unwritten:
+        if len(self._core.payloads) <= behind or self._core.due_rows >= self._owed_rows_at_once or self._unwritten:
             self._write()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -691,5 +690,4 @@ class BlockingSource(Arrivals, BlockingStream):
             self._note_agreement(frame)
             self._note_parameters(self.parameters)
             self._core = self._session.receiver
-            self._here, _ = self._core.queues
             self._owed_rows_at_once = owed_rows_at_once(self.parameters)

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from permitflow.protocol.trains import hold, pass_by
 
 from permitflow.errors import MispricedError
 from permitflow.protocol.frames import Data, Put
@@ -114,7 +113,7 @@ class Reader(Arrivals):
         if joined is None:
             self.receive(1)
             return 1
-        pass_by(self.core, len(joined))
+        self.core.pass_by(len(joined))
         return self.note_joined(joined, max_rows)
 
     def take_joined(self, max_rows: int | None) -> int:
@@ -123,13 +122,13 @@ class Reader(Arrivals):
         if joined is None:
             self.take(1)
             return 1
-        hold(self.core, len(joined))
+        self.core.hold(len(joined))
         return self.note_joined(joined, max_rows)
 
     def oldest_joined(self, max_rows: int | None = None) -> JoinedChunks | None:
         """The next chunks, joined; both ways of finding them agree."""
         self._session.require_takeable()
-        oldest, entries = oldest_joined(self.core, self.codec, max_rows), self.core.queues[0]
+        oldest, entries = oldest_joined(self.core, self.codec, max_rows), self.core.payloads
         whole = None if self.core.untaken < len(entries) else whole_batch(entries, self.codec, max_rows)
         if whole is not None:
             assert oldest is not None
@@ -143,7 +142,7 @@ class Reader(Arrivals):
     def hold_joined(self, max_rows: int | None = None) -> JoinedChunks | None:
         """Take them."""
         joined = self.oldest_joined(max_rows)
-        hold(self.core, 0 if joined is None else len(joined))
+        self.core.hold(0 if joined is None else len(joined))
         return joined
 
     def note_joined(self, joined: JoinedChunks, max_rows: int | None) -> int:
