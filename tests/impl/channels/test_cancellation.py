@@ -261,62 +261,6 @@ def assert_whole(run: Run) -> None:
         run.receiver.receive_nowait()
 
 
-def test_a_send_that_was_woken_and_then_cancelled_passes_its_turn_on() -> None:
-    """The one interleaving that is easy to get wrong, spelt out."""
-
-    async def test() -> None:
-        ends: tuple[LocalSender[str], LocalReceiver[str]] = open_channel(PARAMETERS)
-        sender, receiver = ends
-        sender.send_nowait("x", 3)
-        first = asyncio.ensure_future(sender.send("first", 2))
-        second = asyncio.ensure_future(sender.send("second", 3))
-        await settle()
-
-        receiver.receive_nowait()  # wakes the first
-        first.cancel()  # before it runs
-        await settle()
-
-        assert first.cancelled()
-        assert second.done()
-        assert receiver.receive_nowait().payload == "second"
-
-    asyncio.run(test())
-
-
-def test_a_receive_that_was_woken_and_then_cancelled_passes_its_message_on() -> None:
-    async def test() -> None:
-        ends: tuple[LocalSender[str], LocalReceiver[str]] = open_channel(PARAMETERS)
-        sender, receiver = ends
-        first, second = (asyncio.ensure_future(receiver.receive()) for _ in range(2))
-        await settle()
-
-        sender.send_nowait("x", 1)  # wakes the first
-        first.cancel()  # before it runs
-        await settle()
-
-        assert first.cancelled()
-        assert second.done()
-        assert (await second).payload == "x"
-
-    asyncio.run(test())
-
-
-def test_receives_that_gave_up_leave_nothing_behind() -> None:
-    async def test() -> None:
-        ends: tuple[LocalSender[str], LocalReceiver[str]] = open_channel(PARAMETERS)
-        sender, receiver = ends
-        for _ in range(100):
-            waiting = asyncio.ensure_future(receiver.receive())
-            await asyncio.sleep(0)
-            waiting.cancel()
-            await asyncio.wait([waiting])
-        assert repr(receiver) == "<LocalReceiver 'channel' open, 0 messages here, 0 waiting>"
-        sender.send_nowait("x", 1)
-        assert receiver.receive_nowait().payload == "x"
-
-    asyncio.run(test())
-
-
 def test_a_time_out_is_a_cancellation_like_any_other() -> None:
     async def test() -> None:
         ends: tuple[LocalSender[str], LocalReceiver[str]] = open_channel(PARAMETERS)

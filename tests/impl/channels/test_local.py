@@ -6,18 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from permitflow import (
     ChannelParameters,
     InvalidParametersError,
     Kind,
+    LocalProtocolError,
     LocalReceiver,
     LocalSender,
     Message,
-    ReceiveEnd,
-    SendEnd,
     WouldBlock,
     open_channel,
 )
@@ -72,67 +69,6 @@ def test_a_wrong_number_of_rows_is_refused_and_nothing_is_sent(complete: Complet
         assert sender.statistics().row_permits_here == 8
 
     complete(test())
-
-
-def test_a_send_waits_exactly_when_its_permits_are_not_here(complete: Complete, settle: Settle) -> None:
-    """V1.2, V1.4."""
-
-    async def test() -> None:
-        sender, receiver = channel(2_048, 256)
-        left = []
-        for _ in range(8):
-            sender.send_nowait("x", 256)
-            left.append(sender.statistics().row_permits_here)
-        assert left == [1_792, 1_536, 1_280, 1_024, 768, 512, 256, 0]
-        with pytest.raises(WouldBlock, match="needs 1 row permits, 0 of 2048 are here"):
-            sender.send_nowait("x", 1)
-        with pytest.raises(WouldBlock, match="needs 1 row permits"):
-            sender.send_nowait("", 0)
-        waiting = asyncio.ensure_future(sender.send("y", 1))
-        await settle()
-        assert not waiting.done()
-
-        assert receiver.receive_nowait().rows == 256
-        await waiting
-        assert sender.statistics().row_permits_here == 255
-
-    complete(test())
-
-
-@given(sizes=st.lists(st.integers(0, 6), max_size=30), batch=st.integers(1, 2))
-def test_an_idle_channel_holds_all_its_permits_again(sizes: list[int], batch: int) -> None:
-    """V1.5: the residue below a batch comes back as well, once everything has been consumed."""
-    sender, receiver = channel(8, batch)
-    for rows in sizes:
-        while True:
-            try:
-                sender.send_nowait("x", rows)
-                break
-            except WouldBlock:
-                receiver.receive_nowait()
-        now = sender.statistics()
-        assert now.row_permits_here + now.unreturned_permits + now.inbox_rows <= 8
-    while sender.statistics().consumed_chunks < len(sizes):
-        receiver.receive_nowait()
-
-    now = sender.statistics()
-    assert (now.row_permits_here, now.unreturned_permits, now.inbox_rows) == (8, 0, 0)
-    assert now.sent_rows == now.consumed_rows == sum(sizes)
-
-
-def test_permits_come_back_in_batches_while_the_consumer_is_busy() -> None:
-    sender, receiver = channel(100, 10)
-    for _ in range(25):
-        sender.send_nowait("x", 3)
-    seen = []
-    for _ in range(24):
-        receiver.receive_nowait()
-        now = sender.statistics()
-        seen.append(now.row_permits_here)
-        assert now.row_permits_here + now.inbox_rows + now.unreturned_permits == 100
-
-    # 3 + 3 + 3 + 3 is the first sum of at least 10.
-    assert seen == [25 + 12 * (received // 4) for received in range(1, 25)]
 
 
 @pytest.mark.parametrize("consumers", [1, 3])
@@ -231,16 +167,6 @@ def test_no_loop_is_needed_where_nobody_waits() -> None:
     assert sender.statistics().open_seconds >= 0
 
 
-def test_the_ends_keep_the_promises_that_all_channels_make() -> None:
-    sender, receiver = channel()
-    of_all_channels: tuple[SendEnd[object], ReceiveEnd[object]] = (sender, receiver)  # for the type checker
-
-    for end, promised in zip(of_all_channels, (SendEnd, ReceiveEnd), strict=True):
-        names = {name for name in vars(promised) if not name.startswith("_")}
-        assert names
-        assert names <= set(dir(end))
-
-
 def test_the_ends_say_what_they_are(complete: Complete, settle: Settle) -> None:
     async def test() -> None:
         parameters = ChannelParameters(row_permits=8, permit_batch=2)
@@ -263,3 +189,35 @@ def test_the_ends_say_what_they_are(complete: Complete, settle: Settle) -> None:
 def test_parameters_of_another_kind_are_refused() -> None:
     with pytest.raises(InvalidParametersError, match="parameters must be ChannelParameters, not 64"):
         open_channel(64)  # type: ignore[arg-type]  # that is the point
+
+
+def test_consuming_needs_a_message_that_was_taken() -> None:
+    sender, receiver = channel()
+    sender.send_nowait("a", 4)
+    with pytest.raises(LocalProtocolError, match="nothing was taken"):
+        receiver.consume()
+    receiver.take_nowait()
+    receiver.consume()
+    with pytest.raises(LocalProtocolError, match="nothing was taken"):
+        receiver.consume()
+    with pytest.raises(WouldBlock, match="no message is here"):
+        receiver.take_nowait()
+
+
+def test_the_two_ways_to_receive_are_not_mixed_while_a_message_is_held(complete: Complete) -> None:
+    async def test() -> None:
+        sender, receiver = channel()
+        for name in ("a", "b", "c"):
+            sender.send_nowait(name, 1)
+        receiver.take_nowait()
+        with pytest.raises(LocalProtocolError, match="1 messages were taken and not consumed: consume them first"):
+            receiver.receive_nowait()
+        for receive in (receiver.receive(), receiver.receive_many(2), receiver.__anext__()):
+            with pytest.raises(LocalProtocolError):
+                await receive
+        receiver.consume()
+        assert receiver.receive_nowait().payload == "b"
+        assert (await receiver.take()).payload == "c"
+        receiver.consume()
+
+    complete(test())

@@ -80,20 +80,6 @@ def test_all_that_is_received_returns_its_permits_once(complete: Complete) -> No
     complete(test())
 
 
-def test_what_belongs_to_a_task_that_was_woken_is_not_received_with_the_rest(
-    complete: Complete, settle: Settle
-) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        waiting = asyncio.ensure_future(receiver.receive())
-        await settle()
-        await sender.send_many(deque(["a", "b", "c"]))
-        assert [message.payload for message in await receiver.receive_many()] == ["a", "b"]
-        assert (await waiting).payload == "c"
-
-    complete(test())
-
-
 def test_a_queue_of_short_chunks_does_not_overtake_one_that_waits(complete: Complete, settle: Settle) -> None:
     async def test() -> None:
         sender, receiver = channel()
@@ -167,20 +153,6 @@ def test_nothing_is_to_be_sent(complete: Complete) -> None:
         sender, _ = channel()
         await sender.send_many(deque())
         assert sender.statistics().sent_chunks == 0
-
-    complete(test())
-
-
-def test_other_tasks_have_their_turn_in_between(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        many = asyncio.ensure_future(sender.send_many(deque(["aaa", "bbb", "ccc"])))
-        single = asyncio.ensure_future(sender.send("xxx"))
-        found: list[str] = []
-        while len(found) < 4:
-            found.append((await receiver.receive()).payload)
-        assert found == ["aaa", "bbb", "xxx", "ccc"]
-        await asyncio.gather(many, single)
 
     complete(test())
 
@@ -339,23 +311,6 @@ def test_a_receiver_of_many_waits_for_the_first_and_then_takes_what_is_here(
         sender.send_nowait("b")
         sender.send_nowait("c")
         assert [message.payload for message in await waiting] == ["a", "b", "c"]
-
-    complete(test())
-
-
-@pytest.mark.parametrize("way", ["receive_many", "take_many"])
-def test_a_receiver_of_many_that_was_woken_and_then_cancelled_passes_its_message_on(
-    complete: Complete, settle: Settle, way: str
-) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        first, second = (asyncio.ensure_future(getattr(receiver, way)()) for _ in range(2))
-        await settle()
-        sender.send_nowait("a")  # wakes the first
-        first.cancel()  # before it runs
-        await settle()
-        assert first.cancelled()
-        assert [message.payload for message in await second] == ["a"]
 
     complete(test())
 

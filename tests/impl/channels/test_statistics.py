@@ -70,27 +70,6 @@ def test_waiting_is_the_time_in_which_at_least_one_send_waits() -> None:
     by_the_clock(test)
 
 
-def test_nobody_asks_for_the_time_where_nobody_waits() -> None:
-    async def test(loop: ClockLoop) -> None:
-        asked = 0
-        tell = loop.time
-
-        def time() -> float:
-            nonlocal asked
-            asked += 1
-            return tell()
-
-        loop.time = time  # type: ignore[method-assign]  # to listen in
-        sender, receiver = channel()
-        once = asked
-        for _ in range(100):
-            await sender.send("x", 6)
-            await receiver.receive()
-        assert once == asked == 1
-
-    by_the_clock(test)
-
-
 @pytest.mark.parametrize("ending", ["end", "abort", "close the sender", "close the receiver"])
 def test_the_clock_stops_when_the_stream_is_over(ending: str) -> None:
     async def test(loop: ClockLoop) -> None:
@@ -216,23 +195,6 @@ def test_one_wait_after_another_adds_to_the_time() -> None:
     by_the_clock(test)
 
 
-def test_sends_that_only_let_others_have_a_turn_add_to_the_time_as_well() -> None:
-    async def test(loop: ClockLoop) -> None:
-        sender, receiver = channel()
-        for seconds in (2, 3):
-            for _ in range(2):  # a burst: a send that has to wait then lets others have a turn before it stands in line
-                sender.send_nowait("x", 3)
-            waiting = asyncio.ensure_future(sender.send("y", 3))
-            await asyncio.sleep(0)
-            loop.now += seconds
-            await receiver.receive_many(2)
-            await waiting
-            await receiver.receive()
-        assert times(sender) == (5, 5)
-
-    by_the_clock(test)
-
-
 @pytest.mark.parametrize("ending", ["abort", "close the sender", "close the receiver"])
 def test_peaks_outlive_what_drops_the_rows(ending: str) -> None:
     async def test(_: ClockLoop) -> None:
@@ -250,3 +212,14 @@ def test_peaks_outlive_what_drops_the_rows(ending: str) -> None:
             assert end.statistics().peak_inbox_rows == end.statistics().peak_permits_outstanding == 5
 
     by_the_clock(test)
+
+
+def test_control_messages_do_not_count_as_rows() -> None:
+    sender, receiver = channel()
+    sender.send_barrier_nowait("b")
+    sender.send_watermark("w")
+
+    now = sender.statistics()
+    assert (now.sent_chunks, now.sent_rows, now.inbox_rows, now.row_permits_here) == (0, 0, 0, 8)
+    assert [message.rows for message in (receiver.receive_nowait(), receiver.receive_nowait())] == [0, 0]
+    assert receiver.statistics().consumed_chunks == 0
