@@ -10,7 +10,7 @@ What is ready together is encoded together, as one message (a train), because a 
 a frame.  The frames carry chunks as bytes; ``permitflow.transports.trains`` makes those.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import TypeAlias
@@ -23,15 +23,14 @@ from permitflow.protocol.messages import Permits
 from permitflow.transports.arrow_compression import MAX_SCHEMA_BYTES
 from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.frame_codec import (
-    DOWNSTREAM_READERS,
-    DOWNSTREAM_WRITERS,
-    UPSTREAM_READERS,
-    UPSTREAM_WRITERS,
     EncodedChunks,
     WireFrame,
     marker_bytes,
-    read_chunks,
+    read_downstream,
+    read_upstream,
     write_chunks,
+    write_downstream,
+    write_upstream,
 )
 from permitflow.transports.shared_memory.ring import SizedParts, size_of
 from permitflow.wire.v1 import exchange_pb2 as pb
@@ -257,7 +256,7 @@ _front_of = lru_cache(maxsize=_FRONTS)(_made_front)
 def _encoded(train: Iterable[WireFrame]) -> bytes:
     message = pb.FromUpstream()
     for frame in train:
-        UPSTREAM_WRITERS[type(frame)](message.frames.add(), frame)
+        write_upstream(message.frames.add(), frame)
     return message.SerializeToString()
 
 
@@ -278,7 +277,7 @@ def _said_of_permits(permits: Permits) -> bytes:
 def _encoded_downstream(frames: Iterable[DownstreamFrame]) -> bytes:
     train = pb.FromDownstream()
     for frame in frames:
-        DOWNSTREAM_WRITERS[type(frame)](train.frames.add(), frame)
+        write_downstream(train.frames.add(), frame)
     return train.SerializeToString()
 
 
@@ -305,13 +304,10 @@ def decode_upstream(message: Received) -> list[WireFrame]:
         body = memoryview(train.body)
     frames: list[WireFrame] = []
     for frame in train.frames:
-        name = _name(frame, UPSTREAM_READERS)
-        if name == "chunks":
-            chunks = read_chunks(frame.chunks, body)
+        read = read_upstream(frame, body)
+        if isinstance(read, EncodedChunks):
             body = body[frame.chunks.size_bytes :]
-            frames.append(chunks)
-        else:
-            frames.append(UPSTREAM_READERS[name](getattr(frame, name)))
+        frames.append(read)
     if len(head) > _MOST_EMPTY_CHUNKS:  # one takes a byte
         empty = sum(frame.rows.count(0) for frame in frames if isinstance(frame, EncodedChunks))
         if empty > _MOST_EMPTY_CHUNKS:
@@ -377,11 +373,7 @@ def _short_downstream(message: bytes) -> list[DownstreamFrame]:
 def _downstream_frames(message: Received) -> list[DownstreamFrame]:
     train = pb.FromDownstream()
     _parse(train, memoryview(message))
-    return [
-        DOWNSTREAM_READERS[name](getattr(frame, name))
-        for frame in train.frames
-        for name in [_name(frame, DOWNSTREAM_READERS)]
-    ]
+    return [read_downstream(frame) for frame in train.frames]
 
 
 def _parse(train: pb.FromUpstream | pb.FromDownstream, data: memoryview) -> None:
@@ -398,10 +390,3 @@ def _parse(train: pb.FromUpstream | pb.FromDownstream, data: memoryview) -> None
         train.ParseFromString(bytes(data))
     except DecodeError as error:
         raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=str(error)) from error
-
-
-def _name(frame: pb.UpstreamFrame | pb.DownstreamFrame, readers: Mapping[str, Callable[..., object]]) -> str:
-    name: str | None = frame.WhichOneof("frame")
-    if name is None:
-        raise UndecodableDataError(what="a frame", reason=f"it is none of {', '.join(readers)}")
-    return name

@@ -62,36 +62,36 @@ class FromDownstream(_message.Message):
     def __init__(self, frames: _Optional[_Iterable[_Union[DownstreamFrame, _Mapping]]] = ...) -> None: ...
 
 class UpstreamFrame(_message.Message):
-    __slots__ = ("put", "agreement", "data", "end", "abort", "failure", "chunks")
+    __slots__ = ("put", "agreement", "data", "chunks", "end", "abort", "failure")
     PUT_FIELD_NUMBER: _ClassVar[int]
     AGREEMENT_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
+    CHUNKS_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
-    CHUNKS_FIELD_NUMBER: _ClassVar[int]
     put: Put
     agreement: Agreement
     data: Data
+    chunks: Chunks
     end: End
     abort: Abort
     failure: Failure
-    chunks: Chunks
-    def __init__(self, put: _Optional[_Union[Put, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., chunks: _Optional[_Union[Chunks, _Mapping]] = ...) -> None: ...
+    def __init__(self, put: _Optional[_Union[Put, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., chunks: _Optional[_Union[Chunks, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
 
 class DownstreamFrame(_message.Message):
-    __slots__ = ("get", "agreement", "add_permits", "failure", "ended")
+    __slots__ = ("get", "agreement", "add_permits", "ended", "failure")
     GET_FIELD_NUMBER: _ClassVar[int]
     AGREEMENT_FIELD_NUMBER: _ClassVar[int]
     ADD_PERMITS_FIELD_NUMBER: _ClassVar[int]
-    FAILURE_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
     get: Get
     agreement: Agreement
     add_permits: AddPermits
-    failure: Failure
     ended: Ended
-    def __init__(self, get: _Optional[_Union[Get, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., add_permits: _Optional[_Union[AddPermits, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ...) -> None: ...
+    failure: Failure
+    def __init__(self, get: _Optional[_Union[Get, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., add_permits: _Optional[_Union[AddPermits, _Mapping]] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
 
 class Parameters(_message.Message):
     __slots__ = ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "oversize")
@@ -172,12 +172,12 @@ class Agreement(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., parameters: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., stream: _Optional[str] = ..., first_row: _Optional[int] = ..., same_host: _Optional[_Union[SameHostAnswer, _Mapping]] = ..., compression: _Optional[_Union[CompressionAnswer, _Mapping]] = ...) -> None: ...
 
 class SameHostOffer(_message.Message):
-    __slots__ = ("socket", "required")
+    __slots__ = ("socket", "is_required")
     SOCKET_FIELD_NUMBER: _ClassVar[int]
-    REQUIRED_FIELD_NUMBER: _ClassVar[int]
+    IS_REQUIRED_FIELD_NUMBER: _ClassVar[int]
     socket: str
-    required: bool
-    def __init__(self, socket: _Optional[str] = ..., required: bool = ...) -> None: ...
+    is_required: bool
+    def __init__(self, socket: _Optional[str] = ..., is_required: bool = ...) -> None: ...
 
 class SameHostAnswer(_message.Message):
     __slots__ = ("proof", "refusal")
