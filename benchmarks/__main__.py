@@ -12,9 +12,9 @@ from rich.markdown import Markdown
 
 from benchmarks.documents import can_draw, draw_all, update_documents
 from benchmarks.field import FULL, SMOKE
+from benchmarks.harness import CHECKOUT
 from benchmarks.jobs import PAYLOADS
 from benchmarks.measuring import COMPARISON, CURVES, PARTS, measure
-from benchmarks.pairs import CHECKOUT
 from benchmarks.peers.way import find_ways
 from benchmarks.results import RESULTS_FILE, UNMEASURED, Results, StaleResultsError
 from benchmarks.tables import TABLES

@@ -22,8 +22,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.harness import CHECKOUT
 from benchmarks.jobs import BURST_CHUNKS, PAYLOADS
-from benchmarks.pairs import CHECKOUT
 from permitflow.errors import EndOfStream
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer

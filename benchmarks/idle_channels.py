@@ -11,19 +11,17 @@ import asyncio
 import gc
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import psutil
 import pyarrow as pa
 
+from benchmarks.harness import partner
 from benchmarks.jobs import PAYLOADS
-from benchmarks.pairs import CHECKOUT
 from benchmarks.results import Record
 from permitflow import LocalReceiver, LocalSender, open_channel
 from permitflow.exchange.registry import Exchange
@@ -60,7 +58,7 @@ class IdleChannels(Record):
 def measure_idle_channels(*, is_smoke: bool) -> list[IdleChannels]:
     """All kinds and numbers."""
     counts, seconds = (SMOKE_COUNTS, SMOKE_SECONDS) if is_smoke else (COUNTS, SECONDS)
-    found = [_joined("in a process", count, [_ask(_start("local", count, seconds))]) for count in counts]
+    found = [_joined("in a process", count, [_local(count, seconds)]) for count in counts]
     for kind, same_host in CARRIERS.items():
         for count in counts:
             if same_host is SameHost.NEVER or count <= MOST_ON_SAME_HOST:
@@ -77,42 +75,20 @@ def _joined(kind: str, count: int, ends: list[dict[str, float]]) -> IdleChannels
     )
 
 
+def _local(count: int, seconds: float) -> dict[str, float]:
+    with partner("benchmarks.idle_channels", "local", count, seconds) as process:
+        process.tell()
+        return process.hears()
+
+
 def _remote(count: int, seconds: float, same_host: SameHost) -> list[dict[str, float]]:
-    exchange = _start("serve", count, seconds)
-    try:
-        address = _hear(exchange)["address"]
-        consumer = _start("read", count, seconds, address, same_host.value)
-        _hear(consumer)
-        _tell(exchange)
-        return [_ask(consumer), _hear(exchange)]
-    finally:
-        exchange.kill()
-        exchange.communicate()
-
-
-def _start(*arguments: object) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "benchmarks.idle_channels", *map(str, arguments)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT)
-
-
-def _tell(process: "subprocess.Popen[str]") -> None:
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-
-
-def _hear(process: "subprocess.Popen[str]") -> dict[str, Any]:
-    assert process.stdout is not None
-    told: dict[str, Any] = json.loads(process.stdout.readline())
-    return told
-
-
-def _ask(process: "subprocess.Popen[str]") -> dict[str, float]:
-    """Its figures; then it ends."""
-    _tell(process)
-    figures = _hear(process)
-    process.communicate()
-    return figures
+    with partner("benchmarks.idle_channels", "serve", count, seconds) as exchange:
+        address = exchange.hears()["address"]
+        with partner("benchmarks.idle_channels", "read", count, seconds, address, same_host.value) as consumer:
+            consumer.hears()
+            exchange.tell()
+            consumer.tell()
+            return [consumer.hears(), exchange.hears()]
 
 
 # In the processes.

@@ -16,10 +16,12 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 import anyio
 
+from benchmarks.harness import in_turns
 from benchmarks.results import Record, Series, table
 from permitflow import ChannelParameters, EndOfStream, LocalReceiver, LocalSender, open_channel
 
@@ -180,14 +182,13 @@ def measure_local(rounds: int, seed: int, *, is_smoke: bool) -> list[LocalRate]:
 
 def measure(rounds: int, messages: int, *, seed: int = 1) -> list[LocalRate]:
     """All candidates at all sizes; the n-th rate of each is from the n-th round."""
-    order = random.Random(seed)
-    rates: dict[tuple[str, int], list[float]] = {(name, rows): [] for rows in CHUNK_ROWS for name in CANDIDATES}
-    for _ in range(rounds):
-        for rows in CHUNK_ROWS:
-            chunks = [Chunk(rows, number) for number in range(messages)]
-            for name in order.sample(list(CANDIDATES), len(CANDIDATES)):
-                rates[name, rows].append(messages / _seconds(CANDIDATES[name], chunks) / 1e6)
-    return [LocalRate(name, rows, Series.of(found)) for (name, rows), found in rates.items()]
+    order, found = random.Random(seed), list[LocalRate]()
+    for rows in CHUNK_ROWS:
+        chunks = [Chunk(rows, number) for number in range(messages)]
+        variants = {name: partial(_seconds, candidate, chunks) for name, candidate in CANDIDATES.items()}
+        for name, seconds in in_turns(variants, rounds, order).items():
+            found.append(LocalRate(name, rows, Series.of(messages / each / 1e6 for each in seconds)))
+    return found
 
 
 def _seconds(candidate: Candidate, chunks: Chunks) -> float:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import process_time
 
-from benchmarks.pairs import CHECKOUT
+from benchmarks.harness import CHECKOUT
 from benchmarks.results import Record, Results, describe_machine, table
 from permitflow_model.tla_values import TlaValue
 

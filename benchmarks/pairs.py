@@ -6,15 +6,14 @@ import math
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
+from benchmarks.harness import CHECKOUT
 from benchmarks.jobs import Job
 from benchmarks.peers.way import Way
 
 __all__ = ["Pair", "PairFailedError", "Sample"]
 
-CHECKOUT = Path(__file__).resolve().parent.parent
 # Guards against hangs; measures nothing.
 ANSWER_SECONDS = 120.0
 ENDING_SECONDS = 10.0

@@ -14,10 +14,11 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import count
+from functools import partial
+from itertools import count, product
 
+from benchmarks.harness import CHECKOUT, in_turns
 from benchmarks.jobs import BURST_CHUNKS, PAYLOADS, Payload
-from benchmarks.pairs import CHECKOUT
 from benchmarks.results import Record, Series
 from permitflow.transports.grpc_aio import AioControl, control, put
 
@@ -50,12 +51,13 @@ def measure_stores(rounds: int, seed: int, *, is_smoke: bool) -> list[StoreRate]
 
 
 def _rates(payload: Payload, rounds: int, chance: random.Random, seconds: float) -> list[StoreRate]:
-    found: dict[tuple[str, int], list[float]] = {(store, channels): [] for store in STORES for channels in CHANNELS}
     with ExitStack() as stack:
         addresses = {store: stack.enter_context(_serving(store, payload)) for store in STORES}
-        for _ in range(rounds):
-            for store, channels in chance.sample(sorted(found), len(found)):
-                found[store, channels].append(asyncio.run(_rate(addresses[store], payload, channels, seconds)))
+
+        def rate(store: str, channels: int) -> float:
+            return asyncio.run(_rate(addresses[store], payload, channels, seconds))
+
+        found = in_turns({key: partial(rate, *key) for key in product(STORES, CHANNELS)}, rounds, chance)
     return [StoreRate(store, payload.name, channels, Series.of(rates)) for (store, channels), rates in found.items()]
 
 

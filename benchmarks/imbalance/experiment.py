@@ -5,9 +5,10 @@ import random
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 
+from benchmarks.harness import CHECKOUT, in_turns
 from benchmarks.imbalance.setups import SETUPS
-from benchmarks.pairs import CHECKOUT
 from benchmarks.results import Record, Series
 
 __all__ = ["Imbalance", "measure_imbalance"]
@@ -39,11 +40,8 @@ class Imbalance(Record):
 def measure_imbalance(rounds: int, seed: int, *, is_smoke: bool) -> list[Imbalance]:
     """Of all setups."""
     seconds = SMOKE_SECONDS if is_smoke else SECONDS
-    order = random.Random(seed)
-    found: dict[str, list[dict[str, list[float]]]] = {setup.name: [] for setup in SETUPS}
-    for _ in range(min(rounds, MOST_ROUNDS)):
-        for name in order.sample(list(found), len(found)):
-            found[name].append(_run(name, seconds))
+    runs = {setup.name: partial(_run, setup.name, seconds) for setup in SETUPS}
+    found = in_turns(runs, min(rounds, MOST_ROUNDS), random.Random(seed))
     return [_joined(name, runs) for name, runs in found.items()]
 
 

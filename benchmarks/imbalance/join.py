@@ -7,17 +7,16 @@ import asyncio
 import json
 import os
 import socket
-import subprocess
 import sys
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
 from contextlib import suppress
-from typing import Any
 
 import pyarrow as pa
 
+from benchmarks.harness import Partner
 from benchmarks.imbalance.remote_upstream import CHANNEL, LENGTH_BYTES
 from benchmarks.imbalance.setups import (
     CHUNK_ROWS,
@@ -29,7 +28,6 @@ from benchmarks.imbalance.setups import (
     Work,
     filtered_chunk,
 )
-from benchmarks.pairs import CHECKOUT
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
 from permitflow.errors import PermitflowError, WouldBlock
 from permitflow.transports.grpc_aio import get
@@ -164,14 +162,8 @@ class RemoteUpstream(Upstream):
     def __init__(self, setup: Setup) -> None:
         """Starts it."""
         self.inbox: deque[int] = deque()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.imbalance.remote_upstream", setup.name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=CHECKOUT,
-        )
-        self.address: str = self._hear()["address"]
+        self._process = Partner("benchmarks.imbalance.remote_upstream", setup.name)
+        self.address: str = self._process.hears()["address"]
         threading.Thread(target=self._listen_to_the_end, daemon=True).start()
 
     def _listen_to_the_end(self) -> None:
@@ -189,28 +181,17 @@ class RemoteUpstream(Upstream):
 
     def begin(self) -> None:
         """Measure from now on."""
-        self._tell("begin")
+        self._process.tell()
 
     def back_pressure_rate(self) -> float:
         """As the process says."""
-        self._tell("end")
-        rate: float = self._hear()["back_pressure_rate"]
+        self._process.tell()
+        rate: float = self._process.hears()["back_pressure_rate"]
         return rate
 
     def close(self) -> None:
         """End the process."""
         self._process.kill()
-        self._process.communicate()
-
-    def _tell(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n")
-        self._process.stdin.flush()
-
-    def _hear(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        told: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return told
 
 
 class BoundedInBytes(RemoteUpstream):

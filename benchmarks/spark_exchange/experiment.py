@@ -1,21 +1,17 @@
 """Source, sink and query 12: with the exchange and without, in turns, in one session."""
 
 import asyncio
-import json
 import random
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.pairs import CHECKOUT
+from benchmarks.harness import Partner, partner
 from benchmarks.results import Series
 from benchmarks.spark_exchange.jobs import FOR_LONG_JOBS, QUERY, SINK, SOURCE, UNTIL_WARM, SparkJob, WarmUp
 from benchmarks.spark_exchange.peers import SLOTS, MemorySource, NullSink, payload_of, session
@@ -40,47 +36,6 @@ SMOKE_SCALE = 0.01
 # The query takes less than a second, and single rounds scatter: the median of a few would be chance.
 QUERY_ROUNDS = 15
 NO_WARM_UP = WarmUp(least=0, most=0)
-
-
-class Partner:
-    """A process that is told what to do, a line at a time."""
-
-    def __init__(self, name: str, *arguments: str) -> None:
-        """Start it."""
-        self._name = name
-        command = [sys.executable, "-m", "benchmarks.spark_exchange.partners", name, *arguments]
-        self._process = subprocess.Popen(
-            command, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
-
-    def hears(self) -> dict[str, Any]:
-        """Its next answer."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, f"{self._name} has ended"
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def tell(self, **order: object) -> None:
-        """Say what to do."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-
-    def close(self) -> None:
-        """There are no more orders: it ends."""
-        with self._process:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-
-
-@contextmanager
-def partner(name: str, *arguments: str) -> Iterator[Partner]:
-    """A process for the block."""
-    it = Partner(name, *arguments)
-    try:
-        yield it
-    finally:
-        it.close()
 
 
 class Stage:
@@ -113,12 +68,12 @@ def measure_spark(rounds: int, seed: int, *, is_smoke: bool) -> list[SparkJob]:
     choose = random.Random(seed)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        exchange = stack.enter_context(partner("exchange"))
+        exchange = stack.enter_context(partner("benchmarks.spark_exchange.partners", "exchange"))
         spark = stack.enter_context(session(folder / "receiver", CHUNK_ROWS))
         stage = Stage(spark, exchange)
         source_rows, sink_rows = (SMOKE_ROWS, SMOKE_ROWS) if is_smoke else (SOURCE_ROWS, SINK_ROWS)
         jobs = [_source(stage, source_rows), _sink(stage, sink_rows)]
-        sender = stack.enter_context(partner("sender", str(tables), str(folder / "sender")))
+        sender = stack.enter_context(partner("benchmarks.spark_exchange.partners", "sender", tables, folder / "sender"))
         assert sender.hears()["ready"]
         jobs.append(_query(stage, sender, tables))
         return [_in_turns(job, rounds, choose, is_smoke=is_smoke) for job in jobs]

@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from benchmarks.harness import CHECKOUT
 from benchmarks.jobs import Payload
-from benchmarks.pairs import CHECKOUT
 from permitflow.demo.spark_session import local_session
 
 __all__ = ["SLOTS", "MemorySource", "NullSink", "payload_of", "session"]
