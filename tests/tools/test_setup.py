@@ -57,24 +57,6 @@ def java(home: Path, version: str) -> Path:
 # Java.
 
 
-@pytest.mark.parametrize(("text", "version"), [("17.0.15", 17), ("21", 21), ("1.8.0_452", 8), ("25-ea", 25)])
-def test_the_version_of_a_java_is_read(setup: ModuleType, tmp_path: Path, text: str, version: int) -> None:
-    assert setup.java_version(java(tmp_path / "home", text)) == version
-
-
-def test_a_program_that_is_no_java_has_no_version(setup: ModuleType, tmp_path: Path) -> None:
-    script(tmp_path / "home/bin/java", "echo hello", "exit 3")
-    assert setup.java_version(tmp_path / "home") == 0
-    assert setup.java_version(tmp_path / "nowhere") == 0
-
-
-def test_the_users_java_home_comes_first(setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java(tmp_path / "jvm/a", "21")
-    mine = java(tmp_path / "mine", "17.0.1")
-    monkeypatch.setenv("JAVA_HOME", str(mine))
-    assert setup.find_java() == mine
-
-
 def test_a_java_home_that_is_too_old_is_passed_over(
     setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,20 +68,6 @@ def test_a_java_home_that_is_too_old_is_passed_over(
 def test_a_java_on_the_path_is_followed_to_its_home(setup: ModuleType, tmp_path: Path) -> None:
     home = java(tmp_path / "somewhere", "17.0.1")
     (tmp_path / "programs/java").symlink_to(home / "bin/java")
-    assert setup.find_java() == home
-
-
-def test_what_was_found_is_noted_and_used_again(setup: ModuleType, tmp_path: Path) -> None:
-    home = java(tmp_path / "jvm/a", "17.0.1")
-    setup.provide_java()
-    assert setup.JAVA_HOME_FILE.read_text() == f"{home}\n"
-    script(home / "bin/java", "exit 1")  # starting it again would be noticed
-    assert setup.find_java() == home
-
-
-def test_a_java_that_was_removed_is_looked_for_again(setup: ModuleType, tmp_path: Path) -> None:
-    setup.JAVA_HOME_FILE.write_text(f"{tmp_path}/removed\n")
-    home = java(tmp_path / "jvm/a", "17.0.1")
     assert setup.find_java() == home
 
 
@@ -199,13 +167,6 @@ def test_pip_is_tried_again_when_the_network_fails(setup: ModuleType, tmp_path: 
     assert (tmp_path / "log").read_text().split() == ["attempt"] * 3
 
 
-def test_pip_is_not_tried_for_ever(setup: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    script(setup.VENV_PYTHON, "exit 1")
-    with pytest.raises(SystemExit):
-        setup.install_requirements()
-    assert "pip failed 3 times" in capsys.readouterr().err
-
-
 def test_what_connect_needs_goes_into_a_folder_of_its_own(setup: ModuleType, tmp_path: Path) -> None:
     """As pip says what is missing; the project itself is not."""
     found = [{"metadata": {"name": name, "version": "1.2"}} for name in ("permitflow", "pandas", "grpcio-status")]
@@ -261,24 +222,6 @@ def test_an_old_python_says_which_one_it_is(
     with pytest.raises(SystemExit):
         setup.main()
     assert f"{sys.executable} is Python 3.9, but permitflow needs 3.11 or newer" in capsys.readouterr().err
-
-
-def test_an_old_python_hands_over_to_a_newer_one(
-    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script(tmp_path / "programs/python3.13", "echo shim of a version that is not installed", "exit 127")
-    newer = script(tmp_path / "programs/python3.12", "exit 0")
-    called: list[list[str]] = []
-
-    def execute(program: str, arguments: list[str]) -> None:
-        called.append([program, *arguments])
-        raise SystemExit(0)
-
-    monkeypatch.setattr(sys, "version_info", (3, 9, 2))
-    monkeypatch.setattr(os, "execv", execute)
-    with pytest.raises(SystemExit):
-        setup.main()
-    assert called == [[str(newer), str(newer), *sys.argv]]
 
 
 def test_make_lists_its_targets_without_setting_anything_up(repository: Path, tmp_path: Path) -> None:

@@ -263,7 +263,11 @@ def test_few_fields_that_nobody_knows_are_skipped_and_many_are_refused() -> None
         decode_downstream(b"\x23\x24" * 9_000)
 
 
-@pytest.mark.parametrize("marker", ["x" * ((1 << 20) + 1), b"x" * ((1 << 20) + 1), "\N{SNOWMAN}" * 400_000])
+@pytest.mark.parametrize(
+    "marker",
+    ["x" * ((1 << 20) + 1), b"x" * ((1 << 20) + 1), "\N{SNOWMAN}" * 400_000],
+    ids=["text", "bytes", "snowmen"],
+)
 def test_a_marker_that_would_not_fit_is_refused(marker: str | bytes) -> None:
     with pytest.raises(InvalidParametersError, match="must take at most 1048576 bytes"):
         checked_marker(marker, name="watermark")
