@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import grpc
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from permitflow.errors import (
     InvalidParametersError,
@@ -25,8 +27,11 @@ from permitflow.errors import (
 )
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.compression import Codec, CompressionOffer
 from permitflow.protocol.frames import (
+    Abort,
     AddPermits,
+    Data,
     DownstreamFrame,
     End,
     Failure,
@@ -36,16 +41,32 @@ from permitflow.protocol.frames import (
     Staging,
     StatedParameters,
 )
-from permitflow.protocol.messages import Permits
+from permitflow.protocol.messages import Kind, Message, Permits
 from permitflow.protocol.replay import Retention
-from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.arrow import BatchCodec, PieceWriter
+from permitflow.transports.arrow_compression import write_options
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.client_call import ClientCall
 from permitflow.transports.codec import decode_downstream, decode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
-from permitflow.transports.frame_codec import WireFrame
+from permitflow.transports.frame_codec import EncodedChunks, WireFrame
+from permitflow.transports.grpc_aio import describe
 from permitflow.transports.wire_errors import heard
-from tests.support.peers_by_hand import BATCH, SMALL, call, data, dialling, encoded, get_frame, put_frame, serving
+from tests.support.peers_by_hand import (
+    AGREED,
+    BATCH,
+    CHANNEL,
+    CODEC,
+    ENCODED,
+    SMALL,
+    call,
+    data,
+    dialling,
+    encoded,
+    get_frame,
+    put_frame,
+    serving,
+)
 
 
 class Misdeed(NamedTuple):
@@ -299,3 +320,68 @@ async def test_a_channel_takes_no_schema_over_from_a_producer_that_is_refused(de
         outcome = await call(server.address, PUT_STREAM, [encoded(PUT_STREAM, frame)], leaves=False)
     assert type(outcome.error) is kind
     assert channel.log.schema is None
+
+
+COMPRESSED = b"".join(PieceWriter(BATCH.schema, write_options(Codec.ZSTD)).pieces(BATCH))
+PUT = put_frame(compression=CompressionOffer((Codec.ZSTD,), Codec.ZSTD))
+
+small = st.integers(-2, 9)
+markers = st.none() | small | st.text("ab", max_size=2)
+chunks = st.builds(
+    EncodedChunks,
+    st.tuples(small) | st.tuples(small, small),
+    small,
+    st.sampled_from([(ENCODED,), (b"?",), (COMPRESSED,), (COMPRESSED[:-9],)]),
+)
+offers = st.none() | st.builds(
+    CompressionOffer, st.lists(st.sampled_from(Codec), max_size=2).map(tuple), st.none() | st.sampled_from(Codec)
+)
+others = st.builds(Message, st.sampled_from([Kind.BARRIER, Kind.WATERMARK]), markers, st.just(0), small)
+statements = st.builds(StatedParameters, *[st.none() | small] * 4, st.sampled_from([None, None, "split", "whole"]))
+channels = st.sampled_from([CHANNEL, CHANNEL, ""])
+versions = st.sampled_from([1, 1, 1, 0])
+upstream_frames = st.one_of(
+    st.builds(
+        Put,
+        versions,
+        channels,
+        statements,
+        st.sampled_from([CODEC.schema_bytes, CODEC.schema_bytes, None, b""]),
+        compression=offers,
+    ),
+    chunks,
+    st.builds(Data, others),
+    st.builds(End, small, small, small, st.booleans()),
+    st.builds(Abort, st.text("ab", max_size=2)),
+    st.just(AGREED),
+)
+downstream_frames = st.one_of(
+    st.builds(Get, versions, channels, statements, st.none(), st.booleans(), compression=offers),
+    st.builds(AddPermits, st.builds(Permits, small, small, small)),
+    st.just(AGREED),
+)
+sessions = st.one_of(
+    st.tuples(st.just(PUT_STREAM), st.lists(upstream_frames | st.binary(max_size=12), max_size=8)),
+    st.tuples(st.just(GET_STREAM), st.lists(downstream_frames | st.binary(max_size=12), max_size=8)),
+    st.tuples(st.just(PUT_STREAM), st.lists(upstream_frames, max_size=8).map(lambda frames: [PUT, *frames])),
+    st.tuples(st.just(GET_STREAM), st.lists(downstream_frames, max_size=8).map(lambda frames: [get_frame(), *frames])),
+)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(sessions, min_size=1, max_size=4))
+def test_no_peer_can_bring_the_exchange_down(run: asyncio.Runner, several: list[tuple[str, list[Any]]]) -> None:
+    """Several at once, on one channel; the other channel works to the end, and no stream is left."""
+
+    async def test() -> None:
+        async with serving() as (exchange, address):
+            async with asyncio.TaskGroup() as group:
+                for method, frames in several:
+                    group.create_task(call(address, method, [encoded(method, frame) for frame in frames]))
+            assert (await describe(address, "orders/0")).parameters == SMALL
+            # A stream is over a moment after its peer was told so, and nobody announces it.
+            channel = exchange.channel("orders/0")
+            while any(stream.state == "open" for stream in channel.statistics().streams):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    run.run(test())

@@ -1,21 +1,42 @@
-"""The channels of an exchange: names, what is told about them, and what becomes of those that are removed."""
+"""The channels of an exchange: their names, what is told about them, and what becomes of those that are removed.
+
+Orders about many channels are written at once; where the store fails, each channel is done as a whole, or not.
+"""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from permitflow.errors import ChannelAbortedError, InvalidParametersError, UnknownChannelError
+from permitflow.errors import (
+    ChannelAbortedError,
+    InvalidParametersError,
+    RowsNotThereError,
+    StagedPartError,
+    StoreWriteError,
+    UnknownChannelError,
+)
 from permitflow.exchange.registry import Exchange, stream_channels
 from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange.serving import carry_out
 from permitflow.exchange.statistics import BridgeState, Direction
+from permitflow.exchange.stores.memory import MemoryChannelStore, MemoryStore
+from permitflow.exchange.stores.sqlite import SqliteStore
+from permitflow.exchange.stores.store import Store
+from permitflow.protocol.control import Acknowledge, ChannelRow, ChannelState, Close, ControlRequest, StagedPart
+from permitflow.protocol.frames import Staging
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters, kept_parameters
 from permitflow.protocol.recording import End, Recorder
 from permitflow.protocol.replay import Retention
-from permitflow.transports.grpc_aio import get, put
+from permitflow.protocol.traffic import ChannelTraffic, Flow, KeptRows, Statistics, flows_between
+from permitflow.transports.grpc_aio import control, get, put
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -160,3 +181,257 @@ def test_every_end_inside_the_exchange_is_recorded_under_a_name_of_its_own(compl
     }
     assert actions["orders/0#put1", "receiver"] == ["Deliver", "Consume", "Flush"]
     assert actions["orders/0#get1", "sender"] == ["OfferChunk", "SendChunk", "AddPermits"]
+
+
+CHUNK = pa.record_batch({"n": pa.array(range(8), pa.int64())})
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    opened: Store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path)
+    yield opened
+    opened.close()
+
+
+async def staged(exchange: Exchange, channel: str, partition: int) -> StagedPart:
+    """One chunk of batch 0 of the query ``q``."""
+    await exchange.replay_channel(channel).log.declare(CHUNK.schema)
+    part = exchange.staging.open(channel, Staging("q", 0, partition, "a"))
+    await exchange.staging.stage(part, [CHUNK])
+    exchange.staging.end(part)
+    return StagedPart(channel, partition, "a", CHUNK.num_rows)
+
+
+@pytest.mark.parametrize("steps", [1, 10], ids=["before the store has heard of it", "while the store writes"])
+async def test_a_batch_that_is_being_published_when_a_channel_is_removed_is_published_without_it(
+    store: Store, steps: int
+) -> None:
+    exchange = Exchange(store=store)
+    exchange.add_channels(["kept", "removed"], retention=Retention.REPLAY)
+    parts = [await staged(exchange, name, number) for number, name in enumerate(("removed", "kept"))]
+    may_go_on = threading.Event()
+    if isinstance(store, SqliteStore):
+        store._database.post(lambda _: may_go_on.wait(60))  # as a disk that is busy
+    publishing = asyncio.create_task(exchange.staging.publish("q", 0, parts))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    exchange.remove_channel("removed")
+    may_go_on.set()
+    assert not await publishing, "it was not published before"
+    assert store.published_batches() == exchange.staging.books.published_batches == {"q": 0}
+    assert await exchange.staging.publish("q", 0, parts[1:]), "it was published, as its driver was told"
+    kept = exchange.replay_channel("kept")
+    await kept.end()
+    assert [row async for batch in kept.read() for row in batch.column(0).to_pylist()] == CHUNK["n"].to_pylist()
+    exchange.staging.stop()
+
+
+def test_a_store_looks_no_more_at_channels_that_were_removed(
+    complete: Complete, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[MemoryChannelStore] = []
+    forget_older = MemoryChannelStore.forget_older
+
+    def look(place: MemoryChannelStore, query: str, batch: int) -> None:
+        looked_at.append(place)
+        forget_older(place, query, batch)
+
+    monkeypatch.setattr(MemoryChannelStore, "forget_older", look)
+
+    async def test() -> None:
+        exchange = Exchange(store=store)
+        exchange.add_channel("kept", retention=Retention.REPLAY)
+        for number in range(5):
+            exchange.add_channel(f"removed/{number}", retention=Retention.REPLAY)
+            exchange.remove_channel(f"removed/{number}")
+        await exchange.staging.publish("q", 0, [])
+
+    complete(test())
+    assert len(looked_at) == 1
+
+
+async def test_whoever_stages_for_a_channel_that_is_removed_is_told_so_when_he_goes_on(store: Store) -> None:
+    exchange = Exchange(store=store)
+    exchange.add_channels(["removed"], retention=Retention.REPLAY)
+    await exchange.replay_channel("removed").log.declare(CHUNK.schema)
+    part = exchange.staging.open("removed", Staging("q", 0, 0, "a"))
+    staging = asyncio.create_task(exchange.staging.stage(part, [CHUNK]))
+    await asyncio.sleep(0)  # it has room, and is about to be written
+    exchange.remove_channel("removed")
+    assert await staging == 1
+    with pytest.raises(StagedPartError, match="removed"):
+        await exchange.staging.stage(part, [CHUNK])
+
+
+NAMES = tuple(f"orders/{number}" for number in range(50))
+ORDERS: list[ControlRequest] = [Acknowledge(tuple(ChannelRow(name, 5) for name in NAMES)), Close(NAMES)]
+
+
+async def filled(store: SqliteStore | None = None) -> Exchange:
+    """An exchange whose channels have rows."""
+    exchange = Exchange(store=store)
+    for channel in exchange.add_channels(NAMES, retention=Retention.REPLAY):
+        await exchange.replay_channel(channel.name).append(CHUNK)
+    return exchange
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=lambda order: type(order).__name__)
+def test_an_order_about_many_channels_shares_a_flush(complete: Complete, tmp_path: Path, order: ControlRequest) -> None:
+    async def test() -> int:
+        with SqliteStore(tmp_path) as store:
+            exchange = await filled(store)
+            before, may_go_on = store.commits, threading.Event()
+            store._database.post(lambda _: may_go_on.wait(60))  # as a disk that is busy
+            async with asyncio.TaskGroup() as group:
+                group.create_task(carry_out(exchange, order))
+                for _ in range(10):
+                    await asyncio.sleep(0)
+                may_go_on.set()
+            return store.commits - before
+
+    # That for which the disk was busy, and one for all channels.
+    assert complete(test()) <= 2
+
+
+async def test_an_acknowledgement_of_a_row_that_is_not_there_acknowledges_none_of_the_others() -> None:
+    exchange = await filled()
+    with pytest.raises(RowsNotThereError):
+        await carry_out(exchange, Acknowledge((ChannelRow(NAMES[0], 5), ChannelRow(NAMES[1], 9))))
+    assert exchange.replay_channel(NAMES[0]).position().acknowledged_row == 0
+
+
+async def test_where_the_store_fails_each_channel_is_acknowledged_or_not_and_the_order_may_be_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(*_: object) -> None:
+        raise StoreWriteError(path="here", reason="database or disk is full")
+
+    exchange = await filled()
+    channels = [exchange.replay_channel(name) for name in NAMES]
+    with monkeypatch.context() as patch:
+        patch.setattr(channels[3].log.store, "acknowledge", fail)
+        with pytest.raises(StoreWriteError, match="disk is full"):
+            await carry_out(exchange, ORDERS[0])
+    stand = [channel.position().acknowledged_row for channel in channels]
+    assert stand == [0 if number == 3 else 5 for number in range(len(NAMES))]
+    await carry_out(exchange, ORDERS[0])
+    assert [channel.position().acknowledged_row for channel in channels] == [5] * len(NAMES)
+
+
+def test_an_order_that_is_given_up_is_carried_out_as_a_whole(complete: Complete, tmp_path: Path) -> None:
+    async def test() -> set[ChannelState]:
+        with SqliteStore(tmp_path) as store:
+            exchange = await filled(store)
+            may_go_on = threading.Event()
+            store._database.post(lambda _: may_go_on.wait(60))
+            closing = asyncio.create_task(carry_out(exchange, Close(NAMES)))
+            for _ in range(10):
+                await asyncio.sleep(0)
+            closing.cancel()
+            may_go_on.set()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+            return {exchange.replay_channel(name).log.state for name in NAMES}
+
+    assert complete(test()) == {ChannelState.ENDED}
+
+
+FOUR_ROWS = pa.record_batch({"n": pa.array([1, 2, 3, 4], pa.int64())})
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[tuple[Exchange, str]]:
+    """An exchange with a channel of each kind."""
+    exchange = Exchange(parameters=SMALL)
+    exchange.add_channel("once", schema=FOUR_ROWS.schema)
+    exchange.add_channel("kept", schema=FOUR_ROWS.schema, retention=Retention.REPLAY, consumers=("etl", "audit"))
+    async with ExchangeServer(exchange) as server:
+        yield exchange, server.address
+
+
+@pytest.mark.usefixtures("path")
+def test_both_kinds_of_channels_tell_what_has_flowed(complete: Complete) -> None:
+    async def test() -> Statistics:
+        async with serving() as (exchange, address), control(address) as asking:
+            kept = exchange.replay_channel("kept")
+            await kept.append(FOUR_ROWS)
+            await kept.acknowledge(3, "etl")
+            await exchange.channel("once").sender.send(FOUR_ROWS)
+            async with get(address, "once") as consumer:
+                await consumer.take()
+                return await asking.statistics()
+
+    once, kept = complete(test()).channels
+    assert (once.channel, once.state, once.producers, once.consumers) == ("once", "open", 0, 1)
+    assert (once.rows_in, once.rows_out, once.rows_with_consumers, once.kept) == (4, 4, 4, None)
+    assert (kept.rows_in, kept.rows_out, kept.rows_held, kept.room_rows) == (4, 0, 4, 4)
+    assert kept.kept.lag_rows == {"etl": 1, "audit": 4}
+
+
+def test_a_producer_that_waits_for_room_is_seen_while_it_waits(complete: Complete) -> None:
+    async def test() -> list[Flow]:
+        async with serving() as (exchange, address), control(address) as asking:
+            channel = exchange.replay_channel("kept")
+            for _ in range(2):
+                await channel.append(FOUR_ROWS)
+            waiting = asyncio.create_task(channel.append(FOUR_ROWS))
+            while not channel.statistics().numbers.waiting_sends:  # noqa: ASYNC110  # there is no event to wait for
+                await asyncio.sleep(0)
+            before, now = [await asking.statistics(("kept",)) for _ in range(2)]
+            waiting.cancel()
+            await asyncio.wait({waiting})
+            return flows_between(before, now)
+
+    (flow,) = complete(test())
+    assert flow.traffic.room_rows == 0
+    assert flow.blocked_share > 0
+    assert (flow.rows_in_per_second, flow.rows_out_per_second) == (0, 0)
+
+
+def test_channels_come_in_the_order_in_which_they_were_named(complete: Complete) -> None:
+    async def test() -> tuple[list[str], UnknownChannelError]:
+        async with serving() as (_, address), control(address) as asking:
+            found = await asking.statistics(("kept", "once"))
+            with pytest.raises(UnknownChannelError) as refusal:
+                await asking.statistics(("once", "nowhere"))
+            return [traffic.channel for traffic in found.channels], refusal.value
+
+    names, refusal = complete(test())
+    assert names == ["kept", "once"]
+    assert refusal.facts["channel"] == "nowhere"
+
+
+TRAFFIC = ChannelTraffic(
+    channel="orders/0",
+    state="open",
+    reason="",
+    row_permits=100,
+    producers=1,
+    consumers=1,
+    rows_in=500,
+    rows_out=450,
+    rows_held=50,
+    peak_rows_held=100,
+    rows_with_consumers=10,
+    waiting_seconds=3.0,
+    consumer_waiting_seconds=1.0,
+    kept=KeptRows(next_row=500, acknowledged={"default": 450}),
+)
+
+
+def test_rates_and_shares_are_those_of_the_time_between_two_answers() -> None:
+    later = replace(TRAFFIC, rows_in=700, rows_out=550, waiting_seconds=4.5, consumer_waiting_seconds=1.5)
+    (flow,) = flows_between(Statistics(10.0, (TRAFFIC,)), Statistics(12.0, (later,)))
+    assert (flow.seconds, flow.rows_in_per_second, flow.rows_out_per_second) == (2.0, 100.0, 50.0)
+    assert (flow.blocked_share, flow.consumer_blocked_share) == (0.75, 0.25)
+    assert flow.as_json()["kept"]["lag_rows"] == {"default": 50}  # type: ignore[index]  # JSON
+
+
+@pytest.mark.parametrize(
+    "before",
+    [None, Statistics(1.0, ()), Statistics(20.0, (TRAFFIC,)), Statistics(1.0, (replace(TRAFFIC, rows_in=501),))],
+    ids=["first answer", "new channel", "another clock", "started again"],
+)
+def test_without_anything_to_compare_with_there_are_no_rates(before: Statistics | None) -> None:
+    (flow,) = flows_between(before, Statistics(10.0, (TRAFFIC,)))
+    assert (flow.seconds, flow.rows_in_per_second, flow.rows_out_per_second, flow.blocked_share) == (0, 0, 0, 0)

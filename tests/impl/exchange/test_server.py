@@ -1,10 +1,28 @@
-"""Where an exchange can be served."""
+"""Where an exchange can be served, and how it says whether it takes streams.
 
+No failure to accept is the end of accepting.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+
+import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from permitflow.errors import InvalidParametersError
+from permitflow.errors import InvalidParametersError, PeerGoneError, PeerTimeoutError, TransportError
+from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange.serving import METHODS
+from permitflow.transports.grpc_aio import get
+from permitflow.transports.grpc_blocking import control
+from permitflow.transports.health import LIVENESS, READINESS, is_serving
+from permitflow.transports.tcp import Kind, header
 
 
 @pytest.mark.parametrize(
@@ -32,3 +50,131 @@ def test_what_is_no_address_is_refused_before_anything_listens(address: str) -> 
 @pytest.mark.parametrize("address", ["localhost:0", "[::1]:0", "unix.example.com:5", "tcp://localhost:0"])
 def test_hosts_with_ports_are_addresses(address: str) -> None:
     ExchangeServer(Exchange(), address)
+
+
+GUARD_SECONDS = 30.0
+
+
+@pytest.fixture
+def failures(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How the next calls of the kernel that accept fail, last one first."""
+    numbers: list[int] = []
+    accept = socket.socket.accept
+
+    def failing(listener: socket.socket) -> tuple[socket.socket, object]:
+        if numbers:
+            raise OSError(numbers.pop(), "it fails")
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", failing)
+    monkeypatch.setattr("permitflow.exchange.server._RETRY_SECONDS", 0)
+    yield numbers
+    assert not numbers, "it was tried"
+
+
+def test_an_exchange_without_descriptors_takes_connections_once_it_has_some(
+    run: asyncio.Runner, failures: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    def ask(address: str) -> None:
+        with control(address) as questions:
+            questions.statistics()
+
+    async def dial() -> None:
+        async with ExchangeServer(Exchange(), "tcp://127.0.0.1:0") as server:
+            failures.extend([errno.ENFILE, errno.EMFILE, errno.ECONNABORTED])
+            await asyncio.to_thread(ask, server.address)
+
+    with caplog.at_level(logging.ERROR):
+        run.run(dial())
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith("permitflow.")]
+    (complaint,) = ours  # once, not for each attempt
+    assert "ulimit -n" in complaint
+
+
+def test_a_stream_that_has_missed_that_it_is_cancelled_does_not_keep_the_exchange_from_stopping(
+    run: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where an error comes at the same moment, and the peer that is to be told of it does not read."""
+    begun, for_ever = asyncio.Event(), asyncio.Event()
+    served: list[asyncio.Task[object] | None] = []
+
+    async def serve(*_: object, **__: object) -> None:
+        served.append(asyncio.current_task())
+        begun.set()
+        with suppress(asyncio.CancelledError):
+            await for_ever.wait()
+        await for_ever.wait()
+
+    async def story() -> None:
+        monkeypatch.setattr("permitflow.exchange.server._FAREWELL_SECONDS", 0)
+        monkeypatch.setattr("permitflow.exchange.server.METHODS", dict.fromkeys(METHODS, serve))
+        server = ExchangeServer(Exchange(), "tcp://127.0.0.1:0")
+        async with asyncio.timeout(GUARD_SECONDS), server:
+            with socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2]))) as dialler:
+                dialler.sendall(header(Kind.GET))
+                await begun.wait()
+                await server.stop()
+        (task,) = served
+        assert task is not None
+        assert task.cancelled()
+
+    run.run(story())
+
+
+def test_who_finds_no_exchange_is_told_what_the_system_says(run: asyncio.Runner) -> None:
+    async def dial(port: int) -> None:
+        # Time for the first attempt at least, on a busy machine, too.
+        async with get(f"tcp://127.0.0.1:{port}", "orders/0", connect_timeout_seconds=2.0):
+            pass
+
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        with pytest.raises(PeerTimeoutError, match=r"Connect.* (refused|failed).*is an exchange running there"):
+            run.run(dial(bound.getsockname()[1]))
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_it_serves_while_it_is_ready_and_lives_all_the_time(run: asyncio.Runner, phase: Phase) -> None:
+    async def ask() -> list[bool]:
+        exchange = Exchange()
+        exchange.readiness.enter(phase)
+        async with ExchangeServer(exchange, "127.0.0.1:0") as server:
+            return [
+                await asyncio.to_thread(is_serving, server.address, service=service)
+                for service in (*READINESS, LIVENESS)
+            ]
+
+    is_ready = phase is Phase.READY
+    assert run.run(ask()) == [is_ready, is_ready, True]
+
+
+def test_who_watches_hears_of_each_change(run: asyncio.Runner) -> None:
+    async def watch() -> list[int]:
+        exchange = Exchange()
+        exchange.readiness.enter(Phase.DRAINING)
+        async with (
+            ExchangeServer(exchange, "127.0.0.1:0") as server,
+            grpc.aio.insecure_channel(server.address) as channel,
+        ):
+            watching = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+            heard = [(await watching.read()).status]
+            for phase in (Phase.READY, Phase.DRAINING):
+                exchange.readiness.enter(phase)
+                heard.append((await watching.read()).status)
+            watching.cancel()
+            return heard
+
+    response = health_pb2.HealthCheckResponse
+    assert run.run(watch()) == [response.NOT_SERVING, response.SERVING, response.NOT_SERVING]
+
+
+def test_nobody_there_and_no_such_service_are_errors(run: asyncio.Runner) -> None:
+    async def ask() -> str:
+        async with ExchangeServer(Exchange(), "127.0.0.1:0") as server:
+            with pytest.raises(TransportError, match="NOT_FOUND"):
+                await asyncio.to_thread(is_serving, server.address, service="coffee")
+            return server.address
+
+    address = run.run(ask())
+    with pytest.raises(PeerGoneError, match=address):
+        is_serving(address)

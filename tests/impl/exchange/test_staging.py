@@ -1,15 +1,38 @@
-"""Rows are staged over both carriers, seen by nobody, and published once; a slow consumer stops the writers."""
+"""Staged rows, over both carriers: seen by nobody, published once, refused in words; a slow consumer stops the writers.
+
+Writers as Spark has them: attempts fail, run on late, and are repeated; batches are run again.  An exchange with a
+store on disk starts again: what is staged and published is neither lost nor repeated.
+"""
 
 import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from permitflow.errors import (
+    ChannelClosedError,
+    InvalidParametersError,
+    RetentionError,
     StagedPartError,
+    StagingFullError,
+    UnknownChannelError,
 )
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.replay_channel import ReplayChannel
+from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.control import ChannelState, StagedPart
+from permitflow.protocol.frames import Staging
+from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.replay import Retention
+from permitflow.transports.grpc_aio import control
 from tests.support.kept_rows import settle
-from tests.support.staging_world import STAGING_ROWS, chunk, world
+from tests.support.staging_world import CHANNELS, STAGING_ROWS, World, chunk, world
 
 
 @pytest.fixture(params=["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])
@@ -100,3 +123,250 @@ async def test_a_slow_consumer_stops_the_writers_of_the_next_batch(address: str)
         assert not await here.publish(await writing, batch=1)
         assert await here.read(16) == [*range(16, 32)]
         assert here.staging().waiting_seconds > 0
+
+
+async def test_a_batch_that_cannot_fit_fails_its_writer_and_nobody_else(address: str) -> None:
+    async with world(address) as here:
+        small = await here.stage([1])
+        with pytest.raises(StagingFullError, match="staging_rows of the exchange larger") as caught:
+            await here.stage([*range(100)], 1)
+        assert (caught.value.channel, caught.value.limit_rows) == ("a", STAGING_ROWS)
+        await here.until(lambda staged: not staged.open_attempts)
+        assert not await here.publish(small)
+        assert await here.read(1) == [1]
+
+
+async def test_what_is_discarded_cannot_be_published_and_what_is_published_stays(address: str) -> None:
+    async with world(address) as here, control(here.address) as orders:
+        published = await here.stage([1])
+        assert not await here.publish(published)
+        part = await here.stage([2, 3], batch=1)
+        assert (await orders.discard("q", 0, [published])).rows == 0
+        assert (await orders.discard("q", 1, [])).rows == 0, "no attempt is named"
+        assert (await orders.discard("q", 1, [part])).rows == 2
+        with pytest.raises(StagedPartError):
+            await here.publish(part, batch=1)
+        assert await here.read(1) == [1]
+
+
+async def test_a_channel_that_is_closed_ends_behind_all_that_was_published(address: str) -> None:
+    async with world(address) as here, control(here.address) as orders:
+        assert not await here.publish(await here.stage([*range(16)]))
+        (position,) = await orders.close_channels(["a"])
+        assert (position.state, position.next_row) == (ChannelState.ENDED, 16)
+        late = StagedPart("b", 0, "x", 0)
+        with pytest.raises(ChannelClosedError):
+            await here.stage([1], batch=1)
+        numbers: list[int] = []
+        async for batch in here.exchange.replay_channel("a").read():
+            numbers += batch.column(0).to_pylist()
+            await here.exchange.replay_channel("a").acknowledge(len(numbers))
+        assert numbers == [*range(16)]
+        assert await here.publish(late), "it was, and the channel was open then"
+        again = await here.stage([*range(16)], attempt="again")
+        assert await here.publish(again), "a driver that runs the last batch again need not know that it was"
+
+
+async def test_a_batch_is_not_published_into_a_channel_that_has_ended(address: str) -> None:
+    async with world(address) as here, control(here.address) as orders:
+        parts = [await here.stage([1], 0, channel="a"), await here.stage([2], 1, channel="b")]
+        await orders.close_channels(["b"])
+        with pytest.raises(ChannelClosedError):
+            await here.publish(*parts)
+        assert here.next_row("a") == 0
+
+
+async def test_what_is_refused_is_said(address: str) -> None:
+    async with world(address) as here:
+        here.exchange.add_channel("once")
+        with pytest.raises(RetentionError):
+            await here.stage([1], channel="once")
+        with pytest.raises(UnknownChannelError):
+            await here.publish(StagedPart("nowhere", 0, "x", 1))
+        with pytest.raises(InvalidParametersError, match="attempt"):
+            await here.stage([1], attempt="")
+        async with here.attempt(attempt="y"):
+            with pytest.raises(StagedPartError, match="has begun before"):
+                await here.stage([1], attempt="y")
+        here.exchange.remove_channel("once")
+
+
+class Query:
+    """Writes batches as Spark does: attempts fail, run on late, and are repeated; batches are run again."""
+
+    def __init__(self, here: World, chance: random.Random) -> None:
+        self.here = here
+        self.chance = chance
+        self.written = 0
+        self.expected: dict[str, list[int]] = {name: [] for name in CHANNELS}
+        self.attempts = 0
+
+    async def run(self, batches: int) -> None:
+        async with asyncio.TaskGroup() as late:
+            for batch in range(batches):
+                tasks = [self.rows() for _ in CHANNELS]
+                for _ in range(self.chance.randint(1, 3)):  # the driver crashes, and runs the batch again
+                    parts = [await self.task(batch, at, numbers, late) for at, numbers in enumerate(tasks)]
+                    await self.here.publish(*parts, batch=batch)
+                for channel, numbers in zip(CHANNELS, tasks, strict=True):
+                    self.expected[channel] += numbers
+
+    def rows(self) -> list[int]:
+        first, self.written = self.written, self.written + self.chance.randint(1, 7)
+        return [*range(first, self.written)]
+
+    async def task(self, batch: int, partition: int, numbers: list[int], late: asyncio.TaskGroup) -> StagedPart:
+        channel = CHANNELS[partition]
+        match self.chance.choice(["well", "fails", "runs on"]):
+            case "fails":
+                await self.here.fail(partition, self.name(), batch=batch, channel=channel)
+            case "runs on":
+                late.create_task(self.run_on(batch, partition, numbers))
+        return await self.here.stage(numbers, partition, self.name(), batch=batch, channel=channel)
+
+    async def run_on(self, batch: int, partition: int, numbers: list[int]) -> None:
+        """Nobody waits for it: whatever becomes of it concerns nobody."""
+        with contextlib.suppress(StagedPartError):
+            await self.here.stage(numbers, partition, self.name(), batch=batch, channel=CHANNELS[partition])
+
+    def name(self) -> str:
+        self.attempts += 1
+        return str(self.attempts)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_whatever_is_repeated_the_channels_have_each_row_once_in_order(address: str, seed: int) -> None:
+    async with world(address) as here:
+        query = Query(here, random.Random(seed))
+        found: dict[str, list[int]] = {name: [] for name in CHANNELS}
+
+        async def consume(channel: str) -> None:
+            log = here.exchange.replay_channel(channel)
+            async for batch in log.read():
+                found[channel] += batch.column(0).to_pylist()
+                await log.acknowledge(len(found[channel]))
+
+        async with asyncio.TaskGroup() as group:
+            for name in CHANNELS:
+                group.create_task(consume(name))
+            await query.run(8)
+            async with control(here.address) as orders:
+                await orders.close_channels(CHANNELS)
+        assert found == query.expected
+        for name in CHANNELS:
+            left = await here.until(lambda staged: not staged.attempts, name)
+            assert (left.staged_rows, left.published_rows) == (0, 0)
+
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+
+WINDOW = ChannelParameters(row_permits=4, permit_batch=1)
+FEW_ROWS = 12
+
+
+@contextmanager
+def exchange_in(folder: Path) -> Iterator[tuple[Exchange, ReplayChannel]]:
+    """An exchange with one channel; at the end of the block its process is gone."""
+    with SqliteStore(folder) as store:
+        exchange = Exchange(parameters=WINDOW, store=store)
+        channel = exchange.add_channel("a", retention=Retention.REPLAY, staging_rows=FEW_ROWS)
+        try:
+            yield exchange, channel
+        finally:
+            exchange.staging.stop()
+
+
+def chunks(numbers: list[int]) -> list[pa.RecordBatch]:
+    return [pa.record_batch({"n": pa.array([number], pa.int64())}) for number in numbers]
+
+
+async def stage(exchange: Exchange, numbers: list[int], batch: int, *, ends: bool = True) -> StagedPart:
+    name = f"attempt at {numbers} {random.random()}"
+    pieces = chunks(numbers)
+    await exchange.replay_channel("a").log.declare(pieces[0].schema)
+    part = exchange.staging.open("a", Staging("q", batch, 0, name))
+    done = 0
+    while done < len(pieces):
+        done += await exchange.staging.stage(part, pieces[done:])
+    if ends:
+        exchange.staging.end(part)
+    return StagedPart("a", 0, name, len(numbers))
+
+
+async def read(channel: ReplayChannel, rows: int) -> list[int]:
+    """The next rows, acknowledged."""
+    numbers: list[int] = []
+    start = channel.position().acknowledged_row
+    async for batch in channel.read(from_row=start):
+        numbers += batch.column(0).to_pylist()
+        await channel.acknowledge(start + len(numbers))
+        if len(numbers) >= rows:
+            break
+    return numbers
+
+
+async def test_published_rows_beyond_the_window_are_there_after_a_restart(tmp_path: Path) -> None:
+    with exchange_in(tmp_path) as (exchange, channel):
+        await exchange.staging.publish("q", 0, [await stage(exchange, [*range(10)], 0)])
+        found = await read(channel, 3)
+        await channel.end()
+    with exchange_in(tmp_path) as (exchange, channel):
+        assert (channel.position().next_row, channel.position().state) == (10, ChannelState.ENDED)
+        assert await exchange.staging.publish("q", 0, []), "it was published before the restart"
+        found += await read(channel, 10 - len(found))
+        assert found == [*range(10)]
+
+
+async def test_what_had_ended_can_be_published_after_a_restart_and_what_had_not_cannot(tmp_path: Path) -> None:
+    with exchange_in(tmp_path) as (exchange, _):
+        whole = await stage(exchange, [1, 2, 3], 0)
+        torn = await stage(exchange, [1, 2], 0, ends=False)
+    with exchange_in(tmp_path) as (exchange, channel):
+        assert exchange.staging.statistics("a").staged_rows == 5
+        with pytest.raises(StagedPartError, match="has staged 2 rows here, and should have 3"):
+            await exchange.staging.publish("q", 0, [torn._replace(rows=3)])
+        await exchange.staging.publish("q", 0, [whole])
+        assert await read(channel, 3) == [1, 2, 3]
+        assert exchange.staging.statistics("a").staged_rows == 0
+
+
+async def test_late_rows_that_were_not_forgotten_before_a_crash_are_forgotten_after_it(tmp_path: Path) -> None:
+    late = Staging("q", 0, 0, "late")
+    with exchange_in(tmp_path) as (exchange, channel):
+        await exchange.staging.publish("q", 0, [await stage(exchange, [1], 0)])
+        # They came while the batch was published; the process is killed before it forgets them.
+        await channel.log.store.stage(late, chunks([2, 3]))
+    with exchange_in(tmp_path) as (exchange, channel):
+        assert [part.staging for part in channel.log.found.staged] == [late]
+        # Of another query, and written after all that was handed to the store before.
+        await exchange.staging.publish("other", 0, [])
+    with exchange_in(tmp_path) as (_, channel):
+        assert channel.log.found.staged == ()
+        assert await read(channel, 1) == [1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_however_often_the_exchange_starts_again_each_row_comes_once_in_order(
+    complete: Complete, tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    batches = [[*range(first, first + 6)] for first in range(0, 36, 6)]
+
+    async def story() -> list[int]:
+        found: list[int] = []
+        done = -1
+        while done < len(batches) - 1 or len(found) < 36:
+            with exchange_in(tmp_path) as (exchange, channel):
+                for batch in range(max(done, 0), min(done + 1 + chance.randint(0, 2), len(batches))):
+                    # So that there is room: 4 rows have permits, and 12 others have room.
+                    while len(found) < 6 * (done + 1) - 4 - 6:
+                        found += await read(channel, 1)
+                    part = await stage(exchange, batches[batch], batch)
+                    was_published = await exchange.staging.publish("q", batch, [part])
+                    assert was_published == (batch <= done)
+                    done = max(done, batch)
+                if len(found) < 6 * (done + 1) and chance.random() < 0.7:
+                    found += await read(channel, 1)
+        return found
+
+    assert complete(story()) == [*range(36)]

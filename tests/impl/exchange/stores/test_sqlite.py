@@ -1,30 +1,56 @@
-"""The store on disk: what it has after it was closed and opened again, and for whom it is."""
+"""The store on disk: what it has after it was closed and opened again, for whom it is, and how it uses its disk.
+
+Channels are added all or none.  What is flushed, what waits, and how much is used; on a full disk acknowledgements go
+through, since they make room, and producers get nothing of what is set apart.
+"""
 
 import asyncio
+import json
+import shutil
+import signal
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pytest
 
 from permitflow.errors import (
+    InvalidParametersError,
+    PermitflowError,
     StoreError,
     StoreInUseError,
     StoreLeftoverError,
     StoreMismatchError,
-    StoreUnusableError,
     StoreWriteError,
 )
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.replay_channel import ReplayChannel
+from permitflow.exchange.stores import sqlite
 from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.sqlite_database import FILE_NAME, RESERVE_NAME
+from permitflow.exchange.stores.sqlite_database import FILE_NAME, RESERVE_BYTES, RESERVE_NAME
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
-from permitflow.exchange.stores.store import KeptPart, PublishedPart
+from permitflow.exchange.stores.sqlite_rows import (
+    TABLES,
+    load_batches,
+    load_parts,
+    publish_parts,
+    stage_batches,
+    take_over_published,
+)
+from permitflow.exchange.stores.store import ChannelStore, KeptPart, PublishedPart, Store
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.replay import Retention
+from permitflow.transports.arrow import BatchCodec
 from tests.support.kept_rows import CONSUMERS, PARAMETERS, channel, filled
+from tests.support.process import files_of_at_most, nothing_stays_open
 
 Open = Callable[[], SqliteStore]
 Rows = Callable[[int, int], pa.RecordBatch]
@@ -155,6 +181,388 @@ def test_a_plan_that_does_not_fit_is_refused_before_anything_of_it_is_done(
     open_store().require_fitting([*names, "new/0"], parameters=PARAMETERS, consumers=CONSUMERS)
 
 
-def test_every_error_is_a_store_error() -> None:
-    for kind in (StoreInUseError, StoreLeftoverError, StoreMismatchError, StoreUnusableError, StoreWriteError):
-        assert issubclass(kind, StoreError)
+def test_a_store_that_cannot_be_opened_to_the_end_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(sqlite, "Database", failing)
+    with nothing_stays_open():
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                SqliteStore(tmp_path)
+
+
+NAMES = [f"orders/{number}" for number in range(500)]
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from permitflow.exchange.stores import sqlite
+from tests.support.kept_rows import CONSUMERS, PARAMETERS
+
+add, left = sqlite._add, int(sys.argv[2])
+
+def killed(*facts):
+    global left
+    left -= 1
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return add(*facts)
+
+sqlite._add = killed
+store = sqlite.SqliteStore(Path(sys.argv[1]))
+store.open_channels([f"orders/{number}" for number in range(500)], parameters=PARAMETERS, consumers=CONSUMERS)
+"""
+
+
+def added(store: Store) -> list[str]:
+    """The logs of all channels."""
+    return [place.load().log_id for place in store.open_channels(NAMES, parameters=PARAMETERS, consumers=CONSUMERS)]
+
+
+def test_channels_that_are_added_together_are_one_transaction(open_store: Open) -> None:
+    store = open_store()
+    logs = added(store)
+    assert store.commits == 1
+    assert len(set(logs)) == len(NAMES)
+    store = open_store()
+    assert added(store) == logs
+    assert store.commits == 0
+
+
+@pytest.mark.parametrize("killed_after", [0, 250, 499])
+def test_who_is_killed_while_channels_are_added_has_added_none(
+    open_store: Open, tmp_path: Path, killed_after: int
+) -> None:
+    child = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "store"), str(killed_after)], check=False)
+    assert child.returncode == -signal.SIGKILL
+    store = open_store()
+    store.require_fitting((), parameters=PARAMETERS, consumers=CONSUMERS)  # or it would say which are left over
+    added(store)
+
+
+def test_of_channels_that_cannot_be_added_together_none_is(open_store: Open) -> None:
+    store = open_store()
+    with pytest.raises(StoreWriteError):
+        store.open_channels(["a", "b", "a"], parameters=PARAMETERS, consumers=CONSUMERS)
+    store = open_store()
+    store.open_channels(["b"], parameters=ChannelParameters(row_permits=50), consumers=CONSUMERS)
+    store = open_store()
+    with pytest.raises(StoreMismatchError):
+        store.open_channels(["a", "b"], parameters=PARAMETERS, consumers=CONSUMERS)
+    store = open_store()
+    store.require_fitting(["b"], parameters=ChannelParameters(row_permits=50), consumers=CONSUMERS)
+
+
+def test_new_channels_join_those_that_are_stored(open_store: Open) -> None:
+    open_store().open_channels(NAMES[100:200], parameters=PARAMETERS, consumers=CONSUMERS)
+    store = open_store()
+    added(store)
+    assert store.commits == 1
+
+
+@pytest.mark.parametrize("names", [["a", "a"], ["a", ""], ["a", "taken"]])
+def test_an_exchange_adds_all_channels_or_none(store: Store, names: list[str]) -> None:
+    exchange = Exchange(store=store)
+    exchange.add_channel("taken")
+    with pytest.raises(InvalidParametersError):
+        exchange.add_channels(names, retention=Retention.REPLAY)
+    exchange.add_channels(["a", "b"], retention=Retention.REPLAY)
+    assert [each.name for each in exchange.statistics()] == ["taken", "a", "b"]
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "no consumer": {"consumers": ()},
+    "a consumer twice": {"consumers": ("a", "a")},
+    "no room for staged rows": {"staging_rows": 0},
+    "another schema than one of them has": {"schema": pa.schema([("other", pa.int32())])},
+}
+
+
+@pytest.mark.parametrize("wrong", list(REFUSED))
+def test_who_was_refused_can_try_again(
+    run: asyncio.Runner, open_store: Open, rows: Callable[[int, int], pa.RecordBatch], wrong: str
+) -> None:
+    async def keep() -> None:
+        await Exchange(store=open_store()).add_channel("old", retention=Retention.REPLAY).append(rows(0, 3))
+
+    async def try_twice() -> None:
+        exchange = Exchange(store=open_store())
+        with pytest.raises(PermitflowError):
+            exchange.add_channels(["new", "old"], retention=Retention.REPLAY, **REFUSED[wrong])
+        new, old = exchange.add_channels(["new", "old"], retention=Retention.REPLAY)
+        assert isinstance(new, ReplayChannel)
+        assert isinstance(old, ReplayChannel)
+        assert (new.log.books.next_row, old.log.books.next_row) == (0, 3)
+
+    run.run(keep())
+    run.run(try_twice())
+
+
+def test_what_was_refused_has_left_nothing_in_the_store(open_store: Open) -> None:
+    for facts in REFUSED.values():
+        if "schema" not in facts:
+            with pytest.raises(PermitflowError):
+                Exchange(store=open_store()).add_channels(["new"], retention=Retention.REPLAY, **facts)
+    open_store().require_fitting((), parameters=PARAMETERS, consumers=CONSUMERS)  # or it would say what is left over
+
+
+CHUNK = pa.record_batch({"n": pa.array([1], pa.int64())})
+CODEC = BatchCodec(CHUNK.schema)
+CHANNEL = 1
+# The database calls back no more often than that.
+STEPS_AT_ONCE = 100
+
+
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as opened:
+        for table in TABLES:
+            opened.execute(table)
+        opened.execute("INSERT INTO channels VALUES (1, 'a', 'log', 9, 1, 9, 9, 'split', NULL, 0, 'open', '')")
+        yield opened
+
+
+def publish(connection: sqlite3.Connection, parts: int, batch: int) -> int:
+    """Stage and publish a batch; how many steps publishing took, in hundreds."""
+    stagings = [Staging("q", batch, partition, "a") for partition in range(parts)]
+    for staging in stagings:
+        stage_batches(connection, CODEC, CHANNEL, staging, [CHUNK])
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    connection.set_progress_handler(count, STEPS_AT_ONCE)
+    ((first_row,),) = connection.execute("SELECT next_row FROM channels").fetchall()
+    parts_and_rows = [(CHANNEL, staging, first_row + number) for number, staging in enumerate(stagings)]
+    publish_parts(connection, "q", batch, parts_and_rows, ())
+    connection.set_progress_handler(None, STEPS_AT_ONCE)
+    return steps
+
+
+def test_publishing_costs_as_much_for_each_part_however_many_there_are(connection: sqlite3.Connection) -> None:
+    few = publish(connection, 100, 0)
+    many = publish(connection, 800, 1)
+    assert few > 0
+    assert many < 2 * 8 * few
+
+
+def test_what_an_older_release_has_published_and_had_no_room_for_becomes_rows_in_its_order(
+    connection: sqlite3.Connection,
+) -> None:
+    publish(connection, 2, 0)
+    for partition, turn in ((0, 7), (1, 5), (2, None)):
+        batches = [pa.record_batch({"n": pa.array([10 * partition + row], pa.int64())}) for row in range(2)]
+        stage_batches(connection, CODEC, CHANNEL, Staging("q", 1, partition, "a"), batches)
+        connection.execute("UPDATE parts SET turn = ? WHERE partition = ?", (turn, partition))
+    take_over_published(connection)
+    kept = [(first_row, batch["n"][0].as_py()) for first_row, batch in load_batches(connection, CODEC, CHANNEL)]
+    assert kept == [(0, 1), (1, 1), (2, 10), (3, 11), (4, 0), (5, 1)]
+    assert connection.execute("SELECT next_row FROM channels").fetchall() == [(6,)]
+    assert [part.staging.partition for part in load_parts(connection, CODEC, CHANNEL)] == [2]
+
+
+def test_every_commit_is_flushed(open_store: Open) -> None:
+    def asked_of(connection: sqlite3.Connection) -> list[object]:
+        return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+
+    full = 2
+    assert open_store()._database.done(asked_of) == ["wal", full]
+
+
+def test_on_a_full_disk_nothing_is_half_written_and_it_goes_on_once_there_is_room(
+    run: asyncio.Runner, open_store: Open, rows: Rows, numbers: Numbers, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def write() -> int:
+        place = await filled(open_store(), rows)
+        next_row = 30
+        with files_of_at_most(4 << 20), suppress(StoreWriteError):
+            while next_row < 10_000_000:
+                await place.append(next_row, [rows(next_row, 2000)], "p", next_row + 2000)
+                next_row += 2000
+        assert 2030 <= next_row < 10_000_000
+        # The channel stands where it stood: what failed can be sent again.
+        await place.append(next_row, [rows(next_row, 5)], "p", next_row + 5)
+        return next_row + 5
+
+    next_row = run.run(write())
+    place = channel(open_store())
+    assert (place.load().next_row, place.load().producers) == (next_row, {"p": next_row})
+    assert numbers(run.run(place.read(0, next_row))) == list(range(next_row))
+    # Whoever runs the exchange is told as well.
+    told = [record.getMessage() for record in caplog.records if record.name.startswith("permitflow.")]
+    assert [message.partition("store ")[2].split()[1:4] for message in told] == [
+        ["cannot", "be", "written:"],
+        ["can", "be", "written"],
+    ]
+
+
+def test_what_is_forgotten_makes_room(run: asyncio.Runner, open_store: Open, rows: Rows, tmp_path: Path) -> None:
+    async def flow(place: ChannelStore, first_row: int, end: int, kept_rows: int) -> None:
+        for row in range(first_row, end, 5000):
+            await place.append(row, [rows(row, 5000)])
+            first_kept_row = max(0, row + 5000 - kept_rows)
+            for consumer in CONSUMERS:
+                await place.acknowledge(consumer, first_kept_row, first_kept_row)
+
+    async def begin() -> None:
+        place = channel(open_store())
+        await place.declare(rows(0, 0).schema)
+        await flow(place, 0, 200_000, 50_000)
+
+    run.run(begin())
+    open_store().close()
+    early = (tmp_path / "store" / FILE_NAME).stat().st_size
+    run.run(flow(channel(open_store()), 200_000, 1_000_000, 50_000))
+    # The log beside the file is cut off at 32 MiB; what it may hold beyond that is one transaction.
+    assert (tmp_path / "store" / f"{FILE_NAME}-wal").stat().st_size < 34 << 20
+    open_store().close()
+    late = (tmp_path / "store" / FILE_NAME).stat().st_size
+    assert late < early + (1 << 20) < 8 << 20
+
+
+def test_a_file_that_is_mostly_free_becomes_small_again(
+    run: asyncio.Runner, open_store: Open, rows: Rows, tmp_path: Path
+) -> None:
+    async def fill() -> ChannelStore:
+        place = channel(open_store())
+        await place.declare(rows(0, 0).schema)
+        await place.append(0, [rows(row, 50_000) for row in range(0, 1_000_000, 50_000)])
+        return place
+
+    async def forget(place: ChannelStore) -> None:
+        for consumer in CONSUMERS * 60:  # now and then, one of them gives some of it back
+            await place.acknowledge(consumer, 1_000_000, 1_000_000)
+
+    def closed_size_bytes() -> int:
+        open_store().close()
+        return (tmp_path / "store" / FILE_NAME).stat().st_size
+
+    run.run(fill())
+    full = closed_size_bytes()
+    run.run(forget(channel(open_store())))
+    assert closed_size_bytes() < 12 << 20 < full
+
+
+def test_who_waits_for_the_disk_does_not_keep_others_from_running(
+    run: asyncio.Runner, open_store: Open, rows: Rows
+) -> None:
+    may_go_on = threading.Event()
+
+    async def write() -> bool:
+        store = open_store()
+        place = await filled(store, rows)
+        store._database.post(lambda _: may_go_on.wait(60))  # as a disk that takes its time
+        async with asyncio.TaskGroup() as group:
+            appended = group.create_task(place.append(30, [rows(30, 1)]))
+            for _ in range(100):
+                await asyncio.sleep(0)
+            is_early = appended.done()
+            may_go_on.set()
+        return is_early
+
+    assert not run.run(write())
+
+
+def test_what_comes_together_shares_a_flush(run: asyncio.Runner, open_store: Open, rows: Rows) -> None:
+    async def write() -> int:
+        store = open_store()
+        places = [channel(store, f"orders/{number}") for number in range(20)]
+        await asyncio.gather(*(place.declare(rows(0, 0).schema) for place in places))
+        before, may_go_on = store.commits, threading.Event()
+        store._database.post(lambda _: may_go_on.wait(60))  # as a disk that is busy
+        async with asyncio.TaskGroup() as group:
+            for place in places:
+                group.create_task(place.append(0, [rows(0, 10)]))
+            await asyncio.sleep(0)
+            may_go_on.set()
+        return store.commits - before
+
+    # That for which the disk was busy, and one for all that has come meanwhile.
+    assert run.run(write()) <= 2
+
+
+def test_one_that_cannot_be_written_does_not_keep_others_from_being(
+    run: asyncio.Runner, open_store: Open, rows: Rows
+) -> None:
+    async def write() -> list[BaseException | None]:
+        store = open_store()
+        places = [channel(store, f"orders/{number}") for number in range(3)]
+        await asyncio.gather(*(place.declare(rows(0, 0).schema) for place in places))
+        gap = 7
+        return await asyncio.gather(
+            *(place.append(first_row, [rows(0, 1)]) for place, first_row in zip(places, (0, gap, 0), strict=True)),
+            return_exceptions=True,
+        )
+
+    outcomes = run.run(write())
+    assert [type(outcome).__name__ for outcome in outcomes] == ["NoneType", "LocalProtocolError", "NoneType"]
+    assert "row 7 does not follow" in str(outcomes[1])
+
+
+def on_a_small_disk(disk: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a world of its own where this folder is a disk of 32 MiB."""
+    disk.mkdir(exist_ok=True)
+    script = f'mount -t tmpfs -o size=32m tmpfs {disk} && exec "$@"'
+    unshare = ["unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh", *command]
+    return subprocess.run(unshare, capture_output=True, text=True, check=False, timeout=100)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Path:
+    """Where a disk can be."""
+    if shutil.which("unshare") is None or on_a_small_disk(tmp_path / "disk", "true").returncode:
+        pytest.skip("a disk of a few MiB needs a user namespace")
+    return tmp_path / "disk"
+
+
+@pytest.mark.parametrize("batches", [0, 20], ids=["filled by rows", "filled by another program"])
+@pytest.mark.parametrize("rows", [100, 2000])
+def test_on_a_full_disk_all_is_acknowledged_and_then_there_is_room(small_disk: Path, rows: int, batches: int) -> None:
+    child = [
+        sys.executable,
+        str(Path(__file__).with_name("filling_child.py")),
+        str(small_disk),
+        str(rows),
+        str(batches),
+    ]
+    done = on_a_small_disk(small_disk, *child)
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["left to producers"] == 0
+    assert facts["reserve before"]
+    assert facts["acknowledged"] == facts["batches"] >= 20
+    assert facts["appended afterwards"] == 10
+    assert facts["reserve afterwards"]
+    assert facts["is as it was"]
+
+
+def test_only_what_makes_room_gets_the_reserve_and_it_is_made_again(
+    run: asyncio.Runner, open_store: Open, rows: Rows, tmp_path: Path
+) -> None:
+    reserve = tmp_path / "store" / RESERVE_NAME
+
+    def needs_the_reserve(connection: sqlite3.Connection) -> None:
+        """SQLite has no more room as long as the reserve takes it."""
+        connection.execute(f"PRAGMA max_page_count={1 if reserve.exists() else 1 << 30}")
+        connection.execute("CREATE TABLE more (a)")
+        connection.execute("DROP TABLE more")
+
+    async def write() -> None:
+        store = open_store()
+        place = await filled(store, rows)
+        with pytest.raises(StoreWriteError, match="full"):
+            await store._database.submit(needs_the_reserve)
+        assert reserve.stat().st_size == RESERVE_BYTES
+        with files_of_at_most(RESERVE_BYTES // 2):  # it cannot be made again
+            await store._database.submit(needs_the_reserve, makes_room=True)
+            with pytest.raises(StoreWriteError, match="the disk is full, but for what makes room"):
+                await place.append(30, [rows(30, 1)])
+            await place.acknowledge("audit", 30, 0)
+            assert not reserve.exists()
+        await place.append(30, [rows(30, 1)])
+        assert reserve.stat().st_size == RESERVE_BYTES
+
+    run.run(write())

@@ -1,15 +1,23 @@
-"""What an exchange may expect of every store."""
+"""What an exchange may expect of every store.
+
+A store on disk, closed and opened again at any moment, is the store in memory.
+"""
 
 import asyncio
+import random
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from permitflow.exchange.stores.store import ChannelStore, PublishedPart, Store
+from permitflow.exchange.stores.memory import MemoryChannelStore, MemoryStore
+from permitflow.exchange.stores.sqlite import SqliteStore
+from permitflow.exchange.stores.store import ChannelStore, KeptPart, PublishedPart, Store
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
+from tests.support.kept_rows import channel
 
 Rows = Callable[[int, int], pa.RecordBatch]
 Numbers = Callable[[Sequence[pa.RecordBatch]], list[int]]
@@ -226,3 +234,177 @@ def test_channels_and_acknowledgements_may_be_written_at_the_same_time(
         return await asyncio.gather(*map(feed, places))
 
     assert [numbers(batches) for batches in run.run(feed_all())] == [list(range(51, 60))] * 4
+
+
+LARGE_ROWS = 20_000
+
+
+def batch(rows: int) -> pa.RecordBatch:
+    return pa.record_batch({"n": pa.array(range(rows), pa.int64())})
+
+
+def address_of(chunk: pa.RecordBatch) -> int:
+    return int(chunk.column(0).buffers()[1].address)
+
+
+def nulls(values: int) -> pa.RecordBatch:
+    """One row, a list of nulls: as many as one likes take no memory."""
+    return pa.record_batch({"n": pa.ListArray.from_arrays(pa.array([0, values], pa.int32()), pa.nulls(values))})
+
+
+async def kept(place: ChannelStore, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """What a reader gets of batches that have come together."""
+    await place.declare(batches[0].schema)
+    await place.append(0, batches)
+    return await place.read(0, sum(each.num_rows for each in batches))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "found"),
+    [
+        ([LARGE_ROWS, 10, LARGE_ROWS], [LARGE_ROWS, 10, LARGE_ROWS]),
+        ([10, LARGE_ROWS, LARGE_ROWS], [10, LARGE_ROWS, LARGE_ROWS]),
+        ([LARGE_ROWS, 10, 10, 10, LARGE_ROWS], [LARGE_ROWS, 30, LARGE_ROWS]),
+    ],
+    ids=str,
+)
+def test_large_batches_are_not_copied_wherever_small_ones_stand(
+    run: asyncio.Runner, sizes: list[int], found: list[int]
+) -> None:
+    given = [batch(size) for size in sizes]
+    read = run.run(kept(MemoryChannelStore(), given))
+    assert [each.num_rows for each in read] == found
+    assert pa.Table.from_batches(read).equals(pa.Table.from_batches(given))
+    large = [[address_of(each) for each in batches if each.num_rows == LARGE_ROWS] for batches in (given, read)]
+    assert large[0] == large[1]
+
+
+def test_rows_that_no_single_batch_could_hold_are_kept_in_memory_and_on_disk(
+    run: asyncio.Runner, tmp_path: Path
+) -> None:
+    sizes = [1, 1_500_000_000, 1_500_000_000]
+
+    async def lengths(place: ChannelStore) -> list[int]:
+        return [len(row) for each in await kept(place, [nulls(size) for size in sizes]) for row in each.column(0)]
+
+    assert run.run(lengths(MemoryChannelStore())) == sizes
+    with SqliteStore(tmp_path) as store:
+        assert run.run(lengths(channel(store))) == sizes
+    with SqliteStore(tmp_path) as store:
+        found = run.run(channel(store).read(0, 3))
+    assert [len(row) for each in found for row in each.column(0)] == sizes
+
+
+Open = Callable[[], SqliteStore]
+
+STEPS = 120
+CHANNELS = ("a/0", "a/1")
+LARGE = ChannelParameters(row_permits=10_000)
+
+
+class Run:
+    """Does the same to both stores, and knows what an exchange would know."""
+
+    def __init__(self, open_store: Open, rows: Rows, numbers: Numbers, seed: int) -> None:
+        self.open_store, self.rows, self.numbers = open_store, rows, numbers
+        self.chance = random.Random(seed)
+        self.memory, self.disk = MemoryStore(), open_store()
+        self.expected = self.places_in(self.memory)
+        self.found = self.places_in(self.disk)
+        self.next_row = dict.fromkeys(CHANNELS, 0)
+        self.acknowledged = {name: dict.fromkeys(CONSUMERS, 0) for name in CHANNELS}
+        self.staged: dict[str, dict[Staging, list[int]]] = {name: {} for name in CHANNELS}
+        self.batch = 0
+
+    @staticmethod
+    def places_in(store: Store) -> dict[str, ChannelStore]:
+        return {name: store.open_channel(name, parameters=LARGE, consumers=CONSUMERS) for name in CHANNELS}
+
+    def both(self, name: str) -> tuple[ChannelStore, ChannelStore]:
+        return self.expected[name], self.found[name]
+
+    async def declare(self) -> None:
+        for name in CHANNELS:
+            for place in self.both(name):
+                await place.declare(self.rows(0, 0).schema)
+
+    async def step(self) -> None:
+        """Whatever comes next."""
+        name = self.chance.choice(CHANNELS)
+        steps = (self.append, self.append, self.acknowledge, self.stage, self.stage, self.forget)
+        await self.chance.choice((*steps, self.publish, self.restart))(name)
+        await self.compare(name)
+
+    async def append(self, name: str) -> None:
+        start = self.next_row[name]
+        batches = [self.rows(self.chance.randrange(1000), self.chance.randrange(1, 9)) for _ in range(3)]
+        for place in self.both(name):
+            await place.append(start, batches, "p", start + 1)
+        self.next_row[name] += sum(batch.num_rows for batch in batches)
+
+    async def acknowledge(self, name: str) -> None:
+        consumer, acknowledged = self.chance.choice(CONSUMERS), self.acknowledged[name]
+        acknowledged[consumer] = self.chance.randint(acknowledged[consumer], self.next_row[name])
+        for place in self.both(name):
+            await place.acknowledge(consumer, acknowledged[consumer], min(acknowledged.values()))
+
+    async def stage(self, name: str) -> None:
+        staging = Staging("q", self.batch + self.chance.randrange(2), 0, self.chance.choice("xy"))
+        batches = [self.rows(self.chance.randrange(1000), rows) for rows in (2, 5)]
+        for place in self.both(name):
+            await place.stage(staging, batches)
+        self.staged[name].setdefault(staging, []).extend([2, 5])
+
+    async def forget(self, name: str) -> None:
+        forgotten = [staging for staging in self.staged[name] if self.chance.random() < 0.3]
+        for place in self.both(name):
+            await place.forget(forgotten)
+        for staging in forgotten:
+            del self.staged[name][staging]
+
+    async def publish(self, _: str) -> None:
+        parts = [
+            PublishedPart(name, self.chance.choice(own), self.next_row[name])
+            for name in CHANNELS
+            if (own := [staging for staging in self.staged[name] if staging.batch == self.batch])
+        ]
+        others = [*self.memory.published_batches()][:-2]
+        for store in (self.memory, self.disk):
+            await store.publish("q", self.batch, parts, others)
+            await store.publish(f"job {self.batch}", 0, [])
+        for part in parts:
+            self.next_row[part.channel] += sum(self.staged[part.channel].pop(part.staging))
+        for staged in self.staged.values():
+            for staging in [staging for staging in staged if staging.batch <= self.batch]:
+                del staged[staging]
+        self.batch += 1
+
+    async def restart(self, _: str) -> None:
+        self.disk = self.open_store()
+        self.found = self.places_in(self.disk)
+        for name, place in self.found.items():
+            kept = place.load()
+            assert (kept.next_row, dict(kept.acknowledged or {})) == (self.next_row[name], self.acknowledged[name])
+            staged = tuple(KeptPart(staging=key, chunk_rows=tuple(rows)) for key, rows in self.staged[name].items())
+            assert kept.staged == staged
+        assert [*self.disk.published_batches().items()] == [*self.memory.published_batches().items()]
+
+    async def compare(self, name: str) -> None:
+        start, stop = min(self.acknowledged[name].values()), self.next_row[name]
+        start = self.chance.randint(start, stop)
+        expected, found = [self.numbers(await place.read(start, stop)) for place in self.both(name)]
+        assert found == expected
+        assert len(found) == stop - start
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_disk_that_is_opened_again_and_again_is_memory(
+    run: asyncio.Runner, open_store: Open, rows: Rows, numbers: Numbers, seed: int
+) -> None:
+    async def play() -> None:
+        both = Run(open_store, rows, numbers, seed)
+        await both.declare()
+        for _ in range(STEPS):
+            await both.step()
+
+    run.run(play())
