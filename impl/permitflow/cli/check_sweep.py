@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -19,10 +18,8 @@ from permitflow.cli.outcomes import ExitCode, complain, print_json, requires_ext
 from permitflow.cli.output import require_apart, require_drawable, require_folder, write_bytes, write_files
 from permitflow.errors import InvalidParametersError
 from permitflow.parameters_file.read import Description
+from permitflow.pictures.plots import MOST_PANELS, MapCell, Panel, VerdictMap
 from permitflow.simulation.setting import Axis, Point
-
-if TYPE_CHECKING:
-    from permitflow.pictures.sweep_map import Panel
 
 __all__ = ["SweepOptions", "check_sweep", "sweep_on"]
 
@@ -100,8 +97,6 @@ def _require(grid: Grid, options: SweepOptions) -> None:
             import permitflow_proofs  # noqa: F401  # that it is there
     if options.plot is None:
         return
-    from permitflow.pictures.sweep_map import MOST_PANELS
-
     require_drawable(options.plot)
     names = sorted(grid.names)
     if names not in (["batch", "max_chunk"], ["max_chunk", "row_count"], ["batch", "max_chunk", "row_count"]):
@@ -200,8 +195,6 @@ def _as_json(finding: Finding) -> dict[str, object]:
 
 def _draw_map(grid: Grid, findings: Sequence[Finding], check: Check, path: Path) -> None:
     """Write a map: the largest chunk upwards, the batch to the right, a panel for each row count."""
-    from permitflow.pictures.sweep_map import VerdictMap, map_bytes
-
     x = "batch" if "batch" in grid.names else "row_count"
     how = "decided by the theorems" if check is Check.DECIDE else "explored: all states of the model were visited"
     counted = [finding.states for finding in findings if finding.states is not None]
@@ -218,12 +211,10 @@ def _draw_map(grid: Grid, findings: Sequence[Finding], check: Check, path: Path)
         rows=[(finding.holds, _cells(grid, finding)) for finding in findings],
         origin=f"permitflow check, {how}",
     )
-    write_bytes(path, map_bytes(picture, path.suffix.lower()))
+    write_bytes(path, picture.as_file(path.suffix.lower()))
 
 
-def _panels(grid: Grid, findings: Sequence[Finding], x: str) -> "list[Panel]":
-    from permitflow.pictures.sweep_map import MapCell, Panel
-
+def _panels(grid: Grid, findings: Sequence[Finding], x: str) -> list[Panel]:
     groups: dict[int | None, list[Finding]] = {}
     for finding in findings:
         groups.setdefault(finding.values.get("row_count") if x == "batch" else None, []).append(finding)

@@ -140,7 +140,7 @@ def _parameters(numbers: Numbers, sizes: tuple[int, ...], *, with_barriers: bool
 def _run(numbers: Numbers, *, with_barriers: bool) -> "Run":
     from dataclasses import replace
 
-    from permitflow.pictures.verdicts import live_run, stuck_run
+    from permitflow.pictures.run import live_run, stuck_run
 
     with requires_extra("proofs"):
         from permitflow_proofs.permit_channel.decision import decide
@@ -186,7 +186,7 @@ def _channel(files: Sequence[Path], name: str | None, allow_truncated: bool) -> 
 
 
 def _recorded(channel: "ChannelTrace") -> "Run":
-    from permitflow.pictures.traces import Recording, recorded_run
+    from permitflow.pictures.run import Recording, recorded_run
     from permitflow.testing.traces import UNLIMITED, judge, model_of
 
     verdict = judge(channel, keep_path=True)
@@ -207,11 +207,8 @@ def _recorded(channel: "ChannelTrace") -> "Run":
 
 
 def _write(shown: "Run | StateGraph", page: Path | None, drawing: Path | None, *, as_json: bool) -> None:
-    from permitflow.pictures.graph_drawing import graph_drawing
-    from permitflow.pictures.graph_page import graph_page, graph_sentence
-    from permitflow.pictures.page import page_of
-    from permitflow.pictures.state_graph import StateGraph
-    from permitflow.pictures.storyboard import storyboard
+    from permitflow.pictures.run_page import page_of, storyboard
+    from permitflow.pictures.state_graph import StateGraph, graph_drawing, graph_page, graph_sentence
 
     contents: dict[Path, str] = {}
     if isinstance(shown, StateGraph):

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from permitflow.cli.outcomes import requires_extra, unusable
+from permitflow.pictures.plots import SUFFIXES, load_matplotlib
 
 __all__ = ["is_special", "require_apart", "require_drawable", "require_folder", "write_bytes", "write_files"]
 
@@ -86,8 +87,6 @@ def _umask() -> int:
 
 def require_drawable(path: Path) -> None:
     """End the command early if ``--plot`` could not be drawn."""
-    from permitflow.pictures.plot_files import SUFFIXES, load_matplotlib
-
     if path.suffix.lower() not in SUFFIXES:
         unusable(f"--plot: the name must end in {', '.join(SUFFIXES)}, not {path.name!r}")
     require_folder("--plot", path)

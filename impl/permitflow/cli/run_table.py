@@ -8,7 +8,6 @@ from rich.table import Table
 
 from permitflow.checking.deciding import spelt
 from permitflow.cli.console import open_table
-from permitflow.pictures.actors import actor_of
 
 if TYPE_CHECKING:
     from permitflow_model.kernel.system import Step
@@ -65,6 +64,8 @@ def ledger_of(state: "State") -> Ledger:
 
 def run_table(start: "State", steps: "Sequence[Step[State]]") -> Table:
     """A run of the permit channel, one line per step; of a long one, the beginning and the end."""
+    from permitflow.pictures.specification import actor_of
+
     numbers = ("permits", "in flight", "inbox", "unreturned", "grants", "sum")
     table = open_table("step", "action", "who", *numbers, "waiting", right=("step", *numbers))
     table.add_row("0", "", "", *ledger_of(start).shown(), _waiting(start))

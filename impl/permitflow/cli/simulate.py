@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from permitflow.cli.check import decided
 from permitflow.cli.console import late_progress, open_console, open_table, print_table
@@ -19,18 +21,13 @@ from permitflow.cli.output import require_apart, require_drawable, require_folde
 from permitflow.errors import InvalidParametersError, ParametersFileError
 from permitflow.parameters_file.quantities import duration_text
 from permitflow.parameters_file.read import KEYS, Description, read_description, refusal_in_words
+from permitflow.pictures.plots import Series, SweepPicture
 from permitflow.protocol.frames import StatedParameters
 from permitflow.simulation.chunk_sizes import ChunkSizes
 from permitflow.simulation.run import LEAST_CHUNKS, Figures, Progress, SimulatedRun, Whereabouts, run_length
 from permitflow.simulation.run import simulate as simulated
 from permitflow.simulation.setting import Axis, Point, Setting, points
 from permitflow.simulation.window import Window, smallest_window
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-    from permitflow.pictures.sweep_plot import Series
 
 __all__ = ["simulate"]
 
@@ -262,7 +259,7 @@ def _in_words(setting: Setting) -> str:
     )
 
 
-def _print_run(console: "Console", run: SimulatedRun) -> None:
+def _print_run(console: Console, run: SimulatedRun) -> None:
     if run.figures is not None:
         print_table(console, _figures_table(run, run.figures))
         warm_up, measured = run.length.warm_up_rows, run.figures.rows
@@ -287,7 +284,7 @@ def _print_run(console: "Console", run: SimulatedRun) -> None:
     console.print("permitflow check finds a shortest run into it, and says what to change", soft_wrap=True)
 
 
-def _figures_table(run: SimulatedRun, figures: Figures) -> "Table":
+def _figures_table(run: SimulatedRun, figures: Figures) -> Table:
     setting = run.setting
     table = open_table("figure", "value", "remark", right=("value",), wrap=("remark",))
     table.add_row("throughput", f"{figures.throughput:,.0f} rows/s", _limits_in_words(setting))
@@ -334,7 +331,7 @@ def _places(whereabouts: Whereabouts) -> str:
     return f"row permits: {', '.join(parts)}"
 
 
-def _print_window(console: "Console", setting: Setting, window: Window | None) -> None:
+def _print_window(console: Console, setting: Setting, window: Window | None) -> None:
     if window is None:
         console.print("no window keeps the pipe full: nothing but the window limits the flow", soft_wrap=True)
         return
@@ -509,7 +506,6 @@ def _row_as_json(row: _Row) -> dict[str, object]:
 
 def _draw(description: Description, rows: Sequence[_Row], path: Path) -> None:
     """Write the drawing."""
-    from permitflow.pictures.sweep_plot import SweepPicture, sweep_bytes
 
     names = [axis.name for axis in description.axes]
     x_name = "row_count" if "row_count" in names else names[0]
@@ -528,12 +524,10 @@ def _draw(description: Description, rows: Sequence[_Row], path: Path) -> None:
         head=[*names, "verdict", *_HEADS],
         rows=[(row.verdict == "flows", row.shown()) for row in rows],
     )
-    write_bytes(path, sweep_bytes(picture, path.suffix.lower()))
+    write_bytes(path, picture.as_file(path.suffix.lower()))
 
 
-def _series(group: Sequence[_Row], x_name: str, others: Sequence[str]) -> "Series":
-    from permitflow.pictures.sweep_plot import Series
-
+def _series(group: Sequence[_Row], x_name: str, others: Sequence[str]) -> Series:
     flowing = [(row.point.values[x_name], row.run.figures) for row in group if row.run and row.run.figures]
     products = {row.run.setting.bandwidth_delay_product for row in group if row.run is not None}
     product = products.pop() if x_name == "row_count" and len(products) == 1 else float("inf")

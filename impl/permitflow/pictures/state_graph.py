@@ -1,12 +1,38 @@
-"""The reachable states of a small channel, and the steps between them."""
+"""All states and steps of a small channel: as a drawing, and as a page that shows the state that was chosen.
 
-from collections.abc import Sequence
+Each depth is a column, in the order in which breadth-first search met the states.  Sorting the columns further (the
+barycentre heuristic of Sugiyama's method) was tried and made some graphs better and others worse: the search's own
+order keeps brothers together already.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
+from string import Template
 
+from permitflow.pictures import svg
+from permitflow.pictures.assets import asset
+from permitflow.pictures.document import PLACES, Document, embedded, ledger_of, parameter_facts
+from permitflow.pictures.run_page import facts_list, script_of
+from permitflow.pictures.specification import Specification, false_guard, in_brief, variables_of
 from permitflow_model.kernel.explore import explore
 from permitflow_model.permit_channel import SYSTEM, Parameters, State, is_stuck
 
-__all__ = ["MOST_STATES", "Edge", "StateGraph", "reachable"]
+__all__ = [
+    "MOST_STATES",
+    "Edge",
+    "StateGraph",
+    "actions_of",
+    "columns_of",
+    "graph_document",
+    "graph_drawing",
+    "graph_legend",
+    "graph_page",
+    "graph_sentence",
+    "graph_title",
+    "positions",
+    "reachable",
+]
 
 MOST_STATES = 500
 """Beyond, a picture shows nothing any more."""
@@ -70,3 +96,276 @@ def reachable(parameters: Parameters, *, most: int = MOST_STATES) -> StateGraph:
             depths[edge.target] = depths[edge.source] + 1
     stuck = frozenset(number for number, state in enumerate(states) if is_stuck(state, parameters))
     return StateGraph(parameters, states, edges, stuck, arrivals, depths)
+
+
+def columns_of(graph: StateGraph) -> list[list[int]]:
+    """States by depth."""
+    columns: list[list[int]] = [[] for _ in range(max(graph.depths) + 1)]
+    for state, depth in enumerate(graph.depths):
+        columns[depth].append(state)
+    return columns
+
+
+def positions(columns: Sequence[Sequence[int]]) -> dict[int, tuple[int, float]]:
+    """Of each state, its column and its height, counted from the middle of all columns."""
+    return {
+        state: (depth, place - (len(column) - 1) / 2)
+        for depth, column in enumerate(columns)
+        for place, state in enumerate(column)
+    }
+
+
+# Measures in pixels.
+COLUMN = 118
+LINE = 34
+RADIUS = 12
+MARGIN = 40
+HEAD = 90
+
+# With more edges, labels would cover each other; a page shows those of the chosen state.
+MOST_LABELS = 70
+# How much further apart things stand where all edges have labels.
+SPREAD_FOR_LABELS = 1.6
+LABEL_SIZE = 11
+# Shares of an edge.  Nearer to the target than to the source: many edges that leave one state part late.
+LABEL_PLACES = (0.64, 0.52, 0.74, 0.42, 0.32)
+
+Point = tuple[float, float]
+Box = tuple[float, float, float, float]
+"""Its middle, half its width, half its height."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    graph: StateGraph
+    points: dict[int, Point]
+    column: float
+    with_labels: bool
+    width: float
+    height: float
+
+
+def graph_drawing(graph: StateGraph, *, standalone: bool = True) -> str:
+    """The drawing; one that does not stand alone takes its colours from the page around it."""
+    plan = _plan(graph, top=HEAD if standalone else 0)
+    title = graph_title(graph)
+    head = [svg.text(MARGIN - 12, 34, title, class_="title"), *_legend(plan)] if standalone else []
+    sheet = [svg.element("rect", class_="sheet", width=plan.width, height=plan.height, rx=12)] if standalone else []
+    edges = svg.element("g", *_edges(plan), class_="edges")
+    nodes = svg.element("g", *_nodes(plan), class_="nodes")
+    labels = svg.element("g", *_labels(plan), class_="labels")
+    return svg.document(
+        [*sheet, *head, edges, nodes, labels],
+        width=plan.width,
+        height=plan.height,
+        title=title,
+        styles=[asset("palette.css"), asset("graph_drawing.css")] if standalone else [],
+        class_="graph",
+    )
+
+
+def graph_title(graph: StateGraph) -> str:
+    """What is drawn, in a line."""
+    parameters = graph.parameters
+    largest = max(parameters.sizes, default=0)
+    return (
+        f"All {len(graph.states):,} states of a channel with ROW_COUNT {parameters.row_count:,}, "
+        f"batch {parameters.batch:,}, chunks of up to {largest:,} rows"
+    )
+
+
+def _plan(graph: StateGraph, *, top: float) -> _Plan:
+    columns = columns_of(graph)
+    with_labels = len(graph.edges) <= MOST_LABELS
+    spread = SPREAD_FOR_LABELS if with_labels else 1
+    column, line = COLUMN * spread, LINE * spread
+    tallest = max(map(len, columns))
+    middle = top + MARGIN + (tallest - 1) * line / 2
+    points = {
+        state: (MARGIN + depth * column, middle + height * line)
+        for state, (depth, height) in positions(columns).items()
+    }
+    width = max(2 * MARGIN + (len(columns) - 1) * column, 760.0)
+    return _Plan(graph, points, column, with_labels, width, top + 2 * MARGIN + (tallest - 1) * line)
+
+
+def _legend(plan: _Plan) -> Iterator[str]:
+    x, y = MARGIN - 12.0, 58.0
+    for content, kind, share in node_legend(plan.graph):
+        yield svg.element("g", *_circle(x + 8, y - 4, 8, share), class_=kind)
+        yield svg.text(x + 24, y, content, class_="muted")
+        x += 40 + svg.length(content, 13) * 0.9
+    x, y = MARGIN - 12.0, 84.0
+    for name in actions_of(plan.graph):
+        yield svg.element("g", svg.element("path", d=f"M{x} {y - 4}h16"), class_=f"edge {name}")
+        yield svg.text(x + 24, y, name, class_="muted")
+        x += 40 + svg.length(name, 13) * 0.9
+
+
+def graph_legend(graph: StateGraph) -> str:
+    """What the colours mean, for a page."""
+    samples = [
+        (svg.element("g", *_circle(10, 9, 7.5, share), class_=kind), content)
+        for content, kind, share in node_legend(graph)
+    ]
+    samples += [(svg.element("g", svg.element("path", d="M0 9h20"), class_=f"edge {n}"), n) for n in actions_of(graph)]
+    items = (
+        f'<li><svg class="graph" width="20" height="18" aria-hidden="true">{sample}</svg>{escape(content)}</li>'
+        for sample, content in samples
+    )
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def node_legend(graph: StateGraph) -> list[tuple[str, str, float]]:
+    """Kinds of states: in words, as a class, and with which share of the permits at the sender."""
+    kinds = [(f"all {graph.parameters.row_count:,} permits at the sender", "node", 1.0), ("none", "node", 0.0)]
+    return [*kinds, ("stuck", "node stuck", 0.0)] if graph.stuck else kinds
+
+
+def actions_of(graph: StateGraph) -> list[str]:
+    """Actions that occur in a graph."""
+    return list(dict.fromkeys(edge.action for edge in graph.edges))
+
+
+def _nodes(plan: _Plan) -> Iterator[str]:
+    graph = plan.graph
+    for number, state in enumerate(graph.states):
+        x, y = plan.points[number]
+        kinds = ["node", "stuck" if number in graph.stuck else "", "start" if number == 0 else ""]
+        content = [
+            svg.element("title", escape(in_brief(state))),
+            *_circle(x, y, RADIUS, state.permits.rows / graph.parameters.row_count),
+            svg.text(x, y + 4, f"{state.permits.rows}", class_="permits"),
+        ]
+        yield svg.element("g", *content, class_=" ".join(filter(None, kinds)), data_state=number)
+
+
+def _circle(x: float, y: float, radius: float, share: float) -> Iterator[str]:
+    yield svg.element("circle", class_="back", cx=x, cy=y, r=radius)
+    yield svg.element("circle", class_="fill", cx=x, cy=y, r=radius, fill_opacity=0.1 + 0.9 * share)
+
+
+def _edges(plan: _Plan) -> Iterator[str]:
+    for number, edge in enumerate(plan.graph.edges):
+        start, first, second, end = map(_at, _curve(plan, edge))
+        content = [
+            svg.element("title", escape(edge.label)),
+            svg.element("path", d=f"M{start}C{first} {second} {end}"),
+            _arrow_head(plan, edge),
+        ]
+        yield svg.element("g", *content, class_=f"edge {edge.action}", data_edge=number)
+
+
+def _labels(plan: _Plan) -> Iterator[str]:
+    taken: list[Box] = [(x, y, RADIUS, RADIUS) for x, y in plan.points.values()]
+    for number, edge in enumerate(plan.graph.edges):
+        x, y = _label_place(_curve(plan, edge), edge.label, taken)
+        kind = "label" if plan.with_labels else "label hidden"
+        yield svg.text(x, y, edge.label, class_=kind, data_label=number)
+
+
+def _curve(plan: _Plan, edge: Edge) -> tuple[Point, Point, Point, Point]:
+    """A Bezier curve from rim to rim.  Ways back swing out, so that they do not hide the others."""
+    (x1, y1), (x2, y2) = plan.points[edge.source], plan.points[edge.target]
+    is_forward = x2 > x1
+    away = plan.column * (0.4 if is_forward else -0.28)
+    start, end = (x1 + _signed(is_forward), y1), (x2 - _signed(is_forward), y2)
+    swing = 0.0 if is_forward else 0.14 * (x1 - x2) + 16
+    return start, (start[0] + away, y1 - swing), (end[0] - away, y2 - swing), end
+
+
+def _label_place(curve: Sequence[Point], label: str, taken: list[Box]) -> Point:
+    """A point on the curve where nothing is yet."""
+    width, height = svg.length(label, LABEL_SIZE) / 2, LABEL_SIZE / 2
+    points = [(_along(curve, share, 0), _along(curve, share, 1) - LABEL_SIZE / 2) for share in LABEL_PLACES]
+    free = (
+        (x, y)
+        for x, y in points
+        if all(abs(x - at_x) > width + w or abs(y - at_y) > height + h for at_x, at_y, w, h in taken)
+    )
+    x, y = next(free, points[0])
+    taken.append((x, y, width, height))
+    return x, y + 3
+
+
+def _along(curve: Sequence[Point], share: float, axis: int) -> float:
+    start, first, second, end = (point[axis] for point in curve)
+    rest = 1 - share
+    return rest**3 * start + 3 * rest**2 * share * first + 3 * rest * share**2 * second + share**3 * end
+
+
+def _arrow_head(plan: _Plan, edge: Edge) -> str:
+    (x1, _), (x2, y2) = plan.points[edge.source], plan.points[edge.target]
+    towards = 1 if x2 > x1 else -1
+    tip = x2 - _signed(x2 > x1)
+    return svg.element("path", class_="tip", d=f"M{tip:.1f} {y2:.1f}l{-7 * towards} -3.5v7z")
+
+
+def _signed(is_forward: bool) -> int:
+    return RADIUS if is_forward else -RADIUS
+
+
+def _at(point: Point) -> str:
+    return f"{point[0]:.1f} {point[1]:.1f}"
+
+
+_STYLES = ("palette.css", "page.css", "graph_drawing.css", "graph_page.css")
+_SCRIPTS = ("drawing.js", "graph.js")
+# Chunks are anonymous in a bounded graph: their numbers say nothing.
+_NUMBERS_OF_CHUNKS = ("offered", "consumed")
+
+
+def graph_page(graph: StateGraph) -> str:
+    """The page of a state graph."""
+    return Template(asset("graph.html")).substitute(
+        title=escape(graph_title(graph)),
+        verdict="stuck" if graph.stuck else "live",
+        sentence=escape(graph_sentence(graph)),
+        facts=facts_list(parameter_facts(graph.parameters)),
+        style="".join(map(asset, _STYLES)),
+        legend=graph_legend(graph),
+        drawing=graph_drawing(graph, standalone=False),
+        module=escape(Specification(SYSTEM.module).file),
+        graph=embedded(graph_document(graph)),
+        script=script_of(_SCRIPTS),
+    )
+
+
+def graph_sentence(graph: StateGraph) -> str:
+    """How many states and steps there are, and what becomes of them."""
+    size = f"{len(graph.states):,} states and {len(graph.edges):,} steps"
+    if not graph.stuck:
+        return f"{size}: from each state on, whoever waits can still be served."
+    nearest = min(graph.depths[state] for state in graph.stuck)
+    if len(graph.stuck) == 1:
+        return f"{size}: 1 state is stuck (red), {nearest:,} steps from the beginning."
+    return f"{size}: {len(graph.stuck):,} states are stuck (red), the nearest {nearest:,} steps from the beginning."
+
+
+def graph_document(graph: StateGraph) -> Document:
+    """Everything that the page shows beside the drawing."""
+    names = actions_of(graph)
+    variables = [name for name in variables_of(graph.states[0]) if name not in _NUMBERS_OF_CHUNKS]
+    return {
+        "buf": graph.parameters.row_count,
+        "places": PLACES,
+        "actions": names,
+        "variables": variables,
+        "states": [[variables_of(state)[name] for name in variables] for state in graph.states],
+        "ledger": [ledger_of(state).of_class("rows") for state in graph.states],
+        "edges": [
+            [edge.source, names.index(edge.action), ", ".join(map(str, edge.arguments)), edge.target]
+            for edge in graph.edges
+        ],
+        "arrivals": graph.arrivals,
+        "depths": graph.depths,
+        "columns": columns_of(graph),
+        "stuck": sorted(graph.stuck),
+        "reasons": {state: _reasons(graph, state) for state in sorted(graph.stuck)},
+    }
+
+
+def _reasons(graph: StateGraph, state: int) -> list[tuple[str, str]]:
+    names = [action.name for action in SYSTEM.actions if not action.is_environment]
+    guards = (false_guard(name, graph.states[state], graph.parameters) for name in names)
+    return [(guard.action, guard.sentence) for guard in guards if guard]

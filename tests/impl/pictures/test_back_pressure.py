@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from permitflow.pictures.back_pressure import back_pressure_figure, lines_of, read_looks
+from permitflow.pictures.plots import back_pressure_figure, read_looks
 
 
 def look(at_seconds: float, **held_rows: int) -> dict[str, object]:
@@ -34,18 +34,11 @@ def heights(axes: Axes) -> list[list[float]]:
 LOOKS = [look(5.0, a=0, b=0), look(6.0, a=10, b=20), look(7.5, a=30, b=40)]
 
 
-def test_each_channel_is_a_line_that_begins_with_the_first_rates() -> None:
-    a, b = lines_of(LOOKS)
-    assert (a.channel, b.channel) == ("a", "b")
-    assert list(a.seconds) == [1.0, 2.5]
-    assert list(a.blocked_shares) == [0.1, 0.3]
-    assert list(b.held_rows) == [20, 40]
-    assert list(b.rows_in_per_second) == [200.0, 400.0]
-
-
 def test_the_drawing_has_both_channels_and_the_bound() -> None:
-    figure = back_pressure_figure(lines_of(LOOKS, ["b", "a"]), "Orders")
+    figure = back_pressure_figure(LOOKS, ["b", "a"], "Orders")
     above, middle, below = figure.axes
+    # The first look has no rates; the next is a second later.
+    assert [np.asarray(line.get_xdata()).tolist() for line in below.get_lines()] == [[1.0, 2.5]] * 2
     assert heights(below) == [[200.0, 400.0], [100.0, 300.0]]
     assert [0.2, 0.4] in heights(above)
     assert [100, 100] in heights(middle)
@@ -55,7 +48,7 @@ def test_the_drawing_has_both_channels_and_the_bound() -> None:
 
 
 def test_a_notebook_shows_it_without_pyplot() -> None:
-    figure = back_pressure_figure(lines_of(LOOKS))
+    figure = back_pressure_figure(LOOKS)
     assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]  # what notebooks ask for
 
 
@@ -75,6 +68,6 @@ def test_another_file_is_refused_with_the_line(tmp_path: Path, line: str) -> Non
 
 def test_what_cannot_be_drawn_is_said() -> None:
     with pytest.raises(ValueError, match="needs two looks at least, and here are 1"):
-        lines_of(LOOKS[:1])
+        back_pressure_figure(LOOKS[:1])
     with pytest.raises(ValueError, match="channel 'c' is in none of the looks, which have a, b"):
-        lines_of(LOOKS, ["a", "c"])
+        back_pressure_figure(LOOKS, ["a", "c"])

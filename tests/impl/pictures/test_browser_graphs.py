@@ -3,9 +3,8 @@
 from collections.abc import Callable
 
 from permitflow.pictures.browser import Visit
-from permitflow.pictures.graph_page import graph_page
-from permitflow.pictures.ledger import PLACES, ledger_of
-from permitflow.pictures.state_graph import reachable
+from permitflow.pictures.document import PLACES, ledger_of
+from permitflow.pictures.state_graph import graph_page, reachable
 from permitflow_model.permit_channel import Parameters
 
 Open = Callable[..., Visit]

@@ -11,11 +11,10 @@ import pytest
 from playwright.sync_api import expect
 
 from permitflow.pictures.browser import Scheme, Visit
-from permitflow.pictures.ledger import PLACES, ledger_of
-from permitflow.pictures.page import page_of
-from permitflow.pictures.run import Run, Verdict
+from permitflow.pictures.document import PLACES, ledger_of
+from permitflow.pictures.run import Run, Verdict, live_run, stuck_run
+from permitflow.pictures.run_page import page_of
 from permitflow.pictures.specification import Specification
-from permitflow.pictures.verdicts import live_run, stuck_run
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 

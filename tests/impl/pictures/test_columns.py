@@ -7,11 +7,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from permitflow.pictures.columns import MOST_STATES_WITH_REASONS, Columns, columns_of
-from permitflow.pictures.ledger import PLACES, ledger_of
-from permitflow.pictures.lifelines import NEVER, Lifelines
-from permitflow.pictures.run import Run, Verdict, last_steps
-from permitflow.pictures.stories import fill_and_drain
+from permitflow.pictures.document import (
+    MOST_STATES_WITH_REASONS,
+    NEVER,
+    PLACES,
+    Columns,
+    Lifelines,
+    columns_of,
+    ledger_of,
+)
+from permitflow.pictures.run import Run, Verdict, fill_and_drain, last_steps
 from permitflow_model.kernel.queue import Queue
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, Permits, State, total

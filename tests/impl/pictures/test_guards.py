@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permitflow.pictures.guards import WORDS, false_guard, guards_of
+from permitflow.pictures.specification import WORDS, false_guard, guards_of
 from permitflow_model.kernel.system import Disabled, Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 
@@ -70,7 +70,7 @@ def test_the_first_false_guard_is_the_one_that_is_told() -> None:
 
 
 def test_a_guard_without_words_is_shown_as_the_model_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("permitflow.pictures.guards.WORDS", {})
+    monkeypatch.setattr("permitflow.pictures.specification.WORDS", {})
     waits = SYSTEM.perform("OfferChunk", SYSTEM.initial(PUBLISHED), PUBLISHED, 7)
     guard = false_guard("SendChunk", waits._replace(permits=waits.permits._replace(rows=6)), PUBLISHED)
     assert guard is not None

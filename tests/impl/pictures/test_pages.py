@@ -9,11 +9,9 @@ from html.parser import HTMLParser
 import pytest
 
 from permitflow.pictures.document import document_of, ranges
-from permitflow.pictures.graph_page import graph_page
-from permitflow.pictures.page import page_of
-from permitflow.pictures.run import Run, Section
-from permitflow.pictures.state_graph import reachable
-from permitflow.pictures.verdicts import stuck_run
+from permitflow.pictures.run import Run, Section, stuck_run
+from permitflow.pictures.run_page import page_of
+from permitflow.pictures.state_graph import graph_page, reachable
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from permitflow.pictures.actors import ACTORS, actor_of
-from permitflow.pictures.specification import Specification, camel_case
+from permitflow.pictures.specification import ACTORS, Specification, actor_of, camel_case
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 
 

@@ -5,11 +5,17 @@ from collections import Counter
 
 import pytest
 
-from permitflow.pictures.graph_drawing import MOST_LABELS, graph_drawing
-from permitflow.pictures.graph_page import graph_document, graph_sentence
-from permitflow.pictures.layers import columns_of, positions
-from permitflow.pictures.ledger import ledger_of
-from permitflow.pictures.state_graph import StateGraph, reachable
+from permitflow.pictures.document import ledger_of
+from permitflow.pictures.state_graph import (
+    MOST_LABELS,
+    StateGraph,
+    columns_of,
+    graph_document,
+    graph_drawing,
+    graph_sentence,
+    positions,
+    reachable,
+)
 from permitflow_model.kernel.explore import StateLimitReached, explore
 from permitflow_model.permit_channel import SYSTEM, Parameters, is_stuck
 

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from permitflow.pictures.ledger import PLACES, ledger_of
-from permitflow.pictures.run import Run
-from permitflow.pictures.storyboard import BAR_AT, BAR_WIDTH, MOST_ROWS, ROWS_AT_EACH_END, storyboard
-from permitflow.pictures.verdicts import live_run, stuck_run
+from permitflow.pictures.document import PLACES, ledger_of
+from permitflow.pictures.run import Run, live_run, stuck_run
+from permitflow.pictures.run_page import BAR_AT, BAR_WIDTH, MOST_ROWS, ROWS_AT_EACH_END, storyboard
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 

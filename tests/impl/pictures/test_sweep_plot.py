@@ -8,8 +8,7 @@ import pytest
 
 from permitflow.pictures.assets import asset
 from permitflow.pictures.browser import Visit
-from permitflow.pictures.plot_files import SUFFIXES
-from permitflow.pictures.sweep_plot import Series, SweepPicture, sweep_bytes
+from permitflow.pictures.plots import SUFFIXES, Series, SweepPicture
 
 PICTURE = SweepPicture(
     title="Two batches <compared>",
@@ -30,13 +29,13 @@ PICTURE = SweepPicture(
 )
 def test_every_kind_of_file_is_one_and_equal_for_equal_figures(suffix: str, beginning: bytes) -> None:
     assert suffix in SUFFIXES
-    content = sweep_bytes(PICTURE, suffix)
+    content = PICTURE.as_file(suffix)
     assert content.startswith(beginning)
-    assert content == sweep_bytes(PICTURE, suffix)
+    assert content == PICTURE.as_file(suffix)
 
 
 def test_a_drawing_names_what_it_shows_and_marks_the_product() -> None:
-    drawing = sweep_bytes(PICTURE, ".svg").decode()
+    drawing = PICTURE.as_file(".svg").decode()
     for label in (
         "batch 256",
         "batch 4,096",
@@ -48,7 +47,7 @@ def test_a_drawing_names_what_it_shows_and_marks_the_product() -> None:
 
 
 def test_no_colour_is_fixed_that_a_dark_scheme_would_have_to_change() -> None:
-    drawing = sweep_bytes(PICTURE, ".svg").decode()
+    drawing = PICTURE.as_file(".svg").decode()
     outside = re.sub(r"<style>.*?</style>", "", drawing, count=1, flags=re.DOTALL)
     assert "var(--series-1)" in outside
     light = set(re.findall(r"#[0-9a-f]{6}", asset("palette.css")))
@@ -57,23 +56,23 @@ def test_no_colour_is_fixed_that_a_dark_scheme_would_have_to_change() -> None:
 
 def test_other_figures_are_another_drawing() -> None:
     other = replace(PICTURE, series=PICTURE.series[:1])
-    assert sweep_bytes(other, ".svg") != sweep_bytes(PICTURE, ".svg")
+    assert other.as_file(".svg") != PICTURE.as_file(".svg")
 
 
 def test_a_sweep_in_which_nothing_flows_can_be_drawn() -> None:
     stuck = Series("batch 9", [], [], [], [2048, 65536], None)
-    assert sweep_bytes(replace(PICTURE, series=[stuck], most=None), ".svg").startswith(b"<svg")
+    assert replace(PICTURE, series=[stuck], most=None).as_file(".svg").startswith(b"<svg")
 
 
 def test_wide_ranges_are_drawn_by_factors() -> None:
     wide = Series("wide", [16, 4096, 65536], [1, 2, 3], [0, 0, 0], [], None)
-    drawing = sweep_bytes(replace(PICTURE, series=[wide]), ".svg").decode()
+    drawing = replace(PICTURE, series=[wide]).as_file(".svg").decode()
     assert all(f">{tick}<" in drawing for tick in ("16", "4,096", "65,536"))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_is_readable_in_a_real_browser(visit: Callable[..., Visit], scheme: str) -> None:
-    page = visit(sweep_bytes(PICTURE, ".html").decode(), scheme=scheme, scripts=False, width=1280, height=900).page
+    page = visit(PICTURE.as_file(".html").decode(), scheme=scheme, scripts=False, width=1280, height=900).page
     assert page.inner_text("h1") == "Two batches <compared>"
     assert page.locator("tr.fails").count() == 1
     drawing = page.locator("svg").bounding_box()

@@ -7,8 +7,7 @@ import pytest
 
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.pictures.document import document_of, facts_of
-from permitflow.pictures.run import Verdict
-from permitflow.pictures.traces import Recording, recorded_run
+from permitflow.pictures.run import Recording, Verdict, recorded_run
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.testing.traces import UNLIMITED, judge, model_of

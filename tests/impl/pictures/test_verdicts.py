@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from permitflow.pictures.run import Verdict
-from permitflow.pictures.verdicts import in_words, live_run, stuck_run
+from permitflow.pictures.run import Verdict, in_words, live_run, stuck_run
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 
