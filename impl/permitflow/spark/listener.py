@@ -327,7 +327,7 @@ def plot_back_pressure(
         OSError: the file cannot be read.
         ValueError: the file is another one; there are fewer than two looks; a channel is in none of them.
     """
-    from permitflow.pictures.back_pressure import back_pressure_figure, lines_of, read_looks
+    from permitflow.pictures.plots import back_pressure_figure, lines_of, read_looks
 
     if isinstance(source, ExchangeListener):
         looks = [record.as_json() for record in source.records if not record.error]
