@@ -327,10 +327,10 @@ def plot_back_pressure(
         OSError: the file cannot be read.
         ValueError: the file is another one; there are fewer than two looks; a channel is in none of them.
     """
-    from permitflow.pictures.plots import back_pressure_figure, lines_of, read_looks
+    from permitflow.pictures.plots import back_pressure_figure, read_looks
 
     if isinstance(source, ExchangeListener):
         looks = [record.as_json() for record in source.records if not record.error]
     else:
         looks = [dict(look) for look in read_looks(source)]
-    return back_pressure_figure(lines_of(looks, channels), title)
+    return back_pressure_figure(looks, channels, title)
