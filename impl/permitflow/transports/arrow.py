@@ -35,7 +35,7 @@ from permitflow.transports.arrow_compression import (
     MAX_SCHEMA_BYTES,
     MAX_SCHEMA_FIELDS,
     Decompression,
-    field_nodes,
+    described,
     has_few_fields,
     metadata_place,
     padded,
@@ -458,7 +458,7 @@ def _nodes_of(schema: pa.Schema) -> int:
     """How many columns a batch has, with those inside of others."""
     nothing = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema).serialize()
     start, end = metadata_place(nothing)
-    return field_nodes(memoryview(nothing)[start:end])
+    return described(memoryview(nothing)[start:end]).columns
 
 
 def _require_size(rows: int, size_bytes: int) -> None:

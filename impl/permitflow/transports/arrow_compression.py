@@ -1,10 +1,4 @@
-"""What the metadata of an Arrow IPC message says about its body.  pyarrow does not tell, and would decompress it.
-
-The metadata is a flatbuffer.  pyarrow verifies it when it reads the message; what it accepts reads the same here, and
-in what it refuses it does not matter what is found.  Source: Arrow's format/Message.fbs, and the internals of
-FlatBuffers.
-
-Compressed record batches: which codecs there are, and what may be decompressed.
+"""Compressed record batches: which codecs there are, and what may be decompressed; what a schema may hold.
 
 A few bytes can become gigabytes.  So before Arrow decompresses anything, the lengths that a message states for its
 buffers are added up; Arrow takes as much memory as was stated, and refuses a buffer that turns out to be otherwise.
@@ -13,6 +7,10 @@ it is not compressed.
 
 Each row may be a large text, so permits alone would not bound what little becomes: a message states at most
 ``MOST_EXPANSION`` times what it takes itself.  Where a codec achieves more, zeros follow the message.
+
+pyarrow does not tell what the metadata of a message say, and would decompress it: so they are read here.  They are a
+flatbuffer, which pyarrow verifies when it reads the message; what it accepts reads the same here, and in what it
+refuses it does not matter what is found.  Source: Arrow's format/Message.fbs, and the internals of FlatBuffers.
 """
 
 import logging
@@ -28,28 +26,23 @@ from permitflow.protocol.compression import UNCOMPRESSED, Codec, CompressionAnsw
 from permitflow.transports.carrier import Buffer
 
 __all__ = [
-    "LZ4_FRAME",
     "MAX_SCHEMA_BYTES",
     "MAX_SCHEMA_FIELDS",
     "MOST_EXPANSION",
-    "SHORT_BYTES",
     "UNREADABLE",
-    "ZSTD",
     "Compressed",
     "Decompression",
+    "Described",
     "available_codecs",
-    "compressed",
-    "field_nodes",
+    "described",
     "has_few_fields",
-    "is_compressed",
     "log_answer",
     "metadata_place",
     "padded",
     "write_options",
 ]
 
-LZ4_FRAME, ZSTD = 0, 1
-"""Numbers of the codecs in BodyCompression."""
+_LZ4_FRAME, _ZSTD = 0, 1  # numbers of the codecs in BodyCompression
 
 MAX_SCHEMA_BYTES = 1 << 20
 """Of a schema, serialised: a hundred bytes for each of the most fields."""
@@ -60,8 +53,7 @@ _OFFSET, _BACK, _SLOT, _BYTE, _SHORT = Struct("<I"), Struct("<i"), Struct("<H"),
 _BEGINNING = Struct("<II")
 _BUFFER = Struct("<qq")
 _CONTINUATION = 0xFFFFFFFF
-SHORT_BYTES = 2048
-"""What was said in so many bytes is worth remembering."""
+_SHORT_BYTES = 2048  # what was said in so many bytes is worth remembering
 
 # Numbers of the fields in their tables, of the kinds of messages, and of versions.
 _MESSAGE_VERSION, _MESSAGE_KIND, _MESSAGE_HEADER, _MESSAGE_CUSTOM = 0, 1, 2, 4
@@ -77,13 +69,22 @@ class Compressed(NamedTuple):
     """A body that is compressed, as its metadata describe it."""
 
     codec: int
-    """``LZ4_FRAME``, ``ZSTD``, or something else that nobody here can read."""
+    """0 for frames of LZ4, 1 for Zstandard, or something else that nobody here can read."""
     buffers: Sequence[tuple[int, int]]
     """Where each buffer is: offset from the beginning of the body, and length; as stated, so they may lie anywhere."""
 
 
 UNREADABLE = Compressed(-1, ())
 """It is compressed, and says nothing else that can be understood."""
+
+
+class Described(NamedTuple):
+    """What metadata say about the body behind them."""
+
+    columns: int
+    """Of a batch or a dictionary, with those inside of others."""
+    compressed: Compressed | None
+    """How the body is compressed, if it is."""
 
 
 def metadata_place(message: bytes | memoryview) -> tuple[int, int]:
@@ -102,49 +103,51 @@ def metadata_place(message: bytes | memoryview) -> tuple[int, int]:
     return start, start + size
 
 
-def is_compressed(message: bytes | memoryview, *, is_encapsulated: bool = True) -> bool:
-    """Is it a batch or a dictionary with a body that is compressed?
-
-    Args:
-        message: as it is in a stream, or only its metadata.
-        is_encapsulated: is it the former?
-    """
-    if not is_encapsulated:
-        return _says_compressed(message)
-    try:
-        start, end = metadata_place(message)
-    except ValueError:
-        return False
-    if end - start > SHORT_BYTES:
-        return _says_compressed(memoryview(message)[start:])
-    return _says_compressed_briefly(bytes(message[start:end]))
+def described(metadata: bytes | memoryview) -> Described:
+    """What metadata say; that there are no columns, and no compression, if these are no metadata."""
+    return _described_briefly(bytes(metadata)) if len(metadata) <= _SHORT_BYTES else _described(metadata)
 
 
-def _says_compressed(data: bytes | memoryview) -> bool:
-    return compressed(data) is not None
-
-
-# Of columns whose width is fixed, batches of as many rows have the same metadata.
-_says_compressed_briefly = lru_cache(maxsize=64)(_says_compressed)
-
-
-def compressed(metadata: bytes | memoryview) -> Compressed | None:
-    """How the body is compressed; None if it is not, or if these are no metadata."""
+def _described(metadata: bytes | memoryview) -> Described:
     try:
         root = _OFFSET.unpack_from(metadata)[0]
         batch = _batch(metadata, root)
-        if batch is None:
-            return None
-        if _field(metadata, batch, _BATCH_COMPRESSION) is not None:
-            return _described(metadata, batch)
-        return UNREADABLE if _names_codec_as_of_old(metadata, root) else None
     except struct.error:
-        return None  # no message at all
+        batch = None
+    return (
+        Described(0, None)
+        if batch is None
+        else Described(_columns(metadata, batch), _compressed(metadata, root, batch))
+    )
 
 
-def field_nodes(metadata: bytes | memoryview) -> int:
-    """How many columns a batch has, with those inside of others; 0: there are none, or these are no metadata."""
-    return _nodes_briefly(bytes(metadata)) if len(metadata) <= SHORT_BYTES else _nodes(metadata)
+# Of columns whose width is fixed, batches of as many rows have the same metadata.
+_described_briefly = lru_cache(maxsize=64)(_described)
+
+
+def _columns(metadata: bytes | memoryview, batch: int) -> int:
+    try:
+        nodes = _followed(metadata, batch, _BATCH_NODES)
+        return 0 if nodes is None else int(_OFFSET.unpack_from(metadata, nodes)[0])
+    except struct.error:
+        return 0
+
+
+def _compressed(metadata: bytes | memoryview, root: int, batch: int) -> Compressed | None:
+    try:
+        description = _followed(metadata, batch, _BATCH_COMPRESSION)
+        if description is None:
+            return UNREADABLE if _names_codec_as_of_old(metadata, root) else None
+        # Numbers that are 0 may be left out.
+        method_at, codec_at = (
+            _field(metadata, description, name) for name in (_COMPRESSION_METHOD, _COMPRESSION_CODEC)
+        )
+        if method_at is not None and _BYTE.unpack_from(metadata, method_at)[0]:
+            return UNREADABLE
+        codec = _LZ4_FRAME if codec_at is None else int(_BYTE.unpack_from(metadata, codec_at)[0])
+        return Compressed(codec, _buffers(metadata, batch))
+    except struct.error:
+        return UNREADABLE
 
 
 def has_few_fields(schema: bytes) -> bool:
@@ -174,18 +177,6 @@ def has_few_fields(schema: bytes) -> bool:
     return True
 
 
-def _nodes(metadata: bytes | memoryview) -> int:
-    try:
-        batch = _batch(metadata, _OFFSET.unpack_from(metadata)[0])
-        nodes = None if batch is None else _followed(metadata, batch, _BATCH_NODES)
-        return 0 if nodes is None else int(_OFFSET.unpack_from(metadata, nodes)[0])
-    except struct.error:
-        return 0
-
-
-_nodes_briefly = lru_cache(maxsize=64)(_nodes)
-
-
 def _batch(data: bytes | memoryview, root: int) -> int | None:
     """The table of the batch, or of that of a dictionary."""
     kind_at, table = _field(data, root, _MESSAGE_KIND), _followed(data, root, _MESSAGE_HEADER)
@@ -202,20 +193,6 @@ def _names_codec_as_of_old(data: bytes | memoryview, root: int) -> bool:
     version_at = _field(data, root, _MESSAGE_VERSION)
     is_old = version_at is None or _SHORT.unpack_from(data, version_at)[0] < _V5
     return is_old and _field(data, root, _MESSAGE_CUSTOM) is not None
-
-
-def _described(data: bytes | memoryview, batch: int) -> Compressed:
-    try:
-        description = _followed(data, batch, _BATCH_COMPRESSION)
-        assert description is not None, "the caller has seen the field"
-        # Numbers that are 0 may be left out.
-        method_at, codec_at = (_field(data, description, name) for name in (_COMPRESSION_METHOD, _COMPRESSION_CODEC))
-        if method_at is not None and _BYTE.unpack_from(data, method_at)[0]:
-            return UNREADABLE
-        codec = LZ4_FRAME if codec_at is None else int(_BYTE.unpack_from(data, codec_at)[0])
-        return Compressed(codec, _buffers(data, batch))
-    except struct.error:
-        return UNREADABLE
 
 
 def _buffers(data: bytes | memoryview, batch: int) -> list[tuple[int, int]]:
@@ -245,7 +222,7 @@ def _followed(data: bytes | memoryview, table: int, field: int) -> int | None:
 
 _log = logging.getLogger(__name__)
 
-_NUMBERS = {Codec.LZ4: LZ4_FRAME, Codec.ZSTD: ZSTD}
+_NUMBERS = {Codec.LZ4: _LZ4_FRAME, Codec.ZSTD: _ZSTD}
 _LENGTH = Struct("<q")
 _NOT_COMPRESSED = -1
 # What LZ4 can achieve at all.
@@ -320,12 +297,8 @@ class Decompression:
         """
         start, end = metadata_place(message)
         view = memoryview(message)
-        self._require_columns(view[start:end])
-        if self._codec is None:
-            if is_compressed(message):
-                raise ValueError(_NOBODY_AGREED)
-            return
-        found = compressed(view[start:end])
+        columns, found = described(view[start:end])
+        self._require_columns(columns)
         if found is None:
             return
         size = self._stated_bytes(found, view[end:])
@@ -334,9 +307,9 @@ class Decompression:
             paid = int(min(sum(rows) * self._row_bytes, self._most_bytes)) + self._slack_bytes
             _require_within(size, paid, f"its {sum(rows)} rows take")
 
-    def _require_columns(self, metadata: bytes | memoryview) -> None:
-        if (nodes := field_nodes(metadata)) > self._nodes:
-            raise ValueError(f"it has {nodes} columns, with those inside of others, and the schema has {self._nodes}")
+    def _require_columns(self, columns: int) -> None:
+        if columns > self._nodes:
+            raise ValueError(f"it has {columns} columns, with those inside of others, and the schema has {self._nodes}")
 
     def require_stream(self, stream: pa.Buffer) -> None:
         """The same of a stream with dictionaries.
@@ -354,9 +327,9 @@ class Decompression:
         """
         size = 0
         for message in pa.ipc.MessageReader.open_stream(stream):
+            columns, found = described(memoryview(message.metadata))
             if message.type == "record batch":
-                self._require_columns(memoryview(message.metadata))
-            found = compressed(memoryview(message.metadata))
+                self._require_columns(columns)
             body = memoryview(message.body or b"")
             size += len(body) if found is None else self._stated_bytes(found, body)
         return size

@@ -37,7 +37,7 @@ from permitflow.protocol.frames import (
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import BatchCodec, PieceWriter
-from permitflow.transports.arrow_compression import is_compressed, write_options
+from permitflow.transports.arrow_compression import described, metadata_place, write_options
 from permitflow.transports.codec import decode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
 from permitflow.transports.frame_codec import EncodedChunks, WireFrame
@@ -176,7 +176,9 @@ def test_an_exchange_that_knows_of_no_compression_gets_none(complete: Complete) 
 
     complete(test())
     (chunk,) = (frame for frame in came if isinstance(frame, EncodedChunks))
-    assert not any(is_compressed(piece) for piece in chunk.arrow)
+    (message,) = chunk.arrow
+    start, end = metadata_place(message)
+    assert described(message[start:end]).compressed is None
 
 
 async def test_a_producer_notices_that_its_permits_never_came_back() -> None:

@@ -19,7 +19,6 @@ from permitflow.errors import ChunkTooLargeError, PermitflowError, SchemaMismatc
 from permitflow.protocol.compression import Codec
 from permitflow.transports import arrow
 from permitflow.transports.arrow import BatchCodec, joined, owned, read_schema, require_equal_schemas, runs
-from permitflow.transports.arrow_compression import is_compressed
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.shared_memory.ring import size_of
 
@@ -309,12 +308,6 @@ def test_rows_of_joined_chunks_that_do_not_add_up_are_refused(rows: list[int]) -
     codec = BatchCodec(NUMBERS.schema)
     with pytest.raises(UndecodableDataError, match="it holds 6 rows"):
         codec.decode(b"".join(codec.encode([NUMBERS, NUMBERS])), rows)
-
-
-@given(st.binary(max_size=200))
-def test_no_bytes_confuse_the_look_for_compression(data: bytes) -> None:
-    for is_encapsulated in (True, False):
-        assert is_compressed(memoryview(data), is_encapsulated=is_encapsulated) in (True, False)
 
 
 MOST_PIECES = 256

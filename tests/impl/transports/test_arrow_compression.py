@@ -18,8 +18,7 @@ from permitflow.transports.arrow_compression import (
     MOST_EXPANSION,
     UNREADABLE,
     available_codecs,
-    compressed,
-    is_compressed,
+    described,
     metadata_place,
 )
 
@@ -65,7 +64,8 @@ def test_chunks_that_travel_together_are_compressed_together(codec: Codec) -> No
     parts = [NUMBERS.slice(start, 100) for start in range(0, ROWS, 100)]
     batches_of = BatchCodec(NUMBERS.schema, codec)
     message = b"".join(batches_of.encode(parts))
-    assert is_compressed(message)
+    start, end = metadata_place(message)
+    assert described(message[start:end]).compressed
     assert len(message) < sum(len(encoded(part, codec)) for part in parts)
     arrived = batches_of.decode(message, [part.num_rows for part in parts])
     assert arrived.equals(NUMBERS)
@@ -126,7 +126,7 @@ def test_what_is_compressed_as_of_old_is_not_decompressed(codec: Codec) -> None:
     with pa.ipc.new_stream(sink, NUMBERS.schema, options=options) as writer:
         writer.write_batch(NUMBERS, custom_metadata={"ARROW:experimental_compression": codec.value})
     _, batch = pa.ipc.MessageReader.open_stream(sink.getvalue())
-    assert compressed(memoryview(batch.metadata)) == UNREADABLE
+    assert described(memoryview(batch.metadata)).compressed == UNREADABLE
     with pytest.raises(UndecodableDataError, match="not compressed as was agreed"):
         BatchCodec(NUMBERS.schema, codec).decode(batch.serialize().to_pybytes(), [ROWS])
 
@@ -134,7 +134,7 @@ def test_what_is_compressed_as_of_old_is_not_decompressed(codec: Codec) -> None:
 def with_length(message: bytes, stated: int, *, buffer: int = 0) -> bytes:
     """The message, in which one of the buffers states another length."""
     start, end = metadata_place(message)
-    found = compressed(message[start:end])
+    found = described(message[start:end]).compressed
     assert found is not None
     offset, _ = [place for place in found.buffers if place[1]][buffer]
     changed = bytearray(message)
@@ -278,7 +278,7 @@ def test_no_bytes_confuse_whoever_looks_for_lengths(data: bytes) -> None:
     for codec in Codec:
         with pytest.raises(UndecodableDataError):
             BatchCodec(NUMBERS.schema, codec).decode(data, [ROWS])
-    compressed(data)
+    described(data)
 
 
 @codecs
