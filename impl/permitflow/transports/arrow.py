@@ -1,23 +1,8 @@
-"""What the types of a schema say of its batches, before one has come.
-
-A record batch as an IPC message in pieces: its columns are not copied, but named.
-
-``RecordBatch.serialize`` copies all columns into one buffer.  Arrow's stream writer hands each buffer on as it is;
-all that is needed is something that remembers what it is handed.
-
-Several large record batches as one IPC message, while their columns stay where they are.
-
-Joining batches copies them.  Where each row takes the same in a column, and nothing is null, the joined column is the
-batches' columns one after the other.  What stands around them depends on the number of rows alone: it is made once, by
-joining, and remembered.
-
-Arrow record batches and schemas as bytes.
+"""Arrow record batches and schemas as bytes.
 
 The schema travels once, in the handshake.  Chunks that travel together are the rows of one batch, which is one IPC
 message without the schema; the receiver slices it, which copies nothing.  Dictionaries are the exception: an IPC
 message cannot carry them, so that chunks of such a schema are whole IPC streams.
-
-Batches that came together, as fewer or as somebody's own; never so many in one that it could not hold them.
 """
 
 import io

@@ -1,19 +1,10 @@
-"""What a thread of a blocking call has received, for the thread that waits: every wait has a time-out.
+"""One bidirectional call for a caller without an event loop: over gRPC, over TCP, or through shared memory.
 
-One bidirectional gRPC call for a caller without an event loop.
-
-Written messages wait in a queue that gRPC empties; one thread brings received ones into another queue, so that every
-wait of the caller has a time-out and can be interrupted.  Both queues are bounded by permits, not by a limit of their
-own.  The core is touched by the caller's thread only.
+Written messages wait in a queue that a thread empties, received ones in another one: so every wait of the caller has a
+time-out and can be interrupted.  Both queues are bounded by permits, not by a limit of their own.  The core is touched
+by the caller's thread only.
 
 gRPC must not be loaded before a fork whose child will use it: import this module in the child.
-
-One stream over TCP for a caller without an event loop; see ``BlockingCall``.
-
-One thread connects and reads, one writes, and one of them ends with the other: every wait of the caller has a time-out
-and can be interrupted.
-
-A blocking call that leaves gRPC for shared memory, once both ends have agreed to; see ``HostCarrier``.
 """
 
 import errno

@@ -1,7 +1,4 @@
-"""Questions and orders about channels that keep their rows, for callers without an event loop.
-
-Looks at an exchange again and again: what its channels did since the last look.
-"""
+"""Questions and orders about channels that keep their rows, and looks at what flows, for callers without an event loop."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

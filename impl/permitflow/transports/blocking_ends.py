@@ -1,12 +1,8 @@
-"""What both blocking ends of a stream share: bounded waits, the peer's end, and errors that say who and where.
+"""Both ends of a stream for callers without an event loop: bounded waits, and errors that say who and where.
 
 A signal's handler may raise an exception anywhere, KeyboardInterrupt for one, and the caller may go on afterwards.
 While an end waits or writes, its books are whole and what is left to write is kept, so it goes on where it was.
 Elsewhere it is halfway through a change; an end that was left like that refuses to go on (``InterruptedEndError``).
-
-The upstream end of a remote channel, for callers without an event loop.
-
-The downstream end of a remote channel, for callers without an event loop.
 """
 
 from collections import deque

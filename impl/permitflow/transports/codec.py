@@ -1,13 +1,11 @@
-"""Where the parts of a message lie: frames, padding, body.
-
-The message is plain protobuf, of which protobuf's own library encodes and decodes only the frames: it would copy the
-body twice.  So the body stands last, where it is found without looking into anything, and begins at a multiple of
-64 bytes, as Arrow wants it.
-
-Frames to messages of a carrier and back.
+"""Frames to messages of a carrier and back.
 
 What is ready together is encoded together, as one message (a train), because a message costs a carrier far more than
 a frame.  The frames carry chunks as bytes; ``permitflow.transports.trains`` makes those.
+
+A message is plain protobuf, of which protobuf's own library encodes and decodes only the frames: it would copy the
+body twice.  So the body stands last, where it is found without looking into anything, and begins at a multiple of
+64 bytes, as Arrow wants it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

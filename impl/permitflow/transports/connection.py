@@ -1,8 +1,6 @@
-"""How the exchange uses gRPC: the names of its methods, the limits and the watch over dead peers.
+"""How the exchange uses gRPC: the names of its methods, the limits, the watch over dead peers, the memory of messages.
 
-Both transports, asyncio and blocking, and the server use the same numbers.
-
-The C library's memory, for processes that move large chunks over gRPC.
+Both kinds of clients, asyncio and blocking, and the server use the same numbers.
 """
 
 from functools import cache

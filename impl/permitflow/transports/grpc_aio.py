@@ -1,11 +1,9 @@
-"""Questions and orders about channels that keep their rows, for asyncio.
-
-The exchange's clients for asyncio: ``get`` reads a channel, ``put`` feeds one.
+"""The exchange's clients for asyncio: ``get`` reads a channel, ``put`` feeds one, ``control`` asks and orders.
 
     async with get("localhost:5600", "orders/0") as receiver:
         async for message in receiver: ...
 
-Whoever reads many small chunks at once anyway asks for ``JoinedChunks``: ``await receiver.receive_joined()``.
+Consumers that read many small chunks at once ask for ``JoinedChunks``: ``await receiver.receive_joined()``.
 
 gRPC's own flow control stays in force underneath; it bounds bytes on the way, permits bound rows until they are
 consumed.  Reading never waits for the application, so that a slow consumer holds its permits and not the connection.

@@ -1,9 +1,8 @@
-"""How the two ends of a stream agree to share memory, for asyncio.  Why they do not is in log and statistics.
+"""How the two ends of a stream agree to share memory, and the carrier that changes over to it, for asyncio.
 
-A carrier that leaves the network's own stream for shared memory, once both ends have agreed to.
-
-The stream stays open underneath: its end, its status and its signs of life are still the peer's.  Each end's first
-message travels over it; after the agreement everything else takes the link, in the order in which it was written.
+Log and statistics say why two ends do not share memory.  If they do, the network's stream stays open underneath: its
+end, its status and its heartbeat are still the peer's.  Each end's first message travels over it; after the agreement
+everything else takes the link, in the order in which it was written.
 """
 
 import asyncio

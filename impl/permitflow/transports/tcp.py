@@ -1,15 +1,11 @@
-"""How messages lie in a TCP connection.
+"""A stream over a TCP connection of its own, for asyncio; what it needs of gRPC is a way to end with a status.
 
 Each message stands behind eight bytes: what follows, two letters by which a stranger is recognised, a check of the
 others, and how many bytes follow.  Without the check both ends could wait for ever after an altered length, for bytes
 that nobody sends.  The dialler's first message says which method it calls.  All numbers are big-endian.
 
-One stream over a TCP connection of its own, for asyncio; what it needs of gRPC is a way to end with a status.
-
 What is received lies where Arrow reads it, what is sent is not copied before the kernel takes it.  Permits bound what
 is on the way; the socket's buffers bound its bytes.
-
-Dials an exchange over TCP, for asyncio.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Who else may be at the other end of a connection: told by what he says first, so that an error can say what to do.
+"""Errors across the wire: a gRPC status for everybody, and the typed error for peers that know it.
 
-Errors across the wire: a gRPC status for everybody, and the typed error for peers that know it.
+A stranger at the other end is told by its first bytes, so that an error can say what to do.
 """
 
 import inspect

@@ -1,8 +1,6 @@
 """Messages between processes of one host: large ones through a ring of shared memory, all others beside it.
 
 The ring is an anonymous file that both ends have mapped.  Descriptors and notes travel over a Unix socket.
-
-The user's choice; loads neither gRPC nor Arrow.
 """
 
 from enum import StrEnum
@@ -11,7 +9,7 @@ __all__ = ["SameHost"]
 
 
 class SameHost(StrEnum):
-    """Whether processes of one host share memory."""
+    """Whether processes of one host share memory: the user's choice.  Loads neither gRPC nor Arrow."""
 
     AUTO = "auto"
     """If they can."""

@@ -1,7 +1,4 @@
-"""A message on its way out, for callers without an event loop, whom a signal may interrupt anywhere.
-
-The link between two processes of one host, for callers without an event loop.
-"""
+"""The link between two processes of one host, for callers without an event loop."""
 
 import os
 import select

@@ -1,13 +1,11 @@
-"""How two processes that speak over gRPC come to share memory.
+"""Whether two processes share memory, and how they come to it.
 
 The end that dials offers: it listens at a Unix socket with a random name and says the name in its first frame.  The
 end that accepts connects, receives the descriptors of the memory and of its event counter, and answers with a digest
 of the nonce that it found in the memory.  Only a process on this host, in this network namespace and of this user
 can do that; and only the one that was told the name knows where.
 
-The name is an abstract one: no file, nothing to remove.
-
-Whether two ends share memory: the one that dials offers, the one that accepts tries, and each knows why not.
+The name is an abstract one: no file, nothing to remove.  Each end knows why memory is not shared.
 """
 
 import array

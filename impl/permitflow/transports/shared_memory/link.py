@@ -1,10 +1,6 @@
-"""What travels over the Unix socket: messages as they are, and notes of those that lie in the ring.
+"""The link between two processes of one host, for asyncio: a Unix socket, and a ring of shared memory beside it.
 
-A header of 16 bytes, then the message unless the ring has it.
-
-The socket beside a ring, and what asyncio and blocking callers do alike with it.
-
-The link between two processes of one host, for asyncio.
+A header of 16 bytes goes over the socket, then the message, unless the ring has it.
 """
 
 import asyncio

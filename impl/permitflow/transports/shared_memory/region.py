@@ -1,12 +1,11 @@
 """The memory of a ring: an anonymous, sealed file that both ends map.
 
 It has no name, so that nothing is left of it when both processes are gone, however they end.  Its size is sealed:
-a peer that could shorten it could crash whoever reads it.  The reader maps it without the right to write.
+a peer that could shorten it could crash its reader.  The reader maps it without the right to write.
 
-A child that is forked inherits every descriptor and every mapping, and would act on them when it tidies up.
-
-So it forgets: its copies of the descriptors are closed, without a word to the peer, and views return no space.  Views
-that it has inherited stay readable, but their bytes may change once the parent has let go of them.
+A child that is forked inherits every descriptor and every mapping, and would act on them when it tidies up.  So it
+forgets: its copies of the descriptors are closed, without a word to the peer, and views return no space.  Views that
+it has inherited stay readable, but their bytes may change once the parent has let go of them.
 """
 
 import contextlib

@@ -1,14 +1,9 @@
-"""Who may use which bytes of a ring: arithmetic only, no memory and no descriptors.
+"""The two ends of a ring: one puts messages in, the other hands out views of them.
 
 Space is a second class of tokens, in bytes.  The writer takes some for each message; the reader returns exactly what
-was taken, in the order of the messages, once nobody looks at the oldest of them any more.
-
-The two ends of a ring: one puts messages in, the other hands out views of them.
-
-Space comes back through an event counter of the kernel: the reader adds what it returns, the writer takes the sum.
-It is exact, wakes a writer that waits, and orders the reader's last look before the writer's next use.
-
-A message in hundreds of parts, whose size need not be added up again by everybody on its way.
+was taken, in the order of the messages, once nobody looks at the oldest of them any more.  Space comes back through an
+event counter of the kernel: the reader adds what it returns, the writer takes the sum.  It is exact, wakes a writer
+that waits, and orders the reader's last look before the writer's next use.
 """
 
 import contextlib
