@@ -9,7 +9,6 @@ import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, takewhile
-from math import inf
 from operator import attrgetter
 
 import pyarrow as pa
@@ -34,172 +33,25 @@ __all__ = [
     "MAX_CHUNK_BYTES",
     "MAX_MESSAGE_BYTES",
     "BatchCodec",
-    "Gathering",
     "PieceWriter",
-    "holds_dictionary",
     "joined",
     "owned",
     "read_schema",
     "require_equal_schemas",
-    "row_bytes",
     "runs",
 ]
-
-
-def row_bytes(schema: pa.Schema) -> float | None:
-    """Bytes of a row, where all columns have a fixed width."""
-    try:
-        return float(sum((field.type.bit_width + 1) / 8 for field in schema))
-    except ValueError:
-        return None
-
-
-def holds_dictionary(kind: pa.DataType) -> bool:
-    """Is there a dictionary in it, at any depth?"""
-    if pa.types.is_dictionary(kind):
-        return True
-    return any(holds_dictionary(kind.field(position).type) for position in range(kind.num_fields))
-
-
-# So many are short, and cost more one by one than a copy of all.
-_MOST_PIECES = 256
-
-
-class _Memory(io.RawIOBase):
-    """A file that keeps what is written, without copying it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pieces: list[Buffer] = []
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, piece: "bytes | pa.Buffer") -> int:
-        self.pieces.append(piece if isinstance(piece, bytes) else memoryview(piece).cast("B"))
-        return len(piece)
-
-
-class PieceWriter:
-    """For batches of one schema, without dictionaries."""
-
-    def __init__(self, schema: pa.Schema, options: pa.ipc.IpcWriteOptions | None = None) -> None:
-        """Batches of exactly this schema, written with these options."""
-        self._memory = _Memory()
-        self._writer = pa.ipc.new_stream(pa.PythonFile(self._memory, "w"), schema, options=options)
-        # A stream begins with its schema, which the handshake carries.
-        nothing = [pa.nulls(0, field.type) for field in schema]
-        self._writer.write_batch(pa.RecordBatch.from_arrays(nothing, schema=schema))
-        self._memory.pieces = []
-
-    def pieces(self, batch: pa.RecordBatch) -> list[Buffer]:
-        """The message.  The pieces refer to the batch."""
-        self._writer.write_batch(batch)
-        pieces, self._memory.pieces = self._memory.pieces, []
-        if len(pieces) > _MOST_PIECES:
-            return [b"".join(pieces)]
-        # Before the first column stand a few words and the metadata.
-        columns = next((at for at, piece in enumerate(pieces) if isinstance(piece, memoryview)), len(pieces))
-        return [b"".join(pieces[:columns]), *pieces[columns:]]
-
-
-# Of one column of one batch: below that a copy costs less than a piece of its own.
-_LEAST_PIECE_BYTES = 8 << 10
-_MOST_GATHERED = 256
-# A stream's trains are of a few lengths.
-_MOST_REMEMBERED = 64
-
-_Gaps = list[bytes]
-"""What stands before each column, and behind the last one."""
-
-
-class Gathering:
-    """For batches of one schema, without dictionaries."""
-
-    def __init__(self, schema: pa.Schema, pieces: PieceWriter) -> None:
-        """Batches of exactly this schema; ``pieces`` is of the same one."""
-        self._widths = [_row_bytes(field.type) for field in schema]
-        self._pieces = pieces
-        can = min(self._widths, default=0) > 0
-        self.least_bytes = _LEAST_PIECE_BYTES * len(self._widths) if can else math.inf
-        """Of each batch, or on an average: shorter ones are not gathered, because a copy costs less."""
-        self._gaps: dict[int, _Gaps] = {}
-
-    def message(self, batches: Sequence[pa.RecordBatch], size_bytes: float) -> list[Buffer] | None:
-        """All rows of these batches as one message; the pieces refer to the batches.
-
-        Args:
-            batches: at least one.
-            size_bytes: about what they take.
-
-        Returns:
-            None if they cannot be gathered, or are so short that a copy costs less.
-        """
-        count = len(batches)
-        if size_bytes < count * self.least_bytes or count * len(self._widths) > _MOST_GATHERED:
-            return None
-        found: list[Sequence[Buffer]] = []
-        rows, count, sizes = 0, -1, list[int]()
-        for batch in batches:
-            if batch.num_rows != count:
-                count = batch.num_rows
-                sizes = [count * width for width in self._widths]
-            rows += count
-            # All buffers at once: asked for one by one, columns cost more than everything else here.  First comes the
-            # batch's own, then two of each column: which values are null, and the values.
-            buffers = batch.to_struct_array().buffers()
-            values = buffers[2::2]
-            if any(buffers[1::2]) or not all(values) or list(map(len, values)) != sizes:
-                values = self._values_of_slices(batch, sizes)
-                if values is None:
-                    return None
-            found.append(values)
-        gaps = self._gaps.get(rows) or self._learnt(batches, rows)
-        message: list[Buffer] = [gaps[0]]
-        for column, gap in zip(zip(*found, strict=True), gaps[1:], strict=True):
-            message += column
-            if gap:
-                message.append(gap)
-        return SizedParts(message, rows * sum(self._widths) + sum(map(len, gaps)))
-
-    def _values_of_slices(self, batch: pa.RecordBatch, sizes: Sequence[int]) -> Sequence[Buffer] | None:
-        """The same for columns that are a part of their buffers, or know which values are null."""
-        found: list[Buffer] = []
-        for column, width, size in zip(batch.columns, self._widths, sizes, strict=True):
-            if column.null_count:
-                return None
-            start = column.offset * width
-            found.append(memoryview(column.buffers()[1] or b"")[start : start + size])
-        return found
-
-    def _learnt(self, batches: Sequence[pa.RecordBatch], rows: int) -> _Gaps:
-        """Join batches once, to see what stands around their columns."""
-        gaps: _Gaps = [b""]
-        widths = iter(self._widths)
-        for piece in self._pieces.pieces(pa.concat_batches(batches)):
-            if isinstance(piece, bytes):
-                gaps[-1] += piece
-            else:
-                # Columns end at a multiple of eight bytes; some of that may be the column's own memory.
-                gaps.append(bytes(len(piece) - rows * next(widths)))
-        if len(self._gaps) >= _MOST_REMEMBERED:
-            self._gaps.clear()
-        self._gaps[rows] = gaps
-        return gaps
-
-
-def _row_bytes(kind: pa.DataType) -> int:
-    """Bytes of a value in a column where values lie one after the other; 0 for all other columns."""
-    if pa.types.is_boolean(kind) or not (pa.types.is_primitive(kind) or pa.types.is_decimal(kind)):
-        return 0
-    return int(kind.bit_width // 8)
-
 
 # gRPC's own limit is 4 MiB, a few thousand wide rows.  Some limit has to be: a peer's claim decides how much memory
 # is taken before permits are looked at.
 MAX_MESSAGE_BYTES = 256 << 20
 # The rest of a message: the frame around the chunk.
 MAX_CHUNK_BYTES = MAX_MESSAGE_BYTES - 4096
+# So many are short, and cost more one by one than a copy of all.
+_MOST_PIECES = 256
+# Of one column of one batch: below that a copy costs less than a piece of its own.
+_LEAST_PIECE_BYTES = 8 << 10
+# A stream's trains are of a few lengths.
+_MOST_REMEMBERED = 64
 # Below that one copy costs less than many pieces.
 _PIECES_FROM_BYTES = 128 << 10
 # One batch that is this short need not be asked whether it can be gathered.
@@ -282,10 +134,10 @@ class BatchCodec:
         self.schema = schema
         self.schema_bytes: bytes = schema.serialize().to_pybytes()
         """The schema as the handshake carries it."""
-        self._has_dictionaries = any(holds_dictionary(field.type) for field in schema)
+        self._has_dictionaries = any(_holds_dictionary(field.type) for field in schema)
         self.can_join = bool(len(schema)) and not self._has_dictionaries
         """May several batches be encoded as one?"""
-        self.row_bytes = row_bytes(schema)
+        self.row_bytes = _row_bytes(schema)
         """About how many bytes a row takes, where all columns have a fixed width."""
         self._is_ours: Callable[[pa.Schema], bool] = schema.equals
         self._most_rows = int(MAX_CHUNK_BYTES / self.row_bytes) if self.row_bytes else -1
@@ -294,7 +146,7 @@ class BatchCodec:
         self.short_rows = math.ceil(_COPIED_BELOW_BYTES / self.row_bytes) if self.row_bytes and is_plain else 0
         """Arrow's ``serialize`` writes a batch of fewer rows as it is to be sent."""
         self._piece_writer = PieceWriter(schema, self._options)
-        self._gathering = None if self._has_dictionaries or codec else Gathering(schema, self._piece_writer)
+        self._gathering = None if self._has_dictionaries or codec else _Gathering(schema, self._piece_writer)
         self.gathered_from_bytes = math.inf if self._gathering is None else self._gathering.least_bytes
         """Chunks of so many bytes are gathered, if nothing in them is null."""
         self._decompression = Decompression(
@@ -461,8 +313,8 @@ def runs(
     size_of: Callable[[pa.RecordBatch], int],
     *,
     most_bytes: int,
-    small_bytes: float = inf,
-    most_rows: float = inf,
+    small_bytes: float = math.inf,
+    most_rows: float = math.inf,
 ) -> Iterator[Sequence[pa.RecordBatch]]:
     """All batches, in order: neighbours together that may be one, as long as each is small, and all of them bounded.
 
@@ -518,3 +370,148 @@ def _copied(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
         return [copy for batch in batches for copy in _copied([batch])]
     ends = accumulate(batch.num_rows for batch in batches)
     return [together[0].slice(end - batch.num_rows, batch.num_rows) for batch, end in zip(batches, ends, strict=True)]
+
+
+class PieceWriter:
+    """Writes batches as IPC messages in pieces: their columns are not copied, but named.
+
+    ``RecordBatch.serialize`` copies all columns into one buffer.  Arrow's stream writer hands each buffer on as it is;
+    all that is needed is something that remembers what it is handed.  For batches of one schema, without dictionaries.
+    """
+
+    def __init__(self, schema: pa.Schema, options: pa.ipc.IpcWriteOptions | None = None) -> None:
+        """Batches of exactly this schema, written with these options."""
+        self._memory = _Memory()
+        self._writer = pa.ipc.new_stream(pa.PythonFile(self._memory, "w"), schema, options=options)
+        # A stream begins with its schema, which the handshake carries.
+        nothing = [pa.nulls(0, field.type) for field in schema]
+        self._writer.write_batch(pa.RecordBatch.from_arrays(nothing, schema=schema))
+        self._memory.pieces = []
+
+    def pieces(self, batch: pa.RecordBatch) -> list[Buffer]:
+        """The message.  The pieces refer to the batch."""
+        self._writer.write_batch(batch)
+        pieces, self._memory.pieces = self._memory.pieces, []
+        if len(pieces) > _MOST_PIECES:
+            return [b"".join(pieces)]
+        # Before the first column stand a few words and the metadata.
+        columns = next((at for at, piece in enumerate(pieces) if isinstance(piece, memoryview)), len(pieces))
+        return [b"".join(pieces[:columns]), *pieces[columns:]]
+
+
+class _Memory(io.RawIOBase):
+    """A file that keeps what is written, without copying it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[Buffer] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: "bytes | pa.Buffer") -> int:
+        self.pieces.append(piece if isinstance(piece, bytes) else memoryview(piece).cast("B"))
+        return len(piece)
+
+
+class _Gathering:
+    """Makes one IPC message of several large batches, while their columns stay where they are.
+
+    Joining batches copies them.  Where each row takes the same in a column, and nothing is null, the joined column is
+    the batches' columns one after the other.  What stands around them depends on the number of rows alone: it is made
+    once, by joining, and remembered.  For batches of one schema, without dictionaries.
+    """
+
+    def __init__(self, schema: pa.Schema, pieces: PieceWriter) -> None:
+        """Batches of exactly this schema; ``pieces`` is of the same one."""
+        self._widths = [_value_bytes(field.type) for field in schema]
+        self._pieces = pieces
+        can = min(self._widths, default=0) > 0
+        self.least_bytes = _LEAST_PIECE_BYTES * len(self._widths) if can else math.inf
+        """Of each batch, or on an average: shorter ones are not gathered, because a copy costs less."""
+        # By the number of rows: what stands before each column, and behind the last one.
+        self._gaps: dict[int, list[bytes]] = {}
+
+    def message(self, batches: Sequence[pa.RecordBatch], size_bytes: float) -> list[Buffer] | None:
+        """All rows of these batches as one message; the pieces refer to the batches.
+
+        Args:
+            batches: at least one.
+            size_bytes: about what they take.
+
+        Returns:
+            None if they cannot be gathered, or are so short that a copy costs less.
+        """
+        count = len(batches)
+        if size_bytes < count * self.least_bytes or count * len(self._widths) > _MOST_PIECES:
+            return None
+        found: list[Sequence[Buffer]] = []
+        rows, count, sizes = 0, -1, list[int]()
+        for batch in batches:
+            if batch.num_rows != count:
+                count = batch.num_rows
+                sizes = [count * width for width in self._widths]
+            rows += count
+            # All buffers at once: asked for one by one, columns cost more than everything else here.  First comes the
+            # batch's own, then two of each column: which values are null, and the values.
+            buffers = batch.to_struct_array().buffers()
+            values = buffers[2::2]
+            if any(buffers[1::2]) or not all(values) or list(map(len, values)) != sizes:
+                values = self._values_of_slices(batch, sizes)
+                if values is None:
+                    return None
+            found.append(values)
+        gaps = self._gaps.get(rows) or self._learnt(batches, rows)
+        message: list[Buffer] = [gaps[0]]
+        for column, gap in zip(zip(*found, strict=True), gaps[1:], strict=True):
+            message += column
+            if gap:
+                message.append(gap)
+        return SizedParts(message, rows * sum(self._widths) + sum(map(len, gaps)))
+
+    def _values_of_slices(self, batch: pa.RecordBatch, sizes: Sequence[int]) -> Sequence[Buffer] | None:
+        """The same for columns that are a part of their buffers, or know which values are null."""
+        found: list[Buffer] = []
+        for column, width, size in zip(batch.columns, self._widths, sizes, strict=True):
+            if column.null_count:
+                return None
+            start = column.offset * width
+            found.append(memoryview(column.buffers()[1] or b"")[start : start + size])
+        return found
+
+    def _learnt(self, batches: Sequence[pa.RecordBatch], rows: int) -> list[bytes]:
+        """Join batches once, to see what stands around their columns."""
+        gaps = [b""]
+        widths = iter(self._widths)
+        for piece in self._pieces.pieces(pa.concat_batches(batches)):
+            if isinstance(piece, bytes):
+                gaps[-1] += piece
+            else:
+                # Columns end at a multiple of eight bytes; some of that may be the column's own memory.
+                gaps.append(bytes(len(piece) - rows * next(widths)))
+        if len(self._gaps) >= _MOST_REMEMBERED:
+            self._gaps.clear()
+        self._gaps[rows] = gaps
+        return gaps
+
+
+def _value_bytes(kind: pa.DataType) -> int:
+    """Bytes of a value in a column where values lie one after the other; 0 for all other columns."""
+    if pa.types.is_boolean(kind) or not (pa.types.is_primitive(kind) or pa.types.is_decimal(kind)):
+        return 0
+    return int(kind.bit_width // 8)
+
+
+def _row_bytes(schema: pa.Schema) -> float | None:
+    """Bytes of a row, where all columns have a fixed width."""
+    try:
+        return float(sum((field.type.bit_width + 1) / 8 for field in schema))
+    except ValueError:
+        return None
+
+
+def _holds_dictionary(kind: pa.DataType) -> bool:
+    """Is there a dictionary in it, at any depth?"""
+    if pa.types.is_dictionary(kind):
+        return True
+    return any(_holds_dictionary(kind.field(position).type) for position in range(kind.num_fields))

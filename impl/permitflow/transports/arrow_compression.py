@@ -42,19 +42,18 @@ __all__ = [
     "write_options",
 ]
 
-_LZ4_FRAME, _ZSTD = 0, 1  # numbers of the codecs in BodyCompression
-
 MAX_SCHEMA_BYTES = 1 << 20
 """Of a schema, serialised: a hundred bytes for each of the most fields."""
 MAX_SCHEMA_FIELDS = 10_000
 """Of a schema, with those inside of others: for each of them an end prepares itself for some 10 microseconds."""
-
+# What LZ4 can achieve at all.
+MOST_EXPANSION = 256
+_LZ4_FRAME, _ZSTD = 0, 1  # numbers of the codecs in BodyCompression
 _OFFSET, _BACK, _SLOT, _BYTE, _SHORT = Struct("<I"), Struct("<i"), Struct("<H"), Struct("<B"), Struct("<h")
 _BEGINNING = Struct("<II")
 _BUFFER = Struct("<qq")
 _CONTINUATION = 0xFFFFFFFF
 _SHORT_BYTES = 2048  # what was said in so many bytes is worth remembering
-
 # Numbers of the fields in their tables, of the kinds of messages, and of versions.
 _MESSAGE_VERSION, _MESSAGE_KIND, _MESSAGE_HEADER, _MESSAGE_CUSTOM = 0, 1, 2, 4
 _DICTIONARY_DATA = 1
@@ -63,174 +62,13 @@ _COMPRESSION_CODEC, _COMPRESSION_METHOD = 0, 1
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
 _SCHEMA_FIELDS, _FIELD_CHILDREN = 1, 5
 _V5 = 4
-
-
-class Compressed(NamedTuple):
-    """A body that is compressed, as its metadata describe it."""
-
-    codec: int
-    """0 for frames of LZ4, 1 for Zstandard, or something else that nobody here can read."""
-    buffers: Sequence[tuple[int, int]]
-    """Where each buffer is: offset from the beginning of the body, and length; as stated, so they may lie anywhere."""
-
-
-UNREADABLE = Compressed(-1, ())
-"""It is compressed, and says nothing else that can be understood."""
-
-
-class Described(NamedTuple):
-    """What metadata say about the body behind them."""
-
-    columns: int
-    """Of a batch or a dictionary, with those inside of others."""
-    compressed: Compressed | None
-    """How the body is compressed, if it is."""
-
-
-def metadata_place(message: bytes | memoryview) -> tuple[int, int]:
-    """Where the metadata of a message begin and where they end, which is where its body begins.
-
-    Raises:
-        ValueError: there is no message.
-    """
-    try:
-        continuation, size = _BEGINNING.unpack_from(message)
-    except struct.error:
-        raise ValueError("it is no message") from None
-    start = _BEGINNING.size
-    if continuation != _CONTINUATION:
-        start, size = _OFFSET.size, continuation
-    return start, start + size
-
-
-def described(metadata: bytes | memoryview) -> Described:
-    """What metadata say; that there are no columns, and no compression, if these are no metadata."""
-    return _described_briefly(bytes(metadata)) if len(metadata) <= _SHORT_BYTES else _described(metadata)
-
-
-def _described(metadata: bytes | memoryview) -> Described:
-    try:
-        root = _OFFSET.unpack_from(metadata)[0]
-        batch = _batch(metadata, root)
-    except struct.error:
-        batch = None
-    return (
-        Described(0, None)
-        if batch is None
-        else Described(_columns(metadata, batch), _compressed(metadata, root, batch))
-    )
-
-
-# Of columns whose width is fixed, batches of as many rows have the same metadata.
-_described_briefly = lru_cache(maxsize=64)(_described)
-
-
-def _columns(metadata: bytes | memoryview, batch: int) -> int:
-    try:
-        nodes = _followed(metadata, batch, _BATCH_NODES)
-        return 0 if nodes is None else int(_OFFSET.unpack_from(metadata, nodes)[0])
-    except struct.error:
-        return 0
-
-
-def _compressed(metadata: bytes | memoryview, root: int, batch: int) -> Compressed | None:
-    try:
-        description = _followed(metadata, batch, _BATCH_COMPRESSION)
-        if description is None:
-            return UNREADABLE if _names_codec_as_of_old(metadata, root) else None
-        # Numbers that are 0 may be left out.
-        method_at, codec_at = (
-            _field(metadata, description, name) for name in (_COMPRESSION_METHOD, _COMPRESSION_CODEC)
-        )
-        if method_at is not None and _BYTE.unpack_from(metadata, method_at)[0]:
-            return UNREADABLE
-        codec = _LZ4_FRAME if codec_at is None else int(_BYTE.unpack_from(metadata, codec_at)[0])
-        return Compressed(codec, _buffers(metadata, batch))
-    except struct.error:
-        return UNREADABLE
-
-
-def has_few_fields(schema: bytes) -> bool:
-    """Does a schema's message hold at most ``MAX_SCHEMA_FIELDS``, with those inside of others?
-
-    They are counted before Arrow makes anything of them: fields can share their children, so that a short message can
-    hold any number.
-    """
-    try:
-        start, _ = metadata_place(schema)
-        root = start + int(_OFFSET.unpack_from(schema, start)[0])
-        kind_at, table = _field(schema, root, _MESSAGE_KIND), _followed(schema, root, _MESSAGE_HEADER)
-        if kind_at is None or table is None or _BYTE.unpack_from(schema, kind_at)[0] != _SCHEMA:
-            return True
-        count, vectors = 0, [_followed(schema, table, _SCHEMA_FIELDS)]
-        while vectors:
-            if (vector := vectors.pop()) is None:
-                continue
-            here = int(_OFFSET.unpack_from(schema, vector)[0])
-            if (count := count + here) > MAX_SCHEMA_FIELDS:
-                return False
-            for place in range(vector + 4, vector + 4 + 4 * here, 4):
-                field = place + int(_OFFSET.unpack_from(schema, place)[0])
-                vectors.append(_followed(schema, field, _FIELD_CHILDREN))
-    except (ValueError, struct.error):
-        pass  # no message at all
-    return True
-
-
-def _batch(data: bytes | memoryview, root: int) -> int | None:
-    """The table of the batch, or of that of a dictionary."""
-    kind_at, table = _field(data, root, _MESSAGE_KIND), _followed(data, root, _MESSAGE_HEADER)
-    if kind_at is None or table is None:
-        return None
-    kind = _BYTE.unpack_from(data, kind_at)[0]
-    if kind == _DICTIONARY:
-        return _followed(data, table, _DICTIONARY_DATA)
-    return table if kind == _BATCH else None
-
-
-def _names_codec_as_of_old(data: bytes | memoryview, root: int) -> bool:
-    """Arrow 0.17 named its codec among the custom metadata, which Arrow's reader still heeds in messages that old."""
-    version_at = _field(data, root, _MESSAGE_VERSION)
-    is_old = version_at is None or _SHORT.unpack_from(data, version_at)[0] < _V5
-    return is_old and _field(data, root, _MESSAGE_CUSTOM) is not None
-
-
-def _buffers(data: bytes | memoryview, batch: int) -> list[tuple[int, int]]:
-    vector = _followed(data, batch, _BATCH_BUFFERS)
-    if vector is None:
-        return []
-    start = vector + _OFFSET.size
-    end = start + _BUFFER.size * int(_OFFSET.unpack_from(data, vector)[0])
-    return list(_BUFFER.iter_unpack(data[start:end]))
-
-
-def _field(data: bytes | memoryview, table: int, field: int) -> int | None:
-    """Where a field of a table is; None if it is absent."""
-    slots = table - _BACK.unpack_from(data, table)[0]
-    slot = 4 + 2 * field
-    if slot >= _SLOT.unpack_from(data, slots)[0]:
-        return None
-    position: int = _SLOT.unpack_from(data, slots + slot)[0]
-    return table + position if position else None
-
-
-def _followed(data: bytes | memoryview, table: int, field: int) -> int | None:
-    """Where the table is to which a field of a table refers."""
-    position = _field(data, table, field)
-    return None if position is None else position + int(_OFFSET.unpack_from(data, position)[0])
-
-
 _log = logging.getLogger(__name__)
-
 _NUMBERS = {Codec.LZ4: _LZ4_FRAME, Codec.ZSTD: _ZSTD}
 _LENGTH = Struct("<q")
 _NOT_COMPRESSED = -1
-# What LZ4 can achieve at all.
-MOST_EXPANSION = 256
 # Arrow's writers may round buffers up to that.  A column of fixed width has two.
 _PADDING_BYTES = 64
 _BUFFERS_PER_COLUMN = 2
-
 _NOBODY_AGREED = "it is compressed, which nobody has agreed to"
 
 
@@ -262,6 +100,28 @@ def padded(message: bytes, size_bytes: float) -> bytes:
     # What a row takes is about right only; this much covers what buffers are rounded up by.
     least = int(size_bytes) // MOST_EXPANSION + _PADDING_BYTES
     return message if len(message) >= least else message + bytes(least - len(message))
+
+
+class Compressed(NamedTuple):
+    """A body that is compressed, as its metadata describe it."""
+
+    codec: int
+    """0 for frames of LZ4, 1 for Zstandard, or something else that nobody here can read."""
+    buffers: Sequence[tuple[int, int]]
+    """Where each buffer is: offset from the beginning of the body, and length; as stated, so they may lie anywhere."""
+
+
+UNREADABLE = Compressed(-1, ())
+"""It is compressed, and says nothing else that can be understood."""
+
+
+class Described(NamedTuple):
+    """What metadata say about the body behind them."""
+
+    columns: int
+    """Of a batch or a dictionary, with those inside of others."""
+    compressed: Compressed | None
+    """How the body is compressed, if it is."""
 
 
 class Decompression:
@@ -360,3 +220,136 @@ def _stated_bytes(body: memoryview, offset: int, length: int) -> int:
 def _require_within(size_bytes: int, limit_bytes: int, whose: str) -> None:
     if size_bytes > limit_bytes:
         raise ValueError(f"it would take {size_bytes} bytes, decompressed; {whose} at most {limit_bytes}")
+
+
+def has_few_fields(schema: bytes) -> bool:
+    """Does a schema's message hold at most ``MAX_SCHEMA_FIELDS``, with those inside of others?
+
+    They are counted before Arrow makes anything of them: fields can share their children, so that a short message can
+    hold any number.
+    """
+    try:
+        start, _ = metadata_place(schema)
+        root = start + int(_OFFSET.unpack_from(schema, start)[0])
+        kind_at, table = _field(schema, root, _MESSAGE_KIND), _followed(schema, root, _MESSAGE_HEADER)
+        if kind_at is None or table is None or _BYTE.unpack_from(schema, kind_at)[0] != _SCHEMA:
+            return True
+        count, vectors = 0, [_followed(schema, table, _SCHEMA_FIELDS)]
+        while vectors:
+            if (vector := vectors.pop()) is None:
+                continue
+            here = int(_OFFSET.unpack_from(schema, vector)[0])
+            if (count := count + here) > MAX_SCHEMA_FIELDS:
+                return False
+            for place in range(vector + 4, vector + 4 + 4 * here, 4):
+                field = place + int(_OFFSET.unpack_from(schema, place)[0])
+                vectors.append(_followed(schema, field, _FIELD_CHILDREN))
+    except (ValueError, struct.error):
+        pass  # no message at all
+    return True
+
+
+def metadata_place(message: bytes | memoryview) -> tuple[int, int]:
+    """Where the metadata of a message begin and where they end, which is where its body begins.
+
+    Raises:
+        ValueError: there is no message.
+    """
+    try:
+        continuation, size = _BEGINNING.unpack_from(message)
+    except struct.error:
+        raise ValueError("it is no message") from None
+    start = _BEGINNING.size
+    if continuation != _CONTINUATION:
+        start, size = _OFFSET.size, continuation
+    return start, start + size
+
+
+def described(metadata: bytes | memoryview) -> Described:
+    """What metadata say; that there are no columns, and no compression, if these are no metadata."""
+    return _described_briefly(bytes(metadata)) if len(metadata) <= _SHORT_BYTES else _described(metadata)
+
+
+def _described(metadata: bytes | memoryview) -> Described:
+    try:
+        root = _OFFSET.unpack_from(metadata)[0]
+        batch = _batch(metadata, root)
+    except struct.error:
+        batch = None
+    return (
+        Described(0, None)
+        if batch is None
+        else Described(_columns(metadata, batch), _compressed(metadata, root, batch))
+    )
+
+
+# Of columns whose width is fixed, batches of as many rows have the same metadata.
+_described_briefly = lru_cache(maxsize=64)(_described)
+
+
+def _columns(metadata: bytes | memoryview, batch: int) -> int:
+    try:
+        nodes = _followed(metadata, batch, _BATCH_NODES)
+        return 0 if nodes is None else int(_OFFSET.unpack_from(metadata, nodes)[0])
+    except struct.error:
+        return 0
+
+
+def _compressed(metadata: bytes | memoryview, root: int, batch: int) -> Compressed | None:
+    try:
+        description = _followed(metadata, batch, _BATCH_COMPRESSION)
+        if description is None:
+            return UNREADABLE if _names_codec_as_of_old(metadata, root) else None
+        # Numbers that are 0 may be left out.
+        method_at, codec_at = (
+            _field(metadata, description, name) for name in (_COMPRESSION_METHOD, _COMPRESSION_CODEC)
+        )
+        if method_at is not None and _BYTE.unpack_from(metadata, method_at)[0]:
+            return UNREADABLE
+        codec = _LZ4_FRAME if codec_at is None else int(_BYTE.unpack_from(metadata, codec_at)[0])
+        return Compressed(codec, _buffers(metadata, batch))
+    except struct.error:
+        return UNREADABLE
+
+
+def _batch(data: bytes | memoryview, root: int) -> int | None:
+    """The table of the batch, or of that of a dictionary."""
+    kind_at, table = _field(data, root, _MESSAGE_KIND), _followed(data, root, _MESSAGE_HEADER)
+    if kind_at is None or table is None:
+        return None
+    kind = _BYTE.unpack_from(data, kind_at)[0]
+    if kind == _DICTIONARY:
+        return _followed(data, table, _DICTIONARY_DATA)
+    return table if kind == _BATCH else None
+
+
+def _names_codec_as_of_old(data: bytes | memoryview, root: int) -> bool:
+    """Arrow 0.17 named its codec among the custom metadata, which Arrow's reader still heeds in messages that old."""
+    version_at = _field(data, root, _MESSAGE_VERSION)
+    is_old = version_at is None or _SHORT.unpack_from(data, version_at)[0] < _V5
+    return is_old and _field(data, root, _MESSAGE_CUSTOM) is not None
+
+
+def _buffers(data: bytes | memoryview, batch: int) -> list[tuple[int, int]]:
+    vector = _followed(data, batch, _BATCH_BUFFERS)
+    if vector is None:
+        return []
+    start = vector + _OFFSET.size
+    end = start + _BUFFER.size * int(_OFFSET.unpack_from(data, vector)[0])
+    return list(_BUFFER.iter_unpack(data[start:end]))
+
+
+def _field(data: bytes | memoryview, table: int, field: int) -> int | None:
+    """Where a field of a table is; None if it is absent."""
+    slots = table - _BACK.unpack_from(data, table)[0]
+    slot = 4 + 2 * field
+    if slot >= _SLOT.unpack_from(data, slots)[0]:
+        return None
+    position: int = _SLOT.unpack_from(data, slots + slot)[0]
+    return table + position if position else None
+
+
+def _followed(data: bytes | memoryview, table: int, field: int) -> int | None:
+    """Where the table is to which a field of a table refers."""
+    position = _field(data, table, field)
+    return None if position is None else position + int(_OFFSET.unpack_from(data, position)[0])

@@ -43,7 +43,7 @@ from permitflow.transports.tcp import (
     read_header,
     without,
 )
-from permitflow.transports.wire_errors import NOTHING_SAID, error_from_status, error_of
+from permitflow.transports.wire_errors import NOTHING_SAID, decode_status, error_from_status
 
 __all__ = [
     "JOIN_SECONDS",
@@ -285,7 +285,7 @@ class BlockingTcpCall(BlockingReplies):
             elif kind is Kind.END:
                 return None
             elif kind is Kind.STATUS:
-                return error_of(bytes(payload), who=self._who)
+                return decode_status(bytes(payload), who=self._who)
             elif kind is not Kind.PING:
                 return UndecodableDataError(what="a message", reason=f"{kind.name} may not come here")
 

@@ -1,4 +1,4 @@
-"""Questions and orders about channels that keep their rows, and looks at what flows, for callers without an event loop."""
+"""Questions and orders about channels that keep their rows, and looks at what flows; without an event loop."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -57,7 +57,7 @@ from permitflow.transports.same_host import SHARED_MEMORY
 from permitflow.transports.shared_memory.blocking_link import Outgoing
 from permitflow.transports.shared_memory.handover import Offer
 from permitflow.transports.trains import TrainWriter, encoded, owed_rows_at_once
-from permitflow.transports.wire_errors import heard
+from permitflow.transports.wire_errors import decode_error
 
 __all__ = ["BlockingSink", "BlockingSource", "BlockingStream"]
 
@@ -254,7 +254,7 @@ class BlockingStream:
         """The peer has broken the stream off: say at once that it was heard, so that it need not wait."""
         who = self._peer_session.peer
         self._call.half_close()
-        raise heard(failure, who=who) or PeerGoneError(who=who, reason="it broke the stream off")
+        raise decode_error(failure, who=who) or PeerGoneError(who=who, reason="it broke the stream off")
 
     def _take_close(self, closed: Closed) -> None:
         self._is_peer_closed = True

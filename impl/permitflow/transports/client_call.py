@@ -10,7 +10,7 @@ import grpc
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
 from permitflow.transports.carrier import Buffer, Carrier
 from permitflow.transports.connection import CLIENT_OPTIONS, HEALTH_CHECK, expect_large_blocks
-from permitflow.transports.wire_errors import SILENT, Metadata, behind_grpc, error_from_status
+from permitflow.transports.wire_errors import SILENT, Metadata, error_from_status, stranger_behind_grpc
 
 __all__ = ["ClientCall", "calling"]
 
@@ -152,6 +152,6 @@ async def _why_not(channel: grpc.aio.Channel) -> str:
         await ask(b"", timeout=_REASON_SECONDS)
     except grpc.aio.AioRpcError as error:
         details = error.details() or ""
-        if words := behind_grpc(details):
+        if words := stranger_behind_grpc(details):
             return f"{details}{words}"
     return SILENT

@@ -21,7 +21,7 @@ from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_s
 from permitflow.transports.arrow_compression import available_codecs, log_answer
 from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.same_host import SHARED_MEMORY, HostCarrier, Offer, SameHost, meet, settle
-from permitflow.transports.wire_errors import again, forget_frames, heard, told
+from permitflow.transports.wire_errors import copy_error, decode_error, encode_error, forget_frames
 from permitflow.transports.writing import Writing
 
 __all__ = ["RemoteEnd"]
@@ -175,7 +175,7 @@ class RemoteEnd(ABC, Generic[S]):
         is_agreed = self._session.is_acceptor and self._batches is not None
         if is_agreed and self._failure is None and self._over_at is None:
             self._is_breaking_off = True
-            self._session.fail(told(error))
+            self._session.fail(encode_error(error))
             self._patience.reschedule(self._clock() + BREAK_OFF_SECONDS)
             self._fail(error)
         return self._is_breaking_off
@@ -183,7 +183,7 @@ class RemoteEnd(ABC, Generic[S]):
     def _hear(self, failure: Failure) -> None:
         """The peer has broken the stream off; a status follows once this half is closed."""
         who = self._session.peer
-        self._fail(heard(failure.error, who=who) or PeerGoneError(who=who, reason="it broke the stream off"))
+        self._fail(decode_error(failure.error, who=who) or PeerGoneError(who=who, reason="it broke the stream off"))
 
     def close(self) -> None:
         """Release this end at once.  Closing twice is harmless."""
@@ -330,4 +330,4 @@ class RemoteEnd(ABC, Generic[S]):
         if self._failure is None:
             return None
         self.has_told_failure = True
-        return again(self._failure, undelivered)
+        return copy_error(self._failure, undelivered)

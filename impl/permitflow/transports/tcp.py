@@ -34,7 +34,7 @@ from permitflow.transports.carrier import Buffer, PromptCarrier, Received, Rest,
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.heartbeat import Heartbeat
 from permitflow.transports.shared_memory.ring import SizedParts
-from permitflow.transports.wire_errors import NOTHING_SAID, error_of, said, whose
+from permitflow.transports.wire_errors import NOTHING_SAID, decode_status, encode_status, stranger_who_says
 
 __all__ = [
     "HEADER_BYTES",
@@ -103,7 +103,7 @@ def read_header(data: memoryview, who: str) -> tuple[Kind, int]:
     if mark != _MARK or check != _check(kind, size) or kind > Kind.CONTROL:
         first = bytes(data[:HEADER_BYTES])
         raise UndecodableDataError(
-            what=f"what {who} says, {first!r},", reason=f"it is none of permitflow's, {whose(first)}"
+            what=f"what {who} says, {first!r},", reason=f"it is none of permitflow's, {stranger_who_says(first)}"
         )
     if size > (MAX_MESSAGE_BYTES if kind in (Kind.MESSAGE, Kind.STATUS) else 0):
         raise UndecodableDataError(what=f"a message of {size} bytes", reason=f"{MAX_MESSAGE_BYTES} are the most")
@@ -179,7 +179,7 @@ class TcpStream(PromptCarrier):
             self._has_ended = True
             return None
         if kind is Kind.STATUS and not self._is_acceptor:
-            raise error_of(bytes(payload), who=self._who)
+            raise decode_status(bytes(payload), who=self._who)
         raise UndecodableDataError(what="a message", reason=f"{kind.name} may not come here")
 
     async def _next(self) -> tuple[Kind, Received]:
@@ -310,7 +310,7 @@ class TcpStream(PromptCarrier):
         if self._is_within_message:
             self.close()
             return
-        told = b"" if error is None else said(error)
+        told = b"" if error is None else encode_status(error)
         with suppress(PermitflowError, OSError):
             await self._write([header(Kind.STATUS, len(told)) + told if error is not None else header(Kind.END)])
             self._socket.shutdown(socket.SHUT_WR)

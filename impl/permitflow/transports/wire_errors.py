@@ -18,26 +18,26 @@ __all__ = [
     "NOTHING_SAID",
     "SILENT",
     "Metadata",
-    "again",
-    "behind_grpc",
+    "copy_error",
+    "decode_error",
+    "decode_status",
+    "encode_error",
+    "encode_status",
     "error_from_status",
-    "error_of",
     "forget_frames",
-    "heard",
-    "said",
     "status_of",
-    "told",
-    "whose",
+    "stranger_behind_grpc",
+    "stranger_who_says",
 ]
 
 _IS_IT_RIGHT = "is this the exchange's address (permitflow serve)?"
-
 NOTHING_SAID = f"it has never said a word: another program, or one that expects TLS? {_IS_IT_RIGHT}"
 """What to think of a peer that was dialled and hung up without a word."""
-
 SILENT = "is it overloaded, or does another program listen there?"
 """What to think of a peer that takes the connection and does not answer."""
-
+Metadata = tuple[tuple[str, str | bytes], ...]
+ERROR_KEY = "permitflow-error-bin"
+"""Trailing metadata: the error's type, message and facts as JSON."""
 _BEGINNINGS = (
     (b"HTTP/", f"but an HTTP server's: {_IS_IT_RIGHT}"),
     (b"SSH-", f"but an SSH server's: {_IS_IT_RIGHT}"),
@@ -47,41 +47,13 @@ _BEGINNINGS = (
     (b"PRI * HT", "but a gRPC client's, who must dial tcp://host:port"),
     (b"\x16\x03", "but that of a client that expects TLS"),
 )
-
-
-def whose(first: bytes) -> str:
-    """Words for the sender of these bytes, the first eight, which are not in permitflow's way."""
-    if first[3:8] == b"\x04\0\0\0\0":  # HTTP/2's first frame, with settings
-        return "but a gRPC server's: dial it as host:port, without tcp://"
-    return next((words for beginning, words in _BEGINNINGS if first.startswith(beginning)), f"at all: {_IS_IT_RIGHT}")
-
-
-def behind_grpc(details: str) -> str:
-    """Who it may have been, where gRPC has found no gRPC: words to append to its own; empty if it has found one."""
-    if not details.startswith("failed to connect"):
-        return ""
-    if "http1.x" in details:
-        return f"; an HTTP server listens there: {_IS_IT_RIGHT}"
-    if "Failed parsing HTTP/2" in details:
-        return f"; another program listens there: {_IS_IT_RIGHT}"
-    if "refused" in details:
-        return "; is an exchange running there (permitflow serve)?"
-    return "; it hung up without a word: another program, one that expects TLS, or an exchange at tcp://host:port?"
-
-
-Metadata = tuple[tuple[str, str | bytes], ...]
-
-ERROR_KEY = "permitflow-error-bin"
-"""Trailing metadata: the error's type, message and facts as JSON."""
-
 # A client that accepts 8 KiB of metadata, as most do, breaks its whole connection where more comes.  In base64 and
 # percent-encoded, all of it stays below 6 KiB.
-_TOLD_BYTES = 3_600
+_ERROR_BYTES = 3_600
 _DETAILS_BYTES = 1_000
 # Texts and lists are cut to the first of these lengths with which an error is short enough.
 _CHARACTERS = (2_000, 1_000, 500, 250, 120, 60, 30)
 _MOST_ITEMS = 20
-
 _STATUS: dict[type[PermitflowError], grpc.StatusCode] = {
     errors.UnknownChannelError: grpc.StatusCode.NOT_FOUND,
     errors.InvalidParametersError: grpc.StatusCode.INVALID_ARGUMENT,
@@ -115,7 +87,6 @@ _STATUS: dict[type[PermitflowError], grpc.StatusCode] = {
     errors.StagedPartError: grpc.StatusCode.FAILED_PRECONDITION,
 }
 """The errors that cross the wire.  WouldBlock and EndOfStream do not: a status must not look like an ordinary end."""
-
 _BY_NAME = {kind.__name__: kind for kind in _STATUS}
 _FACTS = {
     kind: {
@@ -133,7 +104,7 @@ def status_of(error: BaseException) -> tuple[grpc.StatusCode, str, Metadata]:
     code = _STATUS.get(type(error), grpc.StatusCode.INTERNAL) if isinstance(error, PermitflowError) else None
     if code is None or not isinstance(error, PermitflowError):
         return grpc.StatusCode.INTERNAL, _details(printable(f"{type(error).__name__}: {error}")), ()
-    return code, _details(error.message), ((ERROR_KEY, told(error)),)
+    return code, _details(error.message), ((ERROR_KEY, encode_error(error)),)
 
 
 def _details(text: str) -> str:
@@ -145,36 +116,24 @@ def _details(text: str) -> str:
     return ""
 
 
-def forget_frames(error: BaseException | None) -> None:
-    """Let an error that was handled, and those behind it, no longer refer to the calls that they came through.
-
-    The frames of these calls hold the message that was refused.  Errors, frames and groups of tasks are in circles, so
-    that it would stay in memory until the garbage is collected, which counts objects, not their bytes.
-    """
-    while error is not None:
-        following = error.__cause__ or error.__context__
-        error.__traceback__ = error.__context__ = None
-        error = following
-
-
-def told(error: PermitflowError) -> bytes:
+def encode_error(error: PermitflowError) -> bytes:
     """An error as JSON: its type, its message and its facts, all of them shortened as far as it must be."""
     facts = {name: value for name, value in error.facts.items() if name != "undelivered"}
     for most in _CHARACTERS:
-        plain = {name: _plain(value, most) for name, value in facts.items()}
+        plain = {name: _encode_fact(value, most) for name, value in facts.items()}
         content = {"type": type(error).__name__, "message": sendable(error.message, most), "facts": plain}
-        if len(encoded := json.dumps(content, ensure_ascii=False).encode()) <= _TOLD_BYTES:
+        if len(encoded := json.dumps(content, ensure_ascii=False).encode()) <= _ERROR_BYTES:
             break
     return encoded
 
 
-def _plain(value: object, most_characters: int) -> object:
+def _encode_fact(value: object, most_characters: int) -> object:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, tuple | list):
         # The shorter the texts, the fewer of them.
         items = value[: min(_MOST_ITEMS, most_characters // 6)]
-        return [_plain(item, most_characters) for item in items]
+        return [_encode_fact(item, most_characters) for item in items]
     return sendable(str(value), most_characters)
 
 
@@ -190,9 +149,10 @@ def error_from_status(
         who: the peer in words, as in "the exchange at localhost:5000".
     """
     for key, value in metadata:
-        if key == ERROR_KEY and isinstance(value, bytes) and (error := heard(value, who=who)) is not None:
+        if key == ERROR_KEY and isinstance(value, bytes) and (error := decode_error(value, who=who)) is not None:
             return error
-    reason = f"{details or 'no details'} (gRPC status {code.name if code else 'unknown'}){behind_grpc(details or '')}"
+    stranger = stranger_behind_grpc(details or "")
+    reason = f"{details or 'no details'} (gRPC status {code.name if code else 'unknown'}){stranger}"
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         return PeerGoneError(who=who, reason=reason)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -200,14 +160,14 @@ def error_from_status(
     return TransportError(f"the stream with {who} failed: {reason}", code=code.name if code else "unknown")
 
 
-def said(error: Exception) -> bytes:
+def encode_status(error: Exception) -> bytes:
     """A status as bytes, where the carrier has none of its own."""
     code, text, metadata = status_of(error)
     told_error = next((value.decode() for _, value in metadata if isinstance(value, bytes)), None)
     return json.dumps({"code": code.name, "details": text, "error": told_error}).encode()
 
 
-def error_of(value: bytes, *, who: str) -> PermitflowError:
+def decode_status(value: bytes, *, who: str) -> PermitflowError:
     """The error that a peer meant by a status as bytes."""
     try:
         content = json.loads(value)
@@ -218,12 +178,12 @@ def error_of(value: bytes, *, who: str) -> PermitflowError:
     return error_from_status(code, details, metadata, who=who)
 
 
-def heard(value: bytes, *, who: str) -> PermitflowError | None:
+def decode_error(value: bytes, *, who: str) -> PermitflowError | None:
     """The error that the peer has told, if it may be told; it has all facts of its type, and no others."""
     try:
         content = json.loads(value)
         kind, message = _BY_NAME[content["type"]], str(content["message"])
-        facts = {name: _heard(content["facts"][name]) for name in _FACTS[kind]}
+        facts = {name: _decode_fact(content["facts"][name]) for name in _FACTS[kind]}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     error = errors.restored(kind, sendable(message), facts)
@@ -231,7 +191,15 @@ def heard(value: bytes, *, who: str) -> PermitflowError | None:
     return error
 
 
-def again(error: PermitflowError, undelivered: object) -> PermitflowError:
+def _decode_fact(value: object) -> object:
+    if isinstance(value, str):  # JSON can say what UTF-8 cannot; it may go to others, or to a disk
+        return sendable(value)
+    if isinstance(value, dict):  # no fact is one
+        return sendable(str(value))
+    return tuple(_decode_fact(item) for item in value) if isinstance(value, list) else value
+
+
+def copy_error(error: PermitflowError, undelivered: object) -> PermitflowError:
     """The same error for one more caller, who gets back what it could not send."""
     facts = error.facts
     if isinstance(error, PeerGoneError | errors.ChannelClosedError):
@@ -243,9 +211,33 @@ def again(error: PermitflowError, undelivered: object) -> PermitflowError:
     return repeated
 
 
-def _heard(value: object) -> object:
-    if isinstance(value, str):  # JSON can say what UTF-8 cannot; it may go to others, or to a disk
-        return sendable(value)
-    if isinstance(value, dict):  # no fact is one
-        return sendable(str(value))
-    return tuple(_heard(item) for item in value) if isinstance(value, list) else value
+def forget_frames(error: BaseException | None) -> None:
+    """Let an error that was handled, and those behind it, no longer refer to the calls that they came through.
+
+    The frames of these calls hold the message that was refused.  Errors, frames and groups of tasks are in circles, so
+    that it would stay in memory until the garbage is collected, which counts objects, not their bytes.
+    """
+    while error is not None:
+        following = error.__cause__ or error.__context__
+        error.__traceback__ = error.__context__ = None
+        error = following
+
+
+def stranger_who_says(first: bytes) -> str:
+    """Words for the sender of these bytes, the first eight, which are not in permitflow's way."""
+    if first[3:8] == b"\x04\0\0\0\0":  # HTTP/2's first frame, with settings
+        return "but a gRPC server's: dial it as host:port, without tcp://"
+    return next((words for beginning, words in _BEGINNINGS if first.startswith(beginning)), f"at all: {_IS_IT_RIGHT}")
+
+
+def stranger_behind_grpc(details: str) -> str:
+    """Who it may have been, where gRPC has found no gRPC: words to append to its own; empty if it has found one."""
+    if not details.startswith("failed to connect"):
+        return ""
+    if "http1.x" in details:
+        return f"; an HTTP server listens there: {_IS_IT_RIGHT}"
+    if "Failed parsing HTTP/2" in details:
+        return f"; another program listens there: {_IS_IT_RIGHT}"
+    if "refused" in details:
+        return "; is an exchange running there (permitflow serve)?"
+    return "; it hung up without a word: another program, one that expects TLS, or an exchange at tcp://host:port?"

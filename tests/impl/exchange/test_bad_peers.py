@@ -67,6 +67,9 @@ from tests.support.peers_by_hand import (
     put_frame,
     serving,
 )
+from permitflow.transports.frame_codec import WireFrame
+from permitflow.transports.wire_errors import decode_error
+from tests.support.peers_by_hand import BATCH, SMALL, call, data, dialling, encoded, get_frame, put_frame, serving
 
 
 class Misdeed(NamedTuple):
@@ -236,7 +239,7 @@ async def test_an_agreed_stream_is_broken_off_in_band_before_its_status(deed: st
         frames_read: list[Any] = []
         while not any(isinstance(frame, Failure) for frame in frames_read):
             frames_read += decode(await carrier.read() or b"")
-        assert type(heard(frames_read[-1].error, who="")) is kind
+        assert type(decode_error(frames_read[-1].error, who="")) is kind
         assert carrier._status is None
         await carrier.half_close()
         with pytest.raises(kind):

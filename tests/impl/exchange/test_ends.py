@@ -29,7 +29,7 @@ from permitflow.transports.codec import decode_downstream
 from permitflow.transports.connection import PUT_STREAM
 from permitflow.transports.grpc_aio import SameHost, get, put
 from permitflow.transports.grpc_blocking import control, open_sink, open_source
-from permitflow.transports.wire_errors import told
+from permitflow.transports.wire_errors import encode_error
 from tests.support.peers_by_hand import BATCH, data, dialling, encoded, put_frame
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -295,7 +295,7 @@ def test_an_end_of_an_older_release_waits_as_well_and_gets_no_frame_that_it_does
     "error",
     [
         b'{"type": "PeerGoneError", "message": "", "facts": {}}',
-        told(ChannelAbortedError(channel="orders/0", reason="whatever")),
+        encode_error(ChannelAbortedError(channel="orders/0", reason="whatever")),
         b"",
     ],
     ids=["without facts", "as if it gave up", "nothing"],

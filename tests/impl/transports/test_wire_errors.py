@@ -56,12 +56,12 @@ from permitflow.transports.grpc_blocking import control, open_source
 from permitflow.transports.texts import MOST_CHARACTERS, require_text, sendable
 from permitflow.transports.wire_errors import (
     ERROR_KEY,
-    behind_grpc,
+    decode_status,
+    encode_status,
     error_from_status,
-    error_of,
-    said,
     status_of,
-    whose,
+    stranger_behind_grpc,
+    stranger_who_says,
 )
 from tests.support.peers_by_hand import AGREED
 
@@ -311,7 +311,7 @@ def over_grpc(error: Exception) -> PermitflowError:
 
 
 def over_tcp(error: Exception) -> PermitflowError:
-    return error_of(said(error), who="the exchange")
+    return decode_status(encode_status(error), who="the exchange")
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
@@ -364,7 +364,7 @@ def test_what_only_json_can_say_is_not_taken_over_from_a_peer() -> None:
     assert isinstance(error, PeerGoneError)
     assert (error.message, error.facts) == ("?", {"who": "?", "reason": ("?",)})
     status = rb'{"code": "INTERNAL", "details": "\udcff", "error": null}'
-    assert "failed: ? (gRPC status INTERNAL)" in str(error_of(status, who="x"))
+    assert "failed: ? (gRPC status INTERNAL)" in str(decode_status(status, who="x"))
 
 
 GUARD_SECONDS = 60.0
@@ -472,11 +472,11 @@ def test_a_port_where_nobody_listens_wants_an_exchange() -> None:
     ],
 )
 def test_the_first_bytes_tell_who_it_is(first: bytes, words: str) -> None:
-    assert words in whose(first)
+    assert words in stranger_who_says(first)
 
 
 def test_what_grpc_says_of_an_exchange_is_left_as_it_is() -> None:
-    assert behind_grpc("unknown channel 'orders/9'") == ""
+    assert stranger_behind_grpc("unknown channel 'orders/9'") == ""
 
 
 SCRIPT = """
