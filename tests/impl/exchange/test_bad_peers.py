@@ -51,7 +51,7 @@ from permitflow.transports.codec import decode_downstream, decode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.frame_codec import EncodedChunks, WireFrame
 from permitflow.transports.grpc_aio import describe
-from permitflow.transports.wire_errors import heard
+from permitflow.transports.wire_errors import decode_error
 from tests.support.peers_by_hand import (
     AGREED,
     BATCH,
@@ -67,9 +67,6 @@ from tests.support.peers_by_hand import (
     put_frame,
     serving,
 )
-from permitflow.transports.frame_codec import WireFrame
-from permitflow.transports.wire_errors import decode_error
-from tests.support.peers_by_hand import BATCH, SMALL, call, data, dialling, encoded, get_frame, put_frame, serving
 
 
 class Misdeed(NamedTuple):
