@@ -57,7 +57,7 @@ async def _read_joined(end: RemoteReceiver) -> int:
     return 1 if isinstance(received, Message) else len(received)
 
 
-# Each reads something, and says how many chunks.  Nobody looks at them: what is measured is the way to them.
+# Each reads something, and says how many chunks.  The rows stay unread: what is measured is the way to the consumer.
 READS: dict[str, Callable[[RemoteReceiver], Awaitable[int]]] = {
     "many": _read_many,
     "joined": _read_joined,

@@ -123,7 +123,7 @@ T = TypeVar("T")
 
 
 class Field:
-    """Those who compete."""
+    """All ways that compete, and their processes."""
 
     def __init__(self, pairs: Sequence[Pair], settings: Settings, console: Console) -> None:
         """Use ``open_field``."""

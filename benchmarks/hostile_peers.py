@@ -204,7 +204,7 @@ async def _measure(name: str) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Attack, or measure; 1: somebody noticed too much."""
+    """Attack, or measure; 1: the neighbour noticed too much."""
     if arguments[:1] == ["attack"]:
         asyncio.run(_attack(arguments[1], arguments[2]))
         return 0

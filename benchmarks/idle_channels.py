@@ -1,4 +1,4 @@
-"""What channels cost that nobody uses at the moment: memory and processor time, for 1 to 1,000 of them.
+"""What idle channels cost: memory and processor time, for 1 to 1,000 of them.
 
     python -m benchmarks.idle_channels local COUNT SECONDS
     python -m benchmarks.idle_channels serve COUNT SECONDS

@@ -127,7 +127,7 @@ class Pair:
             stdout=asyncio.subprocess.PIPE,
             cwd=CHECKOUT,
             limit=LINE_BYTES,
-            # Ctrl-C is for the parent, who ends the others by closing their input.
+            # Ctrl-C is for the parent, which ends the others by closing their input.
             start_new_session=True,
         )
         self._processes.append(process)

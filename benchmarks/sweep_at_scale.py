@@ -68,10 +68,10 @@ class SweepSpeed(Record):
         return f"Spark sweep of {self.channels} channels ÷ {self.slots} processes that share nothing"
 
     def rows(self) -> Iterator[list[str]]:
-        """For a table: who, seconds, thousand states a second."""
+        """For a table: what explored, seconds, thousand states a second."""
         ours = f"permitflow.spark.sweep, {self.channels} channels"
-        for who, seconds in ((ours, self.seconds), (f"{self.slots} plain processes", self.ideal_seconds)):
-            yield [who, seconds.told(), Series.of(self.states / value / 1e3 for value in seconds.values).told()]
+        for what, seconds in ((ours, self.seconds), (f"{self.slots} plain processes", self.ideal_seconds)):
+            yield [what, seconds.told(), Series.of(self.states / value / 1e3 for value in seconds.values).told()]
 
 
 class Round(NamedTuple):

@@ -227,7 +227,7 @@ def machine(results: Results) -> str:
 
 
 def ways(_: Results) -> str:
-    """Who is compared."""
+    """What is compared."""
     found, _skipped = find_ways()
     rows = [(way.name, str(way.group), way.about) for _, way in found.values()]
     return "\n".join(["| Way | Group | How |", "|---|---|---|", *("| " + " | ".join(row) + " |" for row in rows)])
@@ -263,7 +263,7 @@ def _latency(found: list[Latency], load: Load) -> str:
             each.way,
             each.median_microseconds.told(),
             compact(each.percentile_99_microseconds.median),
-            # Of medians: what nobody judges has fewer rounds.
+            # Of medians: ways that are not judged have fewer rounds.
             *(compact(each.median_microseconds.median / medians[peer].median) for peer in peers),
         ]
         for each in told

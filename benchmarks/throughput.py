@@ -18,12 +18,12 @@ from benchmarks.results import Record, Series
 
 __all__ = ["Cell", "Entry", "StreamEnds", "in_rounds", "measure_stream_ends", "measure_throughput"]
 
-# Of those that no promise is about: they stand beside the others, and nobody is judged by them.
+# Of ways that no promise is about: they stand beside the others.
 ROUNDS_BESIDE = 3
 
 
 class Entry(NamedTuple):
-    """Who does what."""
+    """A way and its job."""
 
     way: Way
     job: Job
@@ -66,7 +66,7 @@ class Cell(Record):
 
 
 class Competitor(NamedTuple):
-    """Who does what, and how its numbers were come by."""
+    """A way, its job, and how its window and batch were chosen."""
 
     entry: Entry
     is_tuned: bool

@@ -1,7 +1,7 @@
 """Arrow Flight: ``DoGet``, which knows no permits, and ``DoExchange`` with permits by hand.
 
-The third way adds our own ideas to Flight, so that nobody can say the peer was weak: small chunks are concatenated, and
-the consumer reads them joined.
+The third way adds our own ideas to Flight, so that the peer is as strong as it can be: small chunks are concatenated,
+and the consumer reads them joined.
 """
 
 import struct

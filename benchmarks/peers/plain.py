@@ -3,9 +3,9 @@
 ``multiprocessing``'s connections are what its ``Pipe`` returns; each chunk is one message.  Sockets carry Arrow IPC
 streams: a slow consumer is noticed only by full socket buffers.
 
-In the slot nobody sleeps: Arrow writes the chunk, it is copied in and out, Arrow reads it.  Nothing else is in it: no
-system call, no event loop, no permits, no end.  A way that sleeps between two chunks cannot come close with one that is
-alone, and none of ours does less.  It takes two processors whole.
+At the slot neither process sleeps: Arrow writes the chunk, it is copied in and out, Arrow reads it.  Nothing else
+happens: no system call, no event loop, no permits, no end.  A way that sleeps between two chunks cannot come close with
+one that is alone, and none of ours does less.  It takes two processors whole.
 """
 
 import mmap
@@ -78,7 +78,7 @@ class SlotProducer(Producer):
     """Writes a chunk when the one before was taken."""
 
     def __init__(self) -> None:
-        """Makes the memory, which nobody need remove."""
+        """Make the memory; it goes with the processes."""
         self._descriptor = os.memfd_create("slot")
         os.truncate(self._descriptor, SLOT_BYTES)
         self._slot = _Slot(self._descriptor)

@@ -43,7 +43,7 @@ class Producer(ABC):
     def prepare(self, job: Job) -> None:  # noqa: B027 - most need no preparation
         """Do what must be done before the consumer may dial."""
 
-    def produce(self, job: Job) -> None:  # noqa: B027 - some serve whoever dials
+    def produce(self, job: Job) -> None:  # noqa: B027 - some serve each consumer that dials
         """Send all chunks of a job, in order, and the end."""
 
     def linger(self, wait: Callable[[], object]) -> None:
@@ -118,7 +118,7 @@ class Way:
     """As tables show it."""
     group: Group
     about: str
-    """One line: what it does, and who counts permits."""
+    """One line: what it does, and what counts its permits."""
     producer: Callable[[], Producer]
     consumer: Callable[[str], Consumer]
     target: str = ""

@@ -76,7 +76,7 @@ async def run_with_exchange(settings: Settings, note: Note) -> Outcome:
     ):
         address = str((await exchange.event("listening"))["address"])
         settings = replace(settings, service=await _url(service), exchange=address)
-        # It reports every second, and somebody must listen.
+        # It reports every second; if nothing reads that, its pipe fills up.
         listening = asyncio.create_task(_drain(exchange))
         async with _python("exchange_gateway", settings, log) as gateway:
             try:

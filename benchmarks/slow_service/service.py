@@ -1,4 +1,4 @@
-"""The slow service: scores one request after the other, so many rows per second.  It is somebody else's.
+"""The slow service: scores one request after the other, so many rows per second.
 
 Run as ``python -m benchmarks.slow_service.service '<JSON of Settings>'``.
 """

@@ -26,7 +26,7 @@ class SparkJob(Record):
     warm_up_rounds: int
     """That both have run before those that count; see ``benchmarks.spark_exchange.jobs``."""
     is_warm: bool | None
-    """Had both stopped becoming faster by then?  None if nobody asked, because a round takes seconds."""
+    """Had both stopped becoming faster by then?  None if that was not looked at, because a round takes seconds."""
     seconds: Series
     peer_seconds: Series
 
@@ -50,7 +50,7 @@ class WarmUp(NamedTuple):
     most: int
 
     def is_warm(self, *seconds: Sequence[float]) -> bool | None:
-        """Have all jobs stopped becoming faster?  None if the number of rounds is fixed, so that nobody asks."""
+        """Have all jobs stopped becoming faster?  None if the number of rounds is fixed."""
         return all(map(has_settled, seconds)) if self.least < self.most else None
 
     def is_over(self, *seconds: Sequence[float]) -> bool:

@@ -56,7 +56,7 @@ def _run(demo: Coroutine[object, object, T]) -> T:
         return asyncio.run(interruptible())
     except asyncio.CancelledError:
         for number in came[:1]:
-            # Whoever heeded it before is to know that it came.
+            # The former handler must learn that the signal came.
             if callable(handler := former[number]):
                 handler(number, None)
         raise KeyboardInterrupt from None

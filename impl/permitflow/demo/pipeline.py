@@ -253,7 +253,7 @@ class ChannelWatch:
         return before != (self.next_row, self.acknowledged_row)
 
     def told(self, peak_kept_rows: int) -> None:
-        """What the exchange says of its life so far, which nobody may have looked at in that moment."""
+        """What the exchange reports of its life so far: a peak may have come and gone between two looks."""
         self._require(peak_kept_rows <= self.row_permits, f"{peak_kept_rows} rows were kept, {self.row_permits} may be")
         self.peak_kept_rows = max(self.peak_kept_rows, peak_kept_rows)
 

@@ -252,7 +252,7 @@ def judged(recordings: Sequence[Path], settings: PartSettings) -> RecordedRun:
 
 
 def lives_of(recordings: Iterable[Path]) -> list[list[Verdict]]:
-    """What the model says about the streams of each life; whoever was killed at once has recorded nothing."""
+    """What the model says about the streams of each life; a life that was killed at once has recorded nothing."""
     begun = [recording for recording in recordings if recording.is_file() and recording.stat().st_size]
     # Streams of two lives may have the same name.
     return [judge_all(read_trace(recording, allow_truncated=True)) for recording in begun]

@@ -3,7 +3,7 @@ engine of micro-batches plays.
 
 The plan of kills: drawn from a seed, even among the parts, and in the order of the rows.
 
-Executors are found among what a driver has started, also beside children that have ended and nobody asked for.
+Executors are found among the processes that a driver has started, also beside zombies.
 
 What the watch takes for wrong: too many rows kept, and rows or acknowledgements that are taken back.
 """

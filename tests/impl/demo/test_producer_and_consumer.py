@@ -43,7 +43,7 @@ def test_rows_are_counted_by_mode_and_year(ledger: Ledger) -> None:
     assert ledger.answer(["SHIP", "MAIL"], 1994) == (ShippingMode("MAIL", 3, 2), ShippingMode("SHIP", 4, 0))
 
 
-def test_the_place_is_kept_for_whoever_opens_it_next(ledger: Ledger, path: Path) -> None:
+def test_the_place_is_kept_for_the_next_life(ledger: Ledger, path: Path) -> None:
     assert ledger.next_row("a/0") == 0
     assert ledger.take("a/0", 0, items(0, 3)) == 3
     with Ledger(path) as next_life:
@@ -97,7 +97,7 @@ def test_the_shares_are_the_table(settings: PartSettings) -> None:
 
 @pytest.mark.parametrize("first_row", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 333, 334, 10_000])
 @pytest.mark.parametrize("share", range(3))
-def test_whoever_goes_on_sends_what_was_left(settings: PartSettings, share: int, first_row: int) -> None:
+def test_a_producer_that_goes_on_sends_the_rest(settings: PartSettings, share: int, first_row: int) -> None:
     assert keys(settings, share, first_row) == keys(settings, share)[first_row:]
 
 

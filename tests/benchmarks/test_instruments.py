@@ -1,0 +1,259 @@
+"""The instruments of benchmarks: tuning, warming up, deadlines, the meter of waiting, and the proxy that delays."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.field import KEPT, WINDOWS_THAT_BIND, candidates, fastest
+from benchmarks.imbalance import setups
+from benchmarks.imbalance.experiment import Imbalance
+from benchmarks.imbalance.setups import CHUNK_ROWS, SETUPS, Meter, Work, filtered_chunk
+from benchmarks.jobs import PAYLOADS, Job
+from benchmarks.results import Results, Series
+from benchmarks.spark_exchange.jobs import FOR_LONG_JOBS, QUERY, UNTIL_WARM, SparkJob
+from benchmarks.tables import TABLES
+from benchmarks.targets import judge
+
+ANY_NUMBER = 1 << 30
+
+
+def job_of(payload: str, chunks: int = 4_000) -> Job:
+    row_permits = PAYLOADS[payload].row_permits
+    return Job(payload=payload, chunks=chunks, row_permits=row_permits, permit_batch=row_permits // 8)
+
+
+def windows(job: Job, most_chunks: int = ANY_NUMBER) -> list[int]:
+    return sorted({each.row_permits for each in candidates(job, most_chunks)})
+
+
+@pytest.mark.parametrize(
+    ("payload", "tried"),
+    [
+        ("64", [16_384, 32_768, 65_536, 262_144]),
+        ("4,096", [32_768, 65_536, 262_144]),
+        ("65,536", [524_288]),
+        ("wide", [16_384, 32_768]),
+    ],
+)
+def test_a_window_holds_eight_chunks_and_no_more_bytes_than_carriers(payload: str, tried: list[int]) -> None:
+    assert windows(job_of(payload)) == tried
+
+
+def test_a_larger_window_is_filled_several_times_or_not_tried() -> None:
+    job = job_of("64", chunks=1)
+    for each in candidates(job, ANY_NUMBER):
+        if each.row_permits > job.row_permits:
+            assert each.chunks * each.shape.rows >= WINDOWS_THAT_BIND * each.row_permits
+    assert windows(job, most_chunks=WINDOWS_THAT_BIND * 65_536 // 64) == [16_384, 32_768, 65_536]
+
+
+def test_the_fastest_is_chosen_and_only_those_in_front_are_tried_again() -> None:
+    competing = candidates(job_of("64"), ANY_NUMBER)
+    ranked = competing[5:] + competing[:5]
+    tried: list[int] = []
+
+    async def by_rank(pilot: Job) -> float:
+        numbers = [(each.row_permits, each.permit_batch) for each in ranked]
+        tried.append(numbers.index((pilot.row_permits, pilot.permit_batch)))
+        return 1.0 / (1 + tried[-1])
+
+    assert asyncio.run(fastest(competing, by_rank)) == ranked[0]
+    assert [tried.count(rank) for rank in range(6)] == [3, 3, 2, 2, 1, 1]
+    assert len(tried) == len(competing) + sum(KEPT)
+
+
+def test_one_lucky_pilot_is_not_enough() -> None:
+    steady, lucky = replace(job_of("64"), chunks=400), replace(job_of("64"), chunks=800)
+    of_lucky = iter([11.0, 1.0, 1.0])
+
+    async def rate(pilot: Job) -> float:
+        return 10.0 if pilot.chunks == 100 else next(of_lucky)
+
+    assert asyncio.run(fastest([lucky, steady], rate)) == steady
+
+
+STEADY = [1.0] * 40
+
+
+def rounds_until_warm(ours: list[float], peer: list[float]) -> tuple[int, bool | None]:
+    rounds = 0
+    while not UNTIL_WARM.is_over(ours[:rounds], peer[:rounds]):
+        rounds += 1
+    return rounds, UNTIL_WARM.is_warm(ours[:rounds], peer[:rounds])
+
+
+def test_a_job_that_never_becomes_faster_is_warm_after_ten_rounds() -> None:
+    assert rounds_until_warm(STEADY, STEADY) == (10, True)
+
+
+def test_both_must_have_stopped_becoming_faster() -> None:
+    # From the 13th round on it is as fast as it will be: that is the median of rounds 11 to 15, and of the next five.
+    falling = [0.95**number for number in range(12)] + [0.95**12] * 28
+    assert rounds_until_warm(falling, STEADY) == rounds_until_warm(STEADY, falling) == (20, True)
+
+
+def test_after_forty_rounds_a_job_is_measured_as_it_is() -> None:
+    falling = [0.95**number for number in range(50)]
+    assert rounds_until_warm(falling, STEADY * 2) == (40, False)
+
+
+@pytest.mark.parametrize(("share", "is_warm"), [(0.969, False), (0.971, True)])
+def test_three_per_cent_are_the_limit(share: float, is_warm: bool) -> None:
+    assert UNTIL_WARM.is_warm([1.0] * 5 + [share] * 5, STEADY) is is_warm
+
+
+def test_one_slow_round_is_no_reason_to_go_on() -> None:
+    assert rounds_until_warm([1.0] * 4 + [9.0] + [1.0] * 35, STEADY) == (10, True)
+
+
+def test_long_jobs_warm_up_twice_and_nobody_asks() -> None:
+    assert not FOR_LONG_JOBS.is_over([2.0], [2.0])
+    assert FOR_LONG_JOBS.is_over([2.0, 1.0], [2.0, 1.0])
+    assert FOR_LONG_JOBS.is_warm([2.0, 1.0], [2.0, 1.0]) is None
+
+
+@pytest.mark.parametrize(
+    ("is_warm", "told"),
+    [
+        (True, "3, after 12, until it was warm"),
+        (False, "3, after 12, and it still became faster"),
+        (None, "3, after 12"),
+    ],
+)
+def test_the_rounds_stand_beside_what_was_measured(is_warm: bool | None, told: str) -> None:
+    seconds, peer = Series.of([1.2, 1.3, 1.4]), Series.of([1.0, 1.0, 1.0])
+    job = SparkJob(QUERY, 0, "files", warm_up_rounds=12, is_warm=is_warm, seconds=seconds, peer_seconds=peer)
+    results = Results(machine={}, settings={"rounds": 5, "seed": 1})
+    results.put("spark", [job])
+    assert TABLES["spark"](results).endswith(f"| {told} |")
+    (verdict,) = judge(results)
+    assert (verdict.found.median, verdict.told) == (1.3, "met")
+
+
+class Clock:
+    """Time that passes only asleep, and then a little longer than asked for."""
+
+    def __init__(self, oversleeps: float = 0.0) -> None:
+        self.now = 100.0
+        self._oversleeps = oversleeps
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds + (self._oversleeps if seconds else 0.0)
+
+
+def install(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Clock:
+    monkeypatch.setattr(setups, "time", clock)
+    return clock
+
+
+def test_what_one_sleep_takes_too_long_the_next_ones_make_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = install(monkeypatch, Clock(oversleeps=0.3))
+    pieces = Work(1.0)
+    pieces.begin()
+    for _ in range(10):
+        pieces.do()
+    assert clock.now == pytest.approx(110.3)
+
+
+def test_what_was_not_done_while_waiting_is_not_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = install(monkeypatch, Clock())
+    pieces = Work(1.0)
+    pieces.begin()
+    clock.sleep(50.0)
+    pieces.begin()
+    pieces.do()
+    assert clock.now == pytest.approx(151.0)
+
+
+def test_the_back_pressure_rate_is_the_share_of_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = install(monkeypatch, Clock())
+    meter = Meter()
+    clock.sleep(6.0)
+    with meter:
+        clock.sleep(2.0)
+    assert meter.rate() == pytest.approx(0.25)
+
+
+def test_a_wait_that_is_going_on_counts_from_the_beginning_of_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = install(monkeypatch, Clock())
+    meter = Meter()
+    with meter:
+        clock.sleep(5.0)
+        meter.reset()
+        clock.sleep(3.0)
+        assert meter.rate() == pytest.approx(1.0)
+    clock.sleep(1.0)
+    assert meter.rate() == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize("row_bytes", [20, 500])
+def test_the_filter_leaves_five_percent(row_bytes: int) -> None:
+    chunk = filtered_chunk(row_bytes)
+    assert chunk.num_rows == CHUNK_ROWS == 51
+    assert chunk.column(0).type.byte_width == row_bytes
+
+
+def test_setups_have_names_of_their_own() -> None:
+    assert len({setup.name for setup in SETUPS}) == len(SETUPS)
+
+
+@pytest.mark.parametrize(("local", "told"), [(3.0, "met"), (2.9, "not met"), (1 / 3.1, "met")])
+def test_an_imbalance_is_one_whichever_upstream_starves(local: float, told: str) -> None:
+    rate = Series.of([0.5])
+    measured = Results(machine={}, settings={"rounds": 1})
+    measured.put("imbalance", [Imbalance(SETUPS[0].name, Series.of([local]), Series.of([1.0]), rate, rate)])
+    (verdict,) = judge(measured)
+    assert verdict.told == told
+
+
+DELAY_SECONDS = 0.05
+SENT = [bytes([number]) * 1_000 for number in range(50)]
+
+
+def test_bytes_come_back_in_order_and_not_too_soon(repository: Path) -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while content := await reader.read(1 << 16):
+            writer.write(content)
+        writer.close()
+        await writer.wait_closed()
+
+    async def through(address: str) -> tuple[bytes, float]:
+        reader, writer = await asyncio.open_connection(*address.split(":"))
+        began = time.monotonic()
+        writer.writelines(SENT)
+        content = await reader.readexactly(1)
+        seconds = time.monotonic() - began
+        writer.write_eof()
+        content += await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return content, seconds
+
+    async def run() -> tuple[bytes, float]:
+        async with await asyncio.start_server(echo, "127.0.0.1", 0) as server:
+            host, port = server.sockets[0].getsockname()
+            proxy = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "benchmarks.delay_proxy", f"{host}:{port}", str(DELAY_SECONDS)),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                cwd=repository,
+            )
+            assert proxy.stdin is not None
+            assert proxy.stdout is not None
+            came = await through(json.loads(await proxy.stdout.readline())["address"])
+            proxy.stdin.close()
+            assert await proxy.wait() == 0
+            return came
+
+    content, seconds = asyncio.run(run())
+    assert content == b"".join(SENT)
+    assert seconds >= 2 * DELAY_SECONDS
