@@ -26,6 +26,7 @@ __all__ = [
     "PerEvent",
     "events_of",
     "limits_of",
+    "triple",
 ]
 
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -74,7 +75,7 @@ class Limits:
         """All permits: rows, barriers, watermarks."""
         return self.row_permits, self.barrier_permits, np.array(1, dtype=np.int64)
 
-    def initial_counters(self, end: End) -> tuple[PerEvent, PerEvent, PerEvent]:
+    def initial_counters(self, end: End) -> Integers:
         """What an end counts before its first event, by channel: the sender all permits, the receiver nothing.
 
         Spec: Init.
@@ -82,8 +83,7 @@ class Limits:
         counts = np.zeros((3, len(self.parameters)), dtype=np.int64)
         if end == "sender":
             counts[:] = np.array([(of.row_permits, of.barrier_permits, 1) for of in self.parameters]).T
-        first, second, third = counts
-        return first, second, third
+        return counts
 
 
 def limits_of(parameters: Sequence[ChannelParameters], sizes: npt.NDArray[np.intp] | int = 1) -> Limits:
@@ -120,11 +120,11 @@ class Events:
     sequence: Integers
     action: Actions
     rows: Integers
-    permits: tuple[Integers, Integers, Integers]
-    """Rows, barriers, watermarks."""
+    permits: Integers
+    """Three rows: of rows, barriers, watermarks."""
 
-    counters: tuple[Integers, Integers, Integers]
-    """The end's own, after the event; ``protocol.recording.COUNTERS`` says of what."""
+    counters: Integers
+    """Three rows: the end's own, after the event; ``protocol.recording.COUNTERS`` says of what."""
 
     has_counters: Marks
 
@@ -149,8 +149,6 @@ class Events:
         """Those of one of the channels."""
         number = self.channels.index(channel)
         places = slice(*self.borders[number : number + 2])
-        rows, barriers, watermarks = self.permits
-        first, second, third = self.counters
         return Events(
             end=self.end,
             channels=[channel],
@@ -159,22 +157,24 @@ class Events:
             sequence=self.sequence[places],
             action=self.action[places],
             rows=self.rows[places],
-            permits=(rows[places], barriers[places], watermarks[places]),
-            counters=(first[places], second[places], third[places]),
+            permits=self.permits[:, places],
+            counters=self.counters[:, places],
             has_counters=self.has_counters[places],
         )
 
     def permits_of(self, index: int) -> tuple[int, int, int]:
         """Those of one event."""
-        first, second, third = self.permits
-        return int(first[index]), int(second[index]), int(third[index])
+        return triple(self.permits, index)
 
     def counters_of(self, index: int) -> Counters | None:
         """What the end counted after an event."""
-        if not self.has_counters[index]:
-            return None
-        first, second, third = self.counters
-        return int(first[index]), int(second[index]), int(third[index])
+        return triple(self.counters, index) if self.has_counters[index] else None
+
+
+def triple(books: Integers, index: int) -> tuple[int, int, int]:
+    """The three numbers of one event."""
+    first, second, third = books[:, index].tolist()
+    return first, second, third
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,6 @@ class _Columns:
         """The events of these blocks, which are all of one end."""
         channels, borders = self._channels[blocks], self._blocks.borders[blocks.start : blocks.stop + 1]
         places = self._blocks.places(borders)
-        row, barrier, watermark = (_chosen(self._numbers[name], places) for name in PERMITS)
         counters, has_counters = self._counted(end, places)
         events = Events(
             end=end,
@@ -282,7 +281,7 @@ class _Columns:
             sequence=_chosen(self._numbers["sequence"], places),
             action=_chosen(self._action, places),
             rows=_chosen(self._numbers["rows"], places),
-            permits=(row, barrier, watermark),
+            permits=np.stack([_chosen(self._numbers[name], places) for name in PERMITS]),
             counters=counters,
             has_counters=has_counters,
         )
@@ -298,12 +297,11 @@ class _Columns:
             reason = f"the {events.end} has no action {ACTIONS[events.action[index]]!r} ({which})"
             raise TraceUnreadableError(path=self._source, line=0, reason=reason)
 
-    def _counted(self, end: End, places: _EventPlaces) -> tuple[tuple[Integers, Integers, Integers], Marks]:
+    def _counted(self, end: End, places: _EventPlaces) -> tuple[Integers, Marks]:
         """What an end counted, and where all of it is known; elsewhere there may be any number."""
         columns = [in_one_piece(self._table, name) for name in COUNTERS[end]]
         numbers = (np.frombuffer(column.buffers()[1], np.int64, len(column), column.offset * 8) for column in columns)
-        one, two, three = (_chosen(column, places) for column in numbers)
-        return (one, two, three), _chosen(_are_known(columns), places)
+        return np.stack([_chosen(column, places) for column in numbers]), _chosen(_are_known(columns), places)
 
     def _coded(self, name: str) -> tuple[list[str], npt.NDArray[np.int32]]:
         """The names in a column, and for each place which of them."""

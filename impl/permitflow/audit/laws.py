@@ -15,7 +15,6 @@ from permitflow.audit.findings import Clause
 __all__ = [
     "SENDS",
     "Before",
-    "Books",
     "broken",
     "due_counters",
     "is_any",
@@ -27,36 +26,35 @@ __all__ = [
 
 SENDS = ("SendChunk", "SendBarrier", "SendWatermark")
 
-Books = tuple[Integers, Integers, Integers]
-"""Three counters of an end, event by event."""
-
 
 @dataclass(frozen=True, slots=True)
 class Before:
     """What an end counted before its events."""
 
-    counters: Books
+    counters: Integers
     known: Marks
     continues: Marks
     """Is the event before the one at the place before?"""
 
 
-def due_counters(events: Events, before: Books) -> Books:
+def due_counters(events: Events, before: Integers) -> Integers:
     """What an end must count after its events, if it counted ``before``.
 
     Spec: the updates of permits by SendChunk, SendBarrier, SendWatermark, AddPermits; of inbox by Deliver, Consume; of
     unreturned by Consume, Flush.
     """
     if events.end == "sender":
-        spent = _steps(events, up=("AddPermits",), down=SENDS)
-        first, second, third = (_plus(count, spent, of) for count, of in zip(before, events.permits, strict=True))
-        return first, second, third
-    messages, rows, residue = before
+        due = events.permits * _steps(events, up=("AddPermits",), down=SENDS)
+        due += before
+        return due
+    due = before.copy()
+    messages, rows, residue = due
     arrived = _steps(events, up=("Deliver",), down=("Consume",))
-    consumes = is_any(events, "Consume").astype(np.int64)
-    residue = _plus(residue, consumes, events.permits[0])
-    residue *= ((residue < events.limits.permit_batch) & ~is_any(events, "Flush")).astype(np.int64)
-    return messages + arrived, _plus(rows, arrived, events.rows), residue
+    messages += arrived
+    rows += arrived * events.rows
+    residue += is_any(events, "Consume") * events.permits[0]
+    residue *= (residue < events.limits.permit_batch) & ~is_any(events, "Flush")
+    return due
 
 
 def is_any(events: Events, *actions: str) -> Marks:
@@ -73,58 +71,38 @@ def _steps(events: Events, *, up: Sequence[str], down: Sequence[str]) -> Integer
     return np.subtract(is_any(events, *up).view(np.int8), is_any(events, *down).view(np.int8)).astype(np.int64)
 
 
-def _plus(count: Integers, factor: Integers, of: Integers) -> Integers:
-    """``count + factor * of``; where numbers lie that are used again, they are at hand."""
-    total = factor * of
-    total += count
-    return total
-
-
-def broken(events: Events, before: Before, due: Books) -> dict[Clause, Marks]:
+def broken(events: Events, before: Before, due: Integers) -> dict[Clause, Marks]:
     """The events that break a clause by what they are and by what their end counts before and after them.
 
     ``due`` are the ``due_counters``.
     """
-    first, second, third = _differs(events, before, due)
-    found = {Clause.COST: _cost(events), Clause.BOUNDED: _bounded(events)}
-    if events.end == "sender":
-        return {**found, Clause.CONSERVATION: first | second | third}
-    return {
-        **found,
-        Clause.CONSERVATION: first | second,
-        Clause.GRANTS_BATCHED: third | _flushes_wrongly(events, before),
-    }
+    differs = _differs(events, before, due)
+    unconserved: Marks = np.logical_or.reduce(differs if events.end == "sender" else differs[:2])
+    found = {Clause.COST: _cost(events), Clause.BOUNDED: _bounded(events), Clause.CONSERVATION: unconserved}
+    if events.end == "receiver":
+        found[Clause.GRANTS_BATCHED] = differs[2] | _flushes_wrongly(events, before)
+    return found
 
 
-def shifted(books: Books) -> Books:
+def shifted(books: Integers) -> Integers:
     """What stands at the place before; at the first place anything."""
-    first, second, third = (_shifted(column) for column in books)
-    return first, second, third
-
-
-def _shifted(column: Integers) -> Integers:
-    moved = np.empty_like(column)
-    moved[1:] = column[:-1]
-    moved[:1] = column[-1:]
+    moved = np.empty_like(books)
+    moved[:, 1:] = books[:, :-1]
+    moved[:, :1] = books[:, -1:]
     return moved
 
 
-def _differs(events: Events, before: Before, due: Books) -> tuple[Marks, Marks, Marks]:
-    """Counters that are not what they must be.
+def _differs(events: Events, before: Before, due: Integers) -> Marks:
+    """Where each of the three counters is not what it must be.
 
     An end that miscounts once and goes on as if it had not is at fault once, not twice.
     """
-    comparable = events.has_counters & before.known
-    first, second, third = (comparable & (is_ != must) for is_, must in zip(events.counters, due, strict=True))
-    if not (first | second | third).any():
-        return first, second, third
+    differs: Marks = (events.counters != due) & (events.has_counters & before.known)
+    if not differs.any():
+        return differs
     as_if_right = due_counters(events, shifted(due))
-    excused = (
-        before.continues & np.roll(marks, 1) & (is_ == must)
-        for marks, is_, must in zip((first, second, third), events.counters, as_if_right, strict=True)
-    )
-    first, second, third = (marks & ~excuse for marks, excuse in zip((first, second, third), excused, strict=True))
-    return first, second, third
+    differs &= ~(before.continues & np.roll(differs, 1, axis=1) & (events.counters == as_if_right))
+    return differs
 
 
 def _cost(events: Events) -> Marks:

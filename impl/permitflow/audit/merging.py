@@ -14,11 +14,10 @@ from itertools import accumulate
 
 import numpy as np
 
-from permitflow.audit.columns import Codes, Events, Integers, events_of, limits_of
+from permitflow.audit.columns import Codes, Events, Integers, events_of, limits_of, triple
 from permitflow.audit.findings import Audit, ChannelAudit, Clause, Violation
 from permitflow.audit.laws import (
     Before,
-    Books,
     broken,
     due_counters,
     is_returning,
@@ -75,14 +74,10 @@ def audit_files(
 
 def examine(units: Iterable[Unit], parameters: Mapping[str, ChannelParameters]) -> list[Part]:
     """Read units and look at each."""
-    _keep_memory()
-    return [look_at(table, parameters, source=unit.name) for unit, table in read_units(units)]
-
-
-def _keep_memory() -> None:
-    """Let the C library keep what arrays have used, for the next ones; asking the kernel each time takes longer."""
+    # Let the C library keep what arrays have used, for the next ones; asking the kernel each time takes longer.
     # glibc's thresholds follow the largest array that was ever freed (mallopt(3)); this one is never touched.
     np.empty(_KEPT_BYTES, dtype=np.uint8)
+    return [look_at(table, parameters, source=unit.name) for unit, table in read_units(units)]
 
 
 def examine_share(number: int, shares: Sequence[list[Unit]], parameters: Mapping[str, ChannelParameters]) -> bytes:
@@ -124,32 +119,18 @@ class Boundary:
 
 def boundary_violations(boundaries: Sequence[Boundary]) -> list[Violation]:
     """What the first events of parts break because of what came before them; the parts are of one end each."""
-    found = [violation for boundary in boundaries for violation in _gap(boundary)]
-    for end in ("sender", "receiver"):
-        met = [boundary for boundary in boundaries if boundary.later.end == end and _meets(boundary)]
-        found += _books(met)
-    return found
-
-
-def _due_sequence(boundary: Boundary) -> int:
-    return 1 if boundary.earlier is None else boundary.earlier.last_sequence + 1
-
-
-def _gap(boundary: Boundary) -> list[Violation]:
-    """The first event is not the one that was due."""
-    due, sequence = _due_sequence(boundary), boundary.later.first_sequence
-    if sequence == due:
-        return []
-    reason = f"event {due} is missing, event {sequence} comes instead"
-    return [violation_at(_first_events([boundary]), 0, Clause.SEQUENCE, reason=reason)]
-
-
-def _meets(boundary: Boundary) -> bool:
-    """Can the books be carried over?"""
-    earlier = boundary.earlier
-    if earlier is None or earlier.last_counters is None:
-        return False
-    return boundary.later.first_sequence == _due_sequence(boundary)
+    found: list[Violation] = []
+    met: dict[End, list[Boundary]] = {"sender": [], "receiver": []}
+    for boundary in boundaries:
+        earlier, later = boundary.earlier, boundary.later
+        due = 1 if earlier is None else earlier.last_sequence + 1
+        if later.first_sequence != due:
+            reason = f"event {due} is missing, event {later.first_sequence} comes instead"
+            found.append(violation_at(_first_events([boundary]), 0, Clause.SEQUENCE, reason=reason))
+        elif earlier is not None and earlier.last_counters is not None:
+            # The books can be carried over.
+            met[later.end].append(boundary)
+    return found + [violation for of_end in met.values() for violation in _books(of_end)]
 
 
 def _books(boundaries: Sequence[Boundary]) -> list[Violation]:
@@ -176,8 +157,7 @@ def joined(earlier: Summary, later: Summary, parameters: ChannelParameters) -> S
     if later.events > 1 or earlier.last_counters is None or later.first_sequence != earlier.last_sequence + 1:
         return whole
     event = _first_events([Boundary(earlier, later, parameters)])
-    first, second, third = due_counters(event, _columns([earlier.last_counters]))
-    return replace(whole, last_due=(int(first[0]), int(second[0]), int(third[0])))
+    return replace(whole, last_due=triple(due_counters(event, _columns([earlier.last_counters])), 0))
 
 
 def _before(counters: Sequence[Counters]) -> Before:
@@ -185,9 +165,8 @@ def _before(counters: Sequence[Counters]) -> Before:
     return Before(_columns(counters), known=np.ones(count, np.bool_), continues=np.zeros(count, np.bool_))
 
 
-def _columns(triples: Sequence[tuple[int, int, int]]) -> Books:
-    first, second, third = np.array(triples, dtype=np.int64).T
-    return first, second, third
+def _columns(triples: Sequence[tuple[int, int, int]]) -> Integers:
+    return np.array(triples, dtype=np.int64).T
 
 
 def _first_events(boundaries: Sequence[Boundary]) -> Events:
@@ -199,17 +178,13 @@ def _first_events(boundaries: Sequence[Boundary]) -> Events:
         channels=[summary.channel for summary in summaries],
         borders=np.arange(len(summaries) + 1),
         limits=limits_of([boundary.parameters for boundary in boundaries]),
-        sequence=_column([summary.first_sequence for summary in summaries]),
+        sequence=np.array([summary.first_sequence for summary in summaries], dtype=np.int64),
         action=np.array(action, dtype=np.int8),
-        rows=_column(rows),
+        rows=np.array(rows, dtype=np.int64),
         permits=_columns(permits),
         counters=_columns([counted or (0, 0, 0) for counted in counters]),
         has_counters=np.array([counted is not None for counted in counters]),
     )
-
-
-def _column(numbers: Sequence[int]) -> Integers:
-    return np.array(numbers, dtype=np.int64)
 
 
 @dataclass(slots=True)
@@ -346,11 +321,7 @@ def first_return_above(side: Side, limit: tuple[int, int, int]) -> Violation:
     until = np.cumsum(returned, axis=0)
     number = int(np.flatnonzero((until > most).any(axis=1))[0])
     events = side.read(number)
-    totals = (
-        until[number]
-        - returned[number]
-        + np.cumsum(np.stack(events.permits, axis=1) * is_returning(events)[:, None], axis=0)
-    )
+    totals = until[number] - returned[number] + np.cumsum(events.permits.T * is_returning(events)[:, None], axis=0)
     above = totals > most
     places = np.flatnonzero(above.any(axis=1))
     if not places.size:

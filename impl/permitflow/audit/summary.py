@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from permitflow.audit.columns import ACTIONS, Codes, Events, Integers, Marks, events_of
+from permitflow.audit.columns import ACTIONS, Codes, Events, Integers, Marks, events_of, triple
 from permitflow.audit.findings import Clause, Violation
 from permitflow.audit.laws import (
     SENDS,
     Before,
-    Books,
     broken,
     due_counters,
     is_any,
@@ -183,8 +182,7 @@ def _before_each(events: Events, gaps: Marks) -> Before:
     starts = events.starts
     before, known = shifted(events.counters), np.roll(events.has_counters, 1)
     # What came before the part is not known here, except before the very first event of an end.
-    for column, initial in zip(before, events.limits.initial_counters(events.end), strict=True):
-        column[starts] = initial
+    before[:, starts] = events.limits.initial_counters(events.end)
     known[starts] = events.sequence[starts] == 1
     # Where events are missing, the books have moved on unseen: that is one fault, not two.
     continues = ~gaps
@@ -206,8 +204,7 @@ def violation_at(
     """A clause is broken by this event."""
     known = None
     if before is not None and before.known[index]:
-        first, second, third = (int(column[index]) for column in before.counters)
-        known = (first, second, third)
+        known = triple(before.counters, index)
     if not reason and clause is Clause.SEQUENCE:
         reason = f"event {int(events.sequence[index])} follows event {int(events.sequence[index - 1])}"
     return Violation(
@@ -224,7 +221,7 @@ def violation_at(
     )
 
 
-def _summaries_of(events: Events, before: Before, due: Books) -> list[Summary]:
+def _summaries_of(events: Events, before: Before, due: Integers) -> list[Summary]:
     """Of the events of one end in one part, channel by channel; ``due`` are the ``due_counters``."""
     firsts, lasts = events.starts.tolist(), events.lasts.tolist()
     chunks_waiting, barriers_waiting = _waiting(events)
@@ -240,7 +237,7 @@ def _summaries_of(events: Events, before: Before, due: Books) -> list[Summary]:
             last_sequence=int(events.sequence[last]),
             first=_told(events, first),
             last_counters=events.counters_of(last),
-            last_due=_at(due if before.known[last] else events.counters, last),
+            last_due=triple(due if before.known[last] else events.counters, last),
             chunks_waiting=chunks_waiting[number],
             barriers_waiting=barriers_waiting[number],
             arrived=arrived[number],
@@ -255,11 +252,6 @@ def _summaries_of(events: Events, before: Before, due: Books) -> list[Summary]:
 def _told(events: Events, index: int) -> tuple[int, int, tuple[int, int, int], Counters | None]:
     row_count = int(events.rows[index])
     return int(events.action[index]), row_count, events.permits_of(index), events.counters_of(index)
-
-
-def _at(books: Books, index: int) -> Counters:
-    first, second, third = books
-    return int(first[index]), int(second[index]), int(third[index])
 
 
 def _waiting(events: Events) -> tuple[list[Rise], list[Rise]]:
@@ -282,7 +274,7 @@ def _rises(steps: Integers, events: Events) -> list[Rise]:
 def _returned(events: Events) -> list[tuple[int, int, int]]:
     returns = is_returning(events).astype(np.int64)
     # All channels have events: no sum is of nothing.
-    first, second, third = (np.add.reduceat(column * returns, events.starts).tolist() for column in events.permits)
+    first, second, third = np.add.reduceat(events.permits * returns, events.starts, axis=1).tolist()
     return list(zip(first, second, third, strict=True))
 
 

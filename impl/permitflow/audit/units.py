@@ -66,8 +66,8 @@ class Plan:
     def falling_shares(self, workers: int, *, finest: int) -> list[list[Unit]]:
         """The units, in order, in lists for workers that take one after the other; none is empty.
 
-        The first ones are long, so that there are few of them; the last ones are short, so that no worker waits long for
-        another, but not shorter than if each worker were to take ``finest`` equal ones.
+        The first ones are long, so that there are few of them; the last ones are short, so that no worker waits
+        long for another, but not shorter than if each worker were to take ``finest`` equal ones.
 
         Source: Hummel, Schonberg, Flynn, "Factoring: a method for scheduling parallel loops", 1992.
         """
