@@ -1,7 +1,7 @@
-"""Channels that keep their rows: rows that say which they are, served, inside a process, and in a store."""
+"""Channels that keep their rows: rows that say which they are, served, or inside a process."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,8 +12,6 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.stores.memory import MemoryStore
-from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.store import ChannelStore
 from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
@@ -101,21 +99,3 @@ async def settle() -> None:
     """Let everybody who can run do so, a few times over."""
     for _ in range(20):
         await asyncio.sleep(0)
-
-
-PARAMETERS = ChannelParameters(row_permits=100_000)
-CONSUMERS = ("default", "audit")
-
-
-def channel(store: SqliteStore, name: str = "orders/0") -> ChannelStore:
-    """A channel, new or as it was left."""
-    return store.open_channel(name, parameters=PARAMETERS, consumers=CONSUMERS)
-
-
-async def filled(store: SqliteStore, rows: Callable[[int, int], pa.RecordBatch]) -> ChannelStore:
-    """A channel with 30 rows; ``rows`` makes those of a first number and a count."""
-    place = channel(store)
-    await place.declare(rows(0, 0).schema)
-    for first_row in (0, 10, 20):
-        await place.append(first_row, [rows(first_row, 10)], "p", first_row + 10)
-    return place

@@ -1,4 +1,4 @@
-"""Processes that play one end of a channel, and are gone after the test whatever happens."""
+"""Processes that play one end of a channel, and are gone after the test whatever happens; where exchanges listen."""
 
 import json
 import os
@@ -47,6 +47,12 @@ class Endpoint:
         """End it, however it stands."""
         self._process.kill()
         self._process.communicate()
+
+
+@pytest.fixture(params=["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])
+def listen(request: pytest.FixtureRequest) -> str:
+    """Where an exchange listens."""
+    return str(request.param)
 
 
 @pytest.fixture

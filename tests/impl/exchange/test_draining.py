@@ -29,11 +29,6 @@ KEPT, ONCE = "kept/0", "once/0"
 LONG_SECONDS = 20.0
 
 
-@pytest.fixture(params=["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])
-def listen(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @asynccontextmanager
 async def serving(listen: str, store: SqliteStore | None = None) -> AsyncIterator[tuple[Exchange, str]]:
     """Room for two chunks in each of two channels, one of which keeps its rows."""

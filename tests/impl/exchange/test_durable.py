@@ -30,11 +30,6 @@ def chunk(first_row: int) -> pa.RecordBatch:
     return pa.record_batch([pa.array(range(first_row, first_row + CHUNK_ROWS), pa.int64())], schema=SCHEMA)
 
 
-@pytest.fixture(params=["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])
-def listen(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @asynccontextmanager
 async def serving(listen: str, folder: Path) -> AsyncIterator[str]:
     """The address of an exchange on this store."""

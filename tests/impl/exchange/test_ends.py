@@ -40,11 +40,6 @@ CONSUMED, ACCEPTED = EndOutcome.CONSUMED, EndOutcome.ACCEPTED
 SOON_SECONDS = 10.0
 
 
-@pytest.fixture(params=["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])
-def listen(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @asynccontextmanager
 async def serving(listen: str, retention: Retention = Retention.ONCE) -> AsyncIterator[tuple[Any, str]]:
     exchange = Exchange(parameters=ChannelParameters(row_permits=64, permit_batch=16))

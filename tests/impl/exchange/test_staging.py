@@ -7,8 +7,8 @@ store on disk starts again: what is staged and published is neither lost nor rep
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +25,110 @@ from permitflow.errors import (
 )
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
+from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange.statistics import StagingStatistics
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.control import ChannelState, StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.transports.grpc_aio import control
+from permitflow.transports.grpc_aio import control, put
+from permitflow.transports.remote_sender import RemoteSender
 from tests.support.kept_rows import settle
-from tests.support.staging_world import CHANNELS, STAGING_ROWS, World, chunk, world
+
+STAGING_ROWS = 16
+CHANNELS = ("a", "b")
+
+_WINDOW = ChannelParameters(row_permits=8, permit_batch=2)
+_SCHEMA = pa.schema([("n", pa.int64())])
 
 
-@pytest.fixture(params=["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])
-def address(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+class World:
+    """A served exchange with two channels, and a query that writes into them."""
+
+    def __init__(self, exchange: Exchange, address: str) -> None:
+        """Both are looked at, and spoken to, by tests."""
+        self.exchange = exchange
+        self.address = address
+
+    def attempt(
+        self, partition: int = 0, attempt: str = "x", *, batch: int = 0, channel: str = "a"
+    ) -> AbstractAsyncContextManager[RemoteSender]:
+        """An attempt at a partition of a batch of the query."""
+        return put(self.address, channel, _SCHEMA, staging=Staging("q", batch, partition, attempt))
+
+    async def stage(
+        self, numbers: list[int], partition: int = 0, attempt: str = "x", *, batch: int = 0, channel: str = "a"
+    ) -> StagedPart:
+        """An attempt that writes these numbers and ends."""
+        async with self.attempt(partition, attempt, batch=batch, channel=channel) as sender:
+            await sender.send(chunk(numbers))
+            await sender.end()
+        return StagedPart(channel, partition, attempt, len(numbers))
+
+    async def fail(self, partition: int, attempt: str, *, batch: int = 0, channel: str = "a") -> None:
+        """An attempt that fails halfway."""
+        with contextlib.suppress(RuntimeError):
+            async with self.attempt(partition, attempt, batch=batch, channel=channel) as sender:
+                await sender.send(chunk([-1, -2]))
+                raise RuntimeError("the disk is on fire")
+
+    async def publish(self, *parts: StagedPart, batch: int = 0) -> bool:
+        """Publish a batch; had it been published before?"""
+        async with control(self.address) as orders:
+            return (await orders.publish("q", batch, parts)).was_published
+
+    async def read(self, rows: int, channel: str = "a", *, acknowledges: bool = True) -> list[int]:
+        """The next rows of a channel."""
+        log, numbers = self.exchange.replay_channel(channel), list[int]()
+        start = log.position().acknowledged_row
+        while len(numbers) < rows:
+            async for batch in log.read(from_row=start + len(numbers)):
+                numbers += batch.column(0).to_pylist()
+                if acknowledges:
+                    await log.acknowledge(start + len(numbers))
+                if len(numbers) >= rows:
+                    break
+        return numbers
+
+    def staging(self, channel: str = "a") -> StagingStatistics:
+        """What is staged for a channel."""
+        found = next(each for each in self.exchange.statistics() if each.name == channel).staging
+        assert found is not None
+        return found
+
+    async def until(self, holds: Callable[[StagingStatistics], bool], channel: str = "a") -> StagingStatistics:
+        """What is staged, once it is so."""
+        while not holds(found := self.staging(channel)):  # noqa: ASYNC110 - they tell nobody when they change
+            await asyncio.sleep(0.001)
+        return found
+
+    def next_row(self, channel: str = "a") -> int:
+        """How many rows a channel has ever had."""
+        return self.exchange.replay_channel(channel).position().next_row
+
+
+@asynccontextmanager
+async def world(address: str) -> AsyncIterator[World]:
+    """Serve it there, for the block."""
+    exchange = Exchange(parameters=_WINDOW)
+    for name in CHANNELS:
+        exchange.add_channel(name, retention=Retention.REPLAY, staging_rows=STAGING_ROWS)
+    async with ExchangeServer(exchange, address) as server:
+        yield World(exchange, server.address)
+    for name in CHANNELS:
+        exchange.remove_channel(name)
+
+
+def chunk(numbers: list[int]) -> pa.RecordBatch:
+    """Rows that are numbers."""
+    return pa.record_batch([pa.array(numbers, pa.int64())], _SCHEMA)
 
 
 async def test_nobody_sees_rows_before_all_of_their_batch_are_published_in_the_order_of_the_partitions(
-    address: str,
+    listen: str,
 ) -> None:
-    async with world(address) as here:
+    async with world(listen) as here:
         last = await here.stage([5, 6], 2)
         other = await here.stage([7], 1, channel="b")
         first = await here.stage([1, 2, 3], 0)
@@ -54,9 +139,9 @@ async def test_nobody_sees_rows_before_all_of_their_batch_are_published_in_the_o
 
 
 async def test_published_rows_are_in_the_channel_at_once_and_can_be_read_however_small_the_window_is(
-    address: str,
+    listen: str,
 ) -> None:
-    async with world(address) as here:
+    async with world(listen) as here:
         assert not await here.publish(await here.stage([*range(16)]))
         channel = here.exchange.replay_channel("a")
         await channel.end()
@@ -64,8 +149,8 @@ async def test_published_rows_are_in_the_channel_at_once_and_can_be_read_however
             assert [n async for batch in channel.read() for n in batch["n"].to_pylist()] == [*range(16)]
 
 
-async def test_producers_without_staging_wait_until_the_rows_beyond_the_window_are_acknowledged(address: str) -> None:
-    async with world(address) as here, asyncio.TaskGroup() as group:
+async def test_producers_without_staging_wait_until_the_rows_beyond_the_window_are_acknowledged(listen: str) -> None:
+    async with world(listen) as here, asyncio.TaskGroup() as group:
         assert not await here.publish(await here.stage([*range(12)]))
         channel = here.exchange.replay_channel("a")
         appending = group.create_task(channel.append(chunk([12])))
@@ -77,8 +162,8 @@ async def test_producers_without_staging_wait_until_the_rows_beyond_the_window_a
         assert here.next_row() == 13
 
 
-async def test_a_batch_that_is_repeated_is_not_published_again(address: str) -> None:
-    async with world(address) as here:
+async def test_a_batch_that_is_repeated_is_not_published_again(listen: str) -> None:
+    async with world(listen) as here:
         assert not await here.publish(await here.stage([1, 2]))
         again = await here.stage(list(range(100)), attempt="a hundred rows, and room for sixteen")
         assert await here.publish(again)
@@ -86,8 +171,8 @@ async def test_a_batch_that_is_repeated_is_not_published_again(address: str) -> 
         assert await here.read(3) == [1, 2, 3]
 
 
-async def test_of_several_attempts_one_is_published_and_who_comes_late_is_not_troubled(address: str) -> None:
-    async with world(address) as here, here.attempt(attempt="slow") as slow:
+async def test_of_several_attempts_one_is_published_and_who_comes_late_is_not_troubled(listen: str) -> None:
+    async with world(listen) as here, here.attempt(attempt="slow") as slow:
         await slow.send(chunk([-1, -2]))
         twin = await here.stage([-3], attempt="twin")
         assert not await here.publish(await here.stage([1, 2], attempt="fast"))
@@ -99,8 +184,8 @@ async def test_of_several_attempts_one_is_published_and_who_comes_late_is_not_tr
         assert here.next_row() == 2
 
 
-async def test_an_attempt_that_breaks_off_is_forgotten_at_once_and_breaks_nothing(address: str) -> None:
-    async with world(address) as here:
+async def test_an_attempt_that_breaks_off_is_forgotten_at_once_and_breaks_nothing(listen: str) -> None:
+    async with world(listen) as here:
         await here.fail(0, "first")
         await here.until(lambda staged: not staged.attempts)
         with pytest.raises(StagedPartError, match="is not staged"):
@@ -110,8 +195,8 @@ async def test_an_attempt_that_breaks_off_is_forgotten_at_once_and_breaks_nothin
         assert here.exchange.replay_channel("a").position().state is ChannelState.OPEN
 
 
-async def test_a_slow_consumer_stops_the_writers_of_the_next_batch(address: str) -> None:
-    async with world(address) as here, asyncio.TaskGroup() as group:
+async def test_a_slow_consumer_stops_the_writers_of_the_next_batch(listen: str) -> None:
+    async with world(listen) as here, asyncio.TaskGroup() as group:
         assert not await here.publish(await here.stage([*range(16)]))
         assert here.next_row() == 16
         assert here.staging().published_rows == 8, "the others have permits"
@@ -125,8 +210,8 @@ async def test_a_slow_consumer_stops_the_writers_of_the_next_batch(address: str)
         assert here.staging().waiting_seconds > 0
 
 
-async def test_a_batch_that_cannot_fit_fails_its_writer_and_nobody_else(address: str) -> None:
-    async with world(address) as here:
+async def test_a_batch_that_cannot_fit_fails_its_writer_and_nobody_else(listen: str) -> None:
+    async with world(listen) as here:
         small = await here.stage([1])
         with pytest.raises(StagingFullError, match="staging_rows of the exchange larger") as caught:
             await here.stage([*range(100)], 1)
@@ -136,8 +221,8 @@ async def test_a_batch_that_cannot_fit_fails_its_writer_and_nobody_else(address:
         assert await here.read(1) == [1]
 
 
-async def test_what_is_discarded_cannot_be_published_and_what_is_published_stays(address: str) -> None:
-    async with world(address) as here, control(here.address) as orders:
+async def test_what_is_discarded_cannot_be_published_and_what_is_published_stays(listen: str) -> None:
+    async with world(listen) as here, control(here.address) as orders:
         published = await here.stage([1])
         assert not await here.publish(published)
         part = await here.stage([2, 3], batch=1)
@@ -149,8 +234,8 @@ async def test_what_is_discarded_cannot_be_published_and_what_is_published_stays
         assert await here.read(1) == [1]
 
 
-async def test_a_channel_that_is_closed_ends_behind_all_that_was_published(address: str) -> None:
-    async with world(address) as here, control(here.address) as orders:
+async def test_a_channel_that_is_closed_ends_behind_all_that_was_published(listen: str) -> None:
+    async with world(listen) as here, control(here.address) as orders:
         assert not await here.publish(await here.stage([*range(16)]))
         (position,) = await orders.close_channels(["a"])
         assert (position.state, position.next_row) == (ChannelState.ENDED, 16)
@@ -167,8 +252,8 @@ async def test_a_channel_that_is_closed_ends_behind_all_that_was_published(addre
         assert await here.publish(again), "a driver that runs the last batch again need not know that it was"
 
 
-async def test_a_batch_is_not_published_into_a_channel_that_has_ended(address: str) -> None:
-    async with world(address) as here, control(here.address) as orders:
+async def test_a_batch_is_not_published_into_a_channel_that_has_ended(listen: str) -> None:
+    async with world(listen) as here, control(here.address) as orders:
         parts = [await here.stage([1], 0, channel="a"), await here.stage([2], 1, channel="b")]
         await orders.close_channels(["b"])
         with pytest.raises(ChannelClosedError):
@@ -176,8 +261,8 @@ async def test_a_batch_is_not_published_into_a_channel_that_has_ended(address: s
         assert here.next_row("a") == 0
 
 
-async def test_what_is_refused_is_said(address: str) -> None:
-    async with world(address) as here:
+async def test_what_is_refused_is_said(listen: str) -> None:
+    async with world(listen) as here:
         here.exchange.add_channel("once")
         with pytest.raises(RetentionError):
             await here.stage([1], channel="once")
@@ -235,8 +320,8 @@ class Query:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_whatever_is_repeated_the_channels_have_each_row_once_in_order(address: str, seed: int) -> None:
-    async with world(address) as here:
+async def test_whatever_is_repeated_the_channels_have_each_row_once_in_order(listen: str, seed: int) -> None:
+    async with world(listen) as here:
         query = Query(here, random.Random(seed))
         found: dict[str, list[int]] = {name: [] for name in CHANNELS}
 

@@ -12,7 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -49,22 +49,16 @@ from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.arrow import BatchCodec
-from tests.support.kept_rows import CONSUMERS, PARAMETERS, channel, filled
 from tests.support.process import files_of_at_most, nothing_stays_open
-
-Open = Callable[[], SqliteStore]
-Rows = Callable[[int, int], pa.RecordBatch]
-Numbers = Callable[[Sequence[pa.RecordBatch]], list[int]]
+from tests.support.stored_rows import CONSUMERS, PARAMETERS, OpenStore, channel, filled, numbers, rows
 
 
-def test_all_that_was_written_is_there_again(
-    run: asyncio.Runner, open_store: Open, rows: Rows, numbers: Numbers
-) -> None:
+def test_all_that_was_written_is_there_again(run: asyncio.Runner, open_store: OpenStore) -> None:
     parts = [Staging("q", batch, 0, "a") for batch in (1, 2, 3)]
 
     async def write() -> str:
         store = open_store()
-        place = await filled(store, rows)
+        place = await filled(store)
         await place.acknowledge("default", 30, 0)
         await place.acknowledge("audit", 12, 12)
         for part in parts:
@@ -89,7 +83,7 @@ def test_all_that_was_written_is_there_again(
     assert numbers(run.run(read())) == [*range(12, 30), 30, 31, 32, 33, 34, 30, 31, 32, 33, 34]
 
 
-def test_dictionaries_and_nested_columns_come_back(run: asyncio.Runner, open_store: Open) -> None:
+def test_dictionaries_and_nested_columns_come_back(run: asyncio.Runner, open_store: OpenStore) -> None:
     table = {
         "word": pa.array(["a", "b", None, "a"]).dictionary_encode(),
         "list": pa.array([[1], [], None, [2, 3]]),
@@ -108,7 +102,7 @@ def test_dictionaries_and_nested_columns_come_back(run: asyncio.Runner, open_sto
 
 
 def test_small_batches_are_stored_together_and_none_is_longer_than_a_chunk_may_be(
-    run: asyncio.Runner, open_store: Open, rows: Rows
+    run: asyncio.Runner, open_store: OpenStore
 ) -> None:
     parameters = ChannelParameters(row_permits=1000, max_chunk_cost=64)
 
@@ -122,7 +116,7 @@ def test_small_batches_are_stored_together_and_none_is_longer_than_a_chunk_may_b
     assert [batch.num_rows for batch in run.run(place.read(0, 300))] == [64, 64, 64, 64, 44]
 
 
-def test_a_store_that_is_open_cannot_be_opened_again(open_store: Open, tmp_path: Path) -> None:
+def test_a_store_that_is_open_cannot_be_opened_again(open_store: OpenStore, tmp_path: Path) -> None:
     open_store()
     with pytest.raises(StoreInUseError, match="in use by another exchange"):
         SqliteStore(tmp_path / "store")
@@ -134,7 +128,7 @@ def test_a_store_that_is_open_cannot_be_opened_again(open_store: Open, tmp_path:
     assert "StoreInUseError" in child.stderr
 
 
-def test_a_store_that_was_closed_can_be_opened_and_leaves_no_log(open_store: Open, tmp_path: Path) -> None:
+def test_a_store_that_was_closed_can_be_opened_and_leaves_no_log(open_store: OpenStore, tmp_path: Path) -> None:
     open_store().close()
     assert {path.name for path in (tmp_path / "store").iterdir()} == {FILE_NAME, JOURNAL_NAME, RESERVE_NAME}
     open_store()
@@ -151,7 +145,7 @@ def test_a_store_that_was_closed_can_be_opened_and_leaves_no_log(open_store: Ope
     ],
 )
 def test_a_channel_that_was_stored_otherwise_is_refused(
-    open_store: Open, parameters: ChannelParameters, consumers: tuple[str, ...], message: str
+    open_store: OpenStore, parameters: ChannelParameters, consumers: tuple[str, ...], message: str
 ) -> None:
     channel(open_store())
     store = open_store()
@@ -169,7 +163,7 @@ def test_a_channel_that_was_stored_otherwise_is_refused(
     ],
 )
 def test_a_plan_that_does_not_fit_is_refused_before_anything_of_it_is_done(
-    open_store: Open, channels: list[str], parameters: ChannelParameters, error: type[StoreError]
+    open_store: OpenStore, channels: list[str], parameters: ChannelParameters, error: type[StoreError]
 ) -> None:
     store = open_store()
     names = ["orders/0", "orders/1"]
@@ -197,7 +191,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from permitflow.exchange.stores import sqlite
-from tests.support.kept_rows import CONSUMERS, PARAMETERS
+from tests.support.stored_rows import CONSUMERS, PARAMETERS
 
 add, left = sqlite._add, int(sys.argv[2])
 
@@ -219,7 +213,7 @@ def added(store: Store) -> list[str]:
     return [place.load().log_id for place in store.open_channels(NAMES, parameters=PARAMETERS, consumers=CONSUMERS)]
 
 
-def test_channels_that_are_added_together_are_one_transaction(open_store: Open) -> None:
+def test_channels_that_are_added_together_are_one_transaction(open_store: OpenStore) -> None:
     store = open_store()
     logs = added(store)
     assert store.commits == 1
@@ -231,7 +225,7 @@ def test_channels_that_are_added_together_are_one_transaction(open_store: Open) 
 
 @pytest.mark.parametrize("killed_after", [0, 250, 499])
 def test_who_is_killed_while_channels_are_added_has_added_none(
-    open_store: Open, tmp_path: Path, killed_after: int
+    open_store: OpenStore, tmp_path: Path, killed_after: int
 ) -> None:
     child = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "store"), str(killed_after)], check=False)
     assert child.returncode == -signal.SIGKILL
@@ -240,7 +234,7 @@ def test_who_is_killed_while_channels_are_added_has_added_none(
     added(store)
 
 
-def test_of_channels_that_cannot_be_added_together_none_is(open_store: Open) -> None:
+def test_of_channels_that_cannot_be_added_together_none_is(open_store: OpenStore) -> None:
     store = open_store()
     with pytest.raises(StoreWriteError):
         store.open_channels(["a", "b", "a"], parameters=PARAMETERS, consumers=CONSUMERS)
@@ -253,7 +247,7 @@ def test_of_channels_that_cannot_be_added_together_none_is(open_store: Open) -> 
     store.require_fitting(["b"], parameters=ChannelParameters(row_permits=50), consumers=CONSUMERS)
 
 
-def test_new_channels_join_those_that_are_stored(open_store: Open) -> None:
+def test_new_channels_join_those_that_are_stored(open_store: OpenStore) -> None:
     open_store().open_channels(NAMES[100:200], parameters=PARAMETERS, consumers=CONSUMERS)
     store = open_store()
     added(store)
@@ -279,9 +273,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("wrong", list(REFUSED))
-def test_who_was_refused_can_try_again(
-    run: asyncio.Runner, open_store: Open, rows: Callable[[int, int], pa.RecordBatch], wrong: str
-) -> None:
+def test_who_was_refused_can_try_again(run: asyncio.Runner, open_store: OpenStore, wrong: str) -> None:
     async def keep() -> None:
         await Exchange(store=open_store()).add_channel("old", retention=Retention.REPLAY).append(rows(0, 3))
 
@@ -298,7 +290,7 @@ def test_who_was_refused_can_try_again(
     run.run(try_twice())
 
 
-def test_what_was_refused_has_left_nothing_in_the_store(open_store: Open) -> None:
+def test_what_was_refused_has_left_nothing_in_the_store(open_store: OpenStore) -> None:
     for facts in REFUSED.values():
         if "schema" not in facts:
             with pytest.raises(PermitflowError):
@@ -364,7 +356,7 @@ def test_what_an_older_release_has_published_and_had_no_room_for_becomes_rows_in
     assert [part.staging.partition for part in load_parts(connection, CODEC, CHANNEL)] == [2]
 
 
-def test_every_commit_is_flushed(open_store: Open) -> None:
+def test_every_commit_is_flushed(open_store: OpenStore) -> None:
     def asked_of(connection: sqlite3.Connection) -> list[object]:
         return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
 
@@ -373,10 +365,10 @@ def test_every_commit_is_flushed(open_store: Open) -> None:
 
 
 def test_on_a_full_disk_nothing_is_half_written_and_it_goes_on_once_there_is_room(
-    run: asyncio.Runner, open_store: Open, rows: Rows, numbers: Numbers, caplog: pytest.LogCaptureFixture
+    run: asyncio.Runner, open_store: OpenStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def write() -> int:
-        place = await filled(open_store(), rows)
+        place = await filled(open_store())
         next_row = 30
         with files_of_at_most(4 << 20), suppress(StoreWriteError):
             while next_row < 10_000_000:
@@ -399,7 +391,7 @@ def test_on_a_full_disk_nothing_is_half_written_and_it_goes_on_once_there_is_roo
     ]
 
 
-def test_what_is_forgotten_makes_room(run: asyncio.Runner, open_store: Open, rows: Rows, tmp_path: Path) -> None:
+def test_what_is_forgotten_makes_room(run: asyncio.Runner, open_store: OpenStore, tmp_path: Path) -> None:
     async def flow(place: ChannelStore, first_row: int, end: int, kept_rows: int) -> None:
         for row in range(first_row, end, 5000):
             await place.append(row, [rows(row, 5000)])
@@ -424,7 +416,7 @@ def test_what_is_forgotten_makes_room(run: asyncio.Runner, open_store: Open, row
 
 
 def test_a_file_that_is_mostly_free_becomes_small_again(
-    run: asyncio.Runner, open_store: Open, rows: Rows, tmp_path: Path
+    run: asyncio.Runner, open_store: OpenStore, tmp_path: Path
 ) -> None:
     async def fill() -> ChannelStore:
         place = channel(open_store())
@@ -446,14 +438,12 @@ def test_a_file_that_is_mostly_free_becomes_small_again(
     assert closed_size_bytes() < 12 << 20 < full
 
 
-def test_who_waits_for_the_disk_does_not_keep_others_from_running(
-    run: asyncio.Runner, open_store: Open, rows: Rows
-) -> None:
+def test_who_waits_for_the_disk_does_not_keep_others_from_running(run: asyncio.Runner, open_store: OpenStore) -> None:
     may_go_on = threading.Event()
 
     async def write() -> bool:
         store = open_store()
-        place = await filled(store, rows)
+        place = await filled(store)
         store._database.post(lambda _: may_go_on.wait(60))  # as a disk that takes its time
         async with asyncio.TaskGroup() as group:
             appended = group.create_task(place.append(30, [rows(30, 1)]))
@@ -466,7 +456,7 @@ def test_who_waits_for_the_disk_does_not_keep_others_from_running(
     assert not run.run(write())
 
 
-def test_what_comes_together_shares_a_flush(run: asyncio.Runner, open_store: Open, rows: Rows) -> None:
+def test_what_comes_together_shares_a_flush(run: asyncio.Runner, open_store: OpenStore) -> None:
     async def write() -> int:
         store = open_store()
         places = [channel(store, f"orders/{number}") for number in range(20)]
@@ -484,9 +474,7 @@ def test_what_comes_together_shares_a_flush(run: asyncio.Runner, open_store: Ope
     assert run.run(write()) <= 2
 
 
-def test_one_that_cannot_be_written_does_not_keep_others_from_being(
-    run: asyncio.Runner, open_store: Open, rows: Rows
-) -> None:
+def test_one_that_cannot_be_written_does_not_keep_others_from_being(run: asyncio.Runner, open_store: OpenStore) -> None:
     async def write() -> list[BaseException | None]:
         store = open_store()
         places = [channel(store, f"orders/{number}") for number in range(3)]
@@ -540,7 +528,7 @@ def test_on_a_full_disk_all_is_acknowledged_and_then_there_is_room(small_disk: P
 
 
 def test_only_what_makes_room_gets_the_reserve_and_it_is_made_again(
-    run: asyncio.Runner, open_store: Open, rows: Rows, tmp_path: Path
+    run: asyncio.Runner, open_store: OpenStore, tmp_path: Path
 ) -> None:
     reserve = tmp_path / "store" / RESERVE_NAME
 
@@ -552,7 +540,7 @@ def test_only_what_makes_room_gets_the_reserve_and_it_is_made_again(
 
     async def write() -> None:
         store = open_store()
-        place = await filled(store, rows)
+        place = await filled(store)
         with pytest.raises(StoreWriteError, match="full"):
             await store._database.submit(needs_the_reserve)
         assert reserve.stat().st_size == RESERVE_BYTES

@@ -6,13 +6,12 @@ import os
 import random
 import shutil
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
 import pytest
 
 from permitflow.errors import StoreUnusableError, StoreWriteError
@@ -20,10 +19,7 @@ from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.sqlite_database import FILE_NAME, RESERVE_NAME
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
 from permitflow.protocol.frames import Staging
-from tests.support.kept_rows import CONSUMERS, channel, filled
-
-Open = Callable[[], SqliteStore]
-Rows = Callable[[int, int], pa.RecordBatch]
+from tests.support.stored_rows import CONSUMERS, OpenStore, channel, filled, rows
 
 LOG_NAME = f"{FILE_NAME}-wal"
 SLOT_BYTES = 4 << 10
@@ -52,7 +48,7 @@ def flip(path: Path, at: int) -> None:
 
 
 @pytest.fixture
-def left(run: asyncio.Runner, open_store: Open, rows: Rows, tmp_path: Path) -> Path:
+def left(run: asyncio.Runner, open_store: OpenStore, tmp_path: Path) -> Path:
     """A store of 3,000 rows, of which 1,000 came in each commit, and whose exchange was killed.
 
     ``older`` beside it is a copy from before the last two commits, ``newest`` one from before the last.
@@ -136,9 +132,9 @@ def test_a_database_that_is_gone_is_missed(left: Path, is_empty: bool) -> None:
 
 
 def test_a_commit_that_is_missing_is_named_though_it_has_no_rows(
-    run: asyncio.Runner, open_store: Open, rows: Rows, tmp_path: Path
+    run: asyncio.Runner, open_store: OpenStore, tmp_path: Path
 ) -> None:
-    place = run.run(filled(open_store(), rows))
+    place = run.run(filled(open_store()))
     log = (tmp_path / "store" / LOG_NAME).read_bytes()
     run.run(place.acknowledge(CONSUMERS[0], 7, 0))
     left = copied(tmp_path / "store", tmp_path / "left")
@@ -198,9 +194,7 @@ def test_a_journal_that_proves_nothing_is_refused_and_can_be_put_back(
 
 
 @pytest.mark.parametrize("is_torn", [False, True])
-def test_a_crash_between_a_commit_and_its_journal_loses_nothing(
-    run: asyncio.Runner, left: Path, rows: Rows, is_torn: bool
-) -> None:
+def test_a_crash_between_a_commit_and_its_journal_loses_nothing(run: asyncio.Runner, left: Path, is_torn: bool) -> None:
     shutil.copy(left.parent / "newest" / JOURNAL_NAME, left)
     if is_torn:
         flip(left / JOURNAL_NAME, SLOT_BYTES + 20)
@@ -209,9 +203,7 @@ def test_a_crash_between_a_commit_and_its_journal_loses_nothing(
     assert next_row(left) == 3001
 
 
-def test_a_journal_with_another_history_of_the_same_length_is_refused(
-    run: asyncio.Runner, left: Path, rows: Rows
-) -> None:
+def test_a_journal_with_another_history_of_the_same_length_is_refused(run: asyncio.Runner, left: Path) -> None:
     other = copied(left, left.parent / "other")
     for folder, new_rows in ((left, 1), (other, 2)):
         with SqliteStore(folder) as store:
@@ -221,7 +213,7 @@ def test_a_journal_with_another_history_of_the_same_length_is_refused(
         SqliteStore(left)
 
 
-def test_who_wants_what_is_left_can_say_so(run: asyncio.Runner, left: Path, rows: Rows) -> None:
+def test_who_wants_what_is_left_can_say_so(run: asyncio.Runner, left: Path) -> None:
     take_an_older_log(left)
     with closing(sqlite3.connect(left / FILE_NAME)) as shell:
         shell.execute("PRAGMA user_version = 1")
@@ -234,7 +226,7 @@ def test_who_wants_what_is_left_can_say_so(run: asyncio.Runner, left: Path, rows
 
 
 def test_many_channels_with_long_names_fit_into_the_journal(
-    run: asyncio.Runner, open_store: Open, rows: Rows, tmp_path: Path
+    run: asyncio.Runner, open_store: OpenStore, tmp_path: Path
 ) -> None:
     async def write() -> None:
         store = open_store()
@@ -251,9 +243,9 @@ def test_many_channels_with_long_names_fit_into_the_journal(
 
 
 def test_nothing_is_confirmed_once_the_journal_cannot_be_written(
-    run: asyncio.Runner, open_store: Open, rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: asyncio.Runner, open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = run.run(filled(open_store(), rows))
+    place = run.run(filled(open_store()))
 
     def fails(*_: object) -> int:
         raise OSError(errno.EIO, "the disk fails")
@@ -270,7 +262,7 @@ def test_nothing_is_confirmed_once_the_journal_cannot_be_written(
 
 
 def test_at_every_moment_a_killed_store_is_complete_and_without_its_log_refused(
-    run: asyncio.Runner, rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: asyncio.Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between any two statements, before and after each writing of the journal, and when it is closed."""
     number, write, confirmed = count(), os.write, [0]
@@ -290,7 +282,7 @@ def test_at_every_moment_a_killed_store_is_complete_and_without_its_log_refused(
     async def fill() -> None:
         with SqliteStore(tmp_path / "store") as store:
             (tmp_path / "store" / RESERVE_NAME).unlink()  # it would be copied each time
-            place = await filled(store, rows)
+            place = await filled(store)
             confirmed.append(30)
             store._database.done(lambda connection: connection.set_trace_callback(keep_moment))
             for row in range(30, 32):
@@ -321,7 +313,7 @@ class Written(NamedTuple):
     older: list[Path]
 
 
-async def written(folder: Path, rows: Rows) -> Written:
+async def written(folder: Path) -> Written:
     """Three channels, with rows, acknowledgements and staged rows."""
     older: list[Path] = []
     with SqliteStore(folder / "store") as store:
@@ -372,8 +364,8 @@ def damage(path: Path, older: Path, chance: random.Random) -> str:
     return f"{path.name} {how}"
 
 
-def test_a_damaged_file_is_refused_or_everything_is_there(run: asyncio.Runner, rows: Rows, tmp_path: Path) -> None:
-    stores = run.run(written(tmp_path, rows))
+def test_a_damaged_file_is_refused_or_everything_is_there(run: asyncio.Runner, tmp_path: Path) -> None:
+    stores = run.run(written(tmp_path))
     for folder in (*stores.now, *stores.older):
         (folder / RESERVE_NAME).unlink(missing_ok=True)
     everything = known(run, copied(stores.now[0], tmp_path / "as it was"))
@@ -393,9 +385,6 @@ def test_a_damaged_file_is_refused_or_everything_is_there(run: asyncio.Runner, r
     # Not everything hits something: there is free space in all of the files.
     assert refused > DAMAGES // 3
     assert opened > DAMAGES // 10
-
-
-Numbers = Callable[[Sequence[pa.RecordBatch]], list[int]]
 
 
 def damage_header(path: Path) -> None:
@@ -485,9 +474,9 @@ def flip_a_bit_of_a_row(path: Path) -> None:
     ],
 )
 def test_a_damaged_store_is_refused_and_left_as_it_is(
-    run: asyncio.Runner, open_store: Open, rows: Rows, tmp_path: Path, damage: Callable[[Path], None]
+    run: asyncio.Runner, open_store: OpenStore, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    run.run(filled(open_store(), rows))
+    run.run(filled(open_store()))
     open_store().close()
     path = tmp_path / "store" / FILE_NAME
     damage(path)
@@ -505,7 +494,7 @@ def test_the_database_of_another_program_is_refused(tmp_path: Path) -> None:
         SqliteStore(tmp_path)
 
 
-def test_a_store_of_a_newer_release_is_refused(open_store: Open, tmp_path: Path) -> None:
+def test_a_store_of_a_newer_release_is_refused(open_store: OpenStore, tmp_path: Path) -> None:
     open_store().close()
     with sqlite3.connect(tmp_path / "store" / FILE_NAME) as connection:
         connection.execute("PRAGMA user_version=9")
@@ -514,9 +503,9 @@ def test_a_store_of_a_newer_release_is_refused(open_store: Open, tmp_path: Path)
         open_store()
 
 
-def test_a_store_of_an_older_release_is_gone_on_with(run: asyncio.Runner, rows: Rows, tmp_path: Path) -> None:
+def test_a_store_of_an_older_release_is_gone_on_with(run: asyncio.Runner, tmp_path: Path) -> None:
     with SqliteStore(tmp_path) as store:
-        run.run(filled(store, rows))
+        run.run(filled(store))
         for query in "ab":
             run.run(store.publish(query, 0, []))
     # Version 1 had no count of commits, and at first no order of queries.
@@ -535,7 +524,7 @@ def test_a_store_of_an_older_release_is_gone_on_with(run: asyncio.Runner, rows: 
 
 @pytest.mark.parametrize("name", ["", FILE_NAME])
 def test_what_may_not_be_written_to_is_named(
-    open_store: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     open_store().close()
     kept = tmp_path / "store" / name

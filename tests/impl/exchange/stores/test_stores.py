@@ -5,7 +5,7 @@ A store on disk, closed and opened again at any moment, is the store in memory.
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,10 +17,7 @@ from permitflow.exchange.stores.store import ChannelStore, KeptPart, PublishedPa
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
-from tests.support.kept_rows import channel
-
-Rows = Callable[[int, int], pa.RecordBatch]
-Numbers = Callable[[Sequence[pa.RecordBatch]], list[int]]
+from tests.support.stored_rows import OpenStore, channel, numbers, rows
 
 PARAMETERS = ChannelParameters(row_permits=1024)
 CONSUMERS = ("default", "audit")
@@ -70,9 +67,7 @@ def test_every_channel_has_a_log_of_its_own(store: Store) -> None:
 
 
 @pytest.mark.parametrize("wanted", [(0, 9), (0, 0), (0, 1), (2, 4), (3, 7), (8, 9), (9, 9)])
-def test_any_range_of_what_was_appended_can_be_read(
-    run: asyncio.Runner, store: Store, rows: Rows, numbers: Numbers, wanted: tuple[int, int]
-) -> None:
+def test_any_range_of_what_was_appended_can_be_read(run: asyncio.Runner, store: Store, wanted: tuple[int, int]) -> None:
     async def read() -> list[pa.RecordBatch]:
         place = await opened(store, rows(0, 0).schema)
         await place.append(0, [rows(0, 3), rows(3, 1)])
@@ -83,7 +78,7 @@ def test_any_range_of_what_was_appended_can_be_read(
 
 
 def test_what_some_consumer_needs_can_be_read_after_others_have_acknowledged_it(
-    run: asyncio.Runner, store: Store, rows: Rows, numbers: Numbers
+    run: asyncio.Runner, store: Store
 ) -> None:
     async def read() -> list[pa.RecordBatch]:
         place = await opened(store, rows(0, 0).schema)
@@ -97,9 +92,7 @@ def test_what_some_consumer_needs_can_be_read_after_others_have_acknowledged_it(
     assert numbers(run.run(read())) == list(range(35, 110))
 
 
-def test_acknowledging_all_there_is_again_and_again_changes_nothing(
-    run: asyncio.Runner, store: Store, rows: Rows, numbers: Numbers
-) -> None:
+def test_acknowledging_all_there_is_again_and_again_changes_nothing(run: asyncio.Runner, store: Store) -> None:
     async def read() -> list[pa.RecordBatch]:
         place = await opened(store, rows(0, 0).schema)
         for consumer in (*CONSUMERS, *CONSUMERS):
@@ -114,9 +107,7 @@ def test_acknowledging_all_there_is_again_and_again_changes_nothing(
     assert numbers(run.run(read())) == list(range(20, 30))
 
 
-def test_batches_of_a_reader_outlive_their_place_in_the_store(
-    run: asyncio.Runner, store: Store, rows: Rows, numbers: Numbers
-) -> None:
+def test_batches_of_a_reader_outlive_their_place_in_the_store(run: asyncio.Runner, store: Store) -> None:
     async def read() -> list[pa.RecordBatch]:
         place = await opened(store, rows(0, 0).schema)
         await place.append(0, [rows(0, 10)])
@@ -127,9 +118,7 @@ def test_batches_of_a_reader_outlive_their_place_in_the_store(
     assert numbers(run.run(read())) == list(range(10))
 
 
-def test_nobody_sees_what_is_staged_before_it_is_published(
-    run: asyncio.Runner, store: Store, rows: Rows, numbers: Numbers
-) -> None:
+def test_nobody_sees_what_is_staged_before_it_is_published(run: asyncio.Runner, store: Store) -> None:
     async def read() -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
         place = await opened(store, rows(0, 0).schema)
         await place.append(0, [rows(0, 2)])
@@ -144,7 +133,7 @@ def test_nobody_sees_what_is_staged_before_it_is_published(
 
 
 def test_of_a_batch_the_named_attempts_are_published_in_order_and_the_others_are_gone(
-    run: asyncio.Runner, store: Store, rows: Rows, numbers: Numbers
+    run: asyncio.Runner, store: Store
 ) -> None:
     async def read() -> list[pa.RecordBatch]:
         place = await opened(store, rows(0, 0).schema)
@@ -162,9 +151,7 @@ def test_of_a_batch_the_named_attempts_are_published_in_order_and_the_others_are
     assert store.published_batches() == {"q": 2}
 
 
-def test_publishing_concerns_one_query_and_the_channels_that_are_named(
-    run: asyncio.Runner, store: Store, rows: Rows, numbers: Numbers
-) -> None:
+def test_publishing_concerns_one_query_and_the_channels_that_are_named(run: asyncio.Runner, store: Store) -> None:
     async def read() -> list[list[pa.RecordBatch]]:
         first, second = await opened(store, rows(0, 0).schema, "a/0"), await opened(store, rows(0, 0).schema, "a/1")
         other = attempt(0, query="other")
@@ -191,7 +178,7 @@ def test_queries_are_remembered_in_the_order_in_which_they_published_or_not_at_a
     assert [*store.published_batches().items()] == [("c", 4), ("a", 1), ("d", 0)]
 
 
-def test_what_is_forgotten_can_be_staged_anew(run: asyncio.Runner, store: Store, rows: Rows, numbers: Numbers) -> None:
+def test_what_is_forgotten_can_be_staged_anew(run: asyncio.Runner, store: Store) -> None:
     async def read() -> list[pa.RecordBatch]:
         place = await opened(store, rows(0, 0).schema)
         await place.stage(attempt(0), [rows(90, 2)])
@@ -203,9 +190,7 @@ def test_what_is_forgotten_can_be_staged_anew(run: asyncio.Runner, store: Store,
     assert numbers(run.run(read())) == [0, 1]
 
 
-def test_a_name_is_free_again_once_its_channel_is_removed(
-    run: asyncio.Runner, store: Store, rows: Rows, numbers: Numbers
-) -> None:
+def test_a_name_is_free_again_once_its_channel_is_removed(run: asyncio.Runner, store: Store) -> None:
     async def read() -> list[pa.RecordBatch]:
         place = await opened(store, rows(0, 0).schema)
         await place.append(0, [rows(90, 10)], "p", 10)
@@ -218,9 +203,7 @@ def test_a_name_is_free_again_once_its_channel_is_removed(
     assert numbers(run.run(read())) == [0, 1, 2]
 
 
-def test_channels_and_acknowledgements_may_be_written_at_the_same_time(
-    run: asyncio.Runner, store: Store, rows: Rows, numbers: Numbers
-) -> None:
+def test_channels_and_acknowledgements_may_be_written_at_the_same_time(run: asyncio.Runner, store: Store) -> None:
     async def feed(place: ChannelStore) -> list[pa.RecordBatch]:
         for first_row in range(0, 60, 3):
             async with asyncio.TaskGroup() as group:
@@ -295,8 +278,6 @@ def test_rows_that_no_single_batch_could_hold_are_kept_in_memory_and_on_disk(
     assert [len(row) for each in found for row in each.column(0)] == sizes
 
 
-Open = Callable[[], SqliteStore]
-
 STEPS = 120
 CHANNELS = ("a/0", "a/1")
 LARGE = ChannelParameters(row_permits=10_000)
@@ -305,8 +286,8 @@ LARGE = ChannelParameters(row_permits=10_000)
 class Run:
     """Does the same to both stores, and knows what an exchange would know."""
 
-    def __init__(self, open_store: Open, rows: Rows, numbers: Numbers, seed: int) -> None:
-        self.open_store, self.rows, self.numbers = open_store, rows, numbers
+    def __init__(self, open_store: OpenStore, seed: int) -> None:
+        self.open_store = open_store
         self.chance = random.Random(seed)
         self.memory, self.disk = MemoryStore(), open_store()
         self.expected = self.places_in(self.memory)
@@ -326,7 +307,7 @@ class Run:
     async def declare(self) -> None:
         for name in CHANNELS:
             for place in self.both(name):
-                await place.declare(self.rows(0, 0).schema)
+                await place.declare(rows(0, 0).schema)
 
     async def step(self) -> None:
         """Whatever comes next."""
@@ -337,7 +318,7 @@ class Run:
 
     async def append(self, name: str) -> None:
         start = self.next_row[name]
-        batches = [self.rows(self.chance.randrange(1000), self.chance.randrange(1, 9)) for _ in range(3)]
+        batches = [rows(self.chance.randrange(1000), self.chance.randrange(1, 9)) for _ in range(3)]
         for place in self.both(name):
             await place.append(start, batches, "p", start + 1)
         self.next_row[name] += sum(batch.num_rows for batch in batches)
@@ -350,7 +331,7 @@ class Run:
 
     async def stage(self, name: str) -> None:
         staging = Staging("q", self.batch + self.chance.randrange(2), 0, self.chance.choice("xy"))
-        batches = [self.rows(self.chance.randrange(1000), rows) for rows in (2, 5)]
+        batches = [rows(self.chance.randrange(1000), count) for count in (2, 5)]
         for place in self.both(name):
             await place.stage(staging, batches)
         self.staged[name].setdefault(staging, []).extend([2, 5])
@@ -392,17 +373,15 @@ class Run:
     async def compare(self, name: str) -> None:
         start, stop = min(self.acknowledged[name].values()), self.next_row[name]
         start = self.chance.randint(start, stop)
-        expected, found = [self.numbers(await place.read(start, stop)) for place in self.both(name)]
+        expected, found = [numbers(await place.read(start, stop)) for place in self.both(name)]
         assert found == expected
         assert len(found) == stop - start
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_disk_that_is_opened_again_and_again_is_memory(
-    run: asyncio.Runner, open_store: Open, rows: Rows, numbers: Numbers, seed: int
-) -> None:
+def test_a_disk_that_is_opened_again_and_again_is_memory(run: asyncio.Runner, open_store: OpenStore, seed: int) -> None:
     async def play() -> None:
-        both = Run(open_store, rows, numbers, seed)
+        both = Run(open_store, seed)
         await both.declare()
         for _ in range(STEPS):
             await both.step()

@@ -1,0 +1,42 @@
+"""Channels of a store on disk, and rows that hold their own numbers."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from permitflow.exchange.stores.sqlite import SqliteStore
+from permitflow.exchange.stores.store import ChannelStore
+from permitflow.protocol.parameters import ChannelParameters
+
+PARAMETERS = ChannelParameters(row_permits=100_000)
+CONSUMERS = ("default", "audit")
+SCHEMA = pa.schema([("number", pa.int64()), ("name", pa.string())])
+
+OpenStore: TypeAlias = Callable[[], SqliteStore]
+"""Opens the store of a test; the fixture ``open_store``."""
+
+
+def rows(first_row: int, count: int) -> pa.RecordBatch:
+    """Rows that hold their own numbers."""
+    numbers = range(first_row, first_row + count)
+    return pa.record_batch([[*numbers], [f"row {number}" for number in numbers]], schema=SCHEMA)
+
+
+def numbers(batches: Sequence[pa.RecordBatch]) -> list[int]:
+    """The numbers that rows hold."""
+    return [number for batch in batches for number in batch["number"].to_pylist()]
+
+
+def channel(store: SqliteStore, name: str = "orders/0") -> ChannelStore:
+    """A channel, new or as it was left."""
+    return store.open_channel(name, parameters=PARAMETERS, consumers=CONSUMERS)
+
+
+async def filled(store: SqliteStore) -> ChannelStore:
+    """A channel with 30 rows."""
+    place = channel(store)
+    await place.declare(SCHEMA)
+    for first_row in (0, 10, 20):
+        await place.append(first_row, [rows(first_row, 10)], "p", first_row + 10)
+    return place
