@@ -6,7 +6,7 @@ its producers, and nobody's backlog grows beyond the sum of the two windows.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Protocol
 
@@ -56,10 +56,19 @@ class Target(SendEnd[pa.RecordBatch], Protocol):
 class Bridge:
     """Moves messages from one channel to the next, in order."""
 
-    def __init__(self, source: Source, target: Target) -> None:
-        """Nothing moves before ``run``."""
+    def __init__(
+        self, source: Source, target: Target, until_permits: Callable[[pa.RecordBatch], Awaitable[bool]] | None = None
+    ) -> None:
+        """Nothing moves before ``run``.
+
+        Args:
+            source: where messages come from.
+            target: where they go.
+            until_permits: of a target into which nobody else sends: waits as long as a chunk lacks nothing but permits.
+        """
         self._source = source
         self._target = target
+        self._until_permits = until_permits
         self.taken = 0
         """Messages that were taken from the source."""
         self.passed_on = 0
@@ -75,12 +84,12 @@ class Bridge:
         try:
             while True:
                 await source.until_takeable()
-                moved = target.send_at_once(source.chunks_at_hand(_AT_ONCE, target.sendable_rows))
-                if moved:
+                chunks = source.chunks_at_hand(_AT_ONCE, target.sendable_rows)
+                if moved := target.send_at_once(chunks):
                     self.taken += moved
                     source.pass_by(moved)
                     self.passed_on += moved
-                else:
+                elif not chunks or self._until_permits is None or not await self._until_permits(chunks[0]):
                     await self._move_one()
         except EndOfStream:
             return None

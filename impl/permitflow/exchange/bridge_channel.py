@@ -315,7 +315,7 @@ class _Consumer:
         self._holds_channel = True
         self._stream = await self._accept(get)
         channel.streams.open(self._stream)
-        self._bridge = Bridge(channel.receiver, self._end)
+        self._bridge = Bridge(channel.receiver, self._end, self._end.until_permits)
         aborted = await self._bridge.run()
         if aborted is not None:
             self._end.abort(aborted.reason)

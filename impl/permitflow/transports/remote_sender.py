@@ -49,6 +49,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         self._waiting = Stopwatch(self._clock)
         self._posted_rows = self._collected_rows = 0
         self._writer: TrainWriter | None = None
+        self._has_short_caller = False  # of ``until_permits``
         self._message_rows: Callable[[int], int]
         self._chunks: SendLine[object]
         self._barriers: SendLine[object]
@@ -127,6 +128,29 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
     def sendable_rows(self) -> int:
         """How many rows may leave now and are written at once, about."""
         return min(self._collected_rows, self._session.sender.row_permits)
+
+    async def until_permits(self, chunk: pa.RecordBatch) -> bool:
+        """Wait as long as a chunk lacks nothing but permits; False at once if it is something else that keeps it.
+
+        A wait as ``statistics`` counts it.  It has no place in line: for a stream into which nobody else sends.
+        """
+        rows = chunk.num_rows
+        if not self._lacks_permits(rows):
+            return False
+        self._has_short_caller = True
+        self._waiting.start()
+        try:
+            while self._lacks_permits(rows):
+                await self._changed.wait()
+        finally:
+            self._waiting.stop()
+            self._has_short_caller = False
+        return True
+
+    def _lacks_permits(self, rows: int) -> bool:
+        if not self._is_open or self._chunks.parked:
+            return False
+        return self._session.sender.row_permits < rows <= self.parameters.max_chunk_cost
 
     async def _make_room(self) -> None:
         """Write what was posted, if that is much: a sender that never waits would fill the window before any leaves."""
@@ -344,7 +368,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
             sent_rows=sender.sent_rows,
             peak_permits_outstanding=parameters.row_permits - sender.least_row_permits,
             row_permits_here=sender.row_permits,
-            waiting_sends=len(self._chunks.parked) + len(self._barriers.parked),
+            waiting_sends=len(self._chunks.parked) + len(self._barriers.parked) + self._has_short_caller,
             waiting_seconds=self._waiting.seconds,
             open_seconds=self._open_seconds,
         )
