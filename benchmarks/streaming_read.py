@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 
 from benchmarks.results import Series, table
 from benchmarks.spark_exchange.peers import SLOTS, payload_of, session
-from permitflow.channels.names import stream_channels
+from permitflow.channels.interface import stream_channels
 from permitflow.protocol.parameters import DEFAULT_KEPT_ROW_PERMITS
 
 CHUNK_ROWS = 8_192

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from benchmarks.spark_exchange.peers import payload_of, session
-from permitflow.channels.names import stream_channels
+from permitflow.channels.interface import stream_channels
 from permitflow.demo.tpch import LATE_LINE_ITEMS
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer

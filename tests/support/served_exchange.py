@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import pyarrow as pa
 
-from permitflow.channels.names import stream_channels
+from permitflow.channels.interface import stream_channels
 from permitflow.errors import PeerTimeoutError, PermitflowError
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, open_sink, open_source

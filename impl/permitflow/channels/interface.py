@@ -12,11 +12,13 @@ from collections.abc import AsyncIterator
 from typing import Protocol, TypeVar
 
 from permitflow.channels.statistics import ChannelStatistics
+from permitflow.errors import InvalidParametersError
 from permitflow.protocol.frames import EndOutcome
 from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import ChannelParameters
 
-__all__ = ["ReceiveEnd", "SendEnd"]
+__all__ = ["ReceiveEnd", "SendEnd", "require_count", "stream_channels"]
+
 
 T = TypeVar("T")
 
@@ -274,3 +276,24 @@ class ReceiveEnd(Protocol[T]):
     def statistics(self) -> ChannelStatistics:
         """What has happened so far."""
         ...
+
+
+def require_count(value: object, *, name: str) -> None:
+    """Insist on a whole number of at least 1.
+
+    Raises:
+        InvalidParametersError: it is something else.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidParametersError(name=name, value=value, rule="must be at least 1, and a whole number")
+
+
+def stream_channels(name: str, count: int) -> tuple[str, ...]:
+    """Names of the channels of a stream that is cut into ``count`` partitions: name/0, name/1, …
+
+    Raises:
+        InvalidParametersError: there must be at least one channel.
+    """
+    if count < 1:
+        raise InvalidParametersError(name="channels", value=count, rule="must be at least 1")
+    return tuple(f"{name}/{position}" for position in range(count))

@@ -13,7 +13,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
-from permitflow.channels.counts import require_count
+from permitflow.channels.interface import require_count
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import ParkedSend, ReceiveLine, SendLine, Stopwatch
 from permitflow.chunks import rows_of, sized_slices, tail, whole_rows

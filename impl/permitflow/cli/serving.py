@@ -12,7 +12,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from permitflow.channels.names import stream_channels
+from permitflow.channels.interface import stream_channels
 from permitflow.cli.console import open_console
 from permitflow.cli.options import StreamName
 from permitflow.cli.outcomes import unusable

@@ -6,7 +6,7 @@ from typing import Literal, overload
 
 import pyarrow as pa
 
-from permitflow.channels.names import stream_channels
+from permitflow.channels.interface import stream_channels
 from permitflow.errors import InvalidParametersError, RetentionError, UnknownChannelError
 from permitflow.exchange.bridge_channel import BridgeChannel
 from permitflow.exchange.health import Readiness
@@ -16,12 +16,10 @@ from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.memory import MemoryStore
 from permitflow.exchange.stores.store import Store
 from permitflow.protocol.compression import Compression, checked
-from permitflow.protocol.names import require_name
-from permitflow.protocol.parameters import ChannelParameters, kept_parameters
+from permitflow.protocol.parameters import ChannelParameters, kept_parameters, require_name
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention, require_consumers
-from permitflow.protocol.staged_parts import require_room
-from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS
+from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS, require_room
 from permitflow.transports.arrow_compression import available_codecs
 from permitflow.transports.same_host import SameHost
 from permitflow.transports.texts import require_text

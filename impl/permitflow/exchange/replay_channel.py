@@ -32,8 +32,7 @@ from permitflow.exchange.streams import Stream, Streams
 from permitflow.protocol.control import ChannelPosition, ChannelState
 from permitflow.protocol.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.names import require_name
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.parameters import ChannelParameters, require_name
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
 from permitflow.transports.arrow import owned, read_schema, require_equal_schemas
 from permitflow.transports.remote_receiver import RemoteReceiver

@@ -21,8 +21,15 @@ from permitflow.exchange.statistics import StagingStatistics
 from permitflow.exchange.stores.store import PublishedPart, Store
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Abort, End, Put, Staging
-from permitflow.protocol.staged_parts import require_key
-from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS, Part, PartState, Publication, StagingArea, StagingBooks
+from permitflow.protocol.staging import (
+    DEFAULT_TIMEOUT_SECONDS,
+    Part,
+    PartState,
+    Publication,
+    StagingArea,
+    StagingBooks,
+    require_key,
+)
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.same_host import SameHost
 

@@ -1,4 +1,4 @@
-"""The numbers that both ends of a channel must agree on."""
+"""The numbers that both ends of a channel must agree on, and how long a name may be."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Any
 
 from permitflow.errors import InvalidParametersError
 
-__all__ = ["ChannelParameters", "Oversize", "kept_parameters"]
+__all__ = ["MOST_NAME_CHARACTERS", "ChannelParameters", "Oversize", "kept_parameters", "require_name"]
 
 # Four Arrow batches of 8,192 rows in flight; RisingWave began with the same pair (PR 6170).  A larger window is faster
 # for large chunks, and lets each chunk of a full channel wait as much longer: docs/performance.md, "The defaults".
@@ -121,3 +121,18 @@ def _oversize(value: object) -> Oversize:
     except ValueError:
         names = " or ".join(repr(member.value) for member in Oversize)
         raise InvalidParametersError(name="oversize", value=value, rule=f"must be {names}") from None
+
+
+MOST_NAME_CHARACTERS = 200
+"""An exchange may keep a name for as long as the channel."""
+
+
+def require_name(name: str, value: str) -> None:
+    """Refuse a name that is too long to be kept; ``name`` says what it names.
+
+    Raises:
+        InvalidParametersError: it has more than 200 characters.
+    """
+    if len(value) > MOST_NAME_CHARACTERS:
+        rule = f"must have at most {MOST_NAME_CHARACTERS} characters"
+        raise InvalidParametersError(name=name, value=f"{value[:MOST_NAME_CHARACTERS]}…", rule=rule)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TypeVar
 from uuid import uuid4
 
-from permitflow.channels.names import stream_channels
+from permitflow.channels.interface import stream_channels
 from permitflow.errors import InvalidOptionError, InvalidParametersError
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters

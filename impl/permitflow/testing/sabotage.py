@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 
-from permitflow.protocol.downstream import DownstreamSession
 from permitflow.protocol.frames import AddPermits, DownstreamFrame
 from permitflow.protocol.messages import Kind, Message, Permits
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.recording import End
+from permitflow.protocol.session import DownstreamSession
 from permitflow.tracing import ChannelTrace
 from permitflow.transports.carrier import Received
 

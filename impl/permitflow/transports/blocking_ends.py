@@ -14,7 +14,7 @@ from typing import NoReturn, Self, TypeVar
 
 import pyarrow as pa
 
-from permitflow.channels.counts import require_count
+from permitflow.channels.interface import require_count
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.chunks import slices, tail
 from permitflow.errors import (
@@ -29,12 +29,11 @@ from permitflow.errors import (
 )
 from permitflow.protocol.compression import require_none_in_memory
 from permitflow.protocol.frames import Agreement, EndOutcome, Get, Put
-from permitflow.protocol.lifecycle import State
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.sender import Offered
-from permitflow.protocol.session import DownstreamSession, UpstreamSession
+from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
 from permitflow.transports.arrivals import RESIDUE_SECONDS, Arrivals
 from permitflow.transports.arrow import BatchCodec, read_schema
 from permitflow.transports.arrow_compression import log_answer

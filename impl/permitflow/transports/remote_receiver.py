@@ -6,7 +6,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from permitflow.channels.counts import require_count
+from permitflow.channels.interface import require_count
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.errors import (
     ChannelAbortedError,
