@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from functools import partial
 from math import inf
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import grpc
 
 from permitflow.errors import InvalidParametersError, PeerGoneError, PermitflowError, TransportError
 from permitflow.exchange.health import HealthService
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.serving import METHODS, Serve
+from permitflow.exchange.serving import METHODS
 from permitflow.transports.addresses import SCHEME, is_tcp
 from permitflow.transports.carrier import Buffer, Carrier
 from permitflow.transports.connection import SERVER_OPTIONS, SERVICE, expect_large_blocks
@@ -29,6 +29,12 @@ _log = logging.getLogger(__name__)
 
 # Time for those who are told that the exchange stops to hear it.
 _FAREWELL_SECONDS = 2.0
+_BETWEEN_CANCELS_SECONDS = 0.2
+_BACKLOG = 128
+
+# Who is out of descriptors looks again when a stream has ended, and now and then: others may have some to spare.
+_RETRY_SECONDS = 1.0
+_BETWEEN_COMPLAINTS_SECONDS = 60.0
 _LAST_PORT = 65_535
 # What gRPC takes for the beginning of a path, and the like.
 _NO_HOSTS = ("unix:", "unix-abstract:", "vsock:")
@@ -64,7 +70,7 @@ class ServerCall(Carrier):
 
 
 class GrpcListener:
-    """A gRPC server; see ``Listener``."""
+    """A gRPC server."""
 
     def __init__(self, exchange: Exchange, address: str) -> None:
         """See ``ExchangeServer``.
@@ -94,7 +100,11 @@ class GrpcListener:
         """
         expect_large_blocks()
         server = grpc.aio.server(options=SERVER_OPTIONS)
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._handlers()),))
+        handlers = {
+            method.rpartition("/")[2]: grpc.stream_stream_rpc_method_handler(partial(self._serve, method))
+            for method in METHODS
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         try:
             port = server.add_insecure_port(self._wanted_address)
         except RuntimeError as error:
@@ -123,20 +133,13 @@ class GrpcListener:
         if self._server is not None:
             await self._server.wait_for_termination()
 
-    def _handlers(self) -> dict[str, "grpc.RpcMethodHandler[bytes, bytes]"]:
-        return {
-            name.rpartition("/")[2]: grpc.stream_stream_rpc_method_handler(partial(self._serve, serve))
-            for name, serve in METHODS.items()
-        }
-
-    async def _serve(self, serve: Serve, _requests: object, context: Context) -> None:
+    async def _serve(self, method: str, _requests: object, context: Context) -> None:
         peer = context.peer()
         # Else they would go with the first message; and while that one is under way, no status could be sent.
         await context.send_initial_metadata(())
         try:
-            await serve(
-                self._exchange, ServerCall(context, f"the client at {peer}"), peer=peer, stopping=self._stopping
-            )
+            call = ServerCall(context, f"the client at {peer}")
+            await METHODS[method](self._exchange, call, peer=peer, stopping=self._stopping)
         except PermitflowError as error:
             forget_frames(error)
             await self._tell(context, error)
@@ -163,15 +166,8 @@ def _require_host_and_port(address: str) -> None:
         raise InvalidParametersError(name="address", value=address, rule="must be host:port or tcp://host:port")
 
 
-_BETWEEN_CANCELS_SECONDS = 0.2
-_BACKLOG = 128
-# Who is out of descriptors looks again when a stream has ended, and now and then: others may have some to spare.
-_RETRY_SECONDS = 1.0
-_BETWEEN_COMPLAINTS_SECONDS = 60.0
-
-
 class TcpListener:
-    """A socket that listens, and a task for each connection; see ``Listener``."""
+    """A socket that listens, and a task for each connection."""
 
     def __init__(self, exchange: Exchange, address: str) -> None:
         """See ``ExchangeServer``.
@@ -284,31 +280,6 @@ class TcpListener:
             stream.close()
 
 
-class Listener(Protocol):
-    """Takes streams at an address."""
-
-    @property
-    def address(self) -> str:
-        """Where it listens, with the port that was chosen."""
-        ...
-
-    async def start(self) -> None:
-        """Listen.
-
-        Raises:
-            TransportError: the address cannot be had.
-        """
-        ...
-
-    async def stop(self, grace_seconds: float) -> None:
-        """Take no new streams, give the others some time to end, then tell them that the exchange is gone."""
-        ...
-
-    async def wait_until_stopped(self) -> None:
-        """Wait until somebody stops it."""
-        ...
-
-
 class ExchangeServer:
     """Serves the channels of an exchange at an address, as an asynchronous context manager.
 
@@ -325,8 +296,7 @@ class ExchangeServer:
         Raises:
             InvalidParametersError: these are not host and port.
         """
-        listener = TcpListener if is_tcp(address) else GrpcListener
-        self._listener: Listener = listener(exchange, address)
+        self._listener = (TcpListener if is_tcp(address) else GrpcListener)(exchange, address)
 
     @property
     def address(self) -> str:

@@ -7,7 +7,7 @@ questions and orders about channels, each gets one reply, in order.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from time import monotonic
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -44,7 +44,12 @@ from permitflow.transports.control_codec import decode_request, reply_pieces
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 
-__all__ = ["METHODS", "Serve", "carry_out", "serve_control", "serve_get", "serve_put"]
+__all__ = ["METHODS", "carry_out"]
+
+T = TypeVar("T")
+
+# A reply about many channels takes long; others are served in between.
+_TURN_SECONDS = 0.005
 
 
 async def serve_put(exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event) -> None:
@@ -162,12 +167,6 @@ async def serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
             stream.leave()
 
 
-T = TypeVar("T")
-
-# A reply about many channels takes long; others are served in between.
-_TURN_SECONDS = 0.005
-
-
 async def serve_control(exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event) -> None:
     """Serve one Control stream, until the client has no more to say.
 
@@ -279,16 +278,9 @@ async def _together(writing: Iterable[Coroutine[object, object, None]]) -> None:
         raise errors[0]
 
 
-class Serve(Protocol):
-    """Serves one stream."""
-
-    def __call__(self, exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event) -> Awaitable[None]:
-        """Serve it to its end.
-
-        Raises:
-            PermitflowError: what the peer must be told.
-        """
-        ...
-
-
-METHODS: Mapping[str, Serve] = {GET_STREAM: serve_get, PUT_STREAM: serve_put, CONTROL: serve_control}
+METHODS: Mapping[str, Callable[..., Awaitable[None]]] = {
+    GET_STREAM: serve_get,
+    PUT_STREAM: serve_put,
+    CONTROL: serve_control,
+}
+"""By the names under which they are called; the same over every carrier."""

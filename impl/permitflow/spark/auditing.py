@@ -26,7 +26,6 @@ __all__ = ["SparkAudit", "audit"]
 
 # The last ones are so short that a slow task does not hold up the others for long.
 _FINEST_TASKS_PER_SLOT = 8
-
 _NUMBERS = ArrayType(LongType(), containsNull=False)
 _VIOLATIONS = StructType(
     [

@@ -25,7 +25,6 @@ __all__ = ["SparkSweep", "sweep"]
 
 # Enough that a slow task does not hold up the others, few enough that starting them costs nothing.
 _TASKS_PER_SLOT = 8
-
 _FOUND = StructType([StructField("cell", IntegerType(), nullable=False), StructField("finding", BinaryType())])
 _FIGURES = (
     StructField("verdict", StringType(), nullable=False),

@@ -27,6 +27,10 @@ from permitflow.exchange.stores.sqlite_rows import TABLES, TABLES_VERSION, take_
 
 __all__ = ["ADVICE", "FILE_NAME", "RESERVE_BYTES", "RESERVE_NAME", "Database", "Reserve", "leave_file", "open_file"]
 
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
 FILE_NAME = "permitflow.sqlite"
 
 # The file's own mark, by which SQLite tells applications apart: "pfEx".
@@ -39,6 +43,30 @@ _PAGE_BYTES = 16 << 10
 _LOG_BYTES = 32 << 20
 
 ADVICE = "keep a copy of it, and take another folder"
+
+RESERVE_NAME = "permitflow.reserve"
+
+# Half of it is for the file, which grows when the log is folded back; the other half is for the log, to which an
+# acknowledgement adds some eight pages of 16 KiB.
+RESERVE_BYTES = 4 << 20
+
+# So many wait for one flush at most: the first of them must not wait for ever for the last.
+_JOBS_AT_ONCE = 512
+
+# What was deleted is used again first.  Above a quarter of the file, and this, the file system gets some of it back.
+_FREE_PAGES_KEPT = 512
+_PAGES_GIVEN_BACK_AT_ONCE = 512
+
+# With less than this left on the disk, the log is folded back before the file would have to grow by more than the
+# reserve has room for.  With more left it would cost a fifth of the pace of large chunks for nothing.
+_SCARCE_BYTES = 256 << 20
+
+# On a full disk: to give back a page may take one of the log first.
+_PAGES_GIVEN_BACK_FOR_RESERVE = 16
+
+# To look at how much is free costs a tenth of a small transaction.
+_COMMITS_BETWEEN_LOOKS = 32
+_JOIN_SECONDS = 60.0
 
 
 def open_file(folder: Path) -> tuple[sqlite3.Connection, Journal]:
@@ -195,13 +223,6 @@ def _words(error: Exception) -> str:
     return str(error)
 
 
-RESERVE_NAME = "permitflow.reserve"
-
-# Half of it is for the file, which grows when the log is folded back; the other half is for the log, to which an
-# acknowledgement adds some eight pages of 16 KiB.
-RESERVE_BYTES = 4 << 20
-
-
 class Reserve:
     """A file that takes space, and is removed when the space is needed.  For the one thread that writes."""
 
@@ -235,25 +256,6 @@ class Reserve:
             return shutil.disk_usage(self._path.parent).free
         except OSError:
             return 0
-
-
-T = TypeVar("T")
-
-_log = logging.getLogger(__name__)
-
-# So many wait for one flush at most: the first of them must not wait for ever for the last.
-_JOBS_AT_ONCE = 512
-# What was deleted is used again first.  Above a quarter of the file, and this, the file system gets some of it back.
-_FREE_PAGES_KEPT = 512
-_PAGES_GIVEN_BACK_AT_ONCE = 512
-# With less than this left on the disk, the log is folded back before the file would have to grow by more than the
-# reserve has room for.  With more left it would cost a fifth of the pace of large chunks for nothing.
-_SCARCE_BYTES = 256 << 20
-# On a full disk: to give back a page may take one of the log first.
-_PAGES_GIVEN_BACK_FOR_RESERVE = 16
-# To look at how much is free costs a tenth of a small transaction.
-_COMMITS_BETWEEN_LOOKS = 32
-_JOIN_SECONDS = 60.0
 
 
 class _Job(NamedTuple, Generic[T]):

@@ -35,7 +35,6 @@ _CHANNELS_NAMED = 64
 # The digest is a sum, so that a change of one row costs as much in a large table as in a small one.  SQLite's integers
 # are signed.
 _DIGESTS = 1 << 63
-
 _NEXT_ROW = "id, name, next_row"
 # What is kept and the batches, which are many, are not in the digest: batches have checksums, rows follow each other.
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT IN ('commits', 'batches', 'kept')"

@@ -162,7 +162,6 @@ TABLES = (
 
 # A row of a table costs tens of microseconds however small it is; above that, joining costs more than it saves.
 _JOINED_BYTES = 256 << 10
-
 _LOAD_BATCHES = """
 SELECT first_row, rows, arrow, checksum FROM kept LEFT JOIN batches ON batch = id WHERE channel = ? ORDER BY first_row
 """
