@@ -100,7 +100,7 @@ class GrpcListener:
         """
         expect_large_blocks()
         server = grpc.aio.server(options=SERVER_OPTIONS)
-        handlers = {
+        handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
             method.rpartition("/")[2]: grpc.stream_stream_rpc_method_handler(partial(self._serve, method))
             for method in METHODS
         }

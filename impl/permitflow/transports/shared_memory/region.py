@@ -46,6 +46,7 @@ _MAGIC = b"pfring01"
 
 # Linux 5.1; the fcntl module of Python 3.11 does not name it.  Mappings that exist may write, new ones may not.
 _F_SEAL_FUTURE_WRITE = 0x10
+
 _LEAST_BYTES = 64 << 10
 _MOST_BYTES = 1 << 30
 
