@@ -95,22 +95,16 @@ async def stream_to(served: Server) -> AsyncIterator["grpc.aio.StreamStreamCall[
         await server.stop(None)
 
 
-def test_a_client_may_write_what_the_exchange_has_not_read(complete: Complete) -> None:
-    async def test() -> None:
-        async with stream_to(Server(writes=False)) as call:
-            for _ in range(MESSAGES):
-                await call.write(MESSAGE)
-
-    complete(test())
+async def test_a_client_may_write_what_the_exchange_has_not_read() -> None:
+    async with stream_to(Server(writes=False)) as call:
+        for _ in range(MESSAGES):
+            await call.write(MESSAGE)
 
 
-def test_the_exchange_may_write_what_its_client_has_not_read(complete: Complete) -> None:
-    async def test() -> None:
-        served = Server(writes=True)
-        async with stream_to(served):
-            await served.has_written.wait()
-
-    complete(test())
+async def test_the_exchange_may_write_what_its_client_has_not_read() -> None:
+    served = Server(writes=True)
+    async with stream_to(served):
+        await served.has_written.wait()
 
 
 FAULTS_OF_MANY_BLOCKS = """

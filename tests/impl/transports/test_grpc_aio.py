@@ -99,67 +99,61 @@ def test_a_whole_chunk_passes_where_that_was_agreed(complete: Complete) -> None:
     assert [(m.rows, m.cost) for m in complete(test())] == [(1000, 4)]
 
 
-def test_a_slow_consumer_stops_the_producer_at_the_bound(complete: Complete) -> None:
+async def test_a_slow_consumer_stops_the_producer_at_the_bound() -> None:
     """Nothing is consumed: both windows fill, and not a row more leaves the producer."""
 
-    async def test() -> None:
-        async with (
-            serving() as (exchange, server),
-            get(server.address, "orders/0") as receiver,
-            put(server.address, "orders/0", SCHEMA) as sender,
-        ):
-            sent: list[int] = []
+    async with (
+        serving() as (exchange, server),
+        get(server.address, "orders/0") as receiver,
+        put(server.address, "orders/0", SCHEMA) as sender,
+    ):
+        sent: list[int] = []
 
-            async def send_all() -> None:
-                while True:
-                    await sender.send(batch(len(sent), len(sent)))
-                    sent.append(len(sent))
+        async def send_all() -> None:
+            while True:
+                await sender.send(batch(len(sent), len(sent)))
+                sent.append(len(sent))
 
-            sending = asyncio.create_task(send_all())
-            # The consumer's window, the channel's and the producer's; then it waits, for as long as anybody looks.
-            await until(lambda: len(sent) >= 3 * 8 // 2)
-            await until(lambda: sender.statistics().back_pressure_rate > 0.5)
-            sending.cancel()
-            await asyncio.wait({sending})
-            # One chunk may wait between each two windows.
-            assert len(sent) <= 3 * 8 // 2 + 2
-            with pytest.raises(WouldBlock):
-                sender.send_nowait(batch(1))
-            assert sender.statistics().peak_permits_outstanding == 8
-            (channel,) = exchange.statistics()
-            assert channel.numbers.peak_permits_outstanding == 8
-            assert all(stream.numbers.peak_permits_outstanding <= 8 for stream in channel.streams)
-            async with asyncio.TaskGroup() as group:
-                ending = group.create_task(sender.end())
-                received = await everything(receiver)
-            assert ending.done()
-            assert numbers(received) == [n for n in sent for _ in range(2)]
-
-    complete(test())
+        sending = asyncio.create_task(send_all())
+        # The consumer's window, the channel's and the producer's; then it waits, for as long as anybody looks.
+        await until(lambda: len(sent) >= 3 * 8 // 2)
+        await until(lambda: sender.statistics().back_pressure_rate > 0.5)
+        sending.cancel()
+        await asyncio.wait({sending})
+        # One chunk may wait between each two windows.
+        assert len(sent) <= 3 * 8 // 2 + 2
+        with pytest.raises(WouldBlock):
+            sender.send_nowait(batch(1))
+        assert sender.statistics().peak_permits_outstanding == 8
+        (channel,) = exchange.statistics()
+        assert channel.numbers.peak_permits_outstanding == 8
+        assert all(stream.numbers.peak_permits_outstanding <= 8 for stream in channel.streams)
+        async with asyncio.TaskGroup() as group:
+            ending = group.create_task(sender.end())
+            received = await everything(receiver)
+        assert ending.done()
+        assert numbers(received) == [n for n in sent for _ in range(2)]
 
 
-def test_a_chunk_that_was_taken_keeps_its_permits(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
-            sender = exchange.channel("orders/0").sender
-            await sender.send(batch(1, 2, 3, 4))
-            await sender.send(batch(5, 6, 7, 8))
-            await sender.send(batch(9, 10, 11))
-            await sender.end()
-            first, second = await receiver.take(), await receiver.take()
-            assert numbers([first, second]) == list(range(1, 9))
-            with pytest.raises(WouldBlock):
-                receiver.take_nowait()
-            with pytest.raises(LocalProtocolError, match="consume them first"):
-                await receiver.receive()
-            receiver.consume()
-            assert numbers([await receiver.take()]) == [9, 10, 11]
-            receiver.consume()
-            receiver.consume()
-            with pytest.raises(EndOfStream):
-                await receiver.take()
-
-    complete(test())
+async def test_a_chunk_that_was_taken_keeps_its_permits() -> None:
+    async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
+        sender = exchange.channel("orders/0").sender
+        await sender.send(batch(1, 2, 3, 4))
+        await sender.send(batch(5, 6, 7, 8))
+        await sender.send(batch(9, 10, 11))
+        await sender.end()
+        first, second = await receiver.take(), await receiver.take()
+        assert numbers([first, second]) == list(range(1, 9))
+        with pytest.raises(WouldBlock):
+            receiver.take_nowait()
+        with pytest.raises(LocalProtocolError, match="consume them first"):
+            await receiver.receive()
+        receiver.consume()
+        assert numbers([await receiver.take()]) == [9, 10, 11]
+        receiver.consume()
+        receiver.consume()
+        with pytest.raises(EndOfStream):
+            await receiver.take()
 
 
 def test_an_idle_consumer_has_returned_all_permits(complete: Complete) -> None:
@@ -181,21 +175,18 @@ def test_an_idle_consumer_has_returned_all_permits(complete: Complete) -> None:
     complete(test())
 
 
-def test_a_consumer_that_never_waits_returns_permits_all_the_same(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
-            sender = exchange.channel("orders/0").sender
-            for n in range(8):
-                await sender.send(batch(n))
-            await until(lambda: receiver.statistics().inbox_rows == 8)
-            for _ in range(6):
-                await receiver.receive()
-            # The batch of four is on its way though two more messages were here all the time.
-            assert not receiver._session.owes
-            await sender.end()
-            assert numbers(await everything(receiver)) == [6, 7]
-
-    complete(test())
+async def test_a_consumer_that_never_waits_returns_permits_all_the_same() -> None:
+    async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
+        sender = exchange.channel("orders/0").sender
+        for n in range(8):
+            await sender.send(batch(n))
+        await until(lambda: receiver.statistics().inbox_rows == 8)
+        for _ in range(6):
+            await receiver.receive()
+        # The batch of four is on its way though two more messages were here all the time.
+        assert not receiver._session.owes
+        await sender.end()
+        assert numbers(await everything(receiver)) == [6, 7]
 
 
 def test_a_cancelled_send_has_sent_nothing(complete: Complete) -> None:
@@ -226,81 +217,69 @@ def test_a_cancelled_send_has_sent_nothing(complete: Complete) -> None:
     assert complete(test())
 
 
-def test_a_cancelled_receive_has_received_nothing(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
-            sender = exchange.channel("orders/0").sender
-            received: list[Message[pa.RecordBatch]] = []
-            for n in range(100):
-                sender.send_nowait(batch(n))
-                while True:
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(0.0005):
-                            received.append(await receiver.receive())
-                            break
-            await sender.end()
-            assert numbers(received) == list(range(100))
-            assert await everything(receiver) == []
-
-    complete(test())
+async def test_a_cancelled_receive_has_received_nothing() -> None:
+    async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
+        sender = exchange.channel("orders/0").sender
+        received: list[Message[pa.RecordBatch]] = []
+        for n in range(100):
+            sender.send_nowait(batch(n))
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.0005):
+                        received.append(await receiver.receive())
+                        break
+        await sender.end()
+        assert numbers(received) == list(range(100))
+        assert await everything(receiver) == []
 
 
-def test_tasks_that_wait_are_served_in_turn(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(receiver.receive()) for _ in range(3)]
-                await asyncio.sleep(0)
-                with pytest.raises(WouldBlock):
-                    receiver.receive_nowait()
-                for n in range(3):
-                    await exchange.channel("orders/0").sender.send(batch(n))
-            assert numbers([task.result() for task in tasks]) == [0, 1, 2]
-            await exchange.channel("orders/0").sender.end()
-            with pytest.raises(EndOfStream):
-                await receiver.receive_many(3)
-
-    complete(test())
+async def test_tasks_that_wait_are_served_in_turn() -> None:
+    async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(receiver.receive()) for _ in range(3)]
+            await asyncio.sleep(0)
+            with pytest.raises(WouldBlock):
+                receiver.receive_nowait()
+            for n in range(3):
+                await exchange.channel("orders/0").sender.send(batch(n))
+        assert numbers([task.result() for task in tasks]) == [0, 1, 2]
+        await exchange.channel("orders/0").sender.end()
+        with pytest.raises(EndOfStream):
+            await receiver.receive_many(3)
 
 
-def test_many_messages_are_received_at_once(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
-            sender = exchange.channel("orders/0").sender
-            for n in range(4):
-                await sender.send(batch(n))
-            received: list[Message[pa.RecordBatch]] = []
-            while len(received) < 4:
-                received += await receiver.receive_many(3)
-            assert numbers(received) == [0, 1, 2, 3]
-            with pytest.raises(InvalidParametersError, match="max_messages"):
-                await receiver.receive_many(0)
-            await sender.end()
-            assert await everything(receiver) == []
-
-    complete(test())
+async def test_many_messages_are_received_at_once() -> None:
+    async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
+        sender = exchange.channel("orders/0").sender
+        for n in range(4):
+            await sender.send(batch(n))
+        received: list[Message[pa.RecordBatch]] = []
+        while len(received) < 4:
+            received += await receiver.receive_many(3)
+        assert numbers(received) == [0, 1, 2, 3]
+        with pytest.raises(InvalidParametersError, match="max_messages"):
+            await receiver.receive_many(0)
+        await sender.end()
+        assert await everything(receiver) == []
 
 
-def test_barriers_have_permits_of_their_own(complete: Complete) -> None:
-    async def test() -> None:
-        async with (
-            serving() as (_, server),
-            get(server.address, "orders/0") as receiver,
-            put(server.address, "orders/0", SCHEMA) as sender,
-        ):
-            async with asyncio.TaskGroup() as group:
-                for n in range(8):
-                    await sender.send(batch(n, n, n, n)) if n < 2 else None
-                group.create_task(sender.send_barrier("a"))
-                group.create_task(sender.send_barrier("b"))
-                group.create_task(sender.send_barrier("c"))
-                group.create_task(sender.send_barrier("d"))
-                kinds = [(await receiver.receive()).kind for _ in range(6)]
-            assert kinds == [Kind.CHUNK] * 2 + [Kind.BARRIER] * 4
-            await sender.end()
-            assert await everything(receiver) == []
-
-    complete(test())
+async def test_barriers_have_permits_of_their_own() -> None:
+    async with (
+        serving() as (_, server),
+        get(server.address, "orders/0") as receiver,
+        put(server.address, "orders/0", SCHEMA) as sender,
+    ):
+        async with asyncio.TaskGroup() as group:
+            for n in range(8):
+                await sender.send(batch(n, n, n, n)) if n < 2 else None
+            group.create_task(sender.send_barrier("a"))
+            group.create_task(sender.send_barrier("b"))
+            group.create_task(sender.send_barrier("c"))
+            group.create_task(sender.send_barrier("d"))
+            kinds = [(await receiver.receive()).kind for _ in range(6)]
+        assert kinds == [Kind.CHUNK] * 2 + [Kind.BARRIER] * 4
+        await sender.end()
+        assert await everything(receiver) == []
 
 
 def test_watermarks_are_conflated_and_never_wait(complete: Complete) -> None:
@@ -322,26 +301,23 @@ def test_watermarks_are_conflated_and_never_wait(complete: Complete) -> None:
     assert len(messages) <= 4
 
 
-def test_the_end_of_a_stream_loses_nothing_and_raises_nothing(complete: Complete) -> None:
+async def test_the_end_of_a_stream_loses_nothing_and_raises_nothing() -> None:
     """Permits are on their way back while the sender ends: a hundred times, with every way to be late."""
 
-    async def test() -> None:
-        names = tuple(f"orders/{n}" for n in range(100))
-        async with serving(ChannelParameters(row_permits=64), names=names) as (exchange, server):
-            for turn, name in enumerate(names):
-                async with asyncio.TaskGroup() as group:
-                    reading = group.create_task(read(server.address, name))
-                    async with put(server.address, name, SCHEMA) as sender:
-                        for n in range(turn % 7 * 10):
-                            await sender.send(batch(n))
-                        await sender.end()
-                assert numbers(reading.result()) == list(range(turn % 7 * 10))
-            assert {channel.state for channel in exchange.statistics()} == {BridgeState.SPENT}
-            streams = [stream for channel in exchange.statistics() for stream in channel.streams]
-            assert {stream.state for stream in streams} == {"closed"}
-            assert len(streams) == 200
-
-    complete(test())
+    names = tuple(f"orders/{n}" for n in range(100))
+    async with serving(ChannelParameters(row_permits=64), names=names) as (exchange, server):
+        for turn, name in enumerate(names):
+            async with asyncio.TaskGroup() as group:
+                reading = group.create_task(read(server.address, name))
+                async with put(server.address, name, SCHEMA) as sender:
+                    for n in range(turn % 7 * 10):
+                        await sender.send(batch(n))
+                    await sender.end()
+            assert numbers(reading.result()) == list(range(turn % 7 * 10))
+        assert {channel.state for channel in exchange.statistics()} == {BridgeState.SPENT}
+        streams = [stream for channel in exchange.statistics() for stream in channel.streams]
+        assert {stream.state for stream in streams} == {"closed"}
+        assert len(streams) == 200
 
 
 def test_a_channel_takes_many_producers_until_one_closes_it(complete: Complete) -> None:
@@ -369,18 +345,15 @@ def test_a_channel_takes_many_producers_until_one_closes_it(complete: Complete) 
         assert own == sorted(own)
 
 
-def test_end_may_be_said_twice_but_nothing_after_it(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (_, server), asyncio.TaskGroup() as group:
-            group.create_task(read(server.address))
-            async with put(server.address, "orders/0", SCHEMA) as sender:
-                await sender.end()
-                await sender.end()
-                with pytest.raises(ChannelClosedError) as caught:
-                    await sender.send(batch(1))
-                assert caught.value.undelivered == batch(1)
-
-    complete(test())
+async def test_end_may_be_said_twice_but_nothing_after_it() -> None:
+    async with serving() as (_, server), asyncio.TaskGroup() as group:
+        group.create_task(read(server.address))
+        async with put(server.address, "orders/0", SCHEMA) as sender:
+            await sender.end()
+            await sender.end()
+            with pytest.raises(ChannelClosedError) as caught:
+                await sender.send(batch(1))
+            assert caught.value.undelivered == batch(1)
 
 
 def test_dictionaries_arrive_as_they_were_sent(complete: Complete) -> None:
@@ -455,15 +428,12 @@ def test_what_does_not_fit_the_stream_is_refused_and_the_stream_goes_on(complete
     assert numbers(complete(test())) == [1]
 
 
-def test_describe_tells_schema_and_parameters_and_takes_nothing(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (exchange, server):
-            await exchange.channel("orders/0").sender.send(batch(1))
-            for _ in range(3):
-                description = await describe(server.address, "orders/0")
-                assert description.schema == SCHEMA
-                assert description.parameters == SMALL
-            await exchange.channel("orders/0").sender.end()
-            assert numbers(await read(server.address)) == [1]
-
-    complete(test())
+async def test_describe_tells_schema_and_parameters_and_takes_nothing() -> None:
+    async with serving() as (exchange, server):
+        await exchange.channel("orders/0").sender.send(batch(1))
+        for _ in range(3):
+            description = await describe(server.address, "orders/0")
+            assert description.schema == SCHEMA
+            assert description.parameters == SMALL
+        await exchange.channel("orders/0").sender.end()
+        assert numbers(await read(server.address)) == [1]

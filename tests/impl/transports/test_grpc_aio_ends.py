@@ -42,49 +42,40 @@ async def fail_after_a_chunk(address: str) -> None:
         raise ZeroDivisionError
 
 
-def test_a_block_that_fails_aborts_the_channel_and_says_why(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (_, server), get(server.address, "orders/0") as receiver:
-            with pytest.raises(ZeroDivisionError):
-                await fail_after_a_chunk(server.address)
-            with pytest.raises(ChannelAbortedError, match="gave up: ZeroDivisionError"):
-                await everything(receiver)
-
-    complete(test())
+async def test_a_block_that_fails_aborts_the_channel_and_says_why() -> None:
+    async with serving() as (_, server), get(server.address, "orders/0") as receiver:
+        with pytest.raises(ZeroDivisionError):
+            await fail_after_a_chunk(server.address)
+        with pytest.raises(ChannelAbortedError, match="gave up: ZeroDivisionError"):
+            await everything(receiver)
 
 
-def test_an_abort_is_heeded_while_the_channel_is_full(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (exchange, server):
-            async with put(server.address, "orders/0", SCHEMA) as sender:
-                sending = asyncio.create_task(_refused(send_for_ever(sender)))
-                # The channel takes two chunks of three rows, its stream two more.
-                await until(lambda: sender.statistics().sent_rows == 12 and sender.statistics().waiting_sends == 1)
-                sender.abort("tired")
-                assert isinstance(await sending, ChannelClosedError)
-            await until(lambda: exchange.channel("orders/0").state is BridgeState.BROKEN)
-            with pytest.raises(ChannelAbortedError, match="gave up: tired"):
-                await read(server.address)
-
-    complete(test())
+async def test_an_abort_is_heeded_while_the_channel_is_full() -> None:
+    async with serving() as (exchange, server):
+        async with put(server.address, "orders/0", SCHEMA) as sender:
+            sending = asyncio.create_task(_refused(send_for_ever(sender)))
+            # The channel takes two chunks of three rows, its stream two more.
+            await until(lambda: sender.statistics().sent_rows == 12 and sender.statistics().waiting_sends == 1)
+            sender.abort("tired")
+            assert isinstance(await sending, ChannelClosedError)
+        await until(lambda: exchange.channel("orders/0").state is BridgeState.BROKEN)
+        with pytest.raises(ChannelAbortedError, match="gave up: tired"):
+            await read(server.address)
 
 
-def test_a_block_that_forgets_the_end_aborts_the_channel(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
-            async with put(server.address, "orders/0", SCHEMA) as sender:
-                await sender.send(batch(1))
-            with pytest.raises(ChannelAbortedError, match="left without ending it"):
-                await everything(receiver)
-            assert exchange.channel("orders/0").state is BridgeState.BROKEN
-            with pytest.raises(ChannelAbortedError, match="left without ending it"):
-                async with put(server.address, "orders/0", SCHEMA):
-                    pass
-            # Whoever comes later is told as well.
-            with pytest.raises(ChannelAbortedError):
-                await read(server.address)
-
-    complete(test())
+async def test_a_block_that_forgets_the_end_aborts_the_channel() -> None:
+    async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
+        async with put(server.address, "orders/0", SCHEMA) as sender:
+            await sender.send(batch(1))
+        with pytest.raises(ChannelAbortedError, match="left without ending it"):
+            await everything(receiver)
+        assert exchange.channel("orders/0").state is BridgeState.BROKEN
+        with pytest.raises(ChannelAbortedError, match="left without ending it"):
+            async with put(server.address, "orders/0", SCHEMA):
+                pass
+        # Whoever comes later is told as well.
+        with pytest.raises(ChannelAbortedError):
+            await read(server.address)
 
 
 def test_sends_that_wait_fail_when_their_end_is_aborted_or_closed(complete: Complete) -> None:
@@ -121,116 +112,98 @@ async def _refused(sending: Coroutine[Any, Any, Any]) -> BaseException | None:
     return None
 
 
-def test_a_closed_receiver_says_so(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
-            await exchange.channel("orders/0").sender.send(batch(1))
-            await receiver.take()
-            async with asyncio.TaskGroup() as group:
-                waiting = group.create_task(_refused(receiver.take()))
-                await asyncio.sleep(0)
-                receiver.close()
-                receiver.close()
-            assert isinstance(waiting.result(), ChannelClosedError)
-            for call in (receiver.receive_nowait, receiver.take_nowait, receiver.consume):
-                with pytest.raises(ChannelClosedError, match="the receiver is closed"):
-                    call()
-
-    complete(test())
-
-
-def test_a_consumer_that_leaves_halfway_is_named_to_the_producer(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (exchange, server):
-            async with put(server.address, "orders/0", SCHEMA) as sender:
-                async with get(server.address, "orders/0") as receiver:
-                    await sender.send(batch(1, 2, 3))
-                    await receiver.receive()
-                with pytest.raises(PeerGoneError, match=r"the consumer of channel 'orders/0' at \S+ is gone") as caught:
-                    await send_for_ever(sender)
-                assert caught.value.undelivered is not None
-                with pytest.raises(PeerGoneError):
-                    await sender.end()
-            assert exchange.channel("orders/0").state is BridgeState.BROKEN
-            with pytest.raises(ChannelSpentError, match="left halfway"):
-                await read(server.address)
-            with pytest.raises(PeerGoneError):
-                async with put(server.address, "orders/0", SCHEMA):
-                    pass
-
-    complete(test())
-
-
-def test_a_consumer_that_closes_its_end_is_gone_before_it_leaves_the_block(complete: Complete) -> None:
-    async def test() -> None:
-        async with (
-            serving() as (exchange, server),
-            put(server.address, "orders/0", SCHEMA) as sender,
-            get(server.address, "orders/0") as receiver,
-        ):
-            await sender.send(batch(1, 2, 3))
-            await receiver.receive()
+async def test_a_closed_receiver_says_so() -> None:
+    async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
+        await exchange.channel("orders/0").sender.send(batch(1))
+        await receiver.take()
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(_refused(receiver.take()))
+            await asyncio.sleep(0)
             receiver.close()
-            with pytest.raises(PeerGoneError, match=r"the consumer of channel 'orders/0' at \S+ is gone"):
-                await send_for_ever(sender)
-            assert exchange.channel("orders/0").state is BridgeState.BROKEN
-
-    complete(test())
-
-
-def test_a_consumer_that_leaves_before_its_first_message_may_be_replaced(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (exchange, server):
-            async with get(server.address, "orders/0"):
-                with pytest.raises(ChannelBusyError, match="is being read by"):
-                    await read(server.address)
-            await until(lambda: exchange.channel("orders/0")._consumer is None)
-            await exchange.channel("orders/0").sender.send(batch(1))
-            await exchange.channel("orders/0").sender.end()
-            assert numbers(await read(server.address)) == [1]
-            with pytest.raises(ChannelSpentError, match="it was read to its end by"):
-                await read(server.address)
-
-    complete(test())
+            receiver.close()
+        assert isinstance(waiting.result(), ChannelClosedError)
+        for call in (receiver.receive_nowait, receiver.take_nowait, receiver.consume):
+            with pytest.raises(ChannelClosedError, match="the receiver is closed"):
+                call()
 
 
-def test_an_exchange_that_stops_says_so_to_both_sides(complete: Complete) -> None:
-    async def test() -> None:
-        async with (
-            serving() as (_, server),
-            get(server.address, "orders/0") as receiver,
-            put(server.address, "orders/0", SCHEMA) as sender,
-        ):
-            await sender.send(batch(1))
-            await receiver.receive()
-            async with asyncio.TaskGroup() as group:
-                stopping = group.create_task(server.stop())
-                with pytest.raises(PeerGoneError, match=r"the exchange .*is gone: it is being stopped"):
-                    await receiver.receive()
-                with pytest.raises(PeerGoneError, match=r"the exchange .*is gone"):
-                    await sender.end()
-            assert stopping.done()
-
-    complete(test())
-
-
-def test_a_stop_with_grace_lets_streams_end(complete: Complete) -> None:
-    async def test() -> None:
-        async with (
-            serving() as (exchange, server),
-            get(server.address, "orders/0") as receiver,
-            asyncio.TaskGroup() as group,
-        ):
-            stopping = group.create_task(server.stop(30.0))
-            sender = exchange.channel("orders/0").sender
-            for n in range(20):
-                await sender.send(batch(n))
+async def test_a_consumer_that_leaves_halfway_is_named_to_the_producer() -> None:
+    async with serving() as (exchange, server):
+        async with put(server.address, "orders/0", SCHEMA) as sender:
+            async with get(server.address, "orders/0") as receiver:
+                await sender.send(batch(1, 2, 3))
                 await receiver.receive()
-            assert not stopping.done()
-            await sender.end()
-            assert await everything(receiver) == []
+            with pytest.raises(PeerGoneError, match=r"the consumer of channel 'orders/0' at \S+ is gone") as caught:
+                await send_for_ever(sender)
+            assert caught.value.undelivered is not None
+            with pytest.raises(PeerGoneError):
+                await sender.end()
+        assert exchange.channel("orders/0").state is BridgeState.BROKEN
+        with pytest.raises(ChannelSpentError, match="left halfway"):
+            await read(server.address)
+        with pytest.raises(PeerGoneError):
+            async with put(server.address, "orders/0", SCHEMA):
+                pass
 
-    complete(test())
+
+async def test_a_consumer_that_closes_its_end_is_gone_before_it_leaves_the_block() -> None:
+    async with (
+        serving() as (exchange, server),
+        put(server.address, "orders/0", SCHEMA) as sender,
+        get(server.address, "orders/0") as receiver,
+    ):
+        await sender.send(batch(1, 2, 3))
+        await receiver.receive()
+        receiver.close()
+        with pytest.raises(PeerGoneError, match=r"the consumer of channel 'orders/0' at \S+ is gone"):
+            await send_for_ever(sender)
+        assert exchange.channel("orders/0").state is BridgeState.BROKEN
+
+
+async def test_a_consumer_that_leaves_before_its_first_message_may_be_replaced() -> None:
+    async with serving() as (exchange, server):
+        async with get(server.address, "orders/0"):
+            with pytest.raises(ChannelBusyError, match="is being read by"):
+                await read(server.address)
+        await until(lambda: exchange.channel("orders/0")._consumer is None)
+        await exchange.channel("orders/0").sender.send(batch(1))
+        await exchange.channel("orders/0").sender.end()
+        assert numbers(await read(server.address)) == [1]
+        with pytest.raises(ChannelSpentError, match="it was read to its end by"):
+            await read(server.address)
+
+
+async def test_an_exchange_that_stops_says_so_to_both_sides() -> None:
+    async with (
+        serving() as (_, server),
+        get(server.address, "orders/0") as receiver,
+        put(server.address, "orders/0", SCHEMA) as sender,
+    ):
+        await sender.send(batch(1))
+        await receiver.receive()
+        async with asyncio.TaskGroup() as group:
+            stopping = group.create_task(server.stop())
+            with pytest.raises(PeerGoneError, match=r"the exchange .*is gone: it is being stopped"):
+                await receiver.receive()
+            with pytest.raises(PeerGoneError, match=r"the exchange .*is gone"):
+                await sender.end()
+        assert stopping.done()
+
+
+async def test_a_stop_with_grace_lets_streams_end() -> None:
+    async with (
+        serving() as (exchange, server),
+        get(server.address, "orders/0") as receiver,
+        asyncio.TaskGroup() as group,
+    ):
+        stopping = group.create_task(server.stop(30.0))
+        sender = exchange.channel("orders/0").sender
+        for n in range(20):
+            await sender.send(batch(n))
+            await receiver.receive()
+        assert not stopping.done()
+        await sender.end()
+        assert await everything(receiver) == []
 
 
 def test_the_reason_is_heard_however_much_is_on_its_way(complete: Complete) -> None:
@@ -255,80 +228,65 @@ def test_the_reason_is_heard_however_much_is_on_its_way(complete: Complete) -> N
     complete(test())
 
 
-def test_nobody_at_the_address_is_said_within_the_time(complete: Complete) -> None:
-    async def test() -> None:
+async def test_nobody_at_the_address_is_said_within_the_time() -> None:
+    for call in (
+        get("127.0.0.1:1", "q", connect_timeout_seconds=0.2),
+        put("127.0.0.1:1", "q", SCHEMA, connect_timeout_seconds=0.2),
+    ):
+        with pytest.raises(PeerTimeoutError, match=r"127\.0\.0\.1:1 .*'q'.*no connection within 0\.2 s"):
+            async with call:
+                pass
+
+
+async def test_a_schema_that_nobody_brings_is_missed_within_the_time() -> None:
+    async with serving(schema=None) as (exchange, server):
+        assert exchange.channel("orders/0").state is BridgeState.WAITING
         for call in (
-            get("127.0.0.1:1", "q", connect_timeout_seconds=0.2),
-            put("127.0.0.1:1", "q", SCHEMA, connect_timeout_seconds=0.2),
+            get(server.address, "orders/0", agreement_timeout_seconds=0.3),
+            get(server.address, "orders/0", agreement_timeout_seconds=0.3),
         ):
-            with pytest.raises(PeerTimeoutError, match=r"127\.0\.0\.1:1 .*'q'.*no connection within 0\.2 s"):
+            with pytest.raises(PeerTimeoutError, match="has a producer announced the channel's schema"):
                 async with call:
                     pass
+            await until(lambda: exchange.channel("orders/0")._consumer is None)
 
-    complete(test())
+
+async def test_what_the_exchange_refuses_arrives_as_the_same_error() -> None:
+    async with serving(names=("orders/0", "orders/1")) as (_, server):
+        with pytest.raises(UnknownChannelError, match=r"'lines/0'; known channels: orders/0, orders/1") as caught:
+            await read(server.address, "lines/0")
+        assert caught.value.known == ("orders/0", "orders/1")
+        with pytest.raises(UnknownChannelError):
+            await describe(server.address, "lines/0")
+        with pytest.raises(SchemaMismatchError, match="m: string"):
+            async with put(server.address, "orders/0", pa.schema([("m", pa.string())])):
+                pass
+        with pytest.raises(SchemaMismatchError):
+            async with get(server.address, "orders/0", schema=pa.schema([("m", pa.string())])):
+                pass
+        whole = ChannelParameters(oversize=Oversize.WHOLE)
+        with pytest.raises(ParameterMismatchError, match="oversize"):
+            async with put(server.address, "orders/0", SCHEMA, wanted=whole):
+                pass
+        with pytest.raises(InvalidParametersError, match="channel must not be empty"):
+            await read(server.address, "")
 
 
-def test_a_schema_that_nobody_brings_is_missed_within_the_time(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving(schema=None) as (exchange, server):
-            assert exchange.channel("orders/0").state is BridgeState.WAITING
-            for call in (
-                get(server.address, "orders/0", agreement_timeout_seconds=0.3),
-                get(server.address, "orders/0", agreement_timeout_seconds=0.3),
+async def test_a_producer_that_was_refused_does_not_decide_on_the_schema() -> None:
+    async with serving(schema=None) as (exchange, server):
+        with pytest.raises(ParameterMismatchError):
+            async with put(
+                server.address,
+                "orders/0",
+                pa.schema([("m", pa.string())]),
+                wanted=ChannelParameters(oversize=Oversize.WHOLE),
             ):
-                with pytest.raises(PeerTimeoutError, match="has a producer announced the channel's schema"):
-                    async with call:
-                        pass
-                await until(lambda: exchange.channel("orders/0")._consumer is None)
-
-    complete(test())
+                pass
+        assert exchange.channel("orders/0").state is BridgeState.WAITING
 
 
-def test_what_the_exchange_refuses_arrives_as_the_same_error(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving(names=("orders/0", "orders/1")) as (_, server):
-            with pytest.raises(UnknownChannelError, match=r"'lines/0'; known channels: orders/0, orders/1") as caught:
-                await read(server.address, "lines/0")
-            assert caught.value.known == ("orders/0", "orders/1")
-            with pytest.raises(UnknownChannelError):
-                await describe(server.address, "lines/0")
-            with pytest.raises(SchemaMismatchError, match="m: string"):
-                async with put(server.address, "orders/0", pa.schema([("m", pa.string())])):
-                    pass
-            with pytest.raises(SchemaMismatchError):
-                async with get(server.address, "orders/0", schema=pa.schema([("m", pa.string())])):
-                    pass
-            whole = ChannelParameters(oversize=Oversize.WHOLE)
-            with pytest.raises(ParameterMismatchError, match="oversize"):
-                async with put(server.address, "orders/0", SCHEMA, wanted=whole):
-                    pass
-            with pytest.raises(InvalidParametersError, match="channel must not be empty"):
-                await read(server.address, "")
-
-    complete(test())
-
-
-def test_a_producer_that_was_refused_does_not_decide_on_the_schema(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving(schema=None) as (exchange, server):
-            with pytest.raises(ParameterMismatchError):
-                async with put(
-                    server.address,
-                    "orders/0",
-                    pa.schema([("m", pa.string())]),
-                    wanted=ChannelParameters(oversize=Oversize.WHOLE),
-                ):
-                    pass
-            assert exchange.channel("orders/0").state is BridgeState.WAITING
-
-    complete(test())
-
-
-def test_an_address_that_is_taken_is_refused(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (exchange, server):
-            with pytest.raises(TransportError, match=f"cannot listen at {server.address}"):
-                async with ExchangeServer(exchange, server.address):
-                    pass
-
-    complete(test())
+async def test_an_address_that_is_taken_is_refused() -> None:
+    async with serving() as (exchange, server):
+        with pytest.raises(TransportError, match=f"cannot listen at {server.address}"):
+            async with ExchangeServer(exchange, server.address):
+                pass

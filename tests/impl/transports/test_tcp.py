@@ -74,31 +74,22 @@ async def heard_of_two() -> dict[object, OSError]:
     return failures
 
 
-def test_that_an_address_was_silent_is_noted(
-    complete: Complete,
+async def test_that_an_address_was_silent_is_noted(
     resolve_to: Callable[..., None],
     silent_port: int,
     deaf_port: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def test() -> None:
-        failures = await heard_of_two()
-        assert str(failures["127.0.0.1", silent_port]) == "127.0.0.1 does not answer"
-
     monkeypatch.setattr(tcp, "NEXT_ADDRESS_SECONDS", 0.01)
     resolve_to((socket.AF_INET, silent_port), (socket.AF_INET, deaf_port))
-    complete(test())
+    failures = await heard_of_two()
+    assert str(failures["127.0.0.1", silent_port]) == "127.0.0.1 does not answer"
 
 
-def test_what_every_address_has_answered_is_noted(
-    complete: Complete, resolve_to: Callable[..., None], deaf_port: int
-) -> None:
-    async def test() -> None:
-        failures = await heard_of_two()
-        assert [type(failure) for failure in failures.values()] == [OSError, ConnectionRefusedError]
-
+async def test_what_every_address_has_answered_is_noted(resolve_to: Callable[..., None], deaf_port: int) -> None:
     resolve_to((UNKNOWN_FAMILY, 1), (socket.AF_INET, deaf_port))
-    complete(test())
+    failures = await heard_of_two()
+    assert [type(failure) for failure in failures.values()] == [OSError, ConnectionRefusedError]
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64, "a\udcffb", "."])
@@ -131,18 +122,15 @@ def test_messages_of_all_sizes_arrive_as_they_were_written(complete: Complete, s
     complete(test())
 
 
-def test_what_arrives_byte_by_byte_is_put_together(complete: Complete) -> None:
-    async def test() -> None:
-        async with dialled_by_a_stranger() as (stranger, acceptor):
-            loop = asyncio.get_running_loop()
-            for byte in header(Kind.PUT) + header(Kind.MESSAGE, 3) + b"abc" + header(Kind.PING) + header(Kind.END):
-                await loop.sock_sendall(stranger, bytes((byte,)))
-                await asyncio.sleep(0)
-            await acceptor.method()
-            assert await acceptor.read() == b"abc"
-            assert await acceptor.read() is None
-
-    complete(test())
+async def test_what_arrives_byte_by_byte_is_put_together() -> None:
+    async with dialled_by_a_stranger() as (stranger, acceptor):
+        loop = asyncio.get_running_loop()
+        for byte in header(Kind.PUT) + header(Kind.MESSAGE, 3) + b"abc" + header(Kind.PING) + header(Kind.END):
+            await loop.sock_sendall(stranger, bytes((byte,)))
+            await asyncio.sleep(0)
+        await acceptor.method()
+        assert await acceptor.read() == b"abc"
+        assert await acceptor.read() is None
 
 
 @pytest.mark.parametrize(
@@ -155,54 +143,42 @@ def test_what_arrives_byte_by_byte_is_put_together(complete: Complete) -> None:
         (b"\x09pf\x09\0\0\0\0", "it is none of permitflow's"),
     ],
 )
-def test_a_stranger_is_refused_in_words(complete: Complete, data: bytes, reason: str) -> None:
-    async def test() -> None:
-        async with dialled_by_a_stranger() as (stranger, acceptor):
-            stranger.send(data)
-            with pytest.raises(UndecodableDataError, match=reason):
-                await acceptor.method()
-
-    complete(test())
+async def test_a_stranger_is_refused_in_words(data: bytes, reason: str) -> None:
+    async with dialled_by_a_stranger() as (stranger, acceptor):
+        stranger.send(data)
+        with pytest.raises(UndecodableDataError, match=reason):
+            await acceptor.method()
 
 
 @pytest.mark.parametrize("bit", range(8 * HEADER_BYTES))
-def test_a_header_of_which_one_bit_was_altered_is_refused_and_not_waited_for(complete: Complete, bit: int) -> None:
+async def test_a_header_of_which_one_bit_was_altered_is_refused_and_not_waited_for(bit: int) -> None:
     altered = bytearray(header(Kind.PUT) + header(Kind.MESSAGE, 3) + b"abc")
     altered[HEADER_BYTES + bit // 8] ^= 1 << bit % 8
 
-    async def test() -> None:
-        async with dialled_by_a_stranger() as (stranger, acceptor):
-            stranger.send(altered)
-            await acceptor.method()
-            with pytest.raises(UndecodableDataError):
-                await acceptor.read()
-
-    complete(test())
+    async with dialled_by_a_stranger() as (stranger, acceptor):
+        stranger.send(altered)
+        await acceptor.method()
+        with pytest.raises(UndecodableDataError):
+            await acceptor.read()
 
 
 @pytest.mark.parametrize("kind", [Kind.GET, Kind.STATUS])
-def test_a_dialler_says_only_what_it_may(complete: Complete, kind: Kind) -> None:
-    async def test() -> None:
-        async with connected() as (dialler, acceptor):
-            await dialler.call(kind)
-            with pytest.raises(UndecodableDataError, match="may not come here"):
-                await acceptor.read()
-
-    complete(test())
+async def test_a_dialler_says_only_what_it_may(kind: Kind) -> None:
+    async with connected() as (dialler, acceptor):
+        await dialler.call(kind)
+        with pytest.raises(UndecodableDataError, match="may not come here"):
+            await acceptor.read()
 
 
-def test_a_connection_that_breaks_off_is_no_end(complete: Complete) -> None:
-    async def test() -> None:
-        async with connected() as (dialler, acceptor):
-            await dialler.write([b"the last word"])
-            dialler.close()
-            assert await acceptor.read() == b"the last word"
-            with pytest.raises(PeerGoneError, match="the dialler is gone: its connection was closed before the end"):
-                await acceptor.read()
-            with pytest.raises(PeerGoneError):
-                await acceptor.write([b"?"])
-
-    complete(test())
+async def test_a_connection_that_breaks_off_is_no_end() -> None:
+    async with connected() as (dialler, acceptor):
+        await dialler.write([b"the last word"])
+        dialler.close()
+        assert await acceptor.read() == b"the last word"
+        with pytest.raises(PeerGoneError, match="the dialler is gone: its connection was closed before the end"):
+            await acceptor.read()
+        with pytest.raises(PeerGoneError):
+            await acceptor.write([b"?"])
 
 
 def test_an_acceptor_ends_with_a_status_however_much_is_on_its_way(complete: Complete) -> None:
@@ -235,24 +211,21 @@ async def everything(stranger: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("error", [None, UnknownChannelError(channel="x", known=())], ids=["well", "with an error"])
-def test_an_acceptor_that_gave_up_within_a_message_hangs_up_and_adds_nothing_to_it(
-    complete: Complete, error: PermitflowError | None
+async def test_an_acceptor_that_gave_up_within_a_message_hangs_up_and_adds_nothing_to_it(
+    error: PermitflowError | None,
 ) -> None:
-    async def test() -> None:
-        async with dialled_by_a_stranger() as (stranger, acceptor):
-            content = bytes(5_000_000)
-            writing = asyncio.create_task(acceptor.write([content]))
-            await asyncio.sleep(0)
-            writing.cancel()
-            await asyncio.wait({writing})
-            finishing = asyncio.create_task(acceptor.finish(error))
-            received = await everything(stranger)
-            await finishing
-            whole = header(Kind.MESSAGE, len(content)) + content
-            assert len(received) < len(whole)
-            assert received == whole[: len(received)]
-
-    complete(test())
+    async with dialled_by_a_stranger() as (stranger, acceptor):
+        content = bytes(5_000_000)
+        writing = asyncio.create_task(acceptor.write([content]))
+        await asyncio.sleep(0)
+        writing.cancel()
+        await asyncio.wait({writing})
+        finishing = asyncio.create_task(acceptor.finish(error))
+        received = await everything(stranger)
+        await finishing
+        whole = header(Kind.MESSAGE, len(content)) + content
+        assert len(received) < len(whole)
+        assert received == whole[: len(received)]
 
 
 def test_half_a_sign_of_life_is_completed_by_the_next_one(complete: Complete) -> None:
@@ -268,16 +241,13 @@ def test_half_a_sign_of_life_is_completed_by_the_next_one(complete: Complete) ->
     complete(test())
 
 
-def test_an_error_that_is_not_ours_arrives_in_words(complete: Complete) -> None:
-    async def test() -> None:
-        async with connected() as (dialler, acceptor):
-            finishing = asyncio.create_task(acceptor.finish(ZeroDivisionError("by zero")))
-            with pytest.raises(Exception, match=r"ZeroDivisionError: by zero .*INTERNAL"):
-                await dialler.read()
-            dialler.close()
-            await finishing
-
-    complete(test())
+async def test_an_error_that_is_not_ours_arrives_in_words() -> None:
+    async with connected() as (dialler, acceptor):
+        finishing = asyncio.create_task(acceptor.finish(ZeroDivisionError("by zero")))
+        with pytest.raises(Exception, match=r"ZeroDivisionError: by zero .*INTERNAL"):
+            await dialler.read()
+        dialler.close()
+        await finishing
 
 
 def test_a_writer_that_waits_for_a_peer_that_hangs_up_hears_of_it(complete: Complete) -> None:
@@ -308,23 +278,20 @@ def test_addresses_of_both_versions_are_understood() -> None:
     assert host_and_port("tcp://[::1]:0") == ("::1", 0)
 
 
-def test_what_the_socket_does_not_take_now_is_left_and_comes_in_order(complete: Complete) -> None:
-    async def test() -> None:
-        async with connected() as (dialler, acceptor):
-            large = random.Random(1).randbytes(20_000_000)
-            rest = dialler.write_now([b"head", large])
-            assert rest is not None
+async def test_what_the_socket_does_not_take_now_is_left_and_comes_in_order() -> None:
+    async with connected() as (dialler, acceptor):
+        large = random.Random(1).randbytes(20_000_000)
+        rest = dialler.write_now([b"head", large])
+        assert rest is not None
 
-            async def write() -> None:
-                await rest()
-                assert dialler.write_now([b"next"]) is None
+        async def write() -> None:
+            await rest()
+            assert dialler.write_now([b"next"]) is None
 
-            writing = asyncio.create_task(write())
-            assert await acceptor.read() == b"head" + large
-            assert await acceptor.read() == b"next"
-            await writing
-
-    complete(test())
+        writing = asyncio.create_task(write())
+        assert await acceptor.read() == b"head" + large
+        assert await acceptor.read() == b"next"
+        await writing
 
 
 class Trickle:
@@ -340,23 +307,18 @@ class Trickle:
         return len(taken)
 
 
-def test_the_rest_of_a_sign_of_life_is_no_part_of_the_message_behind_it(
-    complete: Complete, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_rest_of_a_sign_of_life_is_no_part_of_the_message_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A socket that takes as much at once as the message has bytes has not taken all of it."""
     rest, message = header(Kind.PING)[3:], header(Kind.MESSAGE, 4) + b"next"
 
-    async def test() -> None:
-        async with connected() as (dialler, _):
-            trickle = Trickle(len(message))
-            dialler._heartbeat.stop()
-            with monkeypatch.context() as patch:
-                patch.setattr(dialler, "_socket", trickle)
-                dialler._ping_rest = rest
-                assert dialler.write_now([b"next"]) is None
-            assert trickle.taken == rest + message
-
-    complete(test())
+    async with connected() as (dialler, _):
+        trickle = Trickle(len(message))
+        dialler._heartbeat.stop()
+        with monkeypatch.context() as patch:
+            patch.setattr(dialler, "_socket", trickle)
+            dialler._ping_rest = rest
+            assert dialler.write_now([b"next"]) is None
+        assert trickle.taken == rest + message
 
 
 def test_a_blocking_writer_has_a_time_out_for_each_part_of_a_chunk_not_for_all_of_it() -> None:
@@ -365,130 +327,109 @@ def test_a_blocking_writer_has_a_time_out_for_each_part_of_a_chunk_not_for_all_o
     assert trickle.taken == chunk
 
 
-def test_a_message_is_handed_over_where_it_comes_and_read_goes_on_waiting(complete: Complete) -> None:
-    async def test() -> None:
-        async with connected() as (dialler, acceptor):
-            handed: list[bytes] = []
-            await dialler.write([b"before"])
-            assert await acceptor.read() == b"before"
-            acceptor.hand_to(lambda message: handed.append(bytes(message)))
-            reading = asyncio.create_task(acceptor.read())
-            for number in range(3):
-                await dialler.write([b"%d" % number])
-            await dialler.half_close()
+async def test_a_message_is_handed_over_where_it_comes_and_read_goes_on_waiting() -> None:
+    async with connected() as (dialler, acceptor):
+        handed: list[bytes] = []
+        await dialler.write([b"before"])
+        assert await acceptor.read() == b"before"
+        acceptor.hand_to(lambda message: handed.append(bytes(message)))
+        reading = asyncio.create_task(acceptor.read())
+        for number in range(3):
+            await dialler.write([b"%d" % number])
+        await dialler.half_close()
 
-            assert await reading is None
-            assert handed == [b"0", b"1", b"2"]
-
-    complete(test())
+        assert await reading is None
+        assert handed == [b"0", b"1", b"2"]
 
 
-def test_what_comes_while_nobody_reads_is_not_handed_over_but_read(complete: Complete) -> None:
-    async def test() -> None:
-        async with connected() as (dialler, acceptor):
-            acceptor.hand_to(lambda message: pytest.fail(f"{message!r} was handed over"))
-            await dialler.write([b"kept"])
-            while not acceptor._inbox:  # noqa: ASYNC110 - what is waited for is the socket's business
-                await asyncio.sleep(0)
-
-            assert await acceptor.read() == b"kept"
-
-    complete(test())
-
-
-def test_what_the_taker_raises_read_raises(complete: Complete) -> None:
-    async def test() -> None:
-        async with connected() as (dialler, acceptor):
-
-            def refuse(message: object) -> None:
-                raise UndecodableDataError(what="a message", reason="of a test")
-
-            acceptor.hand_to(refuse)
-            reading = asyncio.create_task(acceptor.read())
+async def test_what_comes_while_nobody_reads_is_not_handed_over_but_read() -> None:
+    async with connected() as (dialler, acceptor):
+        acceptor.hand_to(lambda message: pytest.fail(f"{message!r} was handed over"))
+        await dialler.write([b"kept"])
+        while not acceptor._inbox:  # noqa: ASYNC110 - what is waited for is the socket's business
             await asyncio.sleep(0)
-            await dialler.write([b"bad"])
-            with pytest.raises(UndecodableDataError, match="of a test"):
-                await reading
 
-    complete(test())
+        assert await acceptor.read() == b"kept"
 
 
-def test_many_small_messages_that_come_together_are_handed_over_and_so_is_the_next_one(complete: Complete) -> None:
-    async def test() -> None:
-        async with dialled_by_a_stranger() as (stranger, acceptor):
-            stranger.send(header(Kind.PUT))
-            await acceptor.method()
-            handed = list[bytes]()
-            acceptor.hand_to(lambda message: handed.append(bytes(message)))
-            reading = asyncio.create_task(acceptor.read())
+async def test_what_the_taker_raises_read_raises() -> None:
+    async with connected() as (dialler, acceptor):
+
+        def refuse(message: object) -> None:
+            raise UndecodableDataError(what="a message", reason="of a test")
+
+        acceptor.hand_to(refuse)
+        reading = asyncio.create_task(acceptor.read())
+        await asyncio.sleep(0)
+        await dialler.write([b"bad"])
+        with pytest.raises(UndecodableDataError, match="of a test"):
+            await reading
+
+
+async def test_many_small_messages_that_come_together_are_handed_over_and_so_is_the_next_one() -> None:
+    async with dialled_by_a_stranger() as (stranger, acceptor):
+        stranger.send(header(Kind.PUT))
+        await acceptor.method()
+        handed = list[bytes]()
+        acceptor.hand_to(lambda message: handed.append(bytes(message)))
+        reading = asyncio.create_task(acceptor.read())
+        await asyncio.sleep(0)
+        stranger.send((header(Kind.MESSAGE, 1) + b"m") * tcp._MOST_AHEAD)
+        while not handed:  # noqa: ASYNC110 - what is waited for is the socket's business
             await asyncio.sleep(0)
-            stranger.send((header(Kind.MESSAGE, 1) + b"m") * tcp._MOST_AHEAD)
-            while not handed:  # noqa: ASYNC110 - what is waited for is the socket's business
-                await asyncio.sleep(0)
-            stranger.send(header(Kind.MESSAGE, 4) + b"next" + header(Kind.END))
+        stranger.send(header(Kind.MESSAGE, 4) + b"next" + header(Kind.END))
 
-            assert await reading is None
-            assert handed == [*[b"m"] * tcp._MOST_AHEAD, b"next"]
-
-    complete(test())
+        assert await reading is None
+        assert handed == [*[b"m"] * tcp._MOST_AHEAD, b"next"]
 
 
-def test_what_is_left_by_a_taker_that_is_interrupted_is_read(complete: Complete) -> None:
-    async def test() -> None:
-        async with dialled_by_a_stranger() as (stranger, acceptor):
-            stranger.send(header(Kind.PUT))
-            await acceptor.method()
-            acceptor.hand_to(interrupt)
-            reading = asyncio.create_task(acceptor.read())
+async def test_what_is_left_by_a_taker_that_is_interrupted_is_read() -> None:
+    async with dialled_by_a_stranger() as (stranger, acceptor):
+        stranger.send(header(Kind.PUT))
+        await acceptor.method()
+        acceptor.hand_to(interrupt)
+        reading = asyncio.create_task(acceptor.read())
+        await asyncio.sleep(0)
+        stranger.send((header(Kind.MESSAGE, 1) + b"1") + (header(Kind.MESSAGE, 1) + b"2"))
+        with pytest.raises(KeyboardInterrupt):
+            acceptor._on_readable()
+
+        assert await reading == b"2"
+
+
+async def test_what_comes_behind_what_a_reader_gives_up_over_is_not_handed_over() -> None:
+    async with dialled_by_a_stranger() as (stranger, acceptor):
+        stranger.send(header(Kind.PUT))
+        await acceptor.method()
+        handed = list[bytes]()
+
+        def give_up(message: Received) -> None:
+            handed.append(bytes(message))
+            reading.cancel()
+
+        acceptor.hand_to(give_up)
+        reading = asyncio.create_task(acceptor.read())
+        await asyncio.sleep(0)
+        stranger.send(header(Kind.MESSAGE, 1) + b"1" + header(Kind.MESSAGE, 1) + b"2")
+        await asyncio.wait({reading})
+        assert handed == [b"1"]
+
+
+async def test_what_comes_after_the_last_read_is_handed_to_nobody() -> None:
+    async with connected() as (dialler, acceptor):
+        handed = list[Received]()
+        acceptor.hand_to(handed.append)
+        await dialler.write([b"kept"])
+        while not acceptor._inbox:  # noqa: ASYNC110 - what is waited for is the socket's business
             await asyncio.sleep(0)
-            stranger.send((header(Kind.MESSAGE, 1) + b"1") + (header(Kind.MESSAGE, 1) + b"2"))
-            with pytest.raises(KeyboardInterrupt):
-                acceptor._on_readable()
+        assert await acceptor.read() == b"kept"
 
-            assert await reading == b"2"
-
-    complete(test())
-
-
-def test_what_comes_behind_what_a_reader_gives_up_over_is_not_handed_over(complete: Complete) -> None:
-    async def test() -> None:
-        async with dialled_by_a_stranger() as (stranger, acceptor):
-            stranger.send(header(Kind.PUT))
-            await acceptor.method()
-            handed = list[bytes]()
-
-            def give_up(message: Received) -> None:
-                handed.append(bytes(message))
-                reading.cancel()
-
-            acceptor.hand_to(give_up)
-            reading = asyncio.create_task(acceptor.read())
-            await asyncio.sleep(0)
-            stranger.send(header(Kind.MESSAGE, 1) + b"1" + header(Kind.MESSAGE, 1) + b"2")
-            await asyncio.wait({reading})
-            assert handed == [b"1"]
-
-    complete(test())
-
-
-def test_what_comes_after_the_last_read_is_handed_to_nobody(complete: Complete) -> None:
-    async def test() -> None:
-        async with connected() as (dialler, acceptor):
-            handed = list[Received]()
-            acceptor.hand_to(handed.append)
-            await dialler.write([b"kept"])
-            while not acceptor._inbox:  # noqa: ASYNC110 - what is waited for is the socket's business
-                await asyncio.sleep(0)
-            assert await acceptor.read() == b"kept"
-
-            finishing = asyncio.create_task(acceptor.finish(None))
-            assert await dialler.read() is None
-            await dialler.write([b"too late"])
-            dialler.close()
-            await finishing
-            assert handed == []
-
-    complete(test())
+        finishing = asyncio.create_task(acceptor.finish(None))
+        assert await dialler.read() is None
+        await dialler.write([b"too late"])
+        dialler.close()
+        await finishing
+        assert handed == []
 
 
 def interrupt(_: object) -> None:

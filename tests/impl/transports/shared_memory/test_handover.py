@@ -300,19 +300,16 @@ def test_a_second_visitor_gets_nothing_and_later_ones_find_nobody(offer: Offer) 
         assert not offer.serve()
 
 
-def test_an_event_loop_watches_an_offer_until_it_was_visited(complete: Complete) -> None:
-    async def test() -> None:
-        loop = asyncio.get_running_loop()
-        with offering(SameHost.AUTO, writes=True, who="the exchange") as offer, visit(offer) as first:
-            assert offer.listener is not None
-            watched = offer.listener.socket.fileno()
-            with visit(offer) as second:
-                assert await loop.sock_recv(first, 1)
-                with pytest.raises(ConnectionResetError):
-                    await loop.sock_recv(second, 1)
-            assert not loop.remove_reader(watched)
-
-    complete(test())
+async def test_an_event_loop_watches_an_offer_until_it_was_visited() -> None:
+    loop = asyncio.get_running_loop()
+    with offering(SameHost.AUTO, writes=True, who="the exchange") as offer, visit(offer) as first:
+        assert offer.listener is not None
+        watched = offer.listener.socket.fileno()
+        with visit(offer) as second:
+            assert await loop.sock_recv(first, 1)
+            with pytest.raises(ConnectionResetError):
+                await loop.sock_recv(second, 1)
+        assert not loop.remove_reader(watched)
 
 
 def test_the_thread_of_a_blocking_call_watches_its_offer_until_it_was_visited(offer: Offer) -> None:

@@ -44,95 +44,78 @@ def asyncio_links(ends: MemoryEnds) -> tuple[AsyncioLink, AsyncioLink]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_messages_of_all_sizes_pass_in_order_while_some_are_held(
-    ends: MemoryEnds, complete: Complete, seed: int
-) -> None:
+async def test_messages_of_all_sizes_pass_in_order_while_some_are_held(ends: MemoryEnds, seed: int) -> None:
     """Below and above what goes through the ring, larger than the ring; held for random times, then compared."""
     chance = random.Random(seed)
     sizes = [chance.choice([10, 3_000, 20_000, 60_000, 2 * SMALL_RING_BYTES]) for _ in range(300)]
 
-    async def test() -> None:
-        writer, reader = asyncio_links(ends)
+    writer, reader = asyncio_links(ends)
 
-        async def write() -> None:
-            for number, size in enumerate(sizes):
-                await writer.write([content(number, 0), bytes([number % 251]) * size])
-            writer.shut()
+    async def write() -> None:
+        for number, size in enumerate(sizes):
+            await writer.write([content(number, 0), bytes([number % 251]) * size])
+        writer.shut()
 
-        held: list[tuple[int, bytes | memoryview]] = []
-        async with asyncio.TaskGroup() as group:
-            group.create_task(write())
-            number = 0
-            while (message := await reader.read()) is not None:
-                held.append((number, message))
-                number += 1
-                while len(held) > chance.randint(0, 8):
-                    kept, kept_message = held.pop(chance.randrange(len(held)))
-                    assert kept_message == content(kept, sizes[kept])
-        assert number == len(sizes)
-        writer.close()
-        reader.close()
-
-    complete(test())
+    held: list[tuple[int, bytes | memoryview]] = []
+    async with asyncio.TaskGroup() as group:
+        group.create_task(write())
+        number = 0
+        while (message := await reader.read()) is not None:
+            held.append((number, message))
+            number += 1
+            while len(held) > chance.randint(0, 8):
+                kept, kept_message = held.pop(chance.randrange(len(held)))
+                assert kept_message == content(kept, sizes[kept])
+    assert number == len(sizes)
+    writer.close()
+    reader.close()
 
 
-def test_a_reader_that_keeps_everything_does_not_stop_the_writer(ends: MemoryEnds, complete: Complete) -> None:
+async def test_a_reader_that_keeps_everything_does_not_stop_the_writer(ends: MemoryEnds) -> None:
     """What it keeps is more than the ring: from then on messages go over the socket."""
 
-    async def test() -> None:
-        writer, reader = asyncio_links(ends)
-        kept = []
-        for number in range(40):
-            await writer.write([content(number, 20_000)])
-            kept.append(await reader.read())
-        assert kept == [content(number, 20_000) for number in range(40)]
-        in_ring = sum(isinstance(message, memoryview) for message in kept)
-        assert 5 < in_ring < 20
-        # Once space comes back, the ring is used again.
-        kept.clear()
-        await writer.write([content(1, 20_000)])
-        assert isinstance(await reader.read(), memoryview)
-        writer.close()
-        reader.close()
-
-    complete(test())
+    writer, reader = asyncio_links(ends)
+    kept = []
+    for number in range(40):
+        await writer.write([content(number, 20_000)])
+        kept.append(await reader.read())
+    assert kept == [content(number, 20_000) for number in range(40)]
+    in_ring = sum(isinstance(message, memoryview) for message in kept)
+    assert 5 < in_ring < 20
+    # Once space comes back, the ring is used again.
+    kept.clear()
+    await writer.write([content(1, 20_000)])
+    assert isinstance(await reader.read(), memoryview)
+    writer.close()
+    reader.close()
 
 
-def test_both_directions_carry_messages(ends: MemoryEnds, complete: Complete) -> None:
-    async def test() -> None:
-        writer, reader = asyncio_links(ends)
-        await reader.write([b"permits"])
-        await writer.write([b"rows"])
-        assert (await writer.read(), await reader.read()) == (b"permits", b"rows")
-        writer.close()
-        reader.close()
-
-    complete(test())
+async def test_both_directions_carry_messages(ends: MemoryEnds) -> None:
+    writer, reader = asyncio_links(ends)
+    await reader.write([b"permits"])
+    await writer.write([b"rows"])
+    assert (await writer.read(), await reader.read()) == (b"permits", b"rows")
+    writer.close()
+    reader.close()
 
 
-def test_a_writer_whose_peer_is_gone_is_told(ends: MemoryEnds, complete: Complete) -> None:
-    async def test() -> None:
-        writer, reader = asyncio_links(ends)
-        reader.close()
-        with pytest.raises(OSError, match="Broken pipe"):
-            await writer.write([b"y" * 1000])
-        assert await writer.read() is None
-        writer.close()
-
-    complete(test())
+async def test_a_writer_whose_peer_is_gone_is_told(ends: MemoryEnds) -> None:
+    writer, reader = asyncio_links(ends)
+    reader.close()
+    with pytest.raises(OSError, match="Broken pipe"):
+        await writer.write([b"y" * 1000])
+    assert await writer.read() is None
+    writer.close()
 
 
-def test_what_had_arrived_before_the_peer_was_gone_is_read(ends: MemoryEnds, complete: Complete) -> None:
-    async def test() -> None:
-        writer, reader = asyncio_links(ends)
-        messages = [content(1, 10), content(2, 50_000), content(3, 10)]
-        for message in messages:
-            await writer.write([message])
-        writer.close()
-        assert [await reader.read() for _ in range(4)] == [*messages, None]
-        reader.close()
-
-    complete(test())
+async def test_what_had_arrived_before_the_peer_was_gone_is_read(ends: MemoryEnds) -> None:
+    writer, reader = asyncio_links(ends)
+    messages = [content(1, 10), content(2, 50_000), content(3, 10)]
+    for message in messages:
+        await writer.write([message])
+    writer.close()
+    assert [await reader.read() for _ in range(4)] == [*messages, None]
+    reader.close()
 
 
 WRONG = [
@@ -145,26 +128,20 @@ WRONG = [
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_nonsense_is_an_error_of_its_own(ends: MemoryEnds, complete: Complete, wrong: bytes) -> None:
-    async def test() -> None:
-        reader = AsyncioLink(ends.reader_socket, ends.reader, most_bytes=MOST_BYTES)
-        ends.writer_socket.send(wrong)
-        with pytest.raises(UndecodableDataError):
-            await reader.read()
-        reader.close()
-
-    complete(test())
+async def test_nonsense_is_an_error_of_its_own(ends: MemoryEnds, wrong: bytes) -> None:
+    reader = AsyncioLink(ends.reader_socket, ends.reader, most_bytes=MOST_BYTES)
+    ends.writer_socket.send(wrong)
+    with pytest.raises(UndecodableDataError):
+        await reader.read()
+    reader.close()
 
 
-def test_a_reader_does_not_write_into_the_ring(ends: MemoryEnds, complete: Complete) -> None:
-    async def test() -> None:
-        writer = AsyncioLink(ends.writer_socket, ends.writer, most_bytes=MOST_BYTES)
-        ends.reader_socket.send(place_note(Place(0, 8, 8)))
-        with pytest.raises(UndecodableDataError, match="writes into the ring"):
-            await writer.read()
-        writer.close()
-
-    complete(test())
+async def test_a_reader_does_not_write_into_the_ring(ends: MemoryEnds) -> None:
+    writer = AsyncioLink(ends.writer_socket, ends.writer, most_bytes=MOST_BYTES)
+    ends.reader_socket.send(place_note(Place(0, 8, 8)))
+    with pytest.raises(UndecodableDataError, match="writes into the ring"):
+        await writer.read()
+    writer.close()
 
 
 @pytest.fixture
@@ -240,25 +217,22 @@ def test_descriptors_are_not_inherited(ends: MemoryEnds) -> None:
         assert not end.get_inheritable()
 
 
-def test_what_is_left_by_a_taker_that_is_interrupted_is_read(ends: MemoryEnds, complete: Complete) -> None:
+async def test_what_is_left_by_a_taker_that_is_interrupted_is_read(ends: MemoryEnds) -> None:
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
 
-    async def test() -> None:
-        writer, reader = asyncio_links(ends)
-        reader.hand_to(interrupt)
-        reading = asyncio.create_task(reader.read())
-        await asyncio.sleep(0)
-        for message in (b"1", b"2"):
-            await writer.write([message])
-        with pytest.raises(KeyboardInterrupt):
-            reader._on_readable()
+    writer, reader = asyncio_links(ends)
+    reader.hand_to(interrupt)
+    reading = asyncio.create_task(reader.read())
+    await asyncio.sleep(0)
+    for message in (b"1", b"2"):
+        await writer.write([message])
+    with pytest.raises(KeyboardInterrupt):
+        reader._on_readable()
 
-        assert await reading == b"2"
-        writer.close()
-        reader.close()
-
-    complete(test())
+    assert await reading == b"2"
+    writer.close()
+    reader.close()
 
 
 MOST_INTERRUPTED_BYTES = 1 << 20
