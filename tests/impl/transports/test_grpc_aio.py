@@ -156,23 +156,20 @@ async def test_a_chunk_that_was_taken_keeps_its_permits() -> None:
             await receiver.take()
 
 
-def test_an_idle_consumer_has_returned_all_permits(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
-            channel = exchange.channel("orders/0")
-            await channel.sender.send(batch(1, 2))
-            await receiver.receive()
-            # Two rows are below the batch: only an idle flush returns them.
+async def test_an_idle_consumer_has_returned_all_permits() -> None:
+    async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
+        channel = exchange.channel("orders/0")
+        await channel.sender.send(batch(1, 2))
+        await receiver.receive()
+        # Two rows are below the batch: only an idle flush returns them.
 
-            def permits_here() -> int:
-                (stream,) = exchange.statistics()[0].streams
-                return stream.numbers.row_permits_here
+        def permits_here() -> int:
+            (stream,) = exchange.statistics()[0].streams
+            return stream.numbers.row_permits_here
 
-            await until(lambda: permits_here() == 8)
-            await channel.sender.end()
-            assert await everything(receiver) == []
-
-    complete(test())
+        await until(lambda: permits_here() == 8)
+        await channel.sender.end()
+        assert await everything(receiver) == []
 
 
 async def test_a_consumer_that_never_waits_returns_permits_all_the_same() -> None:

@@ -206,7 +206,7 @@ async def test_a_stop_with_grace_lets_streams_end() -> None:
         assert await everything(receiver) == []
 
 
-def test_the_reason_is_heard_however_much_is_on_its_way(complete: Complete) -> None:
+async def test_the_reason_is_heard_however_much_is_on_its_way() -> None:
     """A status that crosses a write is lost in grpc.aio: the exchange says in band why it breaks a stream off."""
 
     async def lose_consumer(turn: int) -> None:
@@ -221,11 +221,8 @@ def test_the_reason_is_heard_however_much_is_on_its_way(complete: Complete) -> N
                 await send_for_ever(sender)
             assert any("reported by the exchange at" in note for note in caught.value.__notes__)
 
-    async def test() -> None:
-        for turn in range(30):
-            await lose_consumer(turn)
-
-    complete(test())
+    for turn in range(30):
+        await lose_consumer(turn)
 
 
 async def test_nobody_at_the_address_is_said_within_the_time() -> None:

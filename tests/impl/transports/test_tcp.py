@@ -99,9 +99,11 @@ def test_a_name_that_nobody_can_look_up_is_refused(host: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_messages_of_all_sizes_arrive_as_they_were_written(complete: Complete, seed: int) -> None:
+async def test_messages_of_all_sizes_arrive_as_they_were_written(seed: int) -> None:
     chance = random.Random(seed)
+
     sizes = [chance.choice([0, 1, 55, 56, 57, 5_000, 16_376, 16_384, 70_000, 3_000_000]) for _ in range(60)]
+
     contents = [chance.randbytes(size) for size in sizes]
 
     async def write(stream: TcpStream) -> None:
@@ -111,15 +113,12 @@ def test_messages_of_all_sizes_arrive_as_they_were_written(complete: Complete, s
             await stream.write([pieces[0], *[memoryview(piece) for piece in pieces[1:]]])
         await stream.half_close()
 
-    async def test() -> None:
-        async with connected() as (dialler, acceptor), asyncio.TaskGroup() as group:
-            group.create_task(write(dialler))
-            for content in contents:
-                assert await acceptor.read() == content
-            assert await acceptor.read() is None
-            assert await acceptor.read() is None
-
-    complete(test())
+    async with connected() as (dialler, acceptor), asyncio.TaskGroup() as group:
+        group.create_task(write(dialler))
+        for content in contents:
+            assert await acceptor.read() == content
+        assert await acceptor.read() is None
+        assert await acceptor.read() is None
 
 
 async def test_what_arrives_byte_by_byte_is_put_together() -> None:
@@ -181,24 +180,21 @@ async def test_a_connection_that_breaks_off_is_no_end() -> None:
             await acceptor.write([b"?"])
 
 
-def test_an_acceptor_ends_with_a_status_however_much_is_on_its_way(complete: Complete) -> None:
+async def test_an_acceptor_ends_with_a_status_however_much_is_on_its_way() -> None:
     async def write_for_ever(stream: TcpStream) -> None:
         while True:
             await stream.write([bytes(100_000)])
 
-    async def test() -> None:
-        async with connected() as (dialler, acceptor):
-            writing = asyncio.create_task(write_for_ever(dialler))
-            finishing = asyncio.create_task(acceptor.finish(UnknownChannelError(channel="x", known=("y",))))
-            with pytest.raises(UnknownChannelError) as caught:
-                await dialler.read()
-            assert caught.value.known == ("y",)
-            writing.cancel()
-            await asyncio.wait({writing})
-            dialler.close()
-            await finishing
-
-    complete(test())
+    async with connected() as (dialler, acceptor):
+        writing = asyncio.create_task(write_for_ever(dialler))
+        finishing = asyncio.create_task(acceptor.finish(UnknownChannelError(channel="x", known=("y",))))
+        with pytest.raises(UnknownChannelError) as caught:
+            await dialler.read()
+        assert caught.value.known == ("y",)
+        writing.cancel()
+        await asyncio.wait({writing})
+        dialler.close()
+        await finishing
 
 
 async def everything(stranger: socket.socket) -> bytes:
@@ -228,17 +224,14 @@ async def test_an_acceptor_that_gave_up_within_a_message_hangs_up_and_adds_nothi
         assert received == whole[: len(received)]
 
 
-def test_half_a_sign_of_life_is_completed_by_the_next_one(complete: Complete) -> None:
-    async def test() -> None:
-        async with dialled_by_a_stranger() as (stranger, acceptor):
-            acceptor._heartbeat.stop()  # whose thread would give one of its own
-            first, acceptor._ping_rest = header(Kind.PING)[:3], header(Kind.PING)[3:]
-            acceptor._socket.send(first)
-            acceptor._ping()
-            assert stranger.recv(100) == header(Kind.PING)
-            assert not acceptor._ping_rest
-
-    complete(test())
+async def test_half_a_sign_of_life_is_completed_by_the_next_one() -> None:
+    async with dialled_by_a_stranger() as (stranger, acceptor):
+        acceptor._heartbeat.stop()  # whose thread would give one of its own
+        first, acceptor._ping_rest = header(Kind.PING)[:3], header(Kind.PING)[3:]
+        acceptor._socket.send(first)
+        acceptor._ping()
+        assert stranger.recv(100) == header(Kind.PING)
+        assert not acceptor._ping_rest
 
 
 async def test_an_error_that_is_not_ours_arrives_in_words() -> None:
@@ -250,21 +243,18 @@ async def test_an_error_that_is_not_ours_arrives_in_words() -> None:
         await finishing
 
 
-def test_a_writer_that_waits_for_a_peer_that_hangs_up_hears_of_it(complete: Complete) -> None:
+async def test_a_writer_that_waits_for_a_peer_that_hangs_up_hears_of_it() -> None:
     async def write_for_ever(stream: TcpStream) -> None:
         while True:
             await stream.write([bytes(100_000)])
 
-    async def test() -> None:
-        async with connected() as (dialler, acceptor):
-            writing = asyncio.create_task(write_for_ever(dialler))
-            while dialler._writable is None:  # noqa: ASYNC110  # there is no event to wait for
-                await asyncio.sleep(0)
-            acceptor.close()
-            with pytest.raises(PeerGoneError, match="the acceptor is gone"):
-                await writing
-
-    complete(test())
+    async with connected() as (dialler, acceptor):
+        writing = asyncio.create_task(write_for_ever(dialler))
+        while dialler._writable is None:  # noqa: ASYNC110  # there is no event to wait for
+            await asyncio.sleep(0)
+        acceptor.close()
+        with pytest.raises(PeerGoneError, match="the acceptor is gone"):
+            await writing
 
 
 @pytest.mark.parametrize("address", ["tcp://", "tcp://host", "tcp://host:port", "host:1", "tcp://:1", "tcp://[::1"])
