@@ -1,8 +1,10 @@
 """Addresses of an exchange, as those who listen and those who dial write them."""
 
+from urllib.parse import urlsplit
+
 from permitflow.errors import InvalidParametersError
 
-__all__ = ["ONE_ADDRESS", "SCHEME", "is_tcp"]
+__all__ = ["ONE_ADDRESS", "SCHEME", "host_and_port", "is_tcp"]
 
 SCHEME = "tcp://"
 """Before an address that is used without gRPC."""
@@ -19,3 +21,20 @@ def is_tcp(address: str) -> bool:
     if "," in address:
         raise InvalidParametersError(name="address", value=address, rule=ONE_ADDRESS)
     return address.startswith(SCHEME)
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """The two parts of ``tcp://host:port``.
+
+    Raises:
+        InvalidParametersError: it is none.
+    """
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+        (host or "").encode("idna")  # as looking it up would
+    except ValueError:
+        host = port = None
+    if not address.startswith(SCHEME) or host is None or port is None:
+        raise InvalidParametersError(name="address", value=address, rule=f"must be {SCHEME}host:port")
+    return host, port

@@ -244,7 +244,7 @@ class BatchCodec:
         return [memoryview(batch.serialize()).cast("B")]
 
     def decode(self, data: Buffer, rows: Sequence[int]) -> pa.RecordBatch:
-        """Decode chunks of a peer, and check all of it: a lying offset must not reach whoever reads the batch.
+        """Decode chunks of a peer, and check all of it: a lying offset must not reach the batch's reader.
 
         Nothing is copied: the batch keeps all of ``data`` alive.
 

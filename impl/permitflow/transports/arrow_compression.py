@@ -91,7 +91,7 @@ def write_options(codec: Codec | None) -> pa.ipc.IpcWriteOptions:
 
 
 def padded(message: bytes, size_bytes: float) -> bytes:
-    """A message that is long enough for what it states; whoever reads it heeds nothing behind its body.
+    """A message that is long enough for what it states; its reader heeds nothing behind its body.
 
     Args:
         message: compressed.

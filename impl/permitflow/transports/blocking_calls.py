@@ -17,21 +17,21 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import grpc
 import pyarrow as pa
 
 from permitflow.errors import PeerGoneError, PermitflowError, UndecodableDataError
 from permitflow.protocol.frames import SameHostAnswer
-from permitflow.transports.addresses import is_tcp
+from permitflow.transports.addresses import host_and_port, is_tcp
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.connection import CLIENT_OPTIONS, expect_large_blocks
 from permitflow.transports.same_host import NETWORK, SHARED_MEMORY
 from permitflow.transports.shared_memory.blocking_link import BlockingLink, Outgoing
 from permitflow.transports.shared_memory.handover import Offer
-from permitflow.transports.shared_memory.ring import Ring, size_of
+from permitflow.transports.shared_memory.ring import Ring, size_of, without
 from permitflow.transports.tcp import (
     HEADER_BYTES,
     KIND_OF_METHOD,
@@ -39,9 +39,7 @@ from permitflow.transports.tcp import (
     PIECES_AT_ONCE,
     Kind,
     header,
-    host_and_port,
     read_header,
-    without,
 )
 from permitflow.transports.wire_errors import NOTHING_SAID, decode_status, error_from_status
 
@@ -56,7 +54,7 @@ __all__ = [
     "send_all",
 ]
 
-# Whoever closes wakes the threads of the call; this only keeps a defect from hanging the caller.
+# Closing wakes the threads of the call; this only keeps a defect from hanging the caller.
 JOIN_SECONDS = 5.0
 
 
@@ -66,19 +64,7 @@ class Closed(NamedTuple):
     error: PermitflowError | None
 
 
-class Replies(Protocol):
-    """Whatever has them."""
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until there may be something to receive; False: nothing came in so many seconds."""
-        ...
-
-    def receive_nowait(self) -> Received | Closed | None:
-        """The next message if it is here already; after ``Closed`` nothing comes."""
-        ...
-
-
-def receive_within(call: Replies, seconds: float) -> Received | Closed | None:
+def receive_within(call: "BlockingReplies | BlockingHostCall", seconds: float) -> Received | Closed | None:
     """The next message; None: nothing came in time.  For callers who give the call up when they are interrupted."""
     until = monotonic() + seconds
     while (reply := call.receive_nowait()) is None:
@@ -95,7 +81,7 @@ class BlockingReplies:
         self._on_closed = on_closed
         self.is_over = False
         """Can ``Closed`` be received?"""
-        # Not a queue: who is interrupted when its ``get`` returns has lost what he got.
+        # Not a queue: a caller that is interrupted when its ``get`` returns has lost the message.
         self._received: deque[Received | Closed] = deque()
         self._news = threading.Lock()
         self._news.acquire()
@@ -194,7 +180,7 @@ CONNECT_SECONDS = 10.0
 _PING_EVERY_SECONDS = 2.0
 # As long as the other kind of client has.
 _PATIENCE_SECONDS = 8.0
-_LOOK_UP_SECONDS = 0.5  # most names take less; whoever closes waits no longer for the others
+_LOOK_UP_SECONDS = 0.5  # most names take less; closing waits no longer for the others
 
 
 class BlockingTcpCall(BlockingReplies):
@@ -267,7 +253,7 @@ class BlockingTcpCall(BlockingReplies):
 
     def _begin_to_dial(self, connection: socket.socket, name: tuple[object, ...]) -> None:
         connection.setblocking(False)
-        # Whoever closes finds a connection that he can shut down, or nothing has begun and nothing will.
+        # Closing finds a connection to shut down, or nothing has begun and nothing will.
         with self._lock:
             if self._is_closed:
                 raise ConnectionAbortedError("this end was closed")
@@ -316,7 +302,7 @@ class BlockingTcpCall(BlockingReplies):
                     message.is_begun = True
                     send_all(connection, pieces)
         except OSError:
-            self._hang_up()  # whoever reads hears of it
+            self._hang_up()  # the reading thread hears of it
 
     def _why(self, error: OSError | MemoryError) -> str:
         if not self._is_connected:

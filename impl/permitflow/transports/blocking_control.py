@@ -67,7 +67,7 @@ class BlockingControl:
 
         Args:
             rows: by channel: the first row that is still needed; or the same with the log in which it was counted,
-                so that nobody acknowledges other rows than he means.
+                so that no other rows are acknowledged than those that are meant.
             consumer: empty: the consumer ``default``.
 
         Raises:

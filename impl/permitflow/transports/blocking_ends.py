@@ -80,7 +80,7 @@ class BlockingStream:
         self._timeout_seconds = timeout_seconds
         self._batches: BatchCodec | None = None
         self._is_peer_closed = self._is_half_closed = False
-        # Who finds this set when he comes has been interrupted in the middle of a change.
+        # A call that finds this set follows one that was interrupted in the middle of a change.
         self._is_halfway = False
         self._unwritten: deque[Outgoing] = deque()
         self._opened_at = monotonic()
@@ -202,10 +202,10 @@ class BlockingStream:
             self._take_reply(reply)
 
     def _await_reply(self, cause: str, explain: Explain | None = None) -> None:
-        """Take in one reply; what has come behind it is taken in by whoever comes next.
+        """Take in one reply; the next call takes in what has come behind it.
 
         Args:
-            cause: what it most likely means if none comes; empty: nobody will want to know.
+            cause: what it most likely means if none comes; empty: the caller does not report it.
             explain: says more, if the exchange can be asked.
 
         Raises:
@@ -615,7 +615,7 @@ class BlockingSource(Arrivals, BlockingStream):
         return joined
 
     def _return_permits(self, behind: int) -> None:
-        """Write what is owed, unless it may wait for more: whoever has a message left behind these will come again.
+        """Write what is owed, unless it may wait for more: a caller that has a message left behind these comes again.
 
         Before anything is taken, so that an interrupt finds it where it was.  Who would have to wait has returned
         everything before: docs/decisions/0024-callbacks-before-tasks.md.

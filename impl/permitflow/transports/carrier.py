@@ -8,7 +8,7 @@ __all__ = ["Buffer", "Carrier", "PromptCarrier", "Received", "Rest", "Take", "Wr
 Buffer: TypeAlias = bytes | memoryview
 
 Received: TypeAlias = Buffer
-"""A message as it came.  A view may be one of shared memory, which the sender uses again once nobody refers to it."""
+"""A message as it came.  A view may be one of shared memory, which the sender uses again once it is not referred to."""
 
 Take: TypeAlias = Callable[[Received], None]
 """Takes a message in."""

@@ -146,7 +146,7 @@ async def calling(address: str, method: str, who: str, timeout_seconds: float) -
 
 
 async def _why_not(channel: grpc.aio.Channel) -> str:
-    """Why there is no connection: gRPC says so to whoever does not wait for one."""
+    """Why there is no connection: gRPC says so to a call that does not wait for one."""
     ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(HEALTH_CHECK)
     try:
         await ask(b"", timeout=_REASON_SECONDS)

@@ -85,7 +85,7 @@ def expect_large_blocks() -> None:
     on getting fresh pages than on moving data.  It learns from the first such block that is freed, see ``mallopt(3)``:
     from then on it keeps blocks up to that size, and gives back what is free beyond twice as much, in each of the heaps
     that threads have: some tens of MiB stay with a process that moves large chunks.  Here it is freed before the first
-    message, and nothing of it was ever touched.  Whoever has told glibc what to do (``MALLOC_MMAP_THRESHOLD_``,
+    message, and nothing of it was ever touched.  A user who has told glibc what to do (``MALLOC_MMAP_THRESHOLD_``,
     ``mallopt``) has told it not to learn; so that stands.
     """
     bytearray(_EXPECTED_BYTES)

@@ -13,7 +13,7 @@ SLOTS = "all channels of a stream must be read at the same time: does the readin
 """The likely cause of a starved stream of a Spark job."""
 _WRITER_SLOTS = "has the writing job started, and has it a task slot for each channel?"
 
-# Who has waited so long will wait a little longer for the cause.
+# A caller that has waited so long waits a little longer for the cause.
 _LONGEST_ANSWER_SECONDS = 2.0
 
 Explain: TypeAlias = Callable[[ChannelTraffic], str]

@@ -84,7 +84,7 @@ def open_source(
         InvalidParametersError: ``timeout_seconds`` is not above 0, the range is none, or this end cannot compress like
             that.
         UnknownChannelError: the exchange has no such channel.
-        ChannelBusyError: somebody else reads it.
+        ChannelBusyError: another consumer reads it.
         RetentionError: the channel does not keep its rows, and has neither ranges nor consumers with names.
         UnknownConsumerError: it keeps no rows for this consumer.
         RowsForgottenError: the consumer has acknowledged some of these rows.
@@ -185,7 +185,7 @@ def control(address: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -
 
 @contextmanager
 def _offering(policy: SameHost, *, writes: bool, address: str) -> Iterator[Offer]:
-    """An offer for whoever dials in the block, and then owns it."""
+    """An offer for the end that dials in the block, and then owns it."""
     offer = Offer(policy, writes=writes, who=f"the exchange at {address}")
     try:
         yield offer

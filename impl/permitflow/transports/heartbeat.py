@@ -35,7 +35,7 @@ class Heartbeat:
         self._last_sign = self._last_look = loop.time()
         self.has_sign = self._had_come = False
         self._timer: asyncio.TimerHandle | None = loop.call_later(_PING_EVERY_SECONDS, self._look)
-        _Pinger.of_this_process().add(ping)
+        _pinger().add(ping)
 
     @property
     def has_heard(self) -> bool:
@@ -58,40 +58,29 @@ class Heartbeat:
 
     def stop(self) -> None:
         """Look no more."""
-        _Pinger.of_this_process().remove(self._ping)
+        _pinger().remove(self._ping)
         if self._timer is not None:
             self._timer.cancel()
 
 
 class _Pinger:
-    """A thread that lives as long as somebody wants to be called every now and then."""
-
-    _current: "_Pinger | None" = None
+    """A thread that calls functions every now and then, and lives as long as there are any."""
 
     def __init__(self) -> None:
-        self._process = os.getpid()
         self._lock = threading.Lock()
-        # By itself: among thousands of streams that end together, one is found without a look at the others.
-        self._pings: dict[Callable[[], None], None] = {}
+        self._pings: set[Callable[[], None]] = set()
         self._thread: threading.Thread | None = None
-
-    @classmethod
-    def of_this_process(cls) -> "_Pinger":
-        """No thread survives a fork."""
-        if cls._current is None or cls._current._process != os.getpid():
-            cls._current = cls()
-        return cls._current
 
     def add(self, ping: Callable[[], None]) -> None:
         with self._lock:
-            self._pings[ping] = None
+            self._pings.add(ping)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="permitflow gives signs of life", daemon=True)
                 self._thread.start()
 
     def remove(self, ping: Callable[[], None]) -> None:
         with self._lock:
-            self._pings.pop(ping, None)
+            self._pings.discard(ping)
 
     def _run(self) -> None:
         while True:
@@ -103,3 +92,11 @@ class _Pinger:
                     return
             for ping in pings:
                 ping()
+
+
+# By process: no thread survives a fork.
+_pingers: dict[int, _Pinger] = {}
+
+
+def _pinger() -> _Pinger:
+    return _pingers.setdefault(os.getpid(), _Pinger())

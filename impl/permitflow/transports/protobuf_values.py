@@ -137,7 +137,7 @@ def write_value(into: Message, value: object) -> None:
     """
     into.SetInParent()
     for field in _FIELDS[type(into)]:
-        field.write(into, getattr(value, field.name))
+        field.write_into(into, getattr(value, field.name))
 
 
 def read_value(message: Message) -> Any:  # the caller knows what the message states
@@ -149,7 +149,7 @@ def read_value(message: Message) -> Any:  # the caller knows what the message st
     kind = type(message)
     if (values := _OF_MANY.get(kind)) is not None:
         return _KINDS[kind](*values(message))
-    return _KINDS[kind](**{field.name: field.read(message) for field in _FIELDS[kind]})
+    return _KINDS[kind](**{field.name: field.read_from(message) for field in _FIELDS[kind]})
 
 
 class _Field:
@@ -168,7 +168,7 @@ class _Field:
         if field.type == FieldDescriptor.TYPE_STRING:
             self._rule = "must be names that UTF-8 can hold" if self._is_repeated else TEXT_RULE
 
-    def read(self, message: Message) -> object:
+    def read_from(self, message: Message) -> object:
         value: Any
         if self._has_presence and not message.HasField(self.name):
             value = self._absent
@@ -182,7 +182,7 @@ class _Field:
                 value = read_value(value)
         return value if self._read_as is None or value is None else self._read_as(value)
 
-    def write(self, into: Message, value: Any) -> None:  # of the field's type
+    def write_into(self, into: Message, value: Any) -> None:  # of the field's type
         if value is None or value == self._absent:
             return
         if self._write_as is not None:

@@ -161,7 +161,7 @@ class HostCarrier:
     async def read(self) -> Received | None:
         """The next message; None once the peer has closed its half in good order."""
         if self._link is None and (not self._is_decided or self._ahead is not None):
-            # Whoever reads when the decision is made must hear of it.
+            # A reader that waits when the decision is made must hear of it.
             ahead = self._read_ahead()
             await asyncio.wait((ahead, self._decided), return_when=asyncio.FIRST_COMPLETED)
             if self._link is None:
@@ -268,5 +268,5 @@ class HostCarrier:
             self._ahead.cancel()
             await asyncio.wait({self._ahead})
         if self._ahead is not None and not self._ahead.cancelled():
-            # Nobody may have waited for it.
+            # Perhaps no task has waited for it.
             self._ahead.exception()

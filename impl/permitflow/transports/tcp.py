@@ -17,23 +17,21 @@ from contextlib import asynccontextmanager, suppress
 from enum import IntEnum
 from functools import partial
 from struct import Struct
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 
 from permitflow.errors import (
-    InvalidParametersError,
     PeerGoneError,
     PeerTimeoutError,
     PermitflowError,
     UndecodableDataError,
 )
-from permitflow.transports.addresses import SCHEME
+from permitflow.transports.addresses import host_and_port
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.carrier import Buffer, PromptCarrier, Received, Rest, Take
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.heartbeat import Heartbeat
-from permitflow.transports.shared_memory.ring import SizedParts
+from permitflow.transports.shared_memory.ring import SizedParts, without
 from permitflow.transports.wire_errors import NOTHING_SAID, decode_status, encode_status, stranger_who_says
 
 __all__ = [
@@ -46,9 +44,7 @@ __all__ = [
     "TcpStream",
     "calling",
     "header",
-    "host_and_port",
     "read_header",
-    "without",
 ]
 
 _HEADER = Struct(">B2sBI")
@@ -108,15 +104,6 @@ def read_header(data: memoryview, who: str) -> tuple[Kind, int]:
     if size > (MAX_MESSAGE_BYTES if kind in (Kind.MESSAGE, Kind.STATUS) else 0):
         raise UndecodableDataError(what=f"a message of {size} bytes", reason=f"{MAX_MESSAGE_BYTES} are the most")
     return _KINDS[kind], size
-
-
-def without(pieces: Sequence[Buffer], count: int) -> Sequence[Buffer]:
-    """What is left of a message in pieces after so many bytes."""
-    for position, piece in enumerate(pieces):
-        if count < len(piece):
-            return [memoryview(piece)[count:], *pieces[position + 1 :]]
-        count -= len(piece)
-    return ()
 
 
 _SCRATCH_BYTES = 16 << 10  # headers and small messages; larger ones are received where they stay
@@ -225,7 +212,7 @@ class TcpStream(PromptCarrier):
             self._fail(self._gone(str(error)))
         take, came, inbox = self._take_message, self._came, self._inbox
         try:
-            # To whoever reads; the task that awaits ``read`` need not wake up.
+            # To the taker; the task that awaits ``read`` need not wake up.
             if take is not None and came is not None and self._is_read:
                 while inbox and inbox[0][0] is _MESSAGE and not came.done():
                     take(inbox.popleft()[1])
@@ -233,7 +220,7 @@ class TcpStream(PromptCarrier):
             if came is not None and not came.done():
                 came.set_exception(error)
         finally:
-            # Also if a task that went on at once was interrupted.  Of what is left: he who reads it watches again.
+            # Also if a task that went on at once was interrupted.  The next read of what is left watches again.
             if len(self._inbox) >= _MOST_AHEAD:
                 self._unwatch()
             if self._inbox:
@@ -349,7 +336,7 @@ class TcpStream(PromptCarrier):
                     ping = self._ping_rest or header(Kind.PING)
                     self._ping_rest = ping[self._socket.send(ping) :]
             except OSError:
-                pass  # whoever reads or writes hears of it
+                pass  # the next read or write hears of it
             finally:
                 self._sending.release()
 
@@ -396,24 +383,7 @@ def _wake(future: "asyncio.Future[None] | None") -> None:
 
 _RETRY_SECONDS = 0.05
 NEXT_ADDRESS_SECONDS = 2.0
-"""So long an address may be silent that is not the last one of its name, as where packets for IPv6 are lost."""
-
-
-def host_and_port(address: str) -> tuple[str, int]:
-    """The two parts of ``tcp://host:port``.
-
-    Raises:
-        InvalidParametersError: it is none.
-    """
-    try:
-        parts = urlsplit(address)
-        host, port = parts.hostname, parts.port
-        (host or "").encode("idna")  # as for whoever looks the name up
-    except ValueError:
-        host = port = None
-    if not address.startswith(SCHEME) or host is None or port is None:
-        raise InvalidParametersError(name="address", value=address, rule=f"must be {SCHEME}host:port")
-    return host, port
+"""Seconds to wait for one resolved address before trying the next, as where packets for IPv6 are lost."""
 
 
 @asynccontextmanager

@@ -22,10 +22,11 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow.transports import tcp
+from permitflow.transports.addresses import host_and_port
 from permitflow.transports.blocking_calls import send_all
 from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.connection import GET_STREAM
-from permitflow.transports.tcp import HEADER_BYTES, Kind, TcpStream, _connected, calling, header, host_and_port
+from permitflow.transports.tcp import HEADER_BYTES, Kind, TcpStream, _connected, calling, header
 from tests.support.carriers import connected, dialled_by_a_stranger
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]

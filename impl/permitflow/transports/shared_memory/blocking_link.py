@@ -23,10 +23,10 @@ class Outgoing:
         """Nothing of it was written."""
         self.pieces = pieces
         self.is_begun = False
-        """Is it, or the rest of it, with the carrier?  Set by whoever takes it over, and in his thread."""
+        """Is it, or the rest of it, with the carrier?  Set by the end that takes it over, in its thread."""
 
 
-# What poll takes; whoever waits for longer waits again.
+# What poll takes; longer waits are several of these.
 _LONGEST_SECONDS = 86_400.0
 
 
@@ -45,7 +45,7 @@ class BlockingLink(MessageSocket):
         self._rest: Sequence[Part] = ()
         self.is_cut = False
         """Was the last write interrupted so that nobody knows what of it has left?  Then nothing may follow it."""
-        # Whoever closes waits until nobody uses the descriptors.
+        # Closing waits until no thread uses the descriptors.
         self._in_use = threading.RLock()
 
     @property
@@ -93,7 +93,7 @@ class BlockingLink(MessageSocket):
     def write(self, message: Outgoing) -> None:
         """Hand a message over; waits while the socket is full, and for a moment while the ring is.
 
-        Once the stream is over nothing is written any more: whoever reads next hears why.  After an interrupt, unless
+        Once the stream is over nothing is written any more: the next read says why.  After an interrupt, unless
         the link ``is_cut``, the same message is to be written again: it goes on where it was.
 
         Raises:

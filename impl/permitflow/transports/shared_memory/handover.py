@@ -92,7 +92,7 @@ class Listener:
         self._memory = memory
 
     def accept(self) -> socket.socket | None:
-        """Hand the descriptors to whoever has connected; None if nobody of this user has.
+        """Hand the descriptors to a process that has connected; None if none of this user has.
 
         Raises:
             OSError: this end was closed, or the system refuses: it has no descriptor to spare.
@@ -282,10 +282,10 @@ class Offer:
         return self.listener is not None and self.listener.socket.fileno() >= 0
 
     def serve(self) -> bool:
-        """Hand over to whoever has connected, if it is the first of this user; is the socket to be watched further?
+        """Hand over to the first visitor of this user, if it has connected; is the socket to be watched further?
 
-        If not, the watcher stops watching, and then calls ``turn_away``: it would be told of the next visitor, who gets
-        nothing, again and again.  So also where the system refuses, for want of descriptors or memory.
+        If not, the watcher stops watching, and then calls ``turn_away``: it would be told of the next visitor, to which
+        nothing is given, again and again.  So also where the system refuses, for want of descriptors or memory.
         """
         if self.listener is None or not self.awaits_visitor:
             return False

@@ -14,7 +14,15 @@ from typing import NamedTuple
 
 from permitflow.errors import UndecodableDataError
 from permitflow.transports.shared_memory.region import forget_in_children
-from permitflow.transports.shared_memory.ring import ALIGNMENT_BYTES, Part, Place, RingReader, RingWriter, SizedParts
+from permitflow.transports.shared_memory.ring import (
+    ALIGNMENT_BYTES,
+    Part,
+    Place,
+    RingReader,
+    RingWriter,
+    SizedParts,
+    without,
+)
 
 __all__ = [
     "RING_FROM_BYTES",
@@ -137,7 +145,7 @@ SPACE_SECONDS = 0.005
 """How long a message waits for space in the ring before it goes over the socket.
 
 A consumer that is fast returns space in less; a slow one does not notice that its bytes were copied.  And one that
-keeps what it has consumed never returns it: so nobody may wait for space for ever.
+keeps what it has consumed never returns it: so no message may wait for space for ever.
 """
 
 # The kernel takes no more pieces at once.
@@ -185,7 +193,7 @@ class MessageSocket:
             return False
         except OSError as error:
             require_own(error)
-            # Whoever is behind the socket is gone; gRPC knows why.
+            # The peer is gone; gRPC knows why.
             count = 0
         if count == 0:
             self._has_ended = True
@@ -246,11 +254,7 @@ class MessageSocket:
             sent = self._socket.sendmsg(pieces[:_MOST_PIECES], (), socket.MSG_NOSIGNAL)
         except BlockingIOError:
             return pieces
-        for number, piece in enumerate(pieces):
-            if sent < len(piece):
-                return [memoryview(piece).cast("B")[sent:], *pieces[number + 1 :]]
-            sent -= len(piece)
-        return []
+        return without(pieces, sent)
 
     # The end.
 
@@ -265,7 +269,7 @@ class MessageSocket:
         self._has_ended = True
         self._socket.close()
         self._ring.close()
-        # Who keeps this object, in the traceback of an error for instance, does not keep the memory.
+        # A reference to this object, in the traceback of an error for instance, does not keep the memory.
         self._writer = self._reader = None
         self._inbox.clear()
 
@@ -356,7 +360,7 @@ class AsyncioLink(MessageSocket):
             self._failure, self._has_ended = error, True
         take, came, inbox = self._take_message, self._came, self._inbox
         try:
-            # To whoever reads; the task that awaits ``read`` need not wake up.
+            # To the taker; the task that awaits ``read`` need not wake up.
             while take is not None and inbox and came is not None and not came.done():
                 take(inbox.popleft())
         except Exception as error:

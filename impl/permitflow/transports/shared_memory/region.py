@@ -35,7 +35,7 @@ RING_BYTES = 8 << 20
 """Stays in the cache of a processor core, and holds a window of a few large chunks."""
 
 RING_NAME = "permitflow-ring"
-"""Of the memory, where the kernel lists mappings and descriptors: for whoever looks at a process; nobody dials it."""
+"""Of the memory, where the kernel lists mappings and descriptors: for people who look at a process; no address."""
 
 NONCE_BYTES = 32
 
@@ -60,7 +60,7 @@ def why_impossible() -> str:
 
 
 class Region:
-    """One end's mapping.  It lasts as long as anybody refers to it or to a view of it; nobody has to close it."""
+    """One end's mapping.  It lasts as long as it or a view of it is referred to, and need not be closed."""
 
     def __init__(self, descriptor: int, capacity_bytes: int, nonce: bytes, *, writable: bool) -> None:
         """Map an open file; the descriptor stays the caller's.
@@ -128,7 +128,7 @@ def open_region(descriptor: int, *, writable: bool) -> Region:
 
 
 def _keep_for_this_end(descriptor: int) -> None:
-    """Let nobody map it for writing from now on."""
+    """Keep all processes from mapping it for writing from now on."""
     # Older systems do not know this seal.  It guards against defects, not against enemies of the same user.
     with contextlib.suppress(OSError):
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _F_SEAL_FUTURE_WRITE | fcntl.F_SEAL_SEAL)

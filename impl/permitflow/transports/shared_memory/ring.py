@@ -1,7 +1,7 @@
 """The two ends of a ring: one puts messages in, the other hands out views of them.
 
 Space is a second class of tokens, in bytes.  The writer takes some for each message; the reader returns exactly what
-was taken, in the order of the messages, once nobody looks at the oldest of them any more.  Space comes back through an
+was taken, in the order of the messages, once the oldest of them is not looked at any more.  Space comes back through an
 event counter of the kernel: the reader adds what it returns, the writer takes the sum.  It is exact, wakes a writer
 that waits, and orders the reader's last look before the writer's next use.
 """
@@ -33,6 +33,7 @@ __all__ = [
     "WriterSpace",
     "ring_end",
     "size_of",
+    "without",
 ]
 
 ALIGNMENT_BYTES = 64
@@ -162,7 +163,7 @@ class HeldSpace:
         Never waits: it may run inside the garbage collector, on top of a call of itself.
         """
         tenure.is_over = True
-        # Whoever finds the lock taken relies on its holder to look again.
+        # A thread that finds the lock taken relies on its holder to look again.
         while self._is_oldest_over() and self._lock.acquire(blocking=False):
             try:
                 self._reclaim()
@@ -188,7 +189,7 @@ class HeldSpace:
             self._give_back = None
 
     def forget(self) -> None:
-        """As ``close``, in the child of a fork, where nobody may be left to release the lock: the parent gives back."""
+        """As ``close``, in the child of a fork, where perhaps no thread is left to release the lock."""
         self._give_back = None
 
 
@@ -255,7 +256,7 @@ class RingWriter:
         return True
 
     def close(self) -> None:
-        """Give memory and descriptor back: who keeps the stream keeps neither.  Closing twice is harmless."""
+        """Give memory and descriptor back: a stream that is kept keeps neither.  Closing twice is harmless."""
         self._ring = self._signed = memoryview(b"")
         counter, self.counter = self.counter, -1
         if counter >= 0:
@@ -277,7 +278,7 @@ class RingReader:
         self._counter = counter
 
     def view(self, place: Place) -> memoryview:
-        """The message at a place.  Its space returns when nobody refers to the view or a part of it any more.
+        """The message at a place.  Its space returns when the view and all parts of it are gone.
 
         Raises:
             UndecodableDataError: the note is wrong.
@@ -354,3 +355,12 @@ class SizedParts(list[P]):
 def size_of(parts: Sequence[Part]) -> int:
     """Of all parts together, in bytes."""
     return parts.size_bytes if isinstance(parts, SizedParts) else sum(map(len, parts))
+
+
+def without(parts: Sequence[P], count: int) -> Sequence[P | memoryview]:
+    """What is left of a message in parts after so many bytes."""
+    for position, part in enumerate(parts):
+        if count < len(part):
+            return [memoryview(part).cast("B")[count:], *parts[position + 1 :]]
+        count -= len(part)
+    return ()
