@@ -16,8 +16,6 @@ from permitflow.errors import InvalidParametersError, PeerGoneError, PermitflowE
 from permitflow.exchange.health import HealthService
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.serving import METHODS
-from permitflow.transports.addresses import SCHEME, is_tcp
-from permitflow.exchange.serving import METHODS, Serve
 from permitflow.transports.addresses import SCHEME, host_and_port, is_tcp
 from permitflow.transports.carrier import Buffer, Carrier
 from permitflow.transports.connection import SERVER_OPTIONS, SERVICE, expect_large_blocks
