@@ -38,7 +38,7 @@ BEGUN_FIRST = (
     "tests/impl/spark",
     "tests/benchmarks/test_run.py",
     "tests/impl/demo/test_main_job.py",
-    "tests/conformance/test_spark_run.py",
+    "tests/conformance/test_recorded_processes.py",
     "tests/impl/demo/test_pipeline.py",
     "tests/faults/test_faults.py",
     "tests/proofs",

@@ -1,6 +1,6 @@
-"""Recorded runs of two Spark applications, in small: the real one is valid, sabotaged readers are refused.
+"""Recorded runs of two processes, and of two Spark applications: real ones are valid, sabotaged ones are refused.
 
-`make trace-evidence` does the same with 20,000 chunks.
+`make trace-evidence` does the same with 100,000 and with 20,000 chunks.
 """
 
 import os
@@ -12,6 +12,42 @@ import pytest
 
 from permitflow.testing.sabotage import SABOTAGES
 from permitflow.tracing import ChannelTrace, read_trace
+
+
+def run_script(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(repository / "benchmarks/record_two_processes.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+
+
+def test_a_real_run_is_valid_and_sabotaged_ones_are_refused_at_the_right_step(repository: Path, tmp_path: Path) -> None:
+    run = run_script(repository, "--chunks", "2000", "--keep", str(tmp_path))
+
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "real run: 124,008 rows in 2,000 chunks came through" in run.stdout
+    for stream in ("orders", "orders#put1", "orders#get1"):
+        assert f"channel '{stream}': valid, " in run.stdout
+    assert run.stdout.count("not a behaviour of the specification") == len(SABOTAGES)
+    assert run.stdout.count("refused at the right step") == len(SABOTAGES)
+    # The two ends of a stream come from two processes, with nothing in common but its name.
+    trace = read_trace(tmp_path / "real")
+    assert trace.is_complete
+    assert {len(trace.channels[stream].logs) for stream in ("orders#put1", "orders#get1")} == {2}
+
+
+@pytest.mark.parametrize("sabotage", SABOTAGES)
+def test_the_command_shows_what_a_sabotaged_run_did(sabotage: str, repository: Path, tmp_path: Path) -> None:
+    assert run_script(repository, "--sabotage", sabotage, "--keep", str(tmp_path)).returncode == 0
+
+    command = [sys.executable, "-m", "permitflow.cli", "trace", "validate", str(tmp_path / sabotage)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+
+    assert run.returncode == 1
+    assert "orders#put1: not a behaviour of the specification" in run.stdout
+    culprit = "Deliver (617 rows" if sabotage == "on-receipt" else "AddPermits (permits: "
+    assert culprit in run.stdout
+    # Whether returned permits contradict the books, or were returned by nobody, depends on how far the ends had come.
+    assert "is impossible: " in run.stdout or "has no cause: " in run.stdout
+
 
 # A guard against hangs: two Spark sessions on a machine that has other things to do; a tenth of it on an idle one.
 LONGEST_SECONDS = 600
