@@ -107,7 +107,7 @@ tutorial: setup  ## a slow service between two Spark jobs, without and with an e
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.slow_service --document
 
 pictures: setup  ## take the screenshots in docs/pictures again
-	@$(BIN)/python tools/screenshots.py
+	@$(BIN)/python -m tools.screenshots
 
 clean:  ## remove what can be made again, except .venv
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache dist

@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.pictures.browser import Scheme, Visit, find_chromium, open_browser
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.tracing import FileTrace
+from tests.support.browser import Scheme, Visit, find_chromium, open_browser
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -1,7 +1,6 @@
 """Runs of the model as tables: after each step, where every row permit is, or which rows are where."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -14,66 +13,43 @@ if TYPE_CHECKING:
     from permitflow_model.permit_channel import State
     from permitflow_model.spark_micro_batch import State as QueryState
 
-__all__ = ["Ledger", "ledger_of", "query_table", "run_as_json", "run_table"]
+__all__ = ["query_table", "row_permits", "run_as_json", "run_table", "shown_permits"]
 
 _FIRST_STEPS = 16
 _LAST_STEPS = 16
 
 
-@dataclass(frozen=True)
-class Ledger:
-    """Where the row permits are in one state."""
-
-    permits: int
-    """At the sender."""
-
-    in_flight: int
-    """With chunks on the wire."""
-
-    inbox: int
-    """With chunks that were received and are not consumed."""
-
-    unreturned: int
-    """Of consumed chunks, kept by the receiver until they make a batch."""
-
-    grants: int
-    """On their way back."""
-
-    @property
-    def sum(self) -> int:
-        """All of them: ROW_COUNT in every state, or the protocol has lost or made permits."""
-        return self.permits + self.in_flight + self.inbox + self.unreturned + self.grants
-
-    def shown(self) -> list[str]:
-        """All numbers and their sum, for a table."""
-        return [*(f"{count:,}" for count in asdict(self).values()), f"{self.sum:,}"]
-
-
-def ledger_of(state: "State") -> Ledger:
-    """Count the row permits of a state."""
+def row_permits(state: "State") -> dict[str, int]:
+    """Where the row permits are: together ROW_COUNT in every state, or the protocol has lost or made some."""
     from permitflow_model.permit_channel import carried_by, held_by
 
-    return Ledger(
-        permits=state.permits.rows,
-        in_flight=held_by(state.wire).rows,
-        inbox=held_by(state.inbox).rows,
-        unreturned=state.unreturned,
-        grants=carried_by(state.grants).rows,
-    )
+    return {
+        "permits": state.permits.rows,
+        "in_flight": held_by(state.wire).rows,
+        "inbox": held_by(state.inbox).rows,
+        "unreturned": state.unreturned,
+        "grants": carried_by(state.grants).rows,
+    }
+
+
+def shown_permits(state: "State") -> list[str]:
+    """The same and their sum, for a table."""
+    counts = row_permits(state).values()
+    return [f"{count:,}" for count in (*counts, sum(counts))]
 
 
 def run_table(start: "State", steps: "Sequence[Step[State]]") -> Table:
     """A run of the permit channel, one line per step; of a long one, the beginning and the end."""
-    from permitflow.pictures.specification import actor_of
+    from permitflow.pictures.specification import ACTORS
 
     numbers = ("permits", "in flight", "inbox", "unreturned", "grants", "sum")
     table = open_table("step", "action", "who", *numbers, "waiting", right=("step", *numbers))
-    table.add_row("0", "", "", *ledger_of(start).shown(), _waiting(start))
+    table.add_row("0", "", "", *shown_permits(start), _waiting(start))
     left_out = range(_FIRST_STEPS, len(steps) - _LAST_STEPS)
     for number, step in enumerate(steps, start=1):
         if number - 1 not in left_out:
-            ledger = ledger_of(step.state).shown()
-            table.add_row(str(number), spelt(step), actor_of(step.action), *ledger, _waiting(step.state))
+            permits = shown_permits(step.state)
+            table.add_row(str(number), spelt(step), ACTORS[step.action], *permits, _waiting(step.state))
         elif number - 1 == left_out.start:
             table.add_row("…", f"{len(left_out):,} more steps")
     return table
@@ -87,7 +63,7 @@ def run_as_json(start: "State", steps: "Sequence[Step[State]]") -> list[dict[str
         {
             "action": action,
             "arguments": list(arguments),
-            **asdict(ledger_of(state)),
+            **row_permits(state),
             "waiting": [chunk.cost for chunk in state.waiting],
         }
         for action, arguments, state in states

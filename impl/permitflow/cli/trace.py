@@ -13,7 +13,7 @@ from rich.table import Table
 from permitflow.cli.console import open_console, open_progress, open_table, print_table
 from permitflow.cli.options import whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
-from permitflow.cli.run_table import ledger_of
+from permitflow.cli.run_table import row_permits, shown_permits
 from permitflow.errors import TraceError, TraceTruncatedError
 
 if TYPE_CHECKING:
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 __all__ = ["files_of", "read_files", "select_channels", "trace"]
 
 _PLACES = ("permits", "in flight", "inbox", "unreturned", "grants", "sum")
+_PLACES_IN_WORDS = {
+    "permits": "at the sender",
+    "in_flight": "in flight",
+    "inbox": "in the inbox",
+    "unreturned": "unreturned",
+    "grants": "on their way back",
+}
 
 trace = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Recorded runs, judged by the specification.")
 
@@ -232,7 +239,7 @@ def _last_steps(verdict: "Verdict") -> Table:
     tail = verdict.replay.tail
     worlds = [*(world for world, _ in tail), verdict.world]
     for (_, event), after in zip(tail, worlds[1:], strict=True):
-        table.add_row(*_told(event), *ledger_of(after.state).shown())
+        table.add_row(*_told(event), *shown_permits(after.state))
     for block in verdict.replay.blocked:
         table.add_row(*_told(block.event), *("?" for _ in _PLACES))
     return table
@@ -244,13 +251,11 @@ def _told(event: "Event") -> tuple[str, str, str, str]:
 
 
 def _where(state: "State") -> str:
-    ledger = ledger_of(state)
+    permits = row_permits(state)
     sizes = [chunk.rows for chunk in state.waiting]
     waiting = f", waiting chunks of {', '.join(map(str, sizes[:5]))}{' …' if len(sizes) > 5 else ''}" if sizes else ""
-    return (
-        f"row permits {ledger.permits:,} at the sender + {ledger.in_flight:,} in flight + {ledger.inbox:,} in the inbox"
-        f" + {ledger.unreturned:,} unreturned + {ledger.grants:,} on their way back = {ledger.sum:,}{waiting}"
-    )
+    places = " + ".join(f"{permits[name]:,} {place}" for name, place in _PLACES_IN_WORDS.items())
+    return f"row permits {places} = {sum(permits.values()):,}{waiting}"
 
 
 def _as_json(verdict: "Verdict") -> dict[str, object]:
@@ -290,7 +295,7 @@ def _problem_as_json(verdict: "Verdict") -> dict[str, object]:
             for event, reason, is_refused in (*broken, *blocked)
             if event is not None
         ],
-        "state": {**asdict(ledger_of(verdict.world.state)), "waiting": [m.rows for m in verdict.world.state.waiting]},
+        "state": {**row_permits(verdict.world.state), "waiting": [m.rows for m in verdict.world.state.waiting]},
         "allowed": list(verdict.allowed),
         "not_looked_at": verdict.left_over,
     }

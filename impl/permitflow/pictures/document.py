@@ -8,10 +8,12 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import NamedTuple, TypeAlias, TypeVar
 
+from permitflow.pictures.assets import asset
 from permitflow.pictures.run import Run
-from permitflow.pictures.specification import Specification, actor_of, camel_case, false_guard
+from permitflow.pictures.specification import ACTORS, Specification, camel_case, false_guard
 from permitflow_model.kernel.queue import Queue
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import (
@@ -44,10 +46,12 @@ __all__ = [
     "columns_of",
     "document_of",
     "embedded",
+    "facts_list",
     "facts_of",
     "ledger_of",
     "parameter_facts",
     "ranges",
+    "script_of",
 ]
 
 CLASSES = Permits._fields
@@ -440,7 +444,7 @@ def _actions(specification: Specification) -> list[Document]:
     return [
         {
             "name": action.name,
-            "actor": actor_of(action.name),
+            "actor": ACTORS[action.name],
             "isEnvironment": action.is_environment,
             "does": (action.perform.__doc__ or "").strip(),
             "place": passages[action.name].place,
@@ -455,3 +459,16 @@ def _variables(specification: Specification) -> list[Document]:
     remarks = specification.remarks()
     names = [camel_case(field) for field in State._fields]
     return [{"name": name, "remark": remarks[name]} for name in names]
+
+
+def script_of(names: tuple[str, ...]) -> str:
+    """Scripts as one, whose names nobody else sees."""
+    return '(() => {\n"use strict";\n' + "\n".join(map(asset, names)) + "})();"
+
+
+def facts_list(facts: Iterable[Fact]) -> str:
+    """Parameters as the items of a list; the specification's words on each as a hint."""
+    return "".join(
+        f'<div title="{escape(fact.remark)}"><dt>{escape(fact.name)}</dt><dd>{escape(fact.value)}</dd></div>'
+        for fact in facts
+    )

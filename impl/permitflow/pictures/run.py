@@ -6,7 +6,7 @@ from enum import StrEnum
 from itertools import takewhile
 
 from permitflow.tracing.events import Event
-from permitflow_model.kernel.replay import Blocked, Replay
+from permitflow_model.kernel.replay import Replay
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State, cost_of, is_stuck
 from permitflow_model.permit_channel_one_end import PART
@@ -29,6 +29,14 @@ __all__ = [
 
 MOST_STEPS = 200_000
 """Steps that a page holds at most: about 10 MB, which a browser opens in a second."""
+
+# Beyond, nobody would step through it.
+_MOST_CHUNKS = 5_000
+# The sender's window is filled while nothing moves elsewhere; then all that was sent is delivered; then permits are
+# used as soon as they are back.
+_FILL = ("SendChunk", "SendBarrier", "SendWatermark")
+_DELIVER = ("Deliver",)
+_DRAIN = ("AddPermits", *_FILL, "Deliver", "Consume", "Flush")
 
 
 class Verdict(StrEnum):
@@ -103,15 +111,6 @@ def last_steps(run: Run, most: int = MOST_STEPS) -> Run:
     )
 
 
-# The sender's window is filled while nothing moves elsewhere; then all that was sent is delivered; then permits are
-# used as soon as they are back.
-_FILL = ("SendChunk", "SendBarrier", "SendWatermark")
-_DELIVER = ("Deliver",)
-# Beyond, nobody would step through it.
-MOST_CHUNKS = 5_000
-_DRAIN = ("AddPermits", "SendChunk", "SendBarrier", "SendWatermark", "Deliver", "Consume", "Flush")
-
-
 class _Teller:
     """Takes steps of the model, one after the other."""
 
@@ -141,10 +140,10 @@ def fill_and_drain(parameters: Parameters) -> list[Step[State]]:
         ValueError: it takes too many chunks to fill the window.
     """
     largest = cost_of(max(parameters.sizes), parameters)
-    if (needed := parameters.row_count // largest) > MOST_CHUNKS:
+    if (needed := parameters.row_count // largest) > _MOST_CHUNKS:
         raise ValueError(
             f"a window of {parameters.row_count:,} row permits takes {needed:,} chunks to fill, "
-            f"if they cost at most {largest:,}; a run to look at has at most {MOST_CHUNKS:,}"
+            f"if they cost at most {largest:,}; a run to look at has at most {_MOST_CHUNKS:,}"
         )
     teller = _Teller(parameters)
     for size in _sizes(parameters.sizes):
@@ -312,27 +311,20 @@ def _conclusions(recording: Recording) -> Iterator[Section]:
     if replay.broken:
         yield Section("What the last event broke", replay.broken)
     if replay.blocked:
-        yield Section("What no behaviour allows here", tuple(map(_objection, replay.blocked)))
+        yield Section(
+            "What no behaviour allows here", tuple(f"{_what(block.event)}: {block.reason}" for block in replay.blocked)
+        )
     nothing = ("no step of the protocol; the application may offer something",)
     yield Section("What would have been allowed", recording.allowed or nothing)
-
-
-def _objection(block: Blocked[Event]) -> str:
-    return f"{_what(block.event)}: {block.reason}"
 
 
 def _what(event: Event | None) -> str:
     if event is None:
         return "nothing"
-    permits = _permits(event.permits)
-    rows = f"{event.rows:,} rows, " if event.rows else ""
-    return f"event {event.sequence:,} of the {event.end}, {event.action} ({rows}{permits})"
-
-
-def _permits(permits: Sequence[int]) -> str:
     names = ("row permits", "barrier permits", "watermark permits")
-    shown = [f"{count:,} {name}" for count, name in zip(permits, names, strict=True) if count]
-    return ", ".join(shown) or "no permits"
+    permits = [f"{count:,} {name}" for count, name in zip(event.permits, names, strict=True) if count]
+    rows = f"{event.rows:,} rows, " if event.rows else ""
+    return f"event {event.sequence:,} of the {event.end}, {event.action} ({rows}{', '.join(permits) or 'no permits'})"
 
 
 def _events(count: int) -> str:

@@ -3,37 +3,67 @@
 A page is one HTML file with everything in it.  Nothing is fetched, and the page forbids itself to.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from string import Template
 
 from permitflow.pictures import svg
 from permitflow.pictures.assets import asset
-from permitflow.pictures.document import CLASSES, PLACES, Document, Fact, document_of, embedded, facts_of, ledger_of
+from permitflow.pictures.document import (
+    CLASSES,
+    PLACES,
+    document_of,
+    embedded,
+    facts_list,
+    facts_of,
+    ledger_of,
+    script_of,
+)
 from permitflow.pictures.run import Run, Verdict, last_steps
-from permitflow.pictures.specification import Specification, actor_of, false_guard
+from permitflow.pictures.specification import ACTORS, Specification, false_guard
 from permitflow_model.kernel.queue import Queue
 from permitflow_model.permit_channel import SYSTEM, Message, Permits, State, held
 
-__all__ = ["facts_list", "page_of", "script_of", "storyboard"]
+__all__ = ["page_of", "storyboard"]
+
+_STYLES = ("palette.css", "page.css", "storyboard.css")
+_SCRIPTS = ("drawing.js", "run.js", "frame.js", "scene.js", "timeline.js", "panels.js", "player.js")
 
 # The drawing's measures, in pixels.
-WIDTH = 1080
-MARGIN = 28
-ACTION_AT = 74
-ACTOR_AT = 226
+_WIDTH = 1080
+_MARGIN = 28
+_ACTION_AT = 74
+_ACTOR_AT = 226
 BAR_AT = 306
 BAR_WIDTH = 440
-NOTE_AT = BAR_AT + BAR_WIDTH + 22
-BAR_HEIGHT = 24
-LEAST_WIDTH = 1.5  # so that a single permit of thousands is seen
-ROW_HEIGHT = 44
-LEADING = 20
+_NOTE_AT = BAR_AT + BAR_WIDTH + 22
+_BAR_HEIGHT = 24
+_LEAST_WIDTH = 1.5  # so that a single permit of thousands is seen
+_ROW_HEIGHT = 44
+_LEADING = 20
 
 # A longer run is drawn as its beginning and its end.
 MOST_ROWS = 40
 ROWS_AT_EACH_END = 15
+
+
+def page_of(run: Run) -> str:
+    """The page of a run; of a very long one, of its end."""
+    shown = last_steps(run)
+    document = document_of(shown)
+    return Template(asset("run.html")).substitute(
+        title=escape(shown.title),
+        verdict=escape(shown.verdict.value),
+        sentence=escape(shown.sentence),
+        facts=facts_list(facts_of(shown)),
+        remarks="\n".join(f'<p class="remark">{escape(remark)}</p>' for remark in shown.remarks),
+        style="".join(map(asset, _STYLES)),
+        storyboard=storyboard(shown, standalone=False),
+        module=escape(Specification(SYSTEM.module).file),
+        run=embedded(document),
+        script=script_of(_SCRIPTS),
+    )
 
 
 @dataclass(frozen=True)
@@ -52,10 +82,10 @@ def storyboard(run: Run, *, standalone: bool = True) -> str:
     for draw in (_head, _legend, _rows, _end):
         drawn, y = draw(run, y)
         parts += drawn
-    sheet = svg.element("rect", class_="sheet", width=WIDTH, height=y, rx=12)
+    sheet = svg.element("rect", class_="sheet", width=_WIDTH, height=y, rx=12)
     styles = [asset("palette.css"), asset("storyboard.css")] if standalone else []
     return svg.document(
-        [sheet, *parts], width=WIDTH, height=y, title=f"{run.title}. {run.sentence}", styles=styles, class_="story"
+        [sheet, *parts], width=_WIDTH, height=y, title=f"{run.title}. {run.sentence}", styles=styles, class_="story"
     )
 
 
@@ -64,31 +94,31 @@ def _head(run: Run, y: float) -> tuple[list[str], float]:
     badge = 26 + svg.length(run.verdict.value, 13)
     parts = [
         svg.element(
-            "rect", class_="badge bad" if is_bad else "badge", x=MARGIN, y=y - 12, width=badge, height=22, rx=11
+            "rect", class_="badge bad" if is_bad else "badge", x=_MARGIN, y=y - 12, width=badge, height=22, rx=11
         ),
-        svg.text(MARGIN + badge / 2, y + 4, run.verdict.value, class_="badge-text"),
+        svg.text(_MARGIN + badge / 2, y + 4, run.verdict.value, class_="badge-text"),
     ]
     y += 42
     for content, width, leading, kind in (
         (run.title, 82, 28, "title"),
         (run.sentence, 125, 22, "sentence"),
-        *((remark, 140, LEADING, "muted") for remark in run.remarks),
-        (", ".join(f"{name} {value}" for name, value, _ in facts_of(run)), 130, LEADING, "muted"),
+        *((remark, 140, _LEADING, "muted") for remark in run.remarks),
+        (", ".join(f"{name} {value}" for name, value, _ in facts_of(run)), 130, _LEADING, "muted"),
     ):
-        parts += svg.paragraph(MARGIN, y, content, width=width, leading=leading, class_=kind)
+        parts += svg.paragraph(_MARGIN, y, content, width=width, leading=leading, class_=kind)
         y += leading * len(svg.lines(content, width)) + 4
     return parts, y + 8
 
 
 def _legend(run: Run, y: float) -> tuple[list[str], float]:
-    parts = [svg.element("line", class_="rule", x1=MARGIN, x2=WIDTH - MARGIN, y1=y - 14, y2=y - 14)]
+    parts = [svg.element("line", class_="rule", x1=_MARGIN, x2=_WIDTH - _MARGIN, y1=y - 14, y2=y - 14)]
     x: float = BAR_AT
     for place, label in PLACES.items():
         parts.append(svg.element("rect", class_=f"place {place}", x=x, y=y + 1, width=12, height=12, rx=3))
         parts.append(svg.text(x + 18, y + 12, label, class_="muted"))
         x += 34 + svg.length(label, 13) * 0.9
     parts.append(
-        svg.text(MARGIN, y + 12, f"All {run.parameters.row_count:,} row permits, step by step", class_="strong")
+        svg.text(_MARGIN, y + 12, f"All {run.parameters.row_count:,} row permits, step by step", class_="strong")
     )
     return parts, y + 34
 
@@ -97,10 +127,10 @@ def _rows(run: Run, y: float) -> tuple[list[str], float]:
     parts: list[str] = []
     for row in _shown(run):
         if isinstance(row, str):
-            parts.append(svg.text(ACTION_AT, y + 16, row, class_="muted"))
+            parts.append(svg.text(_ACTION_AT, y + 16, row, class_="muted"))
         else:
             parts += _row(run, row, y)
-        y += ROW_HEIGHT
+        y += _ROW_HEIGHT
     return parts, y + 8
 
 
@@ -119,17 +149,17 @@ def _row_of(run: Run, number: int) -> _Row:
     step = run.steps[number - 1]
     before = run.steps[number - 2].state if number > 1 else run.start
     arguments = f"({', '.join(f'{argument:,}' for argument in step.arguments)})" if step.arguments else ""
-    return _Row(run.skipped + number, step.action + arguments, actor_of(step.action), before, step.state)
+    return _Row(run.skipped + number, step.action + arguments, ACTORS[step.action], before, step.state)
 
 
 def _row(run: Run, row: _Row, y: float) -> Iterator[str]:
-    yield svg.text(MARGIN + 28, y + 16, f"{row.number:,}", class_="muted right")
-    yield svg.text(ACTION_AT, y + 16, row.title or "the beginning", class_="action" if row.title else "muted")
-    yield svg.text(ACTOR_AT, y + 16, row.actor, class_="muted")
+    yield svg.text(_MARGIN + 28, y + 16, f"{row.number:,}", class_="muted right")
+    yield svg.text(_ACTION_AT, y + 16, row.title or "the beginning", class_="action" if row.title else "muted")
+    yield svg.text(_ACTOR_AT, y + 16, row.actor, class_="muted")
     yield from _bar(run, row.state, y)
     notes = [(note, class_) for note, class_ in ((_moves(row), "muted"), _need(run, row.state)) if note]
     for number, (note, class_) in enumerate(notes):
-        yield svg.text(NOTE_AT, y + 16 + 16 * number, note, class_=class_)
+        yield svg.text(_NOTE_AT, y + 16 + 16 * number, note, class_=class_)
 
 
 def _moves(row: _Row) -> str:
@@ -154,7 +184,7 @@ def _signed(change: int) -> str:
 
 def _bar(run: Run, state: State, y: float) -> Iterator[str]:
     scale = BAR_WIDTH / run.parameters.row_count
-    yield svg.element("rect", class_="track", x=BAR_AT, y=y, width=BAR_WIDTH, height=BAR_HEIGHT, rx=3)
+    yield svg.element("rect", class_="track", x=BAR_AT, y=y, width=BAR_WIDTH, height=_BAR_HEIGHT, rx=3)
     x: float = BAR_AT
     flags: dict[float, str] = {}
     for place, parts in _pieces(state):
@@ -165,15 +195,15 @@ def _bar(run: Run, state: State, y: float) -> Iterator[str]:
             yield from _segment(x, y, count, count * scale, place)
             x += count * scale
     for at, names in flags.items():
-        yield svg.element("line", class_="flag", x1=at, x2=at, y1=y - 2, y2=y + BAR_HEIGHT)
+        yield svg.element("line", class_="flag", x1=at, x2=at, y1=y - 2, y2=y + _BAR_HEIGHT)
         yield svg.text(at, y - 4, names, class_="flag-name")
-    yield from _bracket(run, state, y + BAR_HEIGHT, scale)
+    yield from _bracket(run, state, y + _BAR_HEIGHT, scale)
 
 
 def _segment(x: float, y: float, count: int, width: float, place: str) -> Iterator[str]:
-    width = max(width, LEAST_WIDTH)
+    width = max(width, _LEAST_WIDTH)
     x = min(x, BAR_AT + BAR_WIDTH - width)
-    yield svg.element("rect", class_=f"place {place}", x=x, y=y, width=width, height=BAR_HEIGHT)
+    yield svg.element("rect", class_=f"place {place}", x=x, y=y, width=width, height=_BAR_HEIGHT)
     label = f"{count:,}"
     if width > svg.length(label, 13) + 4:
         yield svg.text(x + width / 2, y + 17, label, class_="count")
@@ -216,11 +246,11 @@ def _bracket(run: Run, state: State, y: float, scale: float) -> Iterator[str]:
 def _end(run: Run, y: float) -> tuple[list[str], float]:
     parts: list[str] = []
     for heading, items in _conclusions(run):
-        parts.append(svg.text(MARGIN, y + 14, heading, class_="heading"))
+        parts.append(svg.text(_MARGIN, y + 14, heading, class_="heading"))
         y += 36
         for item in items:
-            parts += svg.paragraph(MARGIN + 16, y, item, width=130, leading=LEADING, class_="")
-            y += LEADING * len(svg.lines(item, 130))
+            parts += svg.paragraph(_MARGIN + 16, y, item, width=130, leading=_LEADING, class_="")
+            y += _LEADING * len(svg.lines(item, 130))
         y += 10
     return parts, y + 14
 
@@ -232,38 +262,3 @@ def _conclusions(run: Run) -> Iterator[tuple[str, list[str]]]:
         yield "Nothing can move any more", [f"{guard.action}: {guard.sentence}" for guard in refused if guard]
     for section in run.conclusions:
         yield section.heading, list(section.items)
-
-
-_STYLES = ("palette.css", "page.css", "storyboard.css")
-_SCRIPTS = ("drawing.js", "run.js", "frame.js", "scene.js", "timeline.js", "panels.js", "player.js")
-
-
-def page_of(run: Run) -> str:
-    """The page of a run; of a very long one, of its end."""
-    shown = last_steps(run)
-    document: Document = document_of(shown)
-    return Template(asset("run.html")).substitute(
-        title=escape(shown.title),
-        verdict=escape(shown.verdict.value),
-        sentence=escape(shown.sentence),
-        facts=facts_list(facts_of(shown)),
-        remarks="\n".join(f'<p class="remark">{escape(remark)}</p>' for remark in shown.remarks),
-        style="".join(map(asset, _STYLES)),
-        storyboard=storyboard(shown, standalone=False),
-        module=escape(Specification(SYSTEM.module).file),
-        run=embedded(document),
-        script=script_of(_SCRIPTS),
-    )
-
-
-def script_of(names: tuple[str, ...]) -> str:
-    """Scripts as one, whose names nobody else sees."""
-    return '(() => {\n"use strict";\n' + "\n".join(map(asset, names)) + "})();"
-
-
-def facts_list(facts: Iterable[Fact]) -> str:
-    """Parameters as the items of a list; the specification's words on each as a hint."""
-    return "".join(
-        f'<div title="{escape(fact.remark)}"><dt>{escape(fact.name)}</dt><dd>{escape(fact.value)}</dd></div>'
-        for fact in facts
-    )

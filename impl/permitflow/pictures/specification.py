@@ -12,7 +12,6 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from types import CodeType, TracebackType
 
 from permitflow_model.kernel.system import Disabled
@@ -25,7 +24,6 @@ __all__ = [
     "FalseGuard",
     "Passage",
     "Specification",
-    "actor_of",
     "camel_case",
     "false_guard",
     "guards_of",
@@ -61,7 +59,7 @@ class Passage:
 class Specification:
     """One TLA+ module, as text."""
 
-    def __init__(self, module: str, spec_directory: Path | None = None) -> None:
+    def __init__(self, module: str) -> None:
         """Read the module from the specification's folder.
 
         Raises:
@@ -69,27 +67,12 @@ class Specification:
             OSError: the module cannot be read.
         """
         self.file = f"spec/{module}.tla"
-        path = (spec_directory or find_spec_directory()) / f"{module}.tla"
+        path = find_spec_directory() / f"{module}.tla"
         self._lines = path.read_text(encoding="utf-8").splitlines()
 
     def operators(self) -> dict[str, Passage]:
         """All operators that begin at the left margin, by name."""
-        return {passage.name: passage for passage in self._operators()}
-
-    def operator(self, name: str) -> Passage:
-        """Look one up.
-
-        Raises:
-            KeyError: the module defines no such operator.
-        """
-        return self.operators()[name]
-
-    def remarks(self) -> Mapping[str, str]:
-        """What the module says about each of its constants and variables."""
-        found = (_DECLARED.match(line) for line in self._lines)
-        return {match[1]: match[2].strip() for match in found if match}
-
-    def _operators(self) -> Iterator[Passage]:
+        found = {}
         for index, line in enumerate(self._lines):
             if match := _OPERATOR.match(line):
                 first = index
@@ -99,7 +82,13 @@ class Specification:
                 while last < len(self._lines) and self._lines[last].startswith(" "):
                     last += 1
                 text = "\n".join(self._lines[first:last])
-                yield Passage(match[1], self.file, index + 1, text, first + 1)
+                found[match[1]] = Passage(match[1], self.file, index + 1, text, first + 1)
+        return found
+
+    def remarks(self) -> Mapping[str, str]:
+        """What the module says about each of its constants and variables."""
+        found = (_DECLARED.match(line) for line in self._lines)
+        return {match[1]: match[2].strip() for match in found if match}
 
 
 def camel_case(name: str) -> str:
@@ -134,7 +123,6 @@ def _value(value: object) -> str:
     return f"\u27e8{', '.join(map(_value, value))}\u27e9"
 
 
-# Nobody decides on the network's moves; the others are where the specification's sections put them.
 ACTORS = {
     "OfferChunk": "producer",
     "OfferBarrier": "producer",
@@ -149,15 +137,7 @@ ACTORS = {
     "Consume": "consumer",
     "Flush": "receiver",
 }
-
-
-def actor_of(action: str) -> str:
-    """Who performs an action.
-
-    Raises:
-        KeyError: the specification has no such action.
-    """
-    return ACTORS[action]
+"""Whose move an action is.  Nobody decides on the network's; the others are where the specification puts them."""
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from string import Template
 
 from permitflow.pictures import svg
 from permitflow.pictures.assets import asset
-from permitflow.pictures.document import PLACES, Document, embedded, ledger_of, parameter_facts
-from permitflow.pictures.run_page import facts_list, script_of
+from permitflow.pictures.document import PLACES, Document, embedded, facts_list, ledger_of, parameter_facts, script_of
 from permitflow.pictures.specification import Specification, false_guard, in_brief, variables_of
 from permitflow_model.kernel.explore import explore
 from permitflow_model.permit_channel import SYSTEM, Parameters, State, is_stuck
@@ -30,12 +29,30 @@ __all__ = [
     "graph_page",
     "graph_sentence",
     "graph_title",
-    "positions",
     "reachable",
 ]
 
 MOST_STATES = 500
 """Beyond, a picture shows nothing any more."""
+
+# Measures in pixels.
+_COLUMN = 118
+_LINE = 34
+_RADIUS = 12
+_MARGIN = 40
+_HEAD = 90
+
+MOST_LABELS = 70
+"""With more edges, labels would cover each other; a page shows those of the chosen state."""
+# How much further apart things stand where all edges have labels.
+_SPREAD_FOR_LABELS = 1.6
+_LABEL_SIZE = 11
+# Shares of an edge.  Nearer to the target than to the source: many edges that leave one state part late.
+_LABEL_PLACES = (0.64, 0.52, 0.74, 0.42, 0.32)
+
+Point = tuple[float, float]
+Box = tuple[float, float, float, float]
+"""Its middle, half its width, half its height."""
 
 
 @dataclass(frozen=True)
@@ -106,35 +123,6 @@ def columns_of(graph: StateGraph) -> list[list[int]]:
     return columns
 
 
-def positions(columns: Sequence[Sequence[int]]) -> dict[int, tuple[int, float]]:
-    """Of each state, its column and its height, counted from the middle of all columns."""
-    return {
-        state: (depth, place - (len(column) - 1) / 2)
-        for depth, column in enumerate(columns)
-        for place, state in enumerate(column)
-    }
-
-
-# Measures in pixels.
-COLUMN = 118
-LINE = 34
-RADIUS = 12
-MARGIN = 40
-HEAD = 90
-
-# With more edges, labels would cover each other; a page shows those of the chosen state.
-MOST_LABELS = 70
-# How much further apart things stand where all edges have labels.
-SPREAD_FOR_LABELS = 1.6
-LABEL_SIZE = 11
-# Shares of an edge.  Nearer to the target than to the source: many edges that leave one state part late.
-LABEL_PLACES = (0.64, 0.52, 0.74, 0.42, 0.32)
-
-Point = tuple[float, float]
-Box = tuple[float, float, float, float]
-"""Its middle, half its width, half its height."""
-
-
 @dataclass(frozen=True)
 class _Plan:
     graph: StateGraph
@@ -147,9 +135,9 @@ class _Plan:
 
 def graph_drawing(graph: StateGraph, *, standalone: bool = True) -> str:
     """The drawing; one that does not stand alone takes its colours from the page around it."""
-    plan = _plan(graph, top=HEAD if standalone else 0)
+    plan = _plan(graph, top=_HEAD if standalone else 0)
     title = graph_title(graph)
-    head = [svg.text(MARGIN - 12, 34, title, class_="title"), *_legend(plan)] if standalone else []
+    head = [svg.text(_MARGIN - 12, 34, title, class_="title"), *_legend(plan)] if standalone else []
     sheet = [svg.element("rect", class_="sheet", width=plan.width, height=plan.height, rx=12)] if standalone else []
     edges = svg.element("g", *_edges(plan), class_="edges")
     nodes = svg.element("g", *_nodes(plan), class_="nodes")
@@ -177,25 +165,26 @@ def graph_title(graph: StateGraph) -> str:
 def _plan(graph: StateGraph, *, top: float) -> _Plan:
     columns = columns_of(graph)
     with_labels = len(graph.edges) <= MOST_LABELS
-    spread = SPREAD_FOR_LABELS if with_labels else 1
-    column, line = COLUMN * spread, LINE * spread
+    spread = _SPREAD_FOR_LABELS if with_labels else 1
+    column, line = _COLUMN * spread, _LINE * spread
     tallest = max(map(len, columns))
-    middle = top + MARGIN + (tallest - 1) * line / 2
+    middle = top + _MARGIN + (tallest - 1) * line / 2
     points = {
-        state: (MARGIN + depth * column, middle + height * line)
-        for state, (depth, height) in positions(columns).items()
+        state: (_MARGIN + depth * column, middle + (place - (len(states) - 1) / 2) * line)
+        for depth, states in enumerate(columns)
+        for place, state in enumerate(states)
     }
-    width = max(2 * MARGIN + (len(columns) - 1) * column, 760.0)
-    return _Plan(graph, points, column, with_labels, width, top + 2 * MARGIN + (tallest - 1) * line)
+    width = max(2 * _MARGIN + (len(columns) - 1) * column, 760.0)
+    return _Plan(graph, points, column, with_labels, width, top + 2 * _MARGIN + (tallest - 1) * line)
 
 
 def _legend(plan: _Plan) -> Iterator[str]:
-    x, y = MARGIN - 12.0, 58.0
+    x, y = _MARGIN - 12.0, 58.0
     for content, kind, share in node_legend(plan.graph):
         yield svg.element("g", *_circle(x + 8, y - 4, 8, share), class_=kind)
         yield svg.text(x + 24, y, content, class_="muted")
         x += 40 + svg.length(content, 13) * 0.9
-    x, y = MARGIN - 12.0, 84.0
+    x, y = _MARGIN - 12.0, 84.0
     for name in actions_of(plan.graph):
         yield svg.element("g", svg.element("path", d=f"M{x} {y - 4}h16"), class_=f"edge {name}")
         yield svg.text(x + 24, y, name, class_="muted")
@@ -234,7 +223,7 @@ def _nodes(plan: _Plan) -> Iterator[str]:
         kinds = ["node", "stuck" if number in graph.stuck else "", "start" if number == 0 else ""]
         content = [
             svg.element("title", escape(in_brief(state))),
-            *_circle(x, y, RADIUS, state.permits.rows / graph.parameters.row_count),
+            *_circle(x, y, _RADIUS, state.permits.rows / graph.parameters.row_count),
             svg.text(x, y + 4, f"{state.permits.rows}", class_="permits"),
         ]
         yield svg.element("g", *content, class_=" ".join(filter(None, kinds)), data_state=number)
@@ -257,7 +246,7 @@ def _edges(plan: _Plan) -> Iterator[str]:
 
 
 def _labels(plan: _Plan) -> Iterator[str]:
-    taken: list[Box] = [(x, y, RADIUS, RADIUS) for x, y in plan.points.values()]
+    taken: list[Box] = [(x, y, _RADIUS, _RADIUS) for x, y in plan.points.values()]
     for number, edge in enumerate(plan.graph.edges):
         x, y = _label_place(_curve(plan, edge), edge.label, taken)
         kind = "label" if plan.with_labels else "label hidden"
@@ -276,8 +265,8 @@ def _curve(plan: _Plan, edge: Edge) -> tuple[Point, Point, Point, Point]:
 
 def _label_place(curve: Sequence[Point], label: str, taken: list[Box]) -> Point:
     """A point on the curve where nothing is yet."""
-    width, height = svg.length(label, LABEL_SIZE) / 2, LABEL_SIZE / 2
-    points = [(_along(curve, share, 0), _along(curve, share, 1) - LABEL_SIZE / 2) for share in LABEL_PLACES]
+    width, height = svg.length(label, _LABEL_SIZE) / 2, _LABEL_SIZE / 2
+    points = [(_along(curve, share, 0), _along(curve, share, 1) - _LABEL_SIZE / 2) for share in _LABEL_PLACES]
     free = (
         (x, y)
         for x, y in points
@@ -302,7 +291,7 @@ def _arrow_head(plan: _Plan, edge: Edge) -> str:
 
 
 def _signed(is_forward: bool) -> int:
-    return RADIUS if is_forward else -RADIUS
+    return _RADIUS if is_forward else -_RADIUS
 
 
 def _at(point: Point) -> str:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from permitflow.pictures.browser import Visit, find_chromium, open_browser
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
+from tests.support.browser import Visit, find_chromium, open_browser
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

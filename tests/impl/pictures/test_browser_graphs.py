@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from permitflow.pictures.browser import Visit
 from permitflow.pictures.document import PLACES, ledger_of
 from permitflow.pictures.state_graph import graph_page, reachable
 from permitflow_model.permit_channel import Parameters
+from tests.support.browser import Visit
 
 Open = Callable[..., Visit]
 

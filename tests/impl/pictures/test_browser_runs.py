@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
-from permitflow.pictures.browser import Scheme, Visit
 from permitflow.pictures.document import PLACES, ledger_of
 from permitflow.pictures.run import Run, Verdict, live_run, stuck_run
 from permitflow.pictures.run_page import page_of
 from permitflow.pictures.specification import Specification
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
+from tests.support.browser import Scheme, Visit
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -75,7 +75,7 @@ def shows(seen: dict[str, Any], run: Run, k: int) -> None:
     call = f": {run.steps[k - 1].action}" if k else ""
     assert seen["position"].startswith(f"Step {k} of {len(run.steps)}{call}")
     if k:
-        assert seen["place"] == Specification(SYSTEM.module).operator(run.steps[k - 1].action).place
+        assert seen["place"] == Specification(SYSTEM.module).operators()[run.steps[k - 1].action].place
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])

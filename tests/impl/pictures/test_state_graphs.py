@@ -9,11 +9,9 @@ from permitflow.pictures.document import ledger_of
 from permitflow.pictures.state_graph import (
     MOST_LABELS,
     StateGraph,
-    columns_of,
     graph_document,
     graph_drawing,
     graph_sentence,
-    positions,
     reachable,
 )
 from permitflow_model.kernel.explore import StateLimitReached, explore
@@ -53,11 +51,18 @@ def test_arrivals_are_shortest_ways(graph: StateGraph) -> None:
 
 
 def test_every_state_has_a_place_of_its_own(graph: StateGraph) -> None:
-    columns = columns_of(graph)
-    places = positions(columns)
-    assert sorted(places) == list(range(len(graph.states)))
-    assert len(set(places.values())) == len(places)
-    assert all(places[state][0] == graph.depths[state] for state in places)
+    root = ET.fromstring(graph_drawing(graph))
+    columns: dict[float, set[int]] = {}
+    places = set()
+    for node in root.iter(f"{SVG}g"):
+        if state := node.get("data-state"):
+            circle = node.find(f"{SVG}circle")
+            assert circle is not None
+            places.add((circle.attrib["cx"], circle.attrib["cy"]))
+            columns.setdefault(float(circle.attrib["cx"]), set()).add(graph.depths[int(state)])
+    assert len(places) == len(graph.states)
+    # Columns stand in the order of depths.
+    assert [columns[x] for x in sorted(columns)] == [{depth} for depth in range(max(graph.depths) + 1)]
 
 
 def test_the_drawing_holds_every_state_and_every_step(graph: StateGraph) -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from permitflow.pictures.assets import asset
-from permitflow.pictures.browser import Visit
 from permitflow.pictures.plots import SUFFIXES, MapCell, Panel, VerdictMap
+from tests.support.browser import Visit
 
 VERDICTS = ("live", "live", "deadlock", "too large", "impossible", "overspend", "undecided", "violation", "live")
 PANEL = Panel(

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from permitflow.pictures.assets import asset
-from permitflow.pictures.browser import Visit
 from permitflow.pictures.plots import SUFFIXES, Series, SweepPicture
+from tests.support.browser import Visit
 
 PICTURE = SweepPicture(
     title="Two batches <compared>",
