@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StringType, StructType
 
@@ -30,10 +31,11 @@ from permitflow.errors import (
     SchemaMismatchError,
     UnknownConsumerError,
 )
+from permitflow.protocol.control import ChannelRow
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.options import StreamOptions
-from permitflow.spark.stream_planning import OffsetJson
-from permitflow.spark.stream_source import ExchangeStreamReader
+from permitflow.spark.stream_planning import OffsetJson, Positions, StreamOffset
+from permitflow.spark.stream_source import ChannelRows, ExchangeLine, ExchangeStreamReader
 from permitflow.testing.query_runs import QueryVerdict, judge_query, published_by_file_sink
 from permitflow.transports.grpc_blocking import control, open_sink
 from tests.support.process import reserved_address
@@ -427,14 +429,60 @@ def test_a_batch_that_failed_is_run_again_with_the_same_rows_and_nothing_is_skip
     assert "Nothing was skipped" in ends[3]
 
 
+class _CommitReader(ExchangeStreamReader):
+    """Believes that ``commit`` is the place, as the name suggests."""
+
+    def _acknowledge(self, start: StreamOffset) -> Positions:
+        return self._ask_positions()
+
+    def commit(self, end: OffsetJson) -> None:
+        self._line.acknowledge(self._planner.acknowledgement(StreamOffset.of_json(end)))
+
+
+class _ReadReader(ExchangeStreamReader):
+    """Believes that rows which were read are not needed again."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from super().read(partition)
+        assert isinstance(partition, ChannelRows)  # Spark hands back what partitions() made
+        rows = partition.rows
+        line = ExchangeLine(self._options)
+        line.acknowledge([ChannelRow(rows.channel, rows.to_row, rows.log_id)])
+        line.close()
+
+
+class AcknowledgesInCommit(PermitflowDataSource):
+    """``format("permitflow_commit")``: gets stuck when a batch takes the whole window."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The word for ``format()``."""
+        return "permitflow_commit"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """A reader with this mistake."""
+        return _CommitReader(StreamOptions.parse(self.options), schema)
+
+
+class AcknowledgesInRead(PermitflowDataSource):
+    """``format("permitflow_read")``: loses rows when a task is run again."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The word for ``format()``."""
+        return "permitflow_read"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """A reader with this mistake."""
+        return _ReadReader(StreamOptions.parse(self.options), schema)
+
+
 def judged(driver: Driver, recorded: Options, tmp_path: Path, source: str, *, runs: int) -> QueryVerdict:
     """What the model says about a query over 80 rows, 40 a batch; each run but the last one fails in its last batch."""
     checkpoint = str(tmp_path / "checkpoint")
     put(recorded, 0, 0, 80)
 
     def job(spark: SparkSession) -> None:
-        from tests.support.sabotaged_sources import AcknowledgesInCommit, AcknowledgesInRead
-
         for kind in (AcknowledgesInCommit, AcknowledgesInRead):
             spark.dataSource.register(kind)
         stream = spark.readStream.format(source).schema("n LONG").options(**recorded).option("maxRowsPerBatch", "40")
