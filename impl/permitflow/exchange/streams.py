@@ -5,14 +5,12 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from permitflow.exchange.statistics import BridgeStatistics, Direction, StreamStatistics
+from permitflow.exchange.statistics import Direction, StreamStatistics
 from permitflow.protocol.frames import Abort, Get, Put
-from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
-from permitflow.transports.same_host import SameHost
 
-__all__ = ["ConsumerStream", "ProducerStream", "ServedChannel", "Stream", "Streams"]
+__all__ = ["ConsumerStream", "ProducerStream", "Stream", "Streams"]
 
 # Enough to look at; a channel may see thousands of short-lived producers.
 _KEPT_STREAMS = 64
@@ -59,36 +57,6 @@ class ConsumerStream(Protocol):
 
     def leave(self) -> None:
         """The stream is over."""
-        ...
-
-
-class ServedChannel(Protocol):
-    """A channel of any kind, as the exchange serves it."""
-
-    @property
-    def name(self) -> str:
-        """Unique in the exchange."""
-        ...
-
-    @property
-    def parameters(self) -> ChannelParameters:
-        """Of the channel, and the most that is granted to each of its streams."""
-        ...
-
-    def producing(self, end: RemoteReceiver, peer: str, same_host: SameHost) -> ProducerStream:
-        """A producer at this address has dialled."""
-        ...
-
-    def consuming(self, end: RemoteSender, peer: str, same_host: SameHost) -> ConsumerStream:
-        """A consumer at this address has dialled."""
-        ...
-
-    def remove(self) -> None:
-        """The exchange forgets the channel: whoever uses it gets an error."""
-        ...
-
-    def statistics(self) -> BridgeStatistics:
-        """What has happened so far."""
         ...
 
 

@@ -13,8 +13,7 @@ and Spark asks at each trigger, new rows or not.  ``commit`` would be too late, 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from typing import Protocol, Self
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -22,7 +21,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from permitflow.errors import PeerTimeoutError, PermitflowError, RetentionError, RowsLostError
-from permitflow.protocol.control import ChannelPosition, ChannelRow
+from permitflow.protocol.control import ChannelRow
 from permitflow.spark.options import ReadOptions, StreamOptions
 from permitflow.spark.patience import Patience, in_words
 from permitflow.spark.recording import SourceRecorder, recorded_task, recording
@@ -38,31 +37,10 @@ from permitflow.spark.stream_planning import (
 )
 from permitflow.spark.stream_reading import read_range
 
-__all__ = ["ChannelRows", "Control", "Dial", "ExchangeLine", "ExchangeStreamReader"]
+if TYPE_CHECKING:
+    from permitflow.transports.grpc_blocking import BlockingControl
 
-
-class Control(Protocol):
-    """What is used of a control stream; see ``permitflow.transports.grpc_blocking.control``."""
-
-    def positions(self, channels: Sequence[str], *, consumer: str = "") -> Sequence[ChannelPosition[object]]:
-        """Ask where channels stand."""
-        ...
-
-    def acknowledge(self, rows: Sequence[ChannelRow], *, consumer: str = "") -> Sequence[ChannelPosition[object]]:
-        """Say what need not be kept."""
-        ...
-
-    def __enter__(self) -> Self:
-        """Close at the end of the block."""
-        ...
-
-    def __exit__(self, *_: object) -> None:
-        """Close."""
-        ...
-
-
-Dial = Callable[[str, float], Control]
-"""Opens a control stream to an address, with a time-out in seconds."""
+__all__ = ["ChannelRows", "ExchangeLine", "ExchangeStreamReader"]
 
 
 class ExchangeLine:
@@ -71,12 +49,10 @@ class ExchangeLine:
     What is asked and ordered here may come twice: an acknowledgement says up to which row, not how many.
     """
 
-    def __init__(self, options: ReadOptions, dial: Dial | None = None) -> None:
-        """Nothing is dialled yet; ``dial`` is gRPC's, unless a test has another."""
+    def __init__(self, options: ReadOptions) -> None:
+        """Nothing is dialled yet."""
         self._options = options
-        self._dial = dial or _dial_grpc
-        self._control: Control | None = None
-        self._open = ExitStack()
+        self._control: BlockingControl | None = None
 
     def positions(self, channels: Sequence[str]) -> dict[str, Position]:
         """Where channels stand.
@@ -102,50 +78,34 @@ class ExchangeLine:
 
     def close(self) -> None:
         """Hang up; the next question dials again."""
-        self._control = None
-        self._open.close()
+        dialled, self._control = self._control, None
+        if dialled is not None:
+            dialled.close()
 
-    def _ask(self, ask: Callable[[Control], Sequence[Position]]) -> dict[str, Position]:
-        patience = Patience(self._options.timeout_seconds, self._options.channels)
+    def _ask(self, ask: "Callable[[BlockingControl], Sequence[Position]]") -> dict[str, Position]:
+        # gRPC must not be loaded before Spark's daemon has forked.
+        from permitflow.transports.grpc_blocking import control
+
+        options = self._options
+        patience = Patience(options.timeout_seconds, options.channels)
         while True:
             try:
-                answer = ask(self._connected(patience.remaining_seconds))
-            except RetentionError as error:
-                self.close()
-                error.add_note("a stream reads channels that keep their rows: permitflow serve --retention replay")
-                raise
-            except PeerTimeoutError as error:
-                self.close()
-                raise self._overloaded() from error
-            except PermitflowError as error:
-                # An order that cannot be carried out ends the stream, too.
-                self.close()
+                if self._control is None:
+                    self._control = control(options.address, timeout_seconds=patience.remaining_seconds)
+                return {position.channel: position for position in ask(self._control)}
+            except BaseException as error:
+                self.close()  # an order that cannot be carried out ends the stream, too
+                if isinstance(error, PeerTimeoutError):
+                    raise PeerTimeoutError(
+                        who=f"the exchange at {options.address} ({in_words(options.channels)})",
+                        reason=f"no reply within {options.timeout_seconds:g} s: is it, or the network, overloaded? "
+                        "(option timeout_seconds)",
+                    ) from error
+                if isinstance(error, RetentionError):
+                    error.add_note("a stream reads channels that keep their rows: permitflow serve --retention replay")
+                if not isinstance(error, PermitflowError):
+                    raise
                 patience.wait(error)
-            except BaseException:
-                self.close()
-                raise
-            else:
-                return {position.channel: position for position in answer}
-
-    def _overloaded(self) -> PeerTimeoutError:
-        options = self._options
-        return PeerTimeoutError(
-            who=f"the exchange at {options.address} ({in_words(options.channels)})",
-            reason=f"no reply within {options.timeout_seconds:g} s: is it, or the network, overloaded? "
-            "(option timeout_seconds)",
-        )
-
-    def _connected(self, timeout_seconds: float) -> Control:
-        if self._control is None:
-            self._control = self._open.enter_context(self._dial(self._options.address, timeout_seconds))
-        return self._control
-
-
-def _dial_grpc(address: str, timeout_seconds: float) -> Control:
-    # gRPC must not be loaded before Spark's daemon has forked.
-    from permitflow.transports.grpc_blocking import control
-
-    return control(address, timeout_seconds=timeout_seconds)
 
 
 class ChannelRows(InputPartition):
@@ -160,14 +120,14 @@ class ChannelRows(InputPartition):
 class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """What Spark asks of ``readStream.format("permitflow")``."""
 
-    def __init__(self, options: StreamOptions, schema: StructType, line: ExchangeLine | None = None) -> None:
+    def __init__(self, options: StreamOptions, schema: StructType) -> None:
         """Keep what the copies need; nothing is dialled."""
         exchange = options.exchange
         self._options = exchange
         self._schema = schema
         self._consumer = exchange.consumer or "default"
         self._planner = StreamPlanner(exchange.channels, consumer=self._consumer, max_rows=options.max_rows)
-        self._line = line or ExchangeLine(exchange)
+        self._line = ExchangeLine(exchange)
         self._recorder = SourceRecorder(exchange.trace_dir, self._consumer)
         self._positions: Positions | None = None
 
