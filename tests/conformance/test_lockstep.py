@@ -184,9 +184,9 @@ class Shortcuts:
             after = self.perform("Flush", after)
         # Asking is allowed when nothing goes back, but not asking is not allowed when something does.
         assert core.receiver.has_returns or due == NOTHING
-        core.receiver.release_residue()
-        if core.receiver.is_due:
-            core.sender.add_permits(core.receiver.take_due())
+        returned = core.receiver.take_returns()
+        if returned is not None:
+            core.sender.add_permits(returned)
         assert of_model(core.sender.permits) == plus(state.permits, due)
         assert of_model(core.receiver.granted) == may_come(after)
         assert core.receiver.unreturned == after.unreturned

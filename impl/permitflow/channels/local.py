@@ -124,8 +124,11 @@ class _Channel(Generic[T]):
     def send_now(self, chunks: Sequence[T], rows: Sequence[int]) -> int:
         """Let the first of these chunks leave, as many as may now; say how many."""
         count = self.sender.send_now(rows)
-        if count:
+        if count == len(rows):
+            self.receiver.deliver_many(chunks, rows)
+        else:
             self.receiver.deliver_many(chunks[:count], rows[:count])
+        if self.takers.futures:
             self.takers.wake()
         return count
 
@@ -146,15 +149,18 @@ class _Channel(Generic[T]):
             self.takers.deliver(self.sender.send_watermark())
         if self.barriers.parked:
             self.barriers.advance()
-        self.tell_if_over()
+        if self.takers.futures:
+            self.tell_if_over()
 
     def return_permits(self) -> None:
         """Bring the permits of what was consumed back to the sender: batches, and the residue once all is consumed."""
-        if self.receiver.release_residue() or self.receiver.is_due:
-            self.sender.add_permits(self.receiver.take_due())
+        returned = self.receiver.take_returns()
+        if returned is not None:
+            self.sender.add_permits(returned)
             if self.sender.has_waiting:
                 self.advance()
-        self.tell_if_over()
+        if self.takers.futures:
+            self.tell_if_over()
 
     async def until_takeable(self) -> None:
         """Wait until the oldest message is this task's to take.
@@ -198,7 +204,7 @@ class _Channel(Generic[T]):
 
     def tell_if_over(self) -> None:
         """Wake those who wait for a message in vain."""
-        if self.takers.waiting and self.is_over:
+        if self.is_over:
             self.takers.wake_all()
 
     def ending(self) -> PermitflowError:
@@ -601,5 +607,5 @@ class LocalReceiver(Generic[T]):
 
     def __repr__(self) -> str:
         state = "closed" if self._channel.is_receiver_closed else "open"
-        here, waiting = self._core.untaken, self._line.waiting
+        here, waiting = self._core.untaken, len(self._line.futures)
         return f"<LocalReceiver {self._channel.name!r} {state}, {here} messages here, {waiting} waiting>"

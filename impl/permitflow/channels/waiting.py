@@ -137,9 +137,9 @@ class SendLine(Generic[T]):
         while line and line[0].sent:
             if not self._send_head():
                 return
-        if len(line) == 1 and line[0].is_awake:
+        if not line or (len(line) == 1 and line[0].is_awake):
             return
-        sendable = self._sendable() if line else 0
+        sendable = self._sendable()
         for parked in line:
             if sendable <= 0:
                 return
@@ -177,19 +177,15 @@ class SendLine(Generic[T]):
 class ReceiveLine(Generic[T]):
     """The receiver's inbox and the tasks that wait for a message in it, oldest first."""
 
-    __slots__ = ("_futures", "_inbox", "_reserved")
+    __slots__ = ("_inbox", "_reserved", "futures")
 
     def __init__(self, inbox: PermitReceiver[T]) -> None:
         """Nobody waits."""
         self._inbox = inbox
-        self._futures: deque[asyncio.Future[bool]] = deque()
+        self.futures: deque[asyncio.Future[bool]] = deque()
+        """Tasks that have not been woken."""
         # Messages, here or to come, that belong to tasks which were woken.
         self._reserved = 0
-
-    @property
-    def waiting(self) -> int:
-        """Tasks that have not been woken."""
-        return len(self._futures)
 
     @property
     def spare(self) -> int:
@@ -199,12 +195,12 @@ class ReceiveLine(Generic[T]):
     async def until_woken(self) -> None:
         """Wait, behind all others, until there is a message for this task, or there may never be one."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._futures.append(future)
+        self.futures.append(future)
         try:
             is_reserved = await future
         except BaseException:
-            if future in self._futures:
-                self._futures.remove(future)
+            if future in self.futures:
+                self.futures.remove(future)
             elif future.done() and not future.cancelled():
                 # What the task was woken for is the next one's.
                 self._reserved -= future.result()
@@ -219,11 +215,11 @@ class ReceiveLine(Generic[T]):
 
     def wake(self) -> None:
         """Let as many tasks as there are spare messages take one each."""
-        if not self._futures:
+        if not self.futures:
             return
         spare = self.spare
-        while spare > 0 and self._futures:
-            future = self._futures.popleft()
+        while spare > 0 and self.futures:
+            future = self.futures.popleft()
             if not future.done():
                 future.set_result(True)
                 self._reserved += 1
@@ -231,7 +227,7 @@ class ReceiveLine(Generic[T]):
 
     def wake_all(self) -> None:
         """Let everybody see that no message will come any more."""
-        while self._futures:
-            future = self._futures.popleft()
+        while self.futures:
+            future = self.futures.popleft()
             if not future.done():
                 future.set_result(False)

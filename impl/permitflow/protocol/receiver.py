@@ -164,16 +164,11 @@ class PermitReceiver(Generic[T]):
         Spec: Deliver.
         """
         if message.kind is _CHUNK:
-            self._require_permits("rows", (message.cost,), self._row_permits)
-            self._row_permits -= message.cost
-        elif message.kind is Kind.BARRIER:
-            self._require_permits("barriers", (message.cost,), self._barrier_permits)
-            self._barrier_permits -= message.cost
+            is_plain = message.cost == message.rows
+            entry = message.payload if is_plain else message
+            self._accept((entry,), (message.cost,), (message.cost if is_plain else 0,), message.rows)
         else:
-            self._require_permits("watermarks", (message.cost,), self._watermark_permits)
-            self._watermark_permits -= message.cost
-        is_plain = message.kind is _CHUNK and message.cost == message.rows
-        self._keep((message.payload if is_plain else message,), (message.cost if is_plain else 0,), message.rows)
+            self._accept_control(message)
         if self._record is not None:
             self._record("Deliver", message.rows, message.held(), self._counters())
 
@@ -185,29 +180,40 @@ class PermitReceiver(Generic[T]):
 
         Spec: Deliver.
         """
-        if not rows:
-            return
-        total = self._require_permits("rows", rows, self._row_permits)
-        self._row_permits -= total
-        self._keep(payloads, rows, total)
-        if self._record is not None:
-            self._record_delivered(self._record, rows)
+        if rows:
+            self._accept(payloads, rows, rows, sum(rows))
+            if self._record is not None:
+                self._record_delivered(self._record, rows)
 
-    def _require_permits(self, permit_class: str, costs: Sequence[int], available: int) -> int:
-        """The guard of Deliver: each message holds at least one permit, and all together no more than there are."""
-        total = sum(costs)
-        if total > available or min(costs) < 1:
-            cost = total if total > available else min(costs)
-            raise OverspendError(permit_class=permit_class, cost=cost, available=available)
-        return total
-
-    def _keep(self, payloads: Sequence[T | Message[T]], costs: Sequence[int], rows: int) -> None:
-        new_payloads, new_costs = iter(payloads), iter(costs)
+    def _accept(
+        self, entries: Sequence[T | Message[T]], costs: Sequence[int], entry_costs: Sequence[int], rows: int
+    ) -> None:
+        """The guard and the update of Deliver for chunks: each holds a permit, and all no more than there are."""
+        permits = sum(costs)
+        if permits > self._row_permits or min(costs) < 1:
+            cost = permits if permits > self._row_permits else min(costs)
+            raise OverspendError(permit_class="rows", cost=cost, available=self._row_permits)
+        new_entries, new_costs = iter(entries), iter(entry_costs)
+        self._row_permits -= permits
         self._inbox_rows += rows
         if self._inbox_rows > self._peak_inbox_rows:
             self._peak_inbox_rows = self._inbox_rows
-        self._payloads.extend(new_payloads)
+        self._payloads.extend(new_entries)
         self._costs.extend(new_costs)
+
+    def _accept_control(self, message: Message[T]) -> None:
+        """The guard and the update of Deliver for barriers and watermarks."""
+        is_barrier = message.kind is Kind.BARRIER
+        available = self._barrier_permits if is_barrier else self._watermark_permits
+        if not 1 <= message.cost <= available:
+            permit_class = "barriers" if is_barrier else "watermarks"
+            raise OverspendError(permit_class=permit_class, cost=message.cost, available=available)
+        if is_barrier:
+            self._barrier_permits -= message.cost
+        else:
+            self._watermark_permits -= message.cost
+        self._payloads.append(message)
+        self._costs.append(0)
 
     def _record_delivered(self, record: Recorder, rows: Sequence[int]) -> None:
         """Tell the recorder of chunks that have come at once as if they had come one by one."""
@@ -327,7 +333,8 @@ class PermitReceiver(Generic[T]):
 
     def try_receive(self) -> Message[T] | None:
         """As ``receive_many``, of one message; None if nothing is here."""
-        self.require_none_taken()
+        if self._taken:
+            self.require_none_taken()
         if not self._costs:
             return None
         cost, payload = self._costs.popleft(), self._payloads.popleft()
@@ -424,6 +431,15 @@ class PermitReceiver(Generic[T]):
         if self._record is not None:
             self._record("Flush", 0, Permits(rows=residue), self._counters())
         return True
+
+    def take_returns(self) -> Permits | None:
+        """The permits that are to be given back now and, if the consumer is idle, the residue; None if there are none.
+
+        Spec: Flush.
+        """
+        if not self._costs and self._unreturned:
+            self.release_residue()
+        return self.take_due() if self._due_rows or self._due_barriers or self._due_watermarks else None
 
     def _counters(self) -> Counters:
         return len(self._costs), self._inbox_rows, self._unreturned
