@@ -5,13 +5,12 @@ Over gRPC, over TCP, and through shared memory.
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
-
-import pyarrow as pa
+from functools import partial
 
 from benchmarks.jobs import Job, Tally
 from benchmarks.peers.way import AsyncConsumer, AsyncProducer, Consumer, Group, Way
-from permitflow.channels.local import LocalSender
 from permitflow.errors import EndOfStream
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
@@ -29,124 +28,97 @@ def channel_of(job: Job) -> str:
     return f"chunks/{job.number}"
 
 
-def parameters_of(job: Job) -> ChannelParameters:
-    """As the job demands."""
-    return ChannelParameters(row_permits=job.row_permits, permit_batch=job.permit_batch)
-
-
 class ExchangeProducer(AsyncProducer):
-    """Hosts the exchange and feeds the channel, by ``send_many``."""
+    """Hosts the exchange and feeds the channel."""
+
+    def __init__(self, address: str = "127.0.0.1:0", *, one_by_one: bool = False) -> None:
+        """By ``send_many``, or by ``send``; the exchange listens at this address."""
+        self._exchange = Exchange()
+        self._server = ExchangeServer(self._exchange, address)
+        self._one_by_one = one_by_one
+        super().__init__()
 
     async def start(self) -> str:
         """Serve."""
-        self.exchange = Exchange()
-        self._server = ExchangeServer(self.exchange)
         await self._server.__aenter__()
         return self._server.address
 
     async def get_ready(self, job: Job) -> None:
         """Add the channel, in place of the one of the job before."""
-        for past in self.exchange.statistics():
-            self.exchange.remove_channel(past.name)
-        self.exchange.add_channel(channel_of(job), parameters_of(job), job.shape.schema)
+        for past in self._exchange.statistics():
+            self._exchange.remove_channel(past.name)
+        parameters = ChannelParameters(row_permits=job.row_permits, permit_batch=job.permit_batch)
+        self._exchange.add_channel(channel_of(job), parameters, job.shape.schema)
 
     async def send_all(self, job: Job) -> None:
         """Feed the channel, and end it."""
-        sender = self.exchange.channel(channel_of(job)).sender
+        sender = self._exchange.channel(channel_of(job)).sender
         async for burst in job.bursts_async():
-            await self.send(sender, burst)
+            if self._one_by_one:
+                for chunk in burst:
+                    await sender.send(chunk)
+            else:
+                await sender.send_many(deque(burst))
         await sender.end()
 
-    async def send(self, sender: LocalSender[pa.RecordBatch], burst: list[pa.RecordBatch]) -> None:
-        """One call for all."""
-        await sender.send_many(deque(burst))
+
+async def read_joined(receiver: RemoteReceiver, tally: Tally) -> None:
+    """By ``receive_joined``, until the end of the stream is raised; so are the others."""
+    while True:
+        received = await receiver.receive_joined()
+        if isinstance(received, JoinedChunks):
+            tally.take_joined(received.batch, received.rows)
 
 
-class OneByOneProducer(ExchangeProducer):
-    """The same by ``send``."""
-
-    async def send(self, sender: LocalSender[pa.RecordBatch], burst: list[pa.RecordBatch]) -> None:
-        """One call for each chunk."""
-        for chunk in burst:
-            await sender.send(chunk)
-
-
-class GrpcConsumer(AsyncConsumer):
-    """The client for asyncio, by ``receive_joined``."""
-
-    SAME_HOST = SameHost.NEVER
-
-    async def receive_all(self, job: Job, tally: Tally) -> None:
-        """Dial and read."""
-        async with get(self.address, channel_of(job), same_host=self.SAME_HOST) as receiver:
-            await asyncio.sleep(job.stall_seconds)
-            with suppress(EndOfStream):
-                await self.receive(receiver, tally)
-
-    async def receive(self, receiver: RemoteReceiver, tally: Tally) -> None:
-        """Read until the end of the stream is raised."""
-        while True:
-            received = await receiver.receive_joined()
-            if isinstance(received, JoinedChunks):
-                tally.take_joined(received.batch, received.rows)
-
-
-class ManyConsumer(GrpcConsumer):
-    """The same by ``receive_many``."""
-
-    async def receive(self, receiver: RemoteReceiver, tally: Tally) -> None:
-        """Whatever is here, each chunk as a batch of its own."""
-        while True:
-            for message in await receiver.receive_many():
-                tally.take(message.payload)
-
-
-class OneByOneConsumer(GrpcConsumer):
-    """The same by ``receive``."""
-
-    async def receive(self, receiver: RemoteReceiver, tally: Tally) -> None:
-        """A call for each chunk."""
-        async for message in receiver:
+async def read_many(receiver: RemoteReceiver, tally: Tally) -> None:
+    """By ``receive_many``: whatever is here, each chunk as a batch of its own."""
+    while True:
+        for message in await receiver.receive_many():
             tally.take(message.payload)
 
 
-class GrpcBlockingConsumer(Consumer):
+async def read_one_by_one(receiver: RemoteReceiver, tally: Tally) -> None:
+    """By ``receive``: a call for each chunk."""
+    async for message in receiver:
+        tally.take(message.payload)
+
+
+class ExchangeConsumer(AsyncConsumer):
+    """The client for asyncio."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        same_host: SameHost = SameHost.NEVER,
+        read: Callable[[RemoteReceiver, Tally], Awaitable[None]] = read_joined,
+    ) -> None:
+        """With ``SameHost.REQUIRE`` the stream is refused if it cannot leave gRPC for shared memory."""
+        super().__init__(address)
+        self._same_host = same_host
+        self._read = read
+
+    async def receive_all(self, job: Job, tally: Tally) -> None:
+        """Dial and read."""
+        async with get(self.address, channel_of(job), same_host=self._same_host) as receiver:
+            await asyncio.sleep(job.stall_seconds)
+            with suppress(EndOfStream):
+                await self._read(receiver, tally)
+
+
+class BlockingConsumer(Consumer):
     """The client for threads and scripts."""
 
-    SAME_HOST = SameHost.NEVER
-
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, same_host: SameHost = SameHost.NEVER) -> None:
         """The exchange's address."""
         self._address = address
+        self._same_host = same_host
 
     def consume(self, job: Job, tally: Tally) -> None:
         """Dial and read."""
-        with closing(open_source(self._address, channel_of(job), same_host=self.SAME_HOST)) as source:
+        with closing(open_source(self._address, channel_of(job), same_host=self._same_host)) as source:
             for joined in source.joined():
                 tally.take_joined(joined.batch, joined.rows)
-
-
-class SameHostConsumer(GrpcConsumer):
-    """As over gRPC, but the stream is refused if it cannot leave gRPC for shared memory."""
-
-    SAME_HOST = SameHost.REQUIRE
-
-
-class SameHostBlockingConsumer(GrpcBlockingConsumer):
-    """The same for threads and scripts."""
-
-    SAME_HOST = SameHost.REQUIRE
-
-
-class TcpProducer(ExchangeProducer):
-    """Hosts the exchange at ``tcp://``."""
-
-    async def start(self) -> str:
-        """Serve."""
-        self.exchange = Exchange()
-        self._server = ExchangeServer(self.exchange, "tcp://127.0.0.1:0")
-        await self._server.__aenter__()
-        return self._server.address
 
 
 WAYS = (
@@ -155,7 +127,7 @@ WAYS = (
         Group.OURS,
         "`send_many` and `receive_joined`",
         ExchangeProducer,
-        GrpcConsumer,
+        ExchangeConsumer,
         target="remote",
         is_tuned=True,
     ),
@@ -163,22 +135,22 @@ WAYS = (
         "permitflow, gRPC, one by one",
         Group.OURS,
         "`send` and `receive`, a call for each chunk",
-        OneByOneProducer,
-        OneByOneConsumer,
+        partial(ExchangeProducer, one_by_one=True),
+        partial(ExchangeConsumer, read=read_one_by_one),
     ),
     Way(
         "permitflow, gRPC, blocking client",
         Group.OURS,
         "`open_source` and `joined`, as Spark's workers use them",
         ExchangeProducer,
-        GrpcBlockingConsumer,
+        BlockingConsumer,
     ),
     Way(
         "permitflow, same host",
         Group.OURS,
         "as `permitflow, gRPC`, through shared memory",
         ExchangeProducer,
-        SameHostConsumer,
+        partial(ExchangeConsumer, same_host=SameHost.REQUIRE),
         target="same host",
         is_tuned=True,
     ),
@@ -187,14 +159,14 @@ WAYS = (
         Group.OURS,
         "`open_source` and `joined` through shared memory, as Spark's workers use them",
         ExchangeProducer,
-        SameHostBlockingConsumer,
+        partial(BlockingConsumer, same_host=SameHost.REQUIRE),
     ),
     Way(
         "permitflow, TCP",
         Group.OURS,
         "as `permitflow, gRPC`, an exchange at `tcp://`",
-        TcpProducer,
-        GrpcConsumer,
+        partial(ExchangeProducer, "tcp://127.0.0.1:0"),
+        ExchangeConsumer,
         target="remote",
         is_tuned=True,
     ),
@@ -202,7 +174,7 @@ WAYS = (
         "permitflow, TCP, receive_many",
         Group.OURS,
         "the same, with each chunk as a batch of its own",
-        TcpProducer,
-        ManyConsumer,
+        partial(ExchangeProducer, "tcp://127.0.0.1:0"),
+        partial(ExchangeConsumer, read=read_many),
     ),
 )

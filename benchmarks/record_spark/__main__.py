@@ -16,128 +16,23 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypedDict
-
-from rich.table import Table
+from typing import Any
 
 from benchmarks.record_spark.job import PERMIT_BATCH, STREAM, Run, real_run, sabotaged_run, to_json
 from permitflow.cli.console import open_console, open_table
-from permitflow.demo.children import Child, child_output, child_process
+from permitflow.demo.children import Child, child_output, child_process, first_failure
 from permitflow.errors import DemoError
 from permitflow.testing.sabotage import SABOTAGES, first_wrong_event
 from permitflow.tracing import read_trace
 
-__all__ = ["Judged", "judge"]
+NUMBERS = ("streams", "chunks", "events", "recorded", "judged")
 
-
-class Objection(TypedDict):
-    """An event that the command calls impossible."""
-
-    end: str
-    sequence: int
-    action: str
-
-
-class Problem(TypedDict):
-    """Why a stream is refused."""
-
-    events: list[Objection]
-
-
-class Stream(TypedDict):
-    """One stream in the command's report, as far as it is needed here."""
-
-    channel: str
-    valid: bool
-    ends: list[str]
-    events: int
-    at_rest: bool
-    actions: dict[str, int]
-    problem: Problem | None
-
-
-@dataclass(frozen=True)
-class Judged:
-    """The verdict on a run."""
-
-    streams: int
-    """That carried rows."""
-
-    chunks: int
-    """Sent in all streams together."""
-
-    events: int
-    verdict: str
-    problems: tuple[str, ...]
-    """What is not as it should be."""
-
-    seconds: float
-
-
-async def judge(run: Run, work_dir: Path, *, with_tlc: bool) -> Judged:
-    """Ask the command, as a user would.  A worker that Spark has killed may leave half a line: that is allowed."""
-    started = time.monotonic()
-    command = [sys.executable, "-m", "permitflow.cli", "trace", "validate", run.folder, "--allow-truncated", "--json"]
-    command += ["--with-tlc"] if with_tlc else []
-    _, output = await child_output(command, name="permitflow trace validate", log=work_dir / "validate.log")
-    seconds = time.monotonic() - started
-    report = json.loads(output)
-    streams: list[Stream] = [stream for stream in report["channels"] if stream["events"]]
-    refused = [stream for stream in streams if not stream["valid"]]
-    problems = [*_one_sided(streams), *(_wrongly_judged(run, refused) if run.sabotage else _unfinished(streams))]
-    problems += [f"{channel}: TLC disagrees" for channel, says in report["tlc"].items() if not says["agrees"]]
-    return Judged(
-        streams=len(streams),
-        chunks=sum(stream["actions"].get("SendChunk", 0) for stream in streams),
-        events=sum(stream["events"] for stream in streams),
-        verdict="; ".join(map(_objection, refused)) or "all valid",
-        problems=tuple(problems),
-        seconds=seconds,
-    )
-
-
-def _one_sided(streams: list[Stream]) -> Iterator[str]:
-    for stream in streams:
-        if len(stream["ends"]) < 2:
-            yield f"{stream['channel']}: only the {stream['ends'][0]} was recorded"
-
-
-def _unfinished(streams: list[Stream]) -> Iterator[str]:
-    for stream in streams:
-        if not stream["valid"]:
-            yield f"{stream['channel']}: not a behaviour of the specification"
-        elif not stream["at_rest"]:
-            yield f"{stream['channel']}: valid, but not at rest at the end"
-
-
-def _wrongly_judged(run: Run, refused: list[Stream]) -> Iterator[str]:
-    names = [stream["channel"] for stream in refused]
-    if len(names) != 1 or not names[0].startswith(f"{run.sabotaged_channel}#get"):
-        yield f"refused is {', '.join(names) or 'nothing'}, not the stream from {run.sabotaged_channel}"
-        return
-    (event,) = _problem(refused[0])["events"][:1]
-    recorded = read_trace(run.folder, allow_truncated=True).channels[names[0]]
-    end, sequence = first_wrong_event(recorded, run.sabotage)
-    if (event["end"], event["sequence"]) != (end, sequence):
-        yield f"refused at {_objection(refused[0])}, not at event {sequence} of the {end}"
-
-
-def _objection(stream: Stream) -> str:
-    event = _problem(stream)["events"][0]
-    return f"{stream['channel']} refused at {event['action']}, event {event['sequence']:,} of the {event['end']}"
-
-
-def _problem(stream: Stream) -> Problem:
-    problem = stream["problem"]
-    assert problem is not None  # asked of refused streams only
-    return problem
-
-
-COUNTS, TIMES = ("streams", "chunks", "events"), ("recorded", "judged")
+Stream = dict[str, Any]
+"""One stream in the report of ``permitflow trace validate --json``."""
 
 
 @dataclass(frozen=True)
@@ -155,29 +50,25 @@ Endings = dict[str, list[Ended]]
 
 
 async def record(runs: Sequence[Run], work_dir: Path) -> Endings:
-    """Let both jobs go through all runs."""
+    """Let both jobs go through all runs, each with an exchange of its own."""
     async with AsyncExitStack() as stack:
-        children = [await stack.enter_async_context(exchange_for(run, work_dir)) for run in runs]
-        addresses = [str((await child.event("listening"))["address"]) for child in children]
+        exchanges: list[Child] = []
+        for run in runs:
+            command = [sys.executable, "-m", "permitflow.cli", "serve", "--stream", f"{STREAM}:{run.channels}"]
+            command += ["--row-permits", str(run.row_permits), "--permit-batch", str(PERMIT_BATCH), "--json"]
+            command += ["--address", "127.0.0.1:0", "--trace", f"{run.folder}/exchange.jsonl"]
+            served = child_process("permitflow serve", command, log=work_dir / "exchange.log")
+            exchanges.append(await stack.enter_async_context(served))
+        addresses = [str((await exchange.event("listening"))["address"]) for exchange in exchanges]
         async with asyncio.TaskGroup() as group:
-            for child in children:
-                group.create_task(read_all(child))
+            for exchange in exchanges:
+                group.create_task(read_all(exchange))
             addressed = [replace(run, address=address) for run, address in zip(runs, addresses, strict=True)]
             endings = await run_jobs(addressed, work_dir)
-            for child in children:
+            for exchange in exchanges:
                 # It closes its recording when it is asked to end.
-                await child.stop()
+                await exchange.stop()
     return endings
-
-
-@asynccontextmanager
-async def exchange_for(run: Run, work_dir: Path) -> AsyncIterator[Child]:
-    """``permitflow serve`` for one run."""
-    command = [sys.executable, "-m", "permitflow.cli", "serve", "--stream", f"{STREAM}:{run.channels}", "--json"]
-    command += ["--row-permits", str(run.row_permits), "--permit-batch", str(PERMIT_BATCH), "--address", "127.0.0.1:0"]
-    command += ["--trace", f"{run.folder}/exchange.jsonl"]
-    async with child_process("permitflow serve", command, log=work_dir / "exchange.log") as child:
-        yield child
 
 
 async def read_all(child: Child) -> None:
@@ -190,36 +81,90 @@ async def run_jobs(runs: Sequence[Run], work_dir: Path) -> Endings:
     """Two Spark applications at the same time; the one that writes does sabotaged runs alone."""
     jobs = {"send": runs, "receive": [run for run in runs if not run.sabotage]}
     endings: Endings = {run.name: [] for run in runs}
-    async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+
+    async def follow(job: str, of_job: Sequence[Run]) -> None:
+        command = [sys.executable, "-m", "benchmarks.record_spark.job", job, to_json(of_job), str(work_dir)]
+        async with child_process(f"Spark ({job})", command, log=work_dir / f"{job}.log") as child:
+            async for event in child.events():
+                if event["event"] == "done":
+                    endings[str(event["text"])].append(Ended(str(event["failure"]), float(str(event["seconds"]))))
+            await child.succeed()
+
+    async with asyncio.TaskGroup() as group:
         for job, of_job in jobs.items():
             if of_job:
-                command = [sys.executable, "-m", "benchmarks.record_spark.job", job, to_json(of_job), str(work_dir)]
-                spark = child_process(f"Spark ({job})", command, log=work_dir / f"{job}.log")
-                group.create_task(follow(await stack.enter_async_context(spark), endings))
+                group.create_task(follow(job, of_job))
     return endings
 
 
-async def follow(child: Child, endings: Endings) -> None:
-    """Note how each run of an application ended."""
-    async for event in child.events():
-        if event["event"] == "done":
-            endings[str(event["text"])].append(Ended(str(event["failure"]), float(str(event["seconds"]))))
-    await child.succeed()
+async def validate(run: Run, work_dir: Path, *, with_tlc: bool) -> tuple[list[Stream], list[str]]:
+    """The streams that carried something, as the command judges them; and those about which TLC disagrees.
+
+    A worker that Spark has killed may leave half a line: that is allowed.
+    """
+    command = [sys.executable, "-m", "permitflow.cli", "trace", "validate", run.folder, "--allow-truncated", "--json"]
+    command += ["--with-tlc"] if with_tlc else []
+    _, output = await child_output(command, name="permitflow trace validate", log=work_dir / "validate.log")
+    report = json.loads(output)
+    disagreeing = [channel for channel, says in report["tlc"].items() if not says["agrees"]]
+    return [stream for stream in report["channels"] if stream["events"]], disagreeing
+
+
+def problems_of(run: Run, streams: list[Stream]) -> Iterator[str]:
+    """What is not as it should be."""
+    for stream in streams:
+        if len(stream["ends"]) < 2:
+            yield f"{stream['channel']}: only the {stream['ends'][0]} was recorded"
+        if run.sabotage:
+            continue
+        if not stream["valid"]:
+            yield f"{stream['channel']}: not a behaviour of the specification"
+        elif not stream["at_rest"]:
+            yield f"{stream['channel']}: valid, but not at rest at the end"
+    if run.sabotage:
+        refused = [stream for stream in streams if not stream["valid"]]
+        names = [stream["channel"] for stream in refused]
+        if len(names) != 1 or not names[0].startswith(f"{run.sabotaged_channel}#get"):
+            yield f"refused is {', '.join(names) or 'nothing'}, not the stream from {run.sabotaged_channel}"
+            return
+        event = refused[0]["problem"]["events"][0]
+        recorded = read_trace(run.folder, allow_truncated=True).channels[names[0]]
+        end, sequence = first_wrong_event(recorded, run.sabotage)
+        if (event["end"], event["sequence"]) != (end, sequence):
+            yield f"refused at {objection_to(refused[0])}, not at event {sequence} of the {end}"
+
+
+def objection_to(stream: Stream) -> str:
+    """Why a stream is refused."""
+    event = stream["problem"]["events"][0]
+    return f"{stream['channel']} refused at {event['action']}, event {event['sequence']:,} of the {event['end']}"
 
 
 async def record_and_judge(runs: Sequence[Run], work_dir: Path, *, with_tlc: bool) -> bool:
     """Do everything and print the table; is all as it should be?"""
     endings = await record(runs, work_dir)
-    table = open_table("run", *COUNTS, *TIMES, "verdict", right=(*COUNTS, *TIMES), wrap=("verdict",))
-    problems, remarks = [], []
+    table = open_table("run", *NUMBERS, "verdict", right=NUMBERS, wrap=("verdict",))
+    problems, remarks = list[str](), list[str]()
     for run in runs:
-        judged = await judge(run, work_dir, with_tlc=with_tlc and not run.sabotage)
-        ended = endings[run.name]
-        add_row(table, run, judged, max(end.seconds for end in ended))
-        failures = [end.failure for end in ended if end.failure]
-        problems += [f"{run.name}: {problem}" for problem in (*judged.problems, *(() if run.sabotage else failures))]
+        started = time.monotonic()
+        streams, disagreeing = await validate(run, work_dir, with_tlc=with_tlc and not run.sabotage)
+        judged_seconds = time.monotonic() - started
+        table.add_row(
+            run.name,
+            f"{len(streams):,}",
+            f"{sum(stream['actions'].get('SendChunk', 0) for stream in streams):,}",
+            f"{sum(stream['events'] for stream in streams):,}",
+            f"{max(end.seconds for end in endings[run.name]):.1f} s",
+            f"{judged_seconds:.1f} s",
+            "; ".join(objection_to(stream) for stream in streams if not stream["valid"]) or "all valid",
+        )
+        found = [*problems_of(run, streams), *(f"{channel}: TLC disagrees" for channel in disagreeing)]
+        failures = [end.failure for end in endings[run.name] if end.failure]
         if run.sabotage:
             remarks.append(f"{run.name}: {failures[0] if failures else 'Spark itself noticed nothing'}")
+        else:
+            found += failures
+        problems += [f"{run.name}: {problem}" for problem in found]
     console = open_console()
     console.print(table)
     for remark in (*remarks, *(f"NOT AS IT SHOULD BE: {problem}" for problem in problems)):
@@ -229,20 +174,6 @@ async def record_and_judge(runs: Sequence[Run], work_dir: Path, *, with_tlc: boo
     return not problems
 
 
-def add_row(table: Table, run: Run, judged: Judged, recorded_seconds: float) -> None:
-    """One line for a run."""
-    numbers = (f"{count:,}" for count in (judged.streams, judged.chunks, judged.events))
-    seconds = (f"{seconds:.1f} s" for seconds in (recorded_seconds, judged.seconds))
-    table.add_row(run.name, *numbers, *seconds, judged.verdict)
-
-
-def runs_of(options: argparse.Namespace, base: Path) -> list[Run]:
-    """The runs that were asked for."""
-    if options.sabotage is not None:
-        return [sabotaged_run(base / name, name) for name in options.sabotage]
-    return [real_run(base / "real", options.chunks), *(sabotaged_run(base / name, name) for name in SABOTAGES)]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what was asked for."""
     command_line = parser()
@@ -250,7 +181,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.chunks < 1:
         command_line.error(f"argument --chunks: must be at least 1, not {options.chunks}")
     with tempfile.TemporaryDirectory(prefix="permitflow-") as name:
-        runs = runs_of(options, Path(name) if options.keep is None else options.keep)
+        base = Path(name) if options.keep is None else options.keep
+        runs = [] if options.sabotage else [real_run(base / "real", options.chunks)]
+        runs += [sabotaged_run(base / sabotage, sabotage) for sabotage in options.sabotage or SABOTAGES]
         try:
             for run in runs:
                 Path(run.folder).mkdir(parents=True)
@@ -260,16 +193,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             code = 0 if asyncio.run(record_and_judge(runs, Path(name), with_tlc=options.with_tlc)) else 1
         except* DemoError as failures:
-            print(first_of(failures), file=sys.stderr)
+            print(first_failure(failures), file=sys.stderr)
         except* KeyboardInterrupt:
             code = 130
     return code
-
-
-def first_of(failures: BaseExceptionGroup[DemoError]) -> DemoError:
-    """What went wrong first."""
-    found = failures.exceptions[0]
-    return first_of(found) if isinstance(found, BaseExceptionGroup) else found
 
 
 def parser() -> argparse.ArgumentParser:

@@ -25,7 +25,11 @@ from permitflow.errors import DemoError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Outcome", "draw", "run_with_exchange", "run_with_queue"]
+DOCUMENTS = Path(__file__).resolve().parents[2] / "docs"
+PICTURE = DOCUMENTS / "pictures/slow-service.svg"
+DOCUMENT = DOCUMENTS / "tutorial.md"
+BEGIN = "<!-- the results, written by make tutorial -->\n"
+END = "<!-- end -->\n"
 
 SAMPLE_SECONDS = 0.2
 Note = Callable[[str], None]
@@ -186,13 +190,6 @@ def _curves(axes: "Axes", outcomes: Sequence[Outcome], settings: Settings) -> No
     )
     axes.legend(frameon=False)
     axes.grid(alpha=0.3)
-
-
-DOCUMENTS = Path(__file__).resolve().parents[2] / "docs"
-PICTURE = DOCUMENTS / "pictures/slow-service.svg"
-DOCUMENT = DOCUMENTS / "tutorial.md"
-BEGIN = "<!-- the results, written by make tutorial -->\n"
-END = "<!-- end -->\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

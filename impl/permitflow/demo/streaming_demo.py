@@ -7,7 +7,7 @@ import asyncio
 import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
@@ -29,8 +29,8 @@ from permitflow.demo.console import (
 from permitflow.demo.consumer import Ledger
 from permitflow.demo.pipeline import Pipeline, plan_kills
 from permitflow.demo.settings import PartSettings, PipelineSettings
-from permitflow.demo.tpch import ANSWER_MODES, ANSWER_YEAR, ShippingMode, cached_tables
-from permitflow.demo.two_jobs import answer_of
+from permitflow.demo.tpch import ANSWER_MODES, ANSWER_YEAR, cached_tables
+from permitflow.demo.two_jobs import Report, answer_of
 from permitflow.testing.query_runs import judge_query
 from permitflow.testing.traces import Verdict, judge_all
 from permitflow.tracing import read_trace
@@ -91,10 +91,9 @@ class Counted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PipelineReport:
+class PipelineReport(Report):
     """Everything."""
 
-    scale: float
     seed: int
     kills: Mapping[str, int]
     """How often each part was killed."""
@@ -107,18 +106,12 @@ class PipelineReport:
     line_items: int
     """Rows that the producer has."""
     counted: Counted
-    answer: tuple[ShippingMode, ...]
-    """Query 12 from the consumer's aggregate."""
-    direct_answer: tuple[ShippingMode, ...]
-    """The same query by Spark alone."""
     channels: Sequence[ChannelNumbers]
     looks: int
     """How often all channels were looked at."""
     seen_problems: Sequence[str]
     """What was seen then, and must not be."""
     recorded: RecordedRun
-    seconds: Mapping[str, float]
-    total_seconds: float
 
     def problems(self) -> Sequence[str]:
         """What is not as it should be."""
@@ -140,21 +133,6 @@ class PipelineReport:
         if self.missed_kills:
             found.append(f"{self.missed_kills} kills came too late: take a larger scale or fewer kills")
         return found
-
-    @property
-    def holds(self) -> bool:
-        """Is everything as it should be?"""
-        return not self.problems()
-
-    def as_json(self) -> dict[str, object]:
-        """All of it, ready for JSON."""
-        return {
-            "holds": self.holds,
-            "problems": list(self.problems()),
-            **asdict(self),
-            "answer": [mode._asdict() for mode in self.answer],
-            "direct_answer": [mode._asdict() for mode in self.direct_answer],
-        }
 
 
 async def run_pipeline(settings: PipelineSettings, progress: Progress) -> PipelineReport:

@@ -7,7 +7,8 @@ the jobs run; what they recorded tells the rows moved, the peak in flight and wh
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import monotonic
@@ -33,7 +34,17 @@ from permitflow.testing.traces import judge_all
 from permitflow.tracing import ChannelTrace, Trace, read_trace
 from permitflow.tracing import Event as TraceEvent
 
-__all__ = ["DemoReport", "Evidence", "Hop", "StreamNumbers", "TraceVerdict", "render", "run_demo"]
+__all__ = [
+    "DemoReport",
+    "Evidence",
+    "Hop",
+    "Report",
+    "StreamNumbers",
+    "TraceVerdict",
+    "answer_of",
+    "render",
+    "run_demo",
+]
 
 Note = Callable[[str], None]
 
@@ -117,22 +128,47 @@ class TraceVerdict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemoReport:
-    """Everything."""
+class Report(ABC):
+    """What both demos report."""
 
     scale: float
+    answer: tuple[ShippingMode, ...]
+    """Of query 12, through the exchange."""
+    direct_answer: tuple[ShippingMode, ...]
+    """The same query by Spark alone."""
+    seconds: Mapping[str, float]
+    """How long each part took, in the order in which they began."""
+    total_seconds: float
+
+    @abstractmethod
+    def problems(self) -> Sequence[str]:
+        """What is not as it should be."""
+
+    @property
+    def holds(self) -> bool:
+        """Is everything as it should be?"""
+        return not self.problems()
+
+    def as_json(self) -> dict[str, object]:
+        """All of it, ready for JSON."""
+        return {
+            "holds": self.holds,
+            "problems": list(self.problems()),
+            **asdict(self),
+            "answer": [mode._asdict() for mode in self.answer],
+            "direct_answer": [mode._asdict() for mode in self.direct_answer],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoReport(Report):
+    """Everything."""
+
     row_permits: int
     """The window of every stream, in rows."""
     evidence: tuple[Evidence, ...]
-    answer: tuple[ShippingMode, ...]
-    """Through the exchange."""
-    direct_answer: tuple[ShippingMode, ...]
-    """The same query by Spark alone."""
     hops: tuple[Hop, ...]
     trace: TraceVerdict
-    seconds: dict[str, float]
-    """How long each part took, in the order in which they began."""
-    total_seconds: float
 
     def problems(self) -> Sequence[str]:
         """What is not as it should be."""
@@ -151,19 +187,10 @@ class DemoReport:
             found.append("the recorded run is not one that the specification allows")
         return found
 
-    @property
-    def holds(self) -> bool:
-        """Is everything as it should be?"""
-        return not self.problems()
-
     def as_json(self) -> dict[str, object]:
         """All of it, ready for JSON."""
         return {
-            "holds": self.holds,
-            "problems": list(self.problems()),
-            **asdict(self),
-            "answer": [mode._asdict() for mode in self.answer],
-            "direct_answer": [mode._asdict() for mode in self.direct_answer],
+            **super().as_json(),
             "hops": [
                 {**asdict(hop), "rows": hop.rows, "chunks": hop.chunks, "within_bounds": hop.is_within_bounds}
                 for hop in self.hops
