@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["CHECKOUT", "Partner", "in_turns", "partner"]
+__all__ = ["CHECKOUT", "Partner", "in_turns", "partner", "serving"]
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
@@ -61,6 +61,10 @@ class Partner:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(facts) + "\n")
 
+    def has_ended(self) -> bool:
+        """By itself, until now?"""
+        return self._process.poll() is not None
+
     def close(self) -> None:
         """Say that nothing will follow, and wait for its end."""
         with self._process:
@@ -83,3 +87,18 @@ def partner(module: str, *arguments: object) -> Iterator[Partner]:
         process.kill()
         raise
     process.close()
+
+
+@contextmanager
+def serving(*options: str) -> Iterator[tuple[str, int]]:
+    """``permitflow serve`` for the block: its address, and the id of its process."""
+    command = [sys.executable, "-m", "permitflow.cli", "serve", "--quiet", *options]
+    with subprocess.Popen(
+        command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            # "listening at ADDRESS"
+            yield process.stdout.readline().rsplit(maxsplit=1)[-1], process.pid
+        finally:
+            process.kill()

@@ -8,18 +8,16 @@ The exchange, the neighbour and each attacker have a process of their own; the n
 
 import asyncio
 import contextlib
-import socket
-import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from typing import Any
 
 import psutil
 import pyarrow as pa
 
+from benchmarks.harness import Partner, serving
 from permitflow.errors import PermitflowError
 from permitflow.protocol.control import AskPositions, AskStatistics
 from permitflow.protocol.frames import Staging
@@ -40,7 +38,6 @@ CHUNK = pa.record_batch({"n": pa.array([1], pa.int64())})
 WIDE = pa.schema([(f"a column with quite a long name {number}", pa.int64()) for number in range(1_000)])
 BETWEEN_SECONDS = 0.01
 ACKNOWLEDGED_ROUNDS = 100
-READY_SECONDS = 30.0
 
 
 async def _control(address: str, message: bytes) -> None:
@@ -120,36 +117,6 @@ async def _attack(name: str, address: str) -> None:
         await ATTACKS[name](address)
 
 
-@contextlib.contextmanager
-def _serving() -> Iterator[tuple[psutil.Process, str]]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    streams = ("--stream", "honest", "--stream", "attacked", "--retention", "replay")
-    command = [str(Path(sys.executable).with_name("permitflow")), "serve", *streams, "--address", address]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as exchange:
-        try:
-            yield psutil.Process(exchange.pid), address
-        finally:
-            exchange.kill()
-
-
-@asynccontextmanager
-async def _once_ready(address: str) -> AsyncIterator[None]:
-    """Served, and the channel that is attacked has a schema."""
-    until = time.monotonic() + READY_SECONDS
-    while True:
-        try:
-            async with put(address, "attacked/0", WIDE):
-                pass
-        except PermitflowError:
-            if time.monotonic() > until:
-                raise
-            await asyncio.sleep(0.1)
-        else:
-            break
-    yield
-
-
 async def _round_trips(address: str, is_over: Callable[[], bool], note: Callable[[], None]) -> list[float]:
     """Seconds of each, from when it was due: one that comes late makes those that are due meanwhile late as well."""
     found: list[float] = []
@@ -176,23 +143,23 @@ async def _round_trips(address: str, is_over: Callable[[], bool], note: Callable
 
 
 async def _measure(name: str) -> bool:
-    with _serving() as (exchange, address):
-        async with _once_ready(address):
-            first = peak = exchange.memory_info().rss
+    streams = ("--stream", "honest", "--stream", "attacked", "--retention", "replay")
+    with serving(*streams, "--address", "127.0.0.1:0") as (address, pid):
+        async with put(address, "attacked/0", WIDE):
+            pass  # The channel that is attacked has a schema from now on.
+        exchange = psutil.Process(pid)
+        first = peak = exchange.memory_info().rss
 
-            def note() -> None:
-                nonlocal peak
-                peak = max(peak, exchange.memory_info().rss)
+        def note() -> None:
+            nonlocal peak
+            peak = max(peak, exchange.memory_info().rss)
 
-            command = [sys.executable, "-m", "benchmarks.hostile_peers", "attack", name, address]
-            with subprocess.Popen(command) as attacker:  # noqa: ASYNC220 - it begins once, before anything is measured
-                last = time.monotonic() + 3 * SECONDS
-                try:
-                    trips = await _round_trips(
-                        address, lambda: attacker.poll() is not None or time.monotonic() > last, note
-                    )
-                finally:
-                    attacker.kill()
+        attacker = Partner("benchmarks.hostile_peers", "attack", name, address)
+        last = time.monotonic() + 3 * SECONDS
+        try:
+            trips = await _round_trips(address, lambda: attacker.has_ended() or time.monotonic() > last, note)
+        finally:
+            attacker.kill()
     p99 = trips[int(0.99 * len(trips))]
     is_well = p99 < LONGEST_P99_SECONDS and peak - first < MOST_GROWTH_BYTES
     print(

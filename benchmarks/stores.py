@@ -6,8 +6,6 @@ acknowledges what was taken over, so that the window is never full for long.
 
 import asyncio
 import random
-import subprocess
-import sys
 import tempfile
 import time
 from collections import deque
@@ -17,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count, product
 
-from benchmarks.harness import CHECKOUT, in_turns
+from benchmarks.harness import CHECKOUT, in_turns, serving
 from benchmarks.jobs import BURST_CHUNKS, PAYLOADS, Payload
 from benchmarks.results import Record, Series
 from permitflow.transports.grpc_aio import AioControl, control, put
@@ -66,16 +64,11 @@ def _serving(store: str, payload: Payload) -> Iterator[str]:
     """An exchange over TCP: its address.  What is on disk is on the disk of the checkout."""
     (CHECKOUT / "build").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="store-", dir=CHECKOUT / "build") as folder:
-        command = [sys.executable, "-m", "permitflow.cli", "serve", "--quiet", "--address", "tcp://127.0.0.1:0"]
-        command += ["--stream", f"{STREAM}:{max(CHANNELS)}", "--row-permits", str(payload.row_permits)]
-        command += ["--retention", "replay", "--drain-seconds", "0"]
-        command += ["--store", folder] if store == "disk" else []
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            try:
-                assert process.stdout is not None
-                yield process.stdout.readline().rsplit(maxsplit=1)[-1]
-            finally:
-                process.kill()
+        options = ["--address", "tcp://127.0.0.1:0", "--stream", f"{STREAM}:{max(CHANNELS)}"]
+        options += ["--row-permits", str(payload.row_permits), "--retention", "replay", "--drain-seconds", "0"]
+        options += ["--store", folder] if store == "disk" else []
+        with serving(*options) as (address, _):
+            yield address
 
 
 async def _rate(address: str, payload: Payload, channels: int, seconds: float) -> float:

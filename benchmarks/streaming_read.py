@@ -9,13 +9,10 @@ rows in memory, in batches of as many rows: what Spark itself can do here.
 
 import argparse
 import asyncio
-import subprocess
-import sys
 import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -27,6 +24,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
+from benchmarks.harness import Partner, serving
 from benchmarks.results import Series, table
 from benchmarks.spark_exchange.peers import SLOTS, payload_of, session
 from permitflow.channels.interface import stream_channels
@@ -91,18 +89,6 @@ async def produce(address: str) -> None:
     await asyncio.gather(*(feed(channel) for channel in stream_channels(STREAM, SLOTS)))
 
 
-@contextmanager
-def running(*command: str) -> Iterator["subprocess.Popen[str]"]:
-    """A process of this Python, killed at the end of the block."""
-    with subprocess.Popen(
-        [sys.executable, "-m", *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
 def rows_per_second(data: DataFrame, sink: str, seconds: float) -> float:
     """Run a query for so long; the rate of its batches, without the first ones and the last."""
     with tempfile.TemporaryDirectory() as folder:
@@ -121,13 +107,14 @@ def rows_per_second(data: DataFrame, sink: str, seconds: float) -> float:
 
 def exchange_rate(spark: SparkSession, sink: str, seconds: float, window: Sequence[str]) -> float:
     """Rows per second through an exchange with this window, or the default."""
-    serve = ["permitflow.cli", "serve", "--stream", f"{STREAM}:{SLOTS}", "--retention", "replay", *window]
-    with running(*serve, "--address", "127.0.0.1:0", "--quiet") as exchange:
-        assert exchange.stdout is not None
-        address = exchange.stdout.readline().removeprefix("listening at ").strip()
-        with running("benchmarks.streaming_read", "--produce", address):
+    options = ("--stream", f"{STREAM}:{SLOTS}", "--retention", "replay", *window, "--address", "127.0.0.1:0")
+    with serving(*options) as (address, _):
+        producer = Partner("benchmarks.streaming_read", "--produce", address)
+        try:
             data = spark.readStream.format("permitflow").options(address=address, stream=STREAM, channels=SLOTS).load()
             return rows_per_second(data, sink, seconds)
+        finally:
+            producer.kill()
 
 
 def memory_rate(spark: SparkSession, sink: str, seconds: float) -> float:
