@@ -26,7 +26,7 @@ from tests.support.number_streams import SCHEMA, turns
 
 
 class PlayedCarrier(PromptCarrier):
-    """Hands over at once what the test lets come; what is written is nobody's, unless ``write_now`` is overridden."""
+    """Hands over at once what the test brings; what is written goes nowhere, unless ``write_now`` is overridden."""
 
     def __init__(self, dialled: Iterable[Sequence[Buffer]]) -> None:
         """With the messages by which the other end has dialled."""
@@ -70,7 +70,7 @@ class PlayedCarrier(PromptCarrier):
 
 
 class PlayedProducer(PlayedCarrier):
-    """Sends whenever the test says so, and notes what returns."""
+    """Sends when the test calls it, and notes what returns."""
 
     def __init__(self) -> None:
         """It has dialled."""

@@ -17,7 +17,7 @@ class Peer:
     """The other end, if it works in this process, too."""
 
     is_at_work = False
-    """Is it at work, whom no signal of this end concerns?"""
+    """Is the other end running?  Signals of this end do not concern it."""
 
 
 class Interrupting:
@@ -49,7 +49,7 @@ class Interrupting:
         if self.where:
             return function()
         before = sys.getprofile()
-        # What is raised while garbage is collected, by whoever listens to that, is lost: nobody has called it.
+        # An exception raised during garbage collection has no caller, and is lost.
         gc.disable()
         sys.setprofile(heed)
         try:

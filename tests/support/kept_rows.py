@@ -1,6 +1,5 @@
 """Channels that keep their rows: rows that say which they are, served, or inside a process."""
 
-import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,10 +16,9 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import get, put
 from permitflow.transports.remote_sender import RemoteSender
+from tests.support.number_streams import CHANNEL, SMALL
 
-SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
 LARGE = ChannelParameters(row_permits=64, permit_batch=8)
-CHANNEL = "orders/0"
 
 
 def rows(start: int, stop: int) -> pa.RecordBatch:
@@ -93,9 +91,3 @@ def keeping(*consumers: str, parameters: ChannelParameters = SMALL, store: Memor
     """A channel that keeps its rows."""
     exchange = Exchange(parameters=parameters, store=store)
     return exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY, consumers=consumers or ("default",))
-
-
-async def settle() -> None:
-    """Let everybody who can run do so, a few times over."""
-    for _ in range(20):
-        await asyncio.sleep(0)

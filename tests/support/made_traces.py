@@ -1,4 +1,4 @@
-"""Recordings that nobody made: random runs of the model, and one mistake put into each on purpose.
+"""Recordings made up from random runs of the model, and mistakes put into them on purpose.
 
 ``random_behaviour`` gives what an implementation would have recorded; each of ``FAULTS`` changes a recording, and says
 what an audit must find in it: that, and nothing else."""

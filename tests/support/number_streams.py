@@ -1,4 +1,4 @@
-"""Streams of numbers over the asyncio client, for tests: what is sent, who serves it, and how it is read."""
+"""Streams of numbers over the asyncio client, for tests: chunks, an exchange that serves them, and ways to read."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -59,7 +59,7 @@ async def send_for_ever(sender: SendEnd[pa.RecordBatch]) -> NoReturn:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until something has happened that nobody announces."""
+    """Let the loop turn until a condition holds that no event announces."""
     while not condition():  # noqa: ASYNC110  # there is no event to wait for
         await asyncio.sleep(0.001)
 

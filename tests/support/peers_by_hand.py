@@ -56,7 +56,7 @@ class Outcome(NamedTuple):
 
 @asynccontextmanager
 async def dialling(address: str, method: str) -> AsyncIterator[ClientCall]:
-    """A call by somebody who may write what he likes."""
+    """A call on which a test may write anything."""
     async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as channel:
         carrier = ClientCall(channel.stream_stream(method)(), f"the exchange at {address}")
         yield carrier
@@ -81,7 +81,7 @@ async def call(
     """Write these messages, whatever the exchange thinks of them, and read to the end.
 
     A polite peer waits for the agreement before it goes on after its first message; one that leaves closes its half
-    as soon as it has written the last, one that heeds when it is told that the exchange breaks the stream off.
+    as soon as it has written the last, one that heeds does so when the exchange breaks the stream off.
     """
     async with dialling(address, method) as carrier:
         try:

@@ -78,12 +78,12 @@ def files_of_at_most(size_bytes: int) -> Iterator[None]:
 
 @contextmanager
 def reserved_address() -> Iterator[str]:
-    """An address of this host that the system gives to nobody else, also while nobody listens there.
+    """An address of this host that the system gives to no other socket, also while nothing listens there.
 
-    Whoever names it can listen there, one at a time.
+    One server at a time can listen there if it names the address.
     """
     with socket.socket() as held:
-        # Without it nobody could; with it, this socket must not listen itself.
+        # Without it no other socket could listen; with it, this one must not.
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{held.getsockname()[1]}"
@@ -133,7 +133,7 @@ def within(seconds: float) -> Iterator[Stopwatch]:
 
 
 def workers() -> set[psutil.Process]:
-    """Those that this process has, whoever has started them: compare sets."""
+    """All worker processes of this one, whatever started them: compare sets."""
     return {child for child in psutil.Process().children() if _is_worker(child)}
 
 

@@ -29,7 +29,7 @@ SECONDS_TO_END = 60
 
 
 class ServedExchange:
-    """A running exchange, and streams that nobody has used yet: a channel is used once."""
+    """A running exchange, and streams that are not used yet: a channel is used once."""
 
     def __init__(self, process: "subprocess.Popen[str]", address: str, parameters: ChannelParameters) -> None:
         """Use ``served_exchange``."""
@@ -40,11 +40,11 @@ class ServedExchange:
         self._streams = iter(STREAMS)
 
     def stream(self) -> str:
-        """A stream of two channels that nobody has used."""
+        """An unused stream of two channels."""
         return next(self._streams)
 
     def channel(self) -> str:
-        """A channel that nobody has used."""
+        """An unused channel."""
         return stream_channels(self.stream(), 1)[0]
 
     def signal(self, number: signal.Signals) -> None:
@@ -86,17 +86,17 @@ PATIENCE_SECONDS = 20.0
 SHORT_SECONDS = 0.3
 """For waits that must be in vain."""
 
-# How soon who waits must know what has happened.  These decide, and are far below what guards against hangs.
+# How soon an end must learn what has happened.  These decide; time-outs that guard against hangs are far longer.
 NOBODY_SECONDS = 10.0
-"""That nobody listens at an address."""
+"""That nothing listens at an address."""
 STARVED_SECONDS = 10 * SHORT_SECONDS
 """That permits have not come within ``SHORT_SECONDS``, and why not."""
 KILLED_SECONDS = 5.0
 """That the exchange was killed; of both ends together."""
 HANGING_SECONDS = 10.0
-"""That the exchange gives no sign of life any more: for 8 s it is waited for."""
+"""That the exchange gives no sign of life any more; an end waits 8 s for one."""
 INTERRUPTED_SECONDS = 5.0
-"""That somebody has pressed Ctrl-C, from before it was pressed."""
+"""That Ctrl-C was pressed, from before it was pressed."""
 CLOSED_SECONDS = 5.0
 """Until the connections of an end that is over are closed."""
 

@@ -5,7 +5,7 @@ same as a report; a ``ChannelAdapter`` is what they need of a channel, a ``PairA
 wires.  docs/conformance-kit.md explains them.
 
 Behind them: ``kit`` holds rules, mistakes and judges; ``moves`` and ``machine`` lead pairs, ``traces`` judges runs that
-nobody led.
+the model did not lead.
 """
 
 from importlib import import_module
@@ -37,7 +37,7 @@ __all__ = [
     "judge_pair",
 ]
 
-# Loaded when they are asked for: pytest and Hypothesis only by those who test with them.
+# Loaded on first use: only the test classes need pytest, only drawn runs need Hypothesis.
 _PLACES = {
     "kit.adapter": ("Aborted", "ChannelAdapter", "Ended", "Feature", "Received", "Refused"),
     "kit.judging": ("judge_adapter", "judge_pair"),

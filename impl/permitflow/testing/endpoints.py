@@ -42,7 +42,7 @@ def say(event: str, **facts: object) -> None:
 
 
 async def serve(options: argparse.Namespace) -> None:
-    """Serve a channel until somebody ends the process."""
+    """Serve a channel until the process is stopped."""
     exchange = Exchange(parameters=_parameters(options), same_host=options.same_host)
     exchange.add_channel(CHANNEL, schema=SCHEMA)
     async with ExchangeServer(exchange, options.listen) as server:

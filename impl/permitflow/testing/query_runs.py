@@ -88,7 +88,7 @@ def judge_query(
     Args:
         trace_dir: the source's option; recorded from the query's first batch on.
         checkpoint: of the query; Spark keeps the last hundred batches there.
-        consumer: as whom the source reads.
+        consumer: the name under which the source reads.
         source: its number among the query's sources, in Spark's order.
         published: batches that the sink says it has published, in its order; None: it does not say.
         durable: may the exchange not lose rows?
@@ -189,7 +189,7 @@ def _facts(folder: Path, name: str) -> list[Facts]:
     """The events of all files of a kind, in the order in which these appeared."""
     found: list[Facts] = []
     for path in sorted(folder.glob(f"{name}-*{EVENTS_SUFFIX}")):
-        # Who was killed while it wrote a line did not go on from there: what it was to say has not happened.
+        # A half-written line comes from a process killed while it wrote: that event did not happen.
         whole = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
         found += [_event_of(line, path, number) for number, line in enumerate(whole, 1)]
     if not found:

@@ -15,7 +15,8 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.same_host import SameHost
-from tests.support.kept_rows import SCHEMA, keeping, rows, settle
+from tests.support.kept_rows import SCHEMA, keeping, rows
+from tests.support.number_streams import turns
 
 LONGEST_SECONDS = 20.0
 PUT = Put(1, "c", producer="p")
@@ -51,7 +52,7 @@ def dialled(channel: ReplayChannel, peer: str) -> ReplayProducer:
 async def gave_up(work: Coroutine[Any, Any, Any]) -> None:
     """Somebody who waits has hung up."""
     waiting = asyncio.create_task(work)
-    await settle()
+    await turns()
     assert not waiting.done()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -72,7 +73,7 @@ async def test_who_is_replaced_keeps_nothing_and_breaks_nothing_though_its_proce
     await channel.append(rows(0, 8))
     older = dialled(channel, "older")
     serving = asyncio.create_task(older.serve(PUT, SCHEMA))
-    await settle()
+    await turns()
     assert channel.log.waiting.running == 1
     async with asyncio.timeout(LONGEST_SECONDS):
         assert await channel.claim("p", dialled(channel, "newer")) == 0

@@ -31,7 +31,8 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
-from tests.support.kept_rows import SCHEMA, SMALL, keeping, numbers, rows, settle
+from tests.support.kept_rows import SCHEMA, keeping, numbers, rows
+from tests.support.number_streams import SMALL, turns
 
 LONGEST_SECONDS = 20.0
 
@@ -51,7 +52,7 @@ async def test_who_follows_reads_what_comes_until_the_end() -> None:
         following = group.create_task(numbers(channel.read()))
         for start in range(0, 8, 2):
             await channel.append(rows(start, start + 2))
-            await settle()
+            await turns()
         assert not following.done()
         await channel.end()
     assert following.result() == list(range(8))
@@ -159,7 +160,7 @@ async def test_a_removed_channel_lets_nobody_wait() -> None:
         asyncio.create_task(channel.append(rows(8, 10))),
         asyncio.create_task(numbers(channel.read(from_row=8))),
     ]
-    await settle()
+    await turns()
     exchange.remove_channel("c")
     for error in await asyncio.gather(*waiting, return_exceptions=True):
         assert isinstance(error, ChannelAbortedError)
@@ -170,7 +171,7 @@ async def test_a_removed_channel_lets_nobody_wait() -> None:
 async def test_who_asks_for_a_schema_that_nobody_will_state_hears_why() -> None:
     channel = Exchange().add_channel("c", retention=Retention.REPLAY)
     waiting = asyncio.create_task(channel.log.known_schema())
-    await settle()
+    await turns()
     await channel.end()
     for asking in (waiting, channel.log.known_schema()):
         with pytest.raises(ChannelClosedError):
@@ -227,11 +228,11 @@ async def test_no_more_rows_are_kept_than_there_are_permits() -> None:
     await channel.append(rows(0, 8))
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(channel.append(rows(8, 11)))
-        await settle()
+        await turns()
         assert channel.position().next_row == 8
         assert channel.statistics().numbers.waiting_sends == 1
         await channel.acknowledge(2)
-        await settle()
+        await turns()
         assert not waiting.done(), "3 rows need room for 3"
         await channel.acknowledge(3)
     assert channel.position().next_row == 11
@@ -245,10 +246,10 @@ async def test_producers_that_wait_are_served_in_the_order_in_which_they_came() 
     async with asyncio.TaskGroup() as group:
         for number in (100, 200, 300):
             group.create_task(channel.append(rows(number, number + 4)))
-            await settle()
+            await turns()
         for row in (1, 4, 8, 12):
             await channel.acknowledge(row)
-            await settle()
+            await turns()
     kept = [number for number in await numbers(channel.read(to_row=20)) if number % 100 == 0]
     assert kept == [200, 300]
     assert channel.position().next_row == 20
@@ -263,7 +264,7 @@ async def test_a_chunk_above_the_largest_is_kept_in_slices() -> None:
             next_row = channel.position().next_row
             read += await numbers(channel.read(to_row=next_row))
             await channel.acknowledge(next_row)
-            await settle()
+            await turns()
     assert putting.done()
     assert read == list(range(30))
 
@@ -272,7 +273,7 @@ async def test_a_cancelled_producer_has_kept_a_chunk_or_has_not() -> None:
     channel = keeping()
     await channel.append(rows(0, 8))
     waiting = asyncio.create_task(channel.append(rows(8, 10), "p"))
-    await settle()
+    await turns()
     waiting.cancel()
     await asyncio.wait({waiting})
     assert waiting.cancelled()
@@ -295,7 +296,7 @@ async def test_who_has_read_everything_is_told_of_the_next_rows() -> None:
                 all_came.set()
 
     following = asyncio.create_task(follow())
-    await settle()
+    await turns()
     assert seen == [0, 1, 2]
     await channel.append(rows(3, 5))
     await asyncio.wait_for(all_came.wait(), LONGEST_SECONDS)
@@ -341,9 +342,9 @@ async def test_nothing_follows_an_end_that_was_being_written_when_it_came() -> N
     await channel.append(rows(0, 3))
     stores.channel.is_open.clear()
     ending = asyncio.create_task(channel.end())
-    await settle()
+    await turns()
     late = asyncio.create_task(channel.append(rows(3, 6)))
-    await settle()
+    await turns()
     stores.channel.is_open.set()
     await ending
     with pytest.raises(ChannelClosedError):
@@ -355,11 +356,11 @@ async def test_what_is_being_written_is_counted_though_its_producer_is_cancelled
     stores = SlowStores()
     channel = keeping(store=stores)
     writing = asyncio.create_task(channel.append(rows(0, 3), "p"))
-    await settle()
+    await turns()
     assert channel.position().next_row == 0, "what is not written is not there"
     for _ in range(3):
         writing.cancel()
-        await settle()
+        await turns()
     assert not writing.done(), "it knows what has become of its rows before it goes"
     stores.channel.is_open.set()
     await asyncio.wait({writing})

@@ -34,8 +34,8 @@ from permitflow.transports.connection import CONTROL
 from permitflow.transports.control_codec import decode_reply, encode_request
 from permitflow.transports.grpc_aio import AioControl, control, get, put
 from permitflow.transports.tcp import TcpStream
-from tests.support.kept_rows import CHANNEL, SCHEMA, SMALL, fill, numbers, read, refused, rows, send_for_ever, serving
-from tests.support.number_streams import until
+from tests.support.kept_rows import SCHEMA, fill, numbers, read, refused, rows, send_for_ever, serving
+from tests.support.number_streams import CHANNEL, SMALL, until
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

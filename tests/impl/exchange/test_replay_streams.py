@@ -25,20 +25,8 @@ from permitflow.errors import (
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.transports.grpc_aio import describe, get, put
-from tests.support.kept_rows import (
-    CHANNEL,
-    LARGE,
-    SCHEMA,
-    SMALL,
-    fill,
-    has_rows,
-    read,
-    refused,
-    rows,
-    send_for_ever,
-    serving,
-)
-from tests.support.number_streams import until
+from tests.support.kept_rows import LARGE, SCHEMA, fill, has_rows, read, refused, rows, send_for_ever, serving
+from tests.support.number_streams import CHANNEL, SMALL, until
 
 pytestmark = pytest.mark.usefixtures("path")
 

@@ -34,7 +34,7 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import control, put
 from permitflow.transports.remote_sender import RemoteSender
-from tests.support.kept_rows import settle
+from tests.support.number_streams import turns
 
 STAGING_ROWS = 16
 CHANNELS = ("a", "b")
@@ -155,7 +155,7 @@ async def test_producers_without_staging_wait_until_the_rows_beyond_the_window_a
         channel = here.exchange.replay_channel("a")
         appending = group.create_task(channel.append(chunk([12])))
         await channel.acknowledge(4)
-        await settle()
+        await turns()
         assert (appending.done(), here.next_row()) == (False, 12), "8 rows hold all 8 permits"
         await channel.acknowledge(5)
         await appending

@@ -15,7 +15,7 @@ from permitflow.protocol.control import ChannelState, StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.staging import Part
-from tests.support.kept_rows import settle
+from tests.support.number_streams import turns
 
 WINDOW = ChannelParameters(row_permits=8)
 TIMEOUT_SECONDS = 60.0
@@ -178,7 +178,7 @@ async def test_who_waits_for_room_in_a_channel_that_is_removed_is_told(clock: Cl
     full, part = (areas.open("a", Staging(query, 0, 0, "x")) for query in ("p", "q"))
     assert await areas.stage(full, [rows(8), rows(8)]) == 2
     waiting = asyncio.create_task(areas.stage(part, [rows(1)]))
-    await settle()
+    await turns()
     log.remove("nobody needs it")
     areas.remove_channel("a")
     with pytest.raises(ChannelAbortedError, match="nobody needs it"):
@@ -191,9 +191,9 @@ async def test_an_attempt_that_is_forgotten_while_it_is_written_leaves_nothing_i
     areas = areas_of(clock, store)
     part = areas.open("a", Staging("q", 0, 0, "x"))
     staging = asyncio.create_task(areas.stage(part, [rows(6)]))
-    await settle()
+    await turns()
     areas.break_off(part)
-    await settle()
+    await turns()
     store.is_open.set()
     await staging
     assert store.place.stagings == set()
@@ -210,7 +210,7 @@ async def test_a_batch_that_is_being_published_is_not_forgotten_however_long_the
     areas.end(part)
     store.is_open.clear()
     publishing = asyncio.create_task(areas.publish("q", 0, [StagedPart("a", 0, "x", 6)]))
-    await settle()
+    await turns()
     clock.seconds += TIMEOUT_SECONDS + 1
     due = areas._tidying
     while areas._tidying is due:  # noqa: ASYNC110 - tidying tells nobody
@@ -250,12 +250,12 @@ async def test_a_publication_and_a_producer_that_come_together_get_rows_of_their
     areas.end(part)
     store.is_open.clear()
     publishing = asyncio.create_task(areas.publish("q", 0, [StagedPart("a", 0, "x", 6)]))
-    await settle()
+    await turns()
     appending = asyncio.create_task(log.append([rows(3)]))
-    await settle()
+    await turns()
     store.is_open.set()
     await publishing
-    await settle()
+    await turns()
     assert (log.books.next_row, appending.done()) == (6, False), "it has looked for room after the publication"
     await log.acknowledge("default", 1)
     assert await appending == 1

@@ -1,8 +1,8 @@
 """Cancellation at every await: an operation is driven step by step, and cancelled at its first, second, third … await.
 
 At each await it is cancelled twice, in two runs: while it sleeps, and once more after it was woken and before it runs.
-A cancelled send has sent nothing, a cancelled receive has taken nothing; nothing else is lost, and nobody who waits
-behind is forgotten.
+A cancelled send has sent nothing, a cancelled receive has taken nothing; nothing else is lost, and an operation that
+waits behind still wakes.
 """
 
 import asyncio
@@ -59,11 +59,11 @@ class Cancelling:
         raise NotImplementedError
 
     async def feed(self) -> None:
-        """Do what the operation waits for; without a pause, where the channel allows it."""
+        """Do what the operation waits for."""
         raise NotImplementedError
 
     def note(self, result: object) -> None:
-        """The operation has come to its end after all."""
+        """Note the result of an operation that ended although it was cancelled."""
         raise NotImplementedError
 
     async def send(self) -> None:
@@ -84,7 +84,7 @@ class Cancelling:
         consume(self.adapter)
 
     def check_received(self, received: Received) -> None:
-        """What is received is what is due."""
+        """Compare a received message with the one that is due."""
         value = received.value if received.kind is Kind.CHUNK else 0
         if not self.sent or value != self.sent[0]:
             due = _named(self.sent[0]) if self.sent else "nothing"
@@ -256,7 +256,7 @@ async def cancel_everywhere(rule: Rule, kind: type[Cancelling], make: MakeAdapte
 
 
 async def _cancel_at(run: Cancelling, number: int, *, is_awake: bool) -> bool:
-    """Cancel at an await; say if the operation has no so many."""
+    """Cancel at an await; True if the operation ends before it."""
     await run.adapter.open(PLAIN, MemoryTrace().recorder)
     try:
         await run.prepare()
@@ -284,7 +284,7 @@ async def _awaited(counted: Counted) -> object:
 
 
 async def _reach(run: Cancelling, task: "asyncio.Task[object]", counted: Counted, number: int) -> bool:
-    """Let the operation come to an await; what it waits for at those before is done."""
+    """Let the operation come to this await: feed it at each one before."""
     for _ in range(MOST_AWAITS):
         for _ in range(TURNS):
             if counted.awaits >= number or task.done():

@@ -45,7 +45,7 @@ __all__ = ["RANDOM_RUNS", "ChannelJudge", "MakePair", "PairJudge", "judge_adapte
 RANDOM_RUNS = 60
 
 MakePair: TypeAlias = Callable[[ChannelParameters, int, RecorderFactory | None], PairAdapter]
-"""Makes a pair at rest: the parameters, the number of chunk numbers, and who records what it does, if anybody."""
+"""Makes a pair at rest: the parameters, the number of chunk numbers, and where to record what it does, if at all."""
 
 
 def judge_adapter(
@@ -289,7 +289,7 @@ class _Mishap(NamedTuple):
 
 
 def _told(rule: Rule, asked: Mistake, wrong: _Mishap) -> RuleVerdict:
-    """What is to be said of a rule, if a run that asks for a mistake goes wrong."""
+    """The verdict on a rule after a run that was to show a mistake went wrong."""
     if wrong.is_due_to(asked):
         return RuleVerdict(rule, Outcome.BREAKS, asked.name, wrong.steps)
     for other in (mistake for any_rule in PROBED_RULES for mistake in any_rule.mistakes):

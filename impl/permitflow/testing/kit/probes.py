@@ -1,6 +1,6 @@
 """Probes: does a channel make one of the mistakes that break the rules?
 
-A probe is the shortest run that tells a mistake from the model, found by search: nobody writes test cases by hand.
+A probe is the shortest run that tells a mistake from the model, found by search, not written by hand.
 
 A channel may make several mistakes, and one may hide another: a channel that counts chunks instead of rows leaves
 every run in which the size of a chunk matters.  So the mistakes that were recognised, each in a run of its own, become
@@ -42,7 +42,7 @@ class Probe(NamedTuple):
 
 
 def parameters_of(agreed: ChannelParameters, sizes: Iterable[int], *, idle_flush: bool = True) -> Parameters:
-    """The model of a channel with few who wait, and with chunks that can be told apart."""
+    """The model of a channel in which few chunks wait, each with a number of its own."""
     largest = max(sizes, default=1)
     numbered = model_of(agreed, sizes=(largest,), waiters=MOST_WAITING)
     # Without a bound on the numbers, so that the application's chunk 7 is the model's chunk 7.
@@ -77,7 +77,7 @@ def probe_for(
     None if the applications cannot see it in such a channel.
     """
     right = outside_of(mistake, known, hops=hops, idle_flush=idle_flush)
-    # A mistaken channel may hold more of those who wait than there are.
+    # A mistaken channel may keep chunks in its line that no longer wait.
     wrong = outside_of(mistake, (*known, mistake), hops=hops, idle_flush=idle_flush, waiters=2 * MOST_WAITING)
     return _search(right, wrong, mistake.moves)
 

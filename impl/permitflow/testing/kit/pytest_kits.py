@@ -59,7 +59,7 @@ class ChannelKit(_Kit):
     """Whose loop the channels live in; by default a loop of the test class's own."""
 
     judge: ClassVar[ChannelJudge | None] = None
-    """Who judges; by default a judge of the test class's own.  Give one, to have its verdicts elsewhere, too."""
+    """The judge; by default one for each test class.  Set it to use its verdicts elsewhere, too."""
 
     _own_runner: ClassVar[asyncio.Runner | None] = None
 
@@ -92,7 +92,7 @@ class PairKit(_Kit):
 
     random_runs: ClassVar[int] = 40
     judge: ClassVar[PairJudge | None] = None
-    """Who judges; by default a judge of the test class's own."""
+    """The judge; by default one for each test class."""
 
     def make_pair(self, parameters: ChannelParameters, tags: int, record: RecorderFactory | None) -> PairAdapter:
         """A pair at rest.  ``observe`` numbers chunks modulo ``tags``; without ``record`` it can be pickled."""
