@@ -191,9 +191,6 @@ def decode_upstream(message: Received) -> list[WireFrame]:
         UndecodableDataError: these bytes are no frames of this version of the protocol.
     """
     view = memoryview(message)
-    if (lone := lone_chunks(bytes(view[:LONE_BODY_AT]), len(view))) is not None:
-        rows, permits = lone
-        return [EncodedChunks(rows, permits, (view[LONE_BODY_AT:],))]
     head, body = taken_apart(view)
     if len(head) <= _FEW_CHUNKS_BYTES and _are_all_of(said := _chunks_said(bytes(head)), body):
         ends = accumulate(size for _, _, size in said)

@@ -1,9 +1,4 @@
-"""Record batches and schemas as bytes: every kind of column, and peers that lie about what they send.
-
-Batches whose columns are sent from where they lie arrive as if they had been joined.
-
-What is joined, what stays as it came, and what can be held by no single batch.
-"""
+"""Record batches and schemas as bytes: every kind of column, gathered, joined or copied; and peers that lie."""
 
 import random
 from collections.abc import Iterable, Sequence

@@ -1,9 +1,4 @@
-"""Whoever dials an exchange names one address; gRPC would take any of a list, and each time another one.
-
-What may be on its way is for permits to say: HTTP/2's windows, which count bytes, hold nobody back.
-
-glibc keeps large blocks once it expects them: fresh pages are asked of the kernel once, not for each block.
-"""
+"""How clients reach an exchange: one address, windows that permits fill, memory that stays."""
 
 import asyncio
 import os

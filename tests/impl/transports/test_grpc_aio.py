@@ -1,7 +1,4 @@
-"""The asyncio client against a real exchange: order, bounds, permits, and sends and receipts that are cancelled.
-
-What the asyncio client sends through a real exchange: chunks of all kinds, barriers, watermarks, and the end.
-"""
+"""The asyncio client against a real exchange: chunks of all kinds, order, bounds, permits, cancellation."""
 
 import asyncio
 import contextlib

@@ -1,7 +1,4 @@
-"""How a stream between the asyncio client and a real exchange can end badly, and who hears what of it.
-
-What a real exchange refuses the asyncio client, and that nobody answers, as typed errors.
-"""
+"""How a stream of the asyncio client ends badly, or is refused, and which typed error says so."""
 
 import asyncio
 import contextlib

@@ -1,7 +1,4 @@
-"""The blocking client against a real exchange in another process: rows, permits, and what is refused.
-
-The end of a blocking client's stream: in good order, given up, killed, interrupted, in the child of a fork.
-"""
+"""The blocking client against a real exchange in another process: rows, permits, refusals, and every kind of end."""
 
 import os
 import signal

@@ -1,11 +1,4 @@
-"""A typed error arrives as the same type with the same facts; other statuses become errors that say who.
-
-Reasons arrive, whatever is in them; names that could not are refused where they are given.
-
-Who dials an address where no exchange listens is told who does, as far as that shows.
-
-What goes wrong is in our errors; gRPC's own words on stderr ("Got goaway") are for those who ask for them.
-"""
+"""Errors across the wire: the same type with the same facts, whatever is in their words; and who a stranger is."""
 
 import asyncio
 import json

@@ -1,9 +1,4 @@
-"""Whoever was dialled fetches memory where it was told to: under our names only, and it looks at what it is handed.
-
-Two ends share memory if both can and want to; otherwise each knows why not, and nothing is left behind.
-
-Whoever comes to an offer of shared memory besides the peer gets nothing, keeps nobody busy, and is sent away.
-"""
+"""Two ends share memory if both can and want to; otherwise each knows why not, and visitors get nothing."""
 
 import array
 import asyncio

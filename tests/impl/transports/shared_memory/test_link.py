@@ -1,11 +1,4 @@
-"""Messages pass the link whole and in order, whatever their size; whoever is gone or talks nonsense is noticed.
-
-A signal's exception while a blocking link writes: whole messages leave, or the link says that it is cut.
-
-However the bytes of messages arrive, the messages are those that were sent; other bytes are refused.
-
-The child of a fork holds no descriptor of its parent's links, and returns none of its space.
-"""
+"""Messages pass the link whole and in order; a peer that is gone or lies, an interrupt and a fork are noticed."""
 
 import asyncio
 import random

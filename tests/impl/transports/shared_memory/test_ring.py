@@ -1,9 +1,4 @@
-"""A message in the ring lasts as long as anybody looks at it, and not longer.
-
-No byte that somebody looks at is ever given to another message, and every byte comes back.
-
-Shared memory has no name, cannot be shortened, and is written by one end only.
-"""
+"""Bytes of the ring: none that are looked at go to another message, all come back, one end only writes."""
 
 import fcntl
 import gc
