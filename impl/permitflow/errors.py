@@ -1,7 +1,7 @@
 """Every deliberate exception.  The type says whose fault it is, the attributes hold the facts.
 
-``ProtocolError``: somebody broke the rules, and the stream is dead.  ``HandshakeError``: the two ends could not
-agree, and no stream began.  ``ChannelError``: nobody's fault.  ``TransportError``: the carrier failed.
+``ProtocolError``: one end broke the rules, and the stream is dead.  ``HandshakeError``: the two ends could not
+agree, and no stream began.  ``ChannelError``: no end is at fault.  ``TransportError``: the carrier failed.
 ``ReplayError``: rows cannot be kept, read again or acknowledged.  ``StagingError``: a batch cannot be staged or
 published; what was published before is whole.  ``StoreError``: where an exchange keeps its rows cannot be used, or
 cannot write.  ``TraceError``: a recording cannot be written or used; the channel that was recorded is not concerned.
@@ -209,7 +209,7 @@ def _place(path: str, line: int) -> str:
     return f"{path}, line {line}" if line else path
 
 
-# Nobody's fault: a channel or its carrier is over, or not ready.
+# No end is at fault: a channel or its carrier is over, or not ready.
 
 
 class ChannelError(PermitflowError):
@@ -369,7 +369,7 @@ class ParameterMismatchError(HandshakeError):
     text = "{name} {rule}; this end has {ours!r}, the peer {theirs!r}"
 
 
-# Somebody has broken the rules, and the stream is dead.
+# One end has broken the rules, and the stream is dead.
 
 
 class ProtocolError(PermitflowError):
@@ -611,7 +611,7 @@ class StoreLeftoverError(StoreError):
     """The store holds channels that the exchange is not to serve: nobody could read their rows."""
 
     path: str
-    channels: tuple[str, ...]  # that nobody has asked for
+    channels: tuple[str, ...]  # that the exchange was not asked to serve
 
     def _worded(self) -> str:
         return (

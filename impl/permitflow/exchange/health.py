@@ -1,4 +1,4 @@
-"""Whether an exchange takes streams now, for those who dial and for those who ask about its health.
+"""Whether an exchange takes streams now, for peers that dial and for programs that ask about its health.
 
 It answers the standard health questions of gRPC (grpc.health.v1), so that orchestrators need no client of ours.
 """
@@ -25,10 +25,10 @@ class Phase(Enum):
 
 
 class Readiness:
-    """The phase of an exchange, and who waits for the next one.  For one event loop."""
+    """The phase of an exchange, with a way to wait for the next one.  For one event loop."""
 
     def __init__(self) -> None:
-        """Ready: before that, nobody can dial."""
+        """Begin ready: no peer can dial before that."""
         self._phase = Phase.READY
         self._changed = asyncio.Event()
 
@@ -57,7 +57,7 @@ class Readiness:
         """Refuse what goes in this phase only.
 
         Raises:
-            PeerGoneError: the exchange is in another one; whoever dials again later may find it ready.
+            PeerGoneError: the exchange is in another one; a peer that dials again later may find it ready.
         """
         if self._phase is not phase:
             raise PeerGoneError(who="the exchange", reason=self._phase.value)

@@ -2,7 +2,7 @@
 
 What a producer sends is consumed once it is kept.  A producer that vanishes leaves an open channel: it, or another
 one, may come again.  A consumer reads a range, or follows the channel to its end.  Reading acknowledges nothing, so any
-number of streams may read the same rows; one that leaves has harmed nobody.
+number of streams may read the same rows; one that leaves harms no other.
 """
 
 import asyncio
@@ -165,7 +165,7 @@ class ReplayProducer(KeepingProducer):
         self._left = asyncio.Event()
 
     async def serve(self, put: Put, schema: pa.Schema) -> None:
-        """Agree, and keep what comes; whoever comes next under this name goes on as soon as nothing more is kept."""
+        """Agree, and keep what comes; the next producer of this name goes on as soon as nothing more is kept."""
         try:
             await super().serve(put, schema)
         finally:
@@ -368,7 +368,7 @@ class ReplayChannel:
         await self.log.acknowledge(consumer or DEFAULT_CONSUMER, row, log_id)
 
     async def end(self) -> None:
-        """Nobody will put any more: consumers come to the end after what is here.
+        """No producer will put any more: consumers come to the end after what is here.
 
         Raises:
             StoreError: that could not be written.
@@ -400,7 +400,7 @@ class ReplayChannel:
     async def claim(self, name: str, producer: ReplayProducer) -> int:
         """Become the producer of this name, in place of one that may still be there; how many rows of it are kept.
 
-        The older one may be a process that is dead, whose connection nobody has missed yet.
+        The older one may be a dead process whose connection has not timed out yet.
         """
         while (older := self._producers.get(name)) is not None:
             await older.replaced(ProducerReplacedError(channel=self.name, producer=name, by=producer.peer))

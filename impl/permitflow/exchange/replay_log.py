@@ -34,17 +34,17 @@ T = TypeVar("T")
 
 
 async def settled(writing: Coroutine[object, object, T]) -> T:
-    """What is written is written as a whole, and noted, though whoever has asked for it may be cancelled meanwhile."""
+    """Finish a write, and what notes it, even if the caller is cancelled meanwhile."""
     task = asyncio.create_task(writing)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         while not task.done():
-            # Somebody may be in a hurry, and cancel again.
+            # The caller may be cancelled again.
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({task})
         if not task.cancelled():
-            task.exception()  # it was asked for by nobody any more
+            task.exception()  # retrieved, so that asyncio does not log it
         raise
 
 
@@ -95,7 +95,7 @@ class ReplayLog:
         self.waiting = Stopwatch(monotonic)
         """The time in which producers waited for room."""
         self.writing = asyncio.Lock()
-        """Held by whoever changes what is behind the last row."""
+        """Held while rows are added behind the last one, or the log is ended."""
         self._turn = asyncio.Lock()
         self._is_declared = kept.schema is not None
         self._producer_rows = dict(kept.producers)
@@ -103,10 +103,10 @@ class ReplayLog:
         self._changed = asyncio.Event()
         self._acknowledging = asyncio.Lock()
 
-    # Who waits.
+    # Waiting.
 
     def note_change(self) -> None:
-        """Let everybody who waits look again."""
+        """Wake all that wait in ``changed``."""
         self._changed.set()
         self._changed.clear()
 
@@ -118,7 +118,7 @@ class ReplayLog:
         """The schema, as soon as a producer has stated it.
 
         Raises:
-            ChannelError: nobody will.
+            ChannelError: none will.
         """
         while self.schema is None:
             self.require_appendable()
@@ -177,7 +177,7 @@ class ReplayLog:
 
         Args:
             batches: of the schema that was declared, none empty, none above ``row_permits``.
-            producer: whose they are; empty: nobody's in particular.
+            producer: whose they are; empty: of no named producer.
             require: called before anything is kept; raises if it must not be any more.
 
         Raises:
@@ -252,7 +252,7 @@ class ReplayLog:
         self.note_change()
 
     def remove(self, reason: str) -> None:
-        """Forget all of it; whoever uses it gets an error."""
+        """Forget all of it; its users get an error."""
         self._is_removed = True
         self.state, self.reason = ChannelState.BROKEN, reason
         self.store.remove()
@@ -261,10 +261,10 @@ class ReplayLog:
     # Consumers.
 
     def require_log(self, log_id: str) -> None:
-        """Refuse somebody who means rows that are lost.
+        """Refuse a peer that means rows that are lost.
 
         Args:
-            log_id: the log in which he has counted; empty: any.
+            log_id: the log in which it has counted; empty: any.
 
         Raises:
             LogReplacedError: it is another one.

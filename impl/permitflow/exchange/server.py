@@ -32,7 +32,7 @@ _FAREWELL_SECONDS = 2.0
 _BETWEEN_CANCELS_SECONDS = 0.2
 _BACKLOG = 128
 
-# Who is out of descriptors looks again when a stream has ended, and now and then: others may have some to spare.
+# A server that is out of descriptors tries again when a stream has ended, and at this interval.
 _RETRY_SECONDS = 1.0
 _BETWEEN_COMPLAINTS_SECONDS = 60.0
 _LAST_PORT = 65_535
@@ -129,7 +129,7 @@ class GrpcListener:
             await asyncio.wait({self._following})
 
     async def wait_until_stopped(self) -> None:
-        """Wait until somebody stops the server."""
+        """Wait until the server is stopped."""
         if self._server is not None:
             await self._server.wait_for_termination()
 
@@ -158,7 +158,7 @@ class GrpcListener:
 
 
 def _require_host_and_port(address: str) -> None:
-    """gRPC would listen elsewhere, too, and say a port with which nobody can dial it."""
+    """gRPC would listen elsewhere, too, and say a port that cannot be dialled."""
     require_text("address", address)
     host, _, port = address.rpartition(":")
     is_port = port.isascii() and port.isdecimal() and int(port) <= _LAST_PORT
@@ -229,7 +229,7 @@ class TcpListener:
             await asyncio.wait(self._streams, timeout=timeout_seconds)
 
     async def wait_until_stopped(self) -> None:
-        """Wait until somebody stops the server."""
+        """Wait until the server is stopped."""
         if self._listener is not None:
             await self._stopped.wait()
 
@@ -246,8 +246,8 @@ class TcpListener:
             stream.add_done_callback(self._streams.discard)
 
     async def _wait_for_room(self, error: OSError) -> None:
-        """Who has dialled waits in the kernel meanwhile."""
-        if error.errno == errno.ECONNABORTED:  # he has gone
+        """Wait; a client that has dialled waits in the kernel meanwhile."""
+        if error.errno == errno.ECONNABORTED:  # the client has gone
             return
         now = asyncio.get_running_loop().time()
         if now - self._has_complained_at > _BETWEEN_COMPLAINTS_SECONDS:
@@ -263,7 +263,7 @@ class TcpListener:
     async def _serve(self, connection: socket.socket, peer: str) -> None:
         try:
             stream = TcpStream(connection, who=f"the client at {peer}", is_acceptor=True)
-        except OSError:  # he has gone already
+        except OSError:  # the client has gone already
             connection.close()
             return
         try:
@@ -300,7 +300,7 @@ class ExchangeServer:
 
     @property
     def address(self) -> str:
-        """Where it listens, with the port that was chosen; as those who dial need it."""
+        """Where it listens, with the port that was chosen; as clients need it."""
         return self._listener.address
 
     async def __aenter__(self) -> Self:
@@ -323,5 +323,5 @@ class ExchangeServer:
         await self._listener.stop(grace_seconds)
 
     async def wait_until_stopped(self) -> None:
-        """Wait until somebody stops the server."""
+        """Wait until the server is stopped."""
         await self._listener.wait_until_stopped()

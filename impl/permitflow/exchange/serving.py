@@ -1,4 +1,4 @@
-"""Serves those who have dialled, over any carrier: producers, consumers, and who asks or orders.
+"""Serves a peer that has dialled, over any carrier: a producer, a consumer, or a client that asks and orders.
 
 The channel that a producer names takes in what it sends; the one that a consumer names sends what is wanted.  Of
 questions and orders about channels, each gets one reply, in order.

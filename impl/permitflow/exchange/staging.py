@@ -1,4 +1,4 @@
-"""The staging areas of an exchange: rows that nobody sees before all rows of their batch are published.
+"""The staging areas of an exchange: rows that no consumer sees before all rows of their batch are published.
 
 Published rows are rows of their channels at once.  Those for which a channel has no permits take room of its staging
 area until rows are acknowledged, so that a slow consumer stops direct producers first, then the writers of the next
@@ -50,7 +50,7 @@ class _Place:
     """Where rows of one channel are staged."""
 
     def __init__(self, log: ReplayLog, area: StagingArea) -> None:
-        """Nobody waits."""
+        """No producer waits."""
         self.log = log
         self.area = area
         self.waiting = Stopwatch(monotonic)
@@ -315,7 +315,7 @@ class StagedProducer(KeepingProducer):
 
     async def _finish(self, end: End) -> None:
         assert self._part is not None, "there was an agreement"
-        # That nobody else will put, if it says so, is true of this attempt only: the channel is closed by an order.
+        # If it says that no other producer will put, that is true of this attempt only: an order closes the channel.
         self._areas.end(self._part)
 
     async def give_up(self, abort: Abort) -> None:

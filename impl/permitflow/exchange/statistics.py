@@ -51,7 +51,7 @@ class StreamStatistics:
     stream: str
     """Its name, which both of its ends know."""
     peer: str
-    """Who is at the other end: an address."""
+    """The address of the other end."""
     direction: Direction
     state: str
     """How far it has come: open, ended, closed, failed."""
@@ -85,7 +85,7 @@ class StagingStatistics:
     limit_rows: int
     """The most rows that are here at once."""
     staged_rows: int
-    """Not published: nobody sees them."""
+    """Not published: no consumer sees them."""
     published_rows: int
     """Published, and beyond the row permits of the channel: consumers are slow."""
     attempts: int

@@ -136,7 +136,7 @@ def master_of(settings: Mapping[str, str]) -> str | None:
 
 
 def is_remote_server(settings: Mapping[str, str]) -> bool:
-    """Is the session one of a Spark Connect server that somebody else has started?"""
+    """Is the session one of a Spark Connect server that runs already?"""
     return (master_of(settings) or "").startswith("sc://")
 
 

@@ -96,7 +96,7 @@ class HandOver:
     def __init__(self, spark: socket.socket | None) -> None:
         """``spark`` is the socket; without one, only what was handed over is known."""
         self._spark = spark
-        # Nobody changes it meanwhile.
+        # It does not change meanwhile.
         self._socket_bytes = 0 if spark is None else spark.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
         buffer_bytes = int(os.environ.get("SPARK_BUFFER_SIZE", _DEFAULT_BUFFER_BYTES))
         self._buffers_bytes = 2 * buffer_bytes + _LOOK_BYTES

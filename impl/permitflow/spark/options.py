@@ -19,7 +19,7 @@ __all__ = ["BatchKey", "Delivery", "ReadOptions", "StreamOptions", "WriteOptions
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
-# A producer may shuffle for a while before its first row leaves; whoever waits longer than this is most likely starved.
+# A producer may shuffle for a while before its first row leaves; a wait longer than this is most likely starvation.
 DEFAULT_TIMEOUT_SECONDS = 120.0
 LONGEST_TIMEOUT_SECONDS = 86_400.0
 MOST_CHANNELS = 10_000
@@ -239,7 +239,7 @@ def consumer_name(text: str) -> str:
 
 
 def network_address(text: str) -> str:
-    """Check the form ``host:port``; whether somebody listens there shows when a stream is opened."""
+    """Check the form ``host:port``; whether an exchange listens there shows when a stream is opened."""
     if "," in text:
         raise ValueError(ONE_ADDRESS)
     host, colon, port = text.rpartition(":")

@@ -83,7 +83,7 @@ def recording(trace_dir: str | None, name: str) -> Iterator[StreamRecording]:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    # Whoever looks into the folder meanwhile must not see half a file.
+    # A reader of the folder must not see half a file.
     partial = path.with_suffix(".partial")
     try:
         partial.write_text(text)

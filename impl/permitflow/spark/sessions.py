@@ -52,7 +52,7 @@ def starting_quietly(log: Path) -> Iterator[None]:
     """Let a JVM that starts in this block, and its workers, write to this file instead of standard error.
 
     A command's own words would be lost among theirs: those of the start, and of workers that Ctrl-C has ended, too.
-    If the block is interrupted, what has been started is killed: nobody else knows of it yet.
+    If the block is interrupted, what has been started is killed: no other code knows of it yet.
     """
     before = _children()
     sys.stderr.flush()

@@ -9,7 +9,7 @@ may have been read already: the job fails instead of delivering rows twice.  So 
 retries; or write with ``delivery=staged``, which survives both.
 
 ``StagedStreamWriter`` and, with ``delivery=staged``, ``StagedBatchWriter`` write exactly once.  Tasks stage their rows
-in the exchange, each attempt in a place of its own; nobody sees them.  The driver's commit publishes one attempt at
+in the exchange, each attempt in a place of its own, where no reader sees them.  The driver's commit publishes one attempt at
 each partition, all together, in the order of the partitions, once for each query and batch: what is repeated after a
 crash is not published again.  So tasks may be repeated, also speculatively, as Spark likes.
 
@@ -63,7 +63,7 @@ _AT_ONCE = 16
 # How long the driver's abort waits for an exchange that may be the very cause of the failure.
 ABORT_TIMEOUT_SECONDS = 10.0
 
-# An exchange is back within seconds; who has mistyped its address should not wait for long, in each attempt of a task.
+# An exchange is back within seconds; a mistyped address should not cost more than this in each attempt of a task.
 _LONGEST_ABSENCE_SECONDS = 20.0
 
 # What Spark tells its tasks about the micro-batch that they work on.
@@ -269,7 +269,7 @@ class ExchangeWriter(DataSourceArrowWriter):
             with self._sending.open_for_a_word(channel, timeout_seconds=timeout_seconds) as sink:
                 sink.abort("the Spark job that was writing into it has failed")
         except PermitflowError as error:
-            # The failed task may have aborted it already, or it had come to its end: nobody waits there.
+            # The failed task may have aborted it already, or it had come to its end: no reader waits there.
             is_over = isinstance(error, ChannelError) and not isinstance(error, PeerGoneError)
             return None if is_over else error
         return None

@@ -38,7 +38,7 @@ from permitflow.spark.recording import recording
 from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.schema import arrow_schema, check_user_schema, conform, spark_schema
 from permitflow.spark.stream_planning import RowRange
-from permitflow.spark.stream_reading import read_range
+from permitflow.spark.stream_reading import opened, read_range
 
 __all__ = ["ChannelPartition", "ExchangeReader", "PermitflowDataSource"]
 
@@ -201,7 +201,7 @@ class ExchangeReader(DataSourceReader):
             PeerGoneError: the producer or the exchange is gone, or nothing came in ``timeout_seconds``.
             PermitflowError: the channel does not exist, or was read before.
         """
-        from permitflow.transports.grpc_blocking import open_source, probe
+        from permitflow.transports.grpc_blocking import probe
 
         leave_imports_alone()
         assert isinstance(partition, ChannelPartition)  # Spark hands back what partitions() made
@@ -211,22 +211,13 @@ class ExchangeReader(DataSourceReader):
                 yield from read_range(options, partition.rows, self._schema, streams)
             return
         target = arrow_schema(self._schema)
-        # Whoever has begun to read a channel must read all of it, so the question comes first.
+        # A reader that has begun must read all of a channel, so the question comes first.
         found = probe(options.address, channel, timeout_seconds=options.timeout_seconds)
         check_user_schema(self._schema, found.schema, channel=channel)
         with (
             recording(options.trace_dir, f"read-{channel}") as streams,
             narrow_socket() as spark,
-            open_source(
-                options.address,
-                channel,
-                wanted=options.wanted,
-                timeout_seconds=options.timeout_seconds,
-                record=streams.record,
-                same_host=options.same_host,
-                compression=options.compression,
-                consumer=options.consumer,
-            ) as source,
+            opened(options, channel, streams) as source,
         ):
             hand_over = HandOver(spark)
             streams.add(source, hand_over.as_json)

@@ -60,7 +60,7 @@ class StreamOffset:
         """Read what ``as_json`` has made.
 
         Raises:
-            CheckpointError: somebody else has made it.
+            CheckpointError: another program has made it.
         """
         if not isinstance(content, dict) or "version" not in content:
             raise _foreign(content)
@@ -242,7 +242,7 @@ class StreamPlanner:
 
 
 def fair_shares(rows: Sequence[int], most: int, *, first: int = 0) -> list[int]:
-    """Divide ``most`` rows among channels that have ``rows`` each: nobody gets less so that another may get more.
+    """Divide ``most`` rows among channels that have ``rows`` each: no channel gets less so that another may get more.
 
     What does not divide evenly goes to the channels from number ``first`` on, modulo their number.
     """

@@ -1,7 +1,6 @@
 """Reads a range of rows in a worker: as often as Spark asks, and on from where it was if the exchange was away."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,7 +18,36 @@ from permitflow.spark.stream_planning import LOSSES, RowRange, lost
 if TYPE_CHECKING:
     from permitflow.transports.blocking_ends import BlockingSource
 
-__all__ = ["read_range"]
+__all__ = ["opened", "read_range"]
+
+
+def opened(
+    options: ReadOptions,
+    channel: str,
+    streams: StreamRecording,
+    *,
+    from_row: int | None = None,
+    to_row: int | None = None,
+    log_id: str = "",
+) -> "BlockingSource":
+    """Dial as a reader; see ``open_source``."""
+    # gRPC must not be loaded before Spark's daemon has forked.
+    from permitflow.transports.grpc_blocking import open_source
+
+    leave_imports_alone()
+    return open_source(
+        options.address,
+        channel,
+        consumer=options.consumer,
+        from_row=from_row,
+        to_row=to_row,
+        log_id=log_id,
+        wanted=options.wanted,
+        timeout_seconds=options.timeout_seconds,
+        record=streams.record,
+        same_host=options.same_host,
+        compression=options.compression,
+    )
 
 
 def read_range(
@@ -39,7 +67,7 @@ def read_range(
     at = rows.from_row
     while at < rows.to_row:
         try:
-            with _opened(options, rows, at, streams) as source:
+            with opened(options, rows.channel, streams, from_row=at, to_row=rows.to_row, log_id=rows.log_id) as source:
                 check_user_schema(schema, source.schema, channel=rows.channel)
                 streams.add(source)
                 for chunks in source.joined(rows_together(source.parameters)):
@@ -54,28 +82,6 @@ def read_range(
             raise _overloaded(options, rows, at) from error
         except PeerGoneError as error:
             patience.wait(error)
-
-
-def _opened(
-    options: ReadOptions, rows: RowRange, at: int, streams: StreamRecording
-) -> "AbstractContextManager[BlockingSource]":
-    # gRPC must not be loaded before Spark's daemon has forked.
-    from permitflow.transports.grpc_blocking import open_source
-
-    leave_imports_alone()
-    return open_source(
-        options.address,
-        rows.channel,
-        consumer=options.consumer,
-        from_row=at,
-        to_row=rows.to_row,
-        log_id=rows.log_id,
-        wanted=options.wanted,
-        timeout_seconds=options.timeout_seconds,
-        record=streams.record,
-        same_host=options.same_host,
-        compression=options.compression,
-    )
 
 
 def _overloaded(options: ReadOptions, rows: RowRange, at: int) -> PeerTimeoutError:

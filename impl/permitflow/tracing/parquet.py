@@ -5,7 +5,7 @@ killed has none and cannot be read at all.  Where that may happen, record JSON l
 
 In a row group the events of each end of each channel lie together, and ``position`` tells the order of all.  What one
 end counts has no value where the other end acted: so values are there, or missing, in one run for each end, and not in
-turns, which takes twice as long to read.  ``sequence`` counts up by one, and whoever looks at one end finds its events
+turns, which takes twice as long to read.  ``sequence`` counts up by one, and a reader of one end finds its events
 side by side.
 """
 
@@ -181,7 +181,7 @@ class ParquetTables:
             self.abandon()
 
     def abandon(self) -> None:
-        """Close the file as it is.  Without a footer nobody can read it."""
+        """Close the file as it is.  Without a footer it cannot be read."""
         # First the file: whatever Parquet's writer wants to write later must not reach it.
         self._file.close()
         with suppress(OSError, ValueError):
@@ -228,7 +228,7 @@ class ParquetWriter:
             self.abandon()
 
     def abandon(self) -> None:
-        """Close the file as it is.  Without a footer nobody can read it."""
+        """Close the file as it is.  Without a footer it cannot be read."""
         self._tables.abandon()
 
     def _write_row_group(self, count: int) -> None:

@@ -18,19 +18,19 @@ __all__ = ["MemoryChannelStore", "MemoryStore"]
 _CUT_AT = 256
 # So many bytes are worth a batch of their own; a batch takes about a kilobyte besides its rows, and a call to read.
 _SMALL_BYTES = 4 << 10
-# What is joined is let go of as a whole: a few rows that somebody needs should not hold a window of others.
+# What is joined is let go of as a whole: a few rows that a consumer needs should not hold a window of others.
 _JOINED_BYTES = 256 << 10
 
 
 def _nothing() -> None:
-    """Nobody else knows the place."""
+    """Do nothing when the place is removed."""
 
 
 class MemoryChannelStore:
     """See ``ChannelStore``.  A batch of which one row is needed stays as a whole: slices free no memory."""
 
     def __init__(self, on_removal: Callable[[], object] = _nothing) -> None:
-        """Nothing is kept; whoever else knows the place is told when it is removed."""
+        """Keep nothing yet; ``on_removal`` is called when the place is removed."""
         self._on_removal = on_removal
         self._codec: BatchCodec | None = None
         """None: there was nothing to join yet."""
@@ -162,7 +162,7 @@ class MemoryStore:
         return [self.open_channel(name, parameters=parameters, consumers=consumers) for name in names]
 
     def published_batches(self) -> Mapping[str, int]:
-        """The last published batch of each query; who has published last comes last."""
+        """The last published batch of each query, in the order in which they were published."""
         return dict(self._published_batches)
 
     async def publish(

@@ -67,7 +67,7 @@ class SqliteChannelStore:
     """
 
     def __init__(self, database: Database, stored: StoredChannel, on_removal: Callable[[], object]) -> None:
-        """Go on with what is there; whoever else knows the place is told when it is removed."""
+        """Go on with what is there; ``on_removal`` is called when the place is removed."""
         self._database = database
         self.number = stored.number
         """By which the tables know it."""
@@ -145,7 +145,7 @@ class SqliteChannelStore:
         await self._update("state = ?, reason = ?", state.value, reason, makes_room=True)
 
     def remove(self) -> None:
-        """Have the channel deleted; nobody waits for it."""
+        """Have the channel deleted, without waiting for it."""
         number = self.number
 
         def delete(connection: sqlite3.Connection) -> None:
@@ -268,7 +268,7 @@ class SqliteStore:
         return SqliteChannelStore(self._database, stored, lambda: self._channels.pop(name, None))
 
     def published_batches(self) -> Mapping[str, int]:
-        """The last published batch of each query; who has published last comes last."""
+        """The last published batch of each query, in the order in which they were published."""
         return dict(self._published)
 
     async def publish(

@@ -70,7 +70,7 @@ _JOIN_SECONDS = 60.0
 
 
 def open_file(folder: Path) -> tuple[sqlite3.Connection, Journal]:
-    """Open the store in this folder, or begin one there; nobody else can open it until the connection is closed.
+    """Open the store in this folder, or begin one there; no other process can open it until the connection is closed.
 
     The lock is the operating system's, on the file itself: a process that is killed leaves none behind.  The journal is
     to be started once everything else in the file is known to be sound.
@@ -81,7 +81,7 @@ def open_file(folder: Path) -> tuple[sqlite3.Connection, Journal]:
     """
     path = folder / FILE_NAME
     try:
-        # What is in the rows is nobody else's business, unless somebody has made the folder on purpose.
+        # Only this user may read the rows, unless the folder was made beforehand with other rights.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_begun = path.exists() and path.stat().st_size > 0
         _require_writable(path if is_begun else folder, folder)
@@ -268,7 +268,7 @@ _AnyJob: TypeAlias = _Job[Any]
 
 
 class _Outcome(NamedTuple):
-    """What a job came to; the loop tells whoever waits."""
+    """What a job came to; the loop tells the caller that waits."""
 
     answer: "asyncio.Future[object] | Future[object]"
     value: object
@@ -295,14 +295,14 @@ class Database:
         self._is_closed = self._is_failing = False
         self._journal_error: OSError | None = None
         self.commits = 0
-        """Transactions so far, for whoever wonders how many jobs share one."""
+        """Transactions so far: jobs that come together share one."""
         self._thread = threading.Thread(target=self._run, name=f"permitflow stores in {path}", daemon=True)
         self._thread.start()
 
     def submit(self, do: Callable[[sqlite3.Connection], T], *, makes_room: bool = False) -> "asyncio.Future[T]":
         """Have a job done; the answer comes when it is on disk.
 
-        Who stops waiting does not stop the job.
+        A caller that stops waiting does not stop the job.
 
         Args:
             do: reads and writes, in the database's thread, within a transaction that it must not end.  It is called
@@ -324,7 +324,7 @@ class Database:
         return answer.result()
 
     def post(self, do: Callable[[sqlite3.Connection], object]) -> None:
-        """Have a job done that makes room, and for which nobody waits; that it could not be done is logged."""
+        """Have a job done that makes room, without waiting for it; a failure is logged."""
         answer: Future[object] = Future()
         answer.add_done_callback(self._note)
         self._put(_Job(do, answer, makes_room=True))
@@ -427,7 +427,7 @@ class Database:
             return error
         reason = getattr(error, "strerror", None) or str(error)
         if not self._is_failing:
-            # Producers come again and again; whoever runs the exchange needs to read it once.
+            # Producers come again and again; the operator needs to read it once.
             self._is_failing = True
             _log.error("the store %s cannot be written: %s", self._path, reason)
         told = StoreWriteError(path=str(self._path), reason=reason)
@@ -499,7 +499,7 @@ class Database:
             try:
                 for_loop[0].answer.get_loop().call_soon_threadsafe(_tell, for_loop)
             except RuntimeError:
-                return  # the loop is closed: nobody waits any more
+                return  # the loop is closed: no caller waits any more
 
 
 def _may_be_full(error: Exception) -> bool:
@@ -511,7 +511,7 @@ def _may_be_full(error: Exception) -> bool:
 def _tell(outcomes: Sequence[_Outcome]) -> None:
     for outcome in outcomes:
         if outcome.answer.done():
-            continue  # whoever asked has stopped waiting
+            continue  # the caller has stopped waiting
         if outcome.error is None:
             outcome.answer.set_result(outcome.value)
         else:

@@ -6,9 +6,9 @@ commits are simply not there.  So each commit is counted twice, and both counts 
 1. In the transaction itself: the table ``commits`` gets the number of the commit and a digest of the other tables.
 2. When the transaction is flushed, and before anyone is told: the journal, a file of its own, gets the same, flushed.
 
-A crash between the two leaves the database one commit ahead, and nobody was told of that commit.  Everything else is
-refused.  The journal never grows, so a full disk does not keep it from being written.  Its two slots are written in
-turn, so a write that is cut off leaves the other one.
+A crash between the two leaves the database one commit ahead, and that commit was confirmed to no caller.  Everything
+else is refused.  The journal never grows, so a full disk does not keep it from being written.  Its two slots are
+written in turn, so a write that is cut off leaves the other one.
 """
 
 import json

@@ -326,7 +326,7 @@ def publish_parts(
 
 
 def load_published(connection: sqlite3.Connection) -> dict[str, int]:
-    """The last published batch of each query; who has published last comes last."""
+    """The last published batch of each query, in the order in which they were published."""
     # Those of an older release, which did not note the order, come first.
     return dict(
         connection.execute("SELECT query, batch FROM published LEFT JOIN publishing USING (query) ORDER BY turn")

@@ -53,7 +53,7 @@ class KeptChannel:
     reason: str = ""
     """Why it is broken; else empty."""
     staged: Sequence[KeptPart] = ()
-    """Attempts that nobody has published, in the order in which they began."""
+    """Attempts that are not published, in the order in which they began."""
 
 
 class ChannelStore(Protocol):
@@ -84,7 +84,7 @@ class ChannelStore(Protocol):
         Args:
             first_row: the number of the first of these rows; all rows before it were appended already.
             batches: the rows, in order; none is empty.
-            producer: whose they are; empty: nobody's in particular.
+            producer: whose they are; empty: of no named producer.
             producer_rows: how many rows of this producer were ever appended, these included.
 
         Raises:
@@ -185,7 +185,7 @@ class Store(Protocol):
         ...
 
     def published_batches(self) -> Mapping[str, int]:
-        """The last published batch of each query; who has published last comes last."""
+        """The last published batch of each query, in the order in which they were published."""
         ...
 
     async def publish(
