@@ -30,7 +30,7 @@ def numbers(batches: Sequence[pa.RecordBatch]) -> list[int]:
 
 def channel(store: SqliteStore, name: str = "orders/0") -> ChannelStore:
     """A channel, new or as it was left."""
-    return store.open_channel(name, parameters=PARAMETERS, consumers=CONSUMERS)
+    return store.open_channels([name], parameters=PARAMETERS, consumers=CONSUMERS)[0]
 
 
 async def filled(store: SqliteStore) -> ChannelStore:

@@ -9,9 +9,9 @@ may have been read already: the job fails instead of delivering rows twice.  So 
 retries; or write with ``delivery=staged``, which survives both.
 
 ``StagedStreamWriter`` and, with ``delivery=staged``, ``StagedBatchWriter`` write exactly once.  Tasks stage their rows
-in the exchange, each attempt in a place of its own, where no reader sees them.  The driver's commit publishes one attempt at
-each partition, all together, in the order of the partitions, once for each query and batch: what is repeated after a
-crash is not published again.  So tasks may be repeated, also speculatively, as Spark likes.
+in the exchange, each attempt in a place of its own, where no reader sees them.  The driver's commit publishes one
+attempt at each partition, all together, in the order of the partitions, once for each query and batch: what is repeated
+after a crash is not published again.  So tasks may be repeated, also speculatively, as Spark likes.
 
 A batch must fit into the staging areas of its channels (``staging_rows`` of the exchange).  Published rows belong to
 their channels at once; where consumers are slow, those beyond the window take room there, and tasks wait for it: that

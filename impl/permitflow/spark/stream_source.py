@@ -170,7 +170,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.as_json()
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
-        """How far the channels had come when they were last asked, for the query's progress; does not ask the exchange."""
+        """How far the channels had come when the exchange was last asked, for the query's progress; asks it nothing."""
         return None if self._positions is None else self._planner.latest(self._positions).as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name

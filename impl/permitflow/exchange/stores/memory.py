@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from uuid import uuid4
 
 import pyarrow as pa
@@ -145,11 +146,6 @@ class MemoryStore:
         self._channels: dict[str, MemoryChannelStore] = {}
         self._published_batches: dict[str, int] = {}
 
-    def open_channel(self, name: str, *, parameters: ChannelParameters, consumers: Sequence[str]) -> MemoryChannelStore:
-        """An empty place."""
-        place = self._channels[name] = MemoryChannelStore(lambda: self._channels.pop(name, None))
-        return place
-
     def open_channels(
         self,
         names: Sequence[str],
@@ -159,7 +155,9 @@ class MemoryStore:
         schema: pa.Schema | None = None,
     ) -> list[MemoryChannelStore]:
         """Empty places."""
-        return [self.open_channel(name, parameters=parameters, consumers=consumers) for name in names]
+        places = {name: MemoryChannelStore(partial(self._channels.pop, name, None)) for name in names}
+        self._channels |= places
+        return list(places.values())
 
     def published_batches(self) -> Mapping[str, int]:
         """The last published batch of each query, in the order in which they were published."""

@@ -229,16 +229,6 @@ class SqliteStore:
         for name, stored in self._stored.items():
             self._require_same(name, stored, parameters, consumers)
 
-    def open_channel(self, name: str, *, parameters: ChannelParameters, consumers: Sequence[str]) -> SqliteChannelStore:
-        """The place of one channel; waits for the disk, so it is for the start of an exchange.
-
-        Raises:
-            StoreMismatchError: it was stored with other parameters, or for other consumers.
-            StoreWriteError: it is new, and cannot be written down.
-        """
-        (place,) = self.open_channels([name], parameters=parameters, consumers=consumers)
-        return place
-
     def open_channels(
         self,
         names: Sequence[str],

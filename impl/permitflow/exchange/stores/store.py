@@ -153,19 +153,6 @@ class Store(Protocol):
         """Does what it keeps survive the exchange?"""
         ...
 
-    def open_channel(self, name: str, *, parameters: ChannelParameters, consumers: Sequence[str]) -> ChannelStore:
-        """The place of one channel, with what was kept of it before.
-
-        Args:
-            name: unique in this exchange.
-            parameters: with which the channel is opened now.
-            consumers: for whom rows are kept from now on; the first time, or others than before.
-
-        Raises:
-            StoreError: there is something that does not fit.
-        """
-        ...
-
     def open_channels(
         self,
         names: Sequence[str],
@@ -174,9 +161,13 @@ class Store(Protocol):
         consumers: Sequence[str],
         schema: pa.Schema | None = None,
     ) -> Sequence[ChannelStore]:
-        """The places of several channels, as ``open_channel`` opens them: the new ones together, all or none.
+        """The places of channels, with what was kept of each before; the new ones are made together, all or none.
 
-        ``schema``: what all of them must have; None: whatever they have.
+        Args:
+            names: unique in this exchange.
+            parameters: with which the channels are opened now.
+            consumers: for whom rows are kept from now on; the first time, or others than before.
+            schema: what all of them must have; None: whatever they have.
 
         Raises:
             SchemaMismatchError: one was kept with another schema; nothing was opened.

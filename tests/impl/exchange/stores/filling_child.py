@@ -69,7 +69,7 @@ async def main(disk: Path, rows: int, batches: int) -> dict[str, int | bool]:
     reserve = disk / "store" / RESERVE_NAME
     facts: dict[str, int | bool] = {}
     with SqliteStore(disk / "store") as store:
-        filling = Filling(store.open_channel("a/0", parameters=PARAMETERS, consumers=("default",)), rows)
+        filling = Filling(store.open_channels(["a/0"], parameters=PARAMETERS, consumers=("default",))[0], rows)
         await filling.place.declare(SCHEMA)
         facts["appended"] = await filling.append(batches or 1_000_000)
         ballast = fill_up(disk)
@@ -83,7 +83,7 @@ async def main(disk: Path, rows: int, batches: int) -> dict[str, int | bool]:
         facts["reserve afterwards"] = reserve.exists()
         expected = (filling.next_row, filling.acknowledged_row)
     with SqliteStore(disk / "store") as store:
-        kept = store.open_channel("a/0", parameters=PARAMETERS, consumers=("default",)).load()
+        kept = store.open_channels(["a/0"], parameters=PARAMETERS, consumers=("default",))[0].load()
         facts["is as it was"] = (kept.next_row, (kept.acknowledged or {})["default"]) == expected
     return facts
 

@@ -54,7 +54,7 @@ async def numbers_in(place: ChannelStore, kept: KeptChannel) -> list[int]:
 
 
 def opened(store: SqliteStore, name: str) -> ChannelStore:
-    return store.open_channel(name, parameters=PARAMETERS, consumers=("default",))
+    return store.open_channels([name], parameters=PARAMETERS, consumers=("default",))[0]
 
 
 def check_direct(run: asyncio.Runner, store: SqliteStore, name: str, confirmed: dict[str, int]) -> None:

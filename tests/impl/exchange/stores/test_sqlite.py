@@ -107,12 +107,12 @@ def test_small_batches_are_stored_together_and_none_is_longer_than_a_chunk_may_b
     parameters = ChannelParameters(row_permits=1000, max_chunk_cost=64)
 
     async def write() -> None:
-        place = open_store().open_channel("orders/0", parameters=parameters, consumers=CONSUMERS)
+        place = open_store().open_channels(["orders/0"], parameters=parameters, consumers=CONSUMERS)[0]
         await place.declare(rows(0, 0).schema)
         await place.append(0, [rows(number, 1) for number in range(300)])
 
     run.run(write())
-    place = open_store().open_channel("orders/0", parameters=parameters, consumers=CONSUMERS)
+    place = open_store().open_channels(["orders/0"], parameters=parameters, consumers=CONSUMERS)[0]
     assert [batch.num_rows for batch in run.run(place.read(0, 300))] == [64, 64, 64, 64, 44]
 
 
@@ -150,7 +150,7 @@ def test_a_channel_that_was_stored_otherwise_is_refused(
     channel(open_store())
     store = open_store()
     with pytest.raises(StoreMismatchError, match=message):
-        store.open_channel("orders/0", parameters=parameters, consumers=consumers)
+        store.open_channels(["orders/0"], parameters=parameters, consumers=consumers)[0]
     # It was not touched, and the right numbers still open it.
     channel(store)
 

@@ -25,7 +25,7 @@ CONSUMERS = ("default", "audit")
 
 async def opened(store: Store, schema: pa.Schema, name: str = "orders/0") -> ChannelStore:
     """A new channel whose schema is known."""
-    place = store.open_channel(name, parameters=PARAMETERS, consumers=CONSUMERS)
+    place = store.open_channels([name], parameters=PARAMETERS, consumers=CONSUMERS)[0]
     place.load()
     await place.declare(schema)
     return place
@@ -53,7 +53,7 @@ def test_rows_of_views_are_kept_whatever_arrow_can_tell_of_their_size(
 
 
 def test_a_new_channel_is_empty_and_open(store: Store) -> None:
-    kept = store.open_channel("orders/0", parameters=PARAMETERS, consumers=CONSUMERS).load()
+    kept = store.open_channels(["orders/0"], parameters=PARAMETERS, consumers=CONSUMERS)[0].load()
     assert (kept.next_row, kept.acknowledged, kept.producers, kept.schema) == (0, None, {}, None)
     assert (kept.state, kept.staged) == (ChannelState.OPEN, ())
     assert kept.log_id
@@ -61,7 +61,8 @@ def test_a_new_channel_is_empty_and_open(store: Store) -> None:
 
 def test_every_channel_has_a_log_of_its_own(store: Store) -> None:
     logs = {
-        store.open_channel(name, parameters=PARAMETERS, consumers=CONSUMERS).load().log_id for name in ("a/0", "a/1")
+        store.open_channels([name], parameters=PARAMETERS, consumers=CONSUMERS)[0].load().log_id
+        for name in ("a/0", "a/1")
     }
     assert len(logs) == 2
 
@@ -299,7 +300,7 @@ class Run:
 
     @staticmethod
     def places_in(store: Store) -> dict[str, ChannelStore]:
-        return {name: store.open_channel(name, parameters=LARGE, consumers=CONSUMERS) for name in CHANNELS}
+        return {name: store.open_channels([name], parameters=LARGE, consumers=CONSUMERS)[0] for name in CHANNELS}
 
     def both(self, name: str) -> tuple[ChannelStore, ChannelStore]:
         return self.expected[name], self.found[name]

@@ -42,7 +42,7 @@ def say(**facts: int) -> None:
 
 async def opened(store: SqliteStore, name: str) -> ChannelStore:
     """A channel, new or as it was left."""
-    place = store.open_channel(name, parameters=PARAMETERS, consumers=("default",))
+    place = store.open_channels([name], parameters=PARAMETERS, consumers=("default",))[0]
     if place.load().schema is None:
         await place.declare(SCHEMA)
     return place
