@@ -225,9 +225,10 @@ def test_channels_that_are_added_together_are_one_transaction(open_store: OpenSt
 
 @pytest.mark.parametrize("killed_after", [0, 250, 499])
 def test_who_is_killed_while_channels_are_added_has_added_none(
-    open_store: OpenStore, tmp_path: Path, killed_after: int
+    open_store: OpenStore, repository: Path, tmp_path: Path, killed_after: int
 ) -> None:
-    child = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "store"), str(killed_after)], check=False)
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "store"), str(killed_after)]
+    child = subprocess.run(command, cwd=repository, check=False)
     assert child.returncode == -signal.SIGKILL
     store = open_store()
     store.require_fitting((), parameters=PARAMETERS, consumers=CONSUMERS)  # or it would say which are left over
