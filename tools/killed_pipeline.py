@@ -25,10 +25,14 @@ END = "<!-- end -->\n"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it and show the report; write the table, if all is as it should be."""
-    options = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=1.0, help="TPC-H scale factor (default: 1)")
+    parser.add_argument("--kills", type=int, default=50, help="how many (default: 50)")
+    parser.add_argument("--seed", type=int, default=7, help="of which part is killed, and when (default: 7)")
+    parser.add_argument("--keep", type=Path, help="a folder for logs, recordings and databases")
     console = open_console()
     try:
-        settings = PipelineSettings(scale=options.scale, kills=options.kills, seed=options.seed, keep=options.keep)
+        settings = PipelineSettings(**vars(parser.parse_args(arguments)))
         with ConsoleProgress(console) as progress:
             report = run_streaming(settings, progress)
     except (DemoError, InvalidOptionError) as error:
@@ -39,15 +43,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     DOCUMENT.write_text(updated(DOCUMENT.read_text(encoding="utf-8"), table(report)), encoding="utf-8")
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", type=float, default=1.0, help="TPC-H scale factor (default: 1)")
-    parser.add_argument("--kills", type=int, default=50, help="how many (default: 50)")
-    parser.add_argument("--seed", type=int, default=7, help="of which part is killed, and when (default: 7)")
-    parser.add_argument("--keep", type=Path, help="a folder for logs, recordings and databases")
-    return parser
 
 
 def table(report: PipelineReport) -> str:

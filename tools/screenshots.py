@@ -69,14 +69,14 @@ def main() -> None:
         raise SystemExit("screenshots need Chromium, and there is none; `make setup` tries to install it")
     FOLDER.mkdir(exist_ok=True)
     for name, options in DRAWINGS.items():
-        explain(*options, "--svg", str(FOLDER / f"{name}.svg"))
+        run("explain", *options, "--svg", str(FOLDER / f"{name}.svg"))
     run("simulate", str(SWEEP), "--plot", str(FOLDER / "sweep.svg"))
     run("check", str(GRID), "--explore", "--plot", str(FOLDER / "grid.svg"))
     with TemporaryDirectory() as folder:
         run("simulate", str(SWEEP), "--plot", str(Path(folder) / f"{SWEEP_SHOT.name}.html"))
         record(Path(folder) / TRACE)
         for shot in SHOTS:
-            explain(*shot.explain, "-o", f"{shot.name}.html", folder=folder)
+            run("explain", *shot.explain, "-o", f"{shot.name}.html", folder=folder)
         with open_browser(chromium) as browser:
             for shot in (*SHOTS, SWEEP_SHOT):
                 take(shot, Path(folder), browser)
@@ -98,15 +98,10 @@ def take(shot: Shot, folder: Path, browser: "Browser") -> None:
         raise SystemExit(f"{shot.name}: {'; '.join(visit.complaints)}")
 
 
-def explain(*arguments: str, folder: str | None = None) -> None:
-    """Run the command."""
-    subprocess.run([sys.executable, "-m", "permitflow.cli", "explain", *arguments], check=True, cwd=folder)
-
-
-def run(*arguments: str) -> None:
-    """Run a command that varies something; a deadlock somewhere is part of the picture."""
+def run(*arguments: str, folder: str | None = None) -> None:
+    """Run a command; that it finds a deadlock is part of the picture."""
     command = [sys.executable, "-m", "permitflow.cli", *arguments]
-    done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+    done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, cwd=folder)
     if done.returncode not in (0, 1):
         raise SystemExit(f"permitflow {' '.join(arguments)} ended with {done.returncode}")
 
