@@ -1,7 +1,10 @@
-"""What a page is told is what the model says: in every state of any run."""
+"""What a page is told is what the model says, in every state of any run; and it takes no text for markup."""
 
+import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from html.parser import HTMLParser
 
 import pytest
 from hypothesis import example, given
@@ -14,9 +17,13 @@ from permitflow.pictures.document import (
     Columns,
     Lifelines,
     columns_of,
+    document_of,
     ledger_of,
+    ranges,
 )
-from permitflow.pictures.run import Run, Verdict, fill_and_drain, last_steps
+from permitflow.pictures.run import Run, Section, Verdict, fill_and_drain, last_steps, stuck_run
+from permitflow.pictures.run_page import page_of
+from permitflow.pictures.state_graph import graph_page, reachable
 from permitflow_model.kernel.queue import Queue
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, Permits, State, total
@@ -211,3 +218,90 @@ def test_the_illustrative_run_fills_the_window_and_drains_it(parameters: Paramet
     if parameters.flush_idle:
         assert end == SYSTEM.initial(parameters)
     everything_is_as_the_model_says(run_of(parameters, steps))
+
+
+STUCK = Parameters(row_count=4, batch=3, clamp=3, sizes=(1, 2, 3))
+HOSTILE = "</script><script>alert(1)</script><!--\u2028 & \" ' $title"
+
+
+@pytest.fixture
+def stuck(shortest_stuck: Callable[[Parameters], list[Step[State]]]) -> Run:
+    return stuck_run(STUCK, SYSTEM.initial(STUCK), shortest_stuck(STUCK))
+
+
+class PageReader(HTMLParser):
+    """Collects scripts, embedded data, and addresses that a browser would fetch."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.data: dict[str, str] = {}
+        self.scripts = 0
+        self.tags: list[str] = []
+        self._inside = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        values = dict(attrs)
+        self.fetched += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
+        if tag == "script":
+            self.scripts += 1
+            self._inside = values.get("id") or ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.data[self._inside] = self.data.get(self._inside, "") + data
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "script":
+            self._inside = ""
+
+
+def pages(stuck: Run) -> list[str]:
+    return [page_of(stuck), graph_page(reachable(STUCK))]
+
+
+def test_a_page_fetches_nothing(stuck: Run) -> None:
+    for page in pages(stuck):
+        assert PageReader(page).fetched == ["data:,"]
+        assert "default-src 'none'" in page
+        assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)", page) == []
+        assert re.findall(r"@import|url\(|import\(|fetch\(|XMLHttpRequest", page) == []
+
+
+def test_nothing_is_left_of_the_template(stuck: Run) -> None:
+    for page in pages(stuck):
+        assert re.findall(r"\$(?:title|style|script|run|graph|facts|sentence|module|drawing|storyboard)\b", page) == []
+
+
+def test_the_embedded_numbers_are_those_of_the_document(stuck: Run) -> None:
+    assert json.loads(PageReader(page_of(stuck)).data["run"]) == json.loads(json.dumps(document_of(stuck)))
+
+
+def test_texts_are_never_taken_for_markup(stuck: Run) -> None:
+    hostile = replace(
+        stuck, title=HOSTILE, sentence=HOSTILE, remarks=(HOSTILE,), conclusions=(Section(HOSTILE, (HOSTILE,)),)
+    )
+    page = PageReader(page_of(hostile))
+    assert page.scripts == PageReader(page_of(stuck)).scripts
+    assert json.loads(page.data["run"])["title"] == HOSTILE
+    assert json.loads(page.data["run"])["conclusions"] == [{"heading": HOSTILE, "items": [HOSTILE]}]
+
+
+def test_every_action_is_quoted_with_its_line(stuck: Run) -> None:
+    actions = document_of(stuck)["actions"]
+    assert isinstance(actions, list)
+    assert [action["name"] for action in actions] == [action.name for action in SYSTEM.actions]
+    for action in actions:
+        assert re.fullmatch(r"spec/PermitChannel\.tla:\d+", action["place"])
+        assert f"{action['name']}" in action["text"]
+        assert action["does"].endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [((1, 2, 3), "1\u20133"), ((7,), "7"), ((5, 1, 2, 2000, 2001), "1\u20132, 5, 2,000\u20132,001"), ((), "")],
+)
+def test_numbers_in_few_words(numbers: tuple[int, ...], text: str) -> None:
+    assert ranges(numbers) == text

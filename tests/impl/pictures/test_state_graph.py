@@ -1,21 +1,24 @@
-"""Pictures of state graphs hold every state and every step, each at a place of its own."""
+"""Pictures of state graphs hold every state and every step; their pages are looked at in a real browser."""
 
 import xml.etree.ElementTree as ET
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
-from permitflow.pictures.document import ledger_of
+from permitflow.pictures.document import PLACES, ledger_of
 from permitflow.pictures.state_graph import (
     MOST_LABELS,
     StateGraph,
     graph_document,
     graph_drawing,
+    graph_page,
     graph_sentence,
     reachable,
 )
 from permitflow_model.kernel.explore import StateLimitReached, explore
 from permitflow_model.permit_channel import SYSTEM, Parameters, is_stuck
+from tests.support.browser import Visit
 
 SVG = "{http://www.w3.org/2000/svg}"
 TINY = Parameters(row_count=2, batch=2, clamp=2, sizes=(1, 2))
@@ -114,3 +117,74 @@ def test_the_sentence_counts() -> None:
 def test_a_graph_that_shows_nothing_any_more_is_refused() -> None:
     with pytest.raises(StateLimitReached, match="more than 100 reachable states"):
         reachable(SMALL, most=100)
+
+
+Open = Callable[..., Visit]
+
+
+def test_a_state_graph_is_walked_by_keyboard(visit: Open) -> None:
+    graph = reachable(Parameters(row_count=3, batch=2, clamp=3, sizes=(1, 2, 3)))
+    (stuck,) = graph.stuck
+    opened = visit(graph_page(graph))
+    heading = opened.page.locator("#state h2")
+    assert heading.inner_text() == f"State {stuck} of {len(graph.states) - 1}"
+    assert "the chunk needs 3 permits, 2 are at the sender" in opened.page.locator("#state").inner_text().replace(
+        "\n", " "
+    )
+    way = opened.page.locator("#state .ways button").all_inner_texts()
+    at = stuck
+    expected: list[str] = []
+    while at:
+        edge = graph.edges[graph.arrivals[at]]
+        expected.insert(0, edge.label)
+        at = edge.source
+    assert way == expected
+    assert opened.page.locator(".graph .edge.way").count() == len(expected)
+    opened.press("Home")
+    assert heading.inner_text().startswith("State 0 of")
+    for _ in range(graph.depths[stuck]):
+        opened.press("ArrowRight")
+    assert opened.page.evaluate("location.hash") != "#state=0"
+    for _ in range(graph.depths[stuck]):
+        opened.press("ArrowLeft")
+    assert opened.page.evaluate("location.hash") == "#state=0"
+    opened.press("ArrowRight", "ArrowDown")
+    assert opened.page.evaluate("location.hash") == "#state=2"
+    opened.page.locator("#next-stuck").click()
+    assert opened.page.evaluate("location.hash") == f"#state={stuck}"
+
+
+def test_every_state_of_a_graph_shows_the_model_s_numbers(visit: Open) -> None:
+    graph = reachable(Parameters(row_count=2, batch=2, clamp=2, sizes=(1, 2)))
+    opened = visit(graph_page(graph), scheme="dark", width=800)
+    panel = opened.page.locator("#state")
+    for number, state in enumerate(graph.states):
+        opened.page.locator(f".graph [data-state='{number}']").dispatch_event("click")
+        counts = zip(PLACES.values(), ledger_of(state).of_class("rows"), strict=True)
+        label = panel.locator(".bar").get_attribute("aria-label")
+        assert label == ", ".join(f"{place} {count}" for place, count in counts)
+        out = [edge for edge in graph.edges if edge.source == number]
+        targets = panel.locator("h3:text('Steps out of it') + *").evaluate(
+            "(list) => [...list.querySelectorAll('button')].map((one) => [one.textContent, Number(one.dataset.target)])"
+        )
+        assert targets == [[edge.label, edge.target] for edge in out]
+
+
+def test_the_drawing_grows_and_fits(visit: Open) -> None:
+    opened = visit(graph_page(reachable(Parameters(row_count=3, batch=2, clamp=3, sizes=(1, 2, 3)))), width=900)
+    drawing = opened.page.locator(".graph-scroll svg")
+
+    def width() -> float:
+        box = drawing.bounding_box()
+        assert box is not None
+        return box["width"]
+
+    fitting = width()
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 900
+    opened.press("+", "+")
+    assert abs(width() / fitting - 1.25**2) < 0.01
+    opened.page.locator("#smaller").click()
+    assert abs(width() / fitting - 1.25) < 0.01
+    opened.page.locator("#fit").click()
+    assert abs(width() - fitting) < 1
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 900

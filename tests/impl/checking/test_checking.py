@@ -1,14 +1,21 @@
-"""What the model shows by visiting every state is what the theorems say, on a whole grid."""
+"""What the model shows by visiting every state is what the theorems say; states are counted before that, and shared out."""
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from permitflow.checking import Check, Finding, Grid, cells_of, check_cell, grid_of
+from permitflow.checking.exploring import most_states
+from permitflow.checking.grid import shares
 from permitflow.errors import InvalidParametersError
 from permitflow.protocol.frames import StatedParameters
 from permitflow.simulation.chunk_sizes import WeightedSizes
 from permitflow.simulation.setting import Axis, Setting
+from permitflow_model.kernel.explore import explore
+from permitflow_model.permit_channel import SYSTEM, Parameters
 from permitflow_proofs import safe_max_cost
 
 ALL = {"row_count": range(1, 6), "batch": range(1, 7), "max_chunk": range(1, 7)}
@@ -97,3 +104,79 @@ def test_a_window_that_the_receiver_does_not_allow_is_not_live() -> None:
 def test_a_grid_that_cannot_be_is_refused(varied: dict[str, list[int]], message: str) -> None:
     with pytest.raises(InvalidParametersError, match=message):
         grid_of(varied)
+
+
+# With chunks of one row, every spread of the permits can be reached.
+WITH_ONES = [
+    Parameters(row_count=rows, batch=batch, clamp=largest, sizes=tuple(range(1, largest + 1)), flush_idle=flush_idle)
+    for rows in (1, 3, 5)
+    for batch in (1, 2, 4, 7)
+    for largest in (1, rows + 1, rows + 2)
+    for flush_idle in (False, True)
+] + [
+    Parameters(row_count=7, batch=3, clamp=4, sizes=(1, 4)),
+    Parameters(row_count=5, batch=2, clamp=7, sizes=(1, 2, 7)),
+    Parameters(row_count=5, batch=9, clamp=7, sizes=(1, 2, 7), flush_idle=True),
+]
+WITHOUT_ONES = [
+    Parameters(row_count=8, batch=batch, clamp=max(sizes), sizes=sizes)
+    for batch in (3, 4)
+    for sizes in ((8,), (3, 5), (2, 4, 8), (4, 5, 6))
+]
+
+
+def count(parameters: Parameters) -> int:
+    return explore(SYSTEM, parameters, max_states=100_000).state_count
+
+
+def test_states_are_counted_exactly_where_chunks_of_one_row_may_come() -> None:
+    for parameters in WITH_ONES:
+        assert count(parameters) == most_states(parameters), parameters
+
+
+def test_other_sizes_have_fewer_states_than_counted() -> None:
+    for parameters in WITHOUT_ONES:
+        assert 0 < count(parameters) < most_states(parameters), parameters
+
+
+def test_what_has_many_more_states_is_counted_as_more() -> None:
+    """Without chunks of one row the count is only a bound; it still tells what takes long."""
+    counts = [(count(parameters), most_states(parameters)) for parameters in WITHOUT_ONES + WITH_ONES]
+    far_apart = [(small, large) for small in counts for large in counts if large[0] >= 10 * small[0]]
+    assert len(far_apart) > 100
+    assert all(small[1] < large[1] for small, large in far_apart)
+
+
+def test_counting_takes_no_time_for_windows_that_nobody_could_explore() -> None:
+    huge = Parameters(row_count=1 << 17, batch=1 << 12, clamp=1 << 16, sizes=tuple(range(1, 1 << 16)))
+    assert most_states(huge) > 10**18
+
+
+def test_long_queues_of_equal_chunks_are_still_counted() -> None:
+    equal = Parameters(row_count=2_000, batch=1, clamp=1, sizes=(1,))
+    assert 10**9 < most_states(equal) < 10**18
+
+
+def test_a_larger_window_has_more_states() -> None:
+    counts = [most_states(Parameters(row_count=rows, batch=3, clamp=4, sizes=(1, 2, 3, 4))) for rows in range(1, 40)]
+    assert all(small < large for small, large in pairwise(counts))
+
+
+@given(efforts=st.lists(st.integers(0, 10**9), max_size=60), most=st.integers(1, 12))
+def test_every_cell_is_in_one_task_and_no_task_has_much_more_than_another(efforts: list[int], most: int) -> None:
+    tasks = shares(efforts, most=most)
+    assert sorted(cell for task in tasks for cell in task) == list(range(len(efforts)))
+    assert len(tasks) == min(most, len(efforts))
+    assert all(tasks)
+    sums = [sum(max(1, efforts[cell]) for cell in task) for task in tasks]
+    for task, effort in zip(tasks, sums, strict=True):
+        # Without the last that it was given, each task had no more than any other has now.
+        assert effort - min(max(1, efforts[cell]) for cell in task) <= min(sums)
+
+
+def test_the_longest_is_first_and_alone() -> None:
+    assert shares([1, 1, 50, 1, 1, 1], most=3) == [[2], [0, 3, 5], [1, 4]]
+
+
+def test_a_grid_of_equal_cells_is_dealt_out() -> None:
+    assert sorted(map(len, shares([1] * 10, most=4))) == [2, 2, 3, 3]
