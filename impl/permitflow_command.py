@@ -1,7 +1,7 @@
-"""The command ``permitflow`` from its first moment: whoever presses Ctrl-C while it still loads is rid of it at once.
+"""The command ``permitflow``: Ctrl-C ends it at once while it still loads.
 
-Nothing has been begun by then that would have to be ended in good order.  A module by itself, because ``permitflow``
-and what the commands need take a good part of a second to load, and an interrupt in there would show where it was.
+Nothing has begun by then that would have to be ended in good order.  This is a module by itself, because ``permitflow``
+and what the commands need take a good part of a second to load, and an interrupt there would show a traceback.
 """
 
 import os
@@ -13,7 +13,7 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line with the arguments of this process."""
-    # Who was started to ignore it, as in the background, goes on to do so.
+    # A process that was started to ignore it, as in the background, goes on to do so.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
     from permitflow.cli import main as run

@@ -1,7 +1,6 @@
 """``permitflow top``: an exchange seen from outside, as a table and for programs."""
 
 import asyncio
-import io
 import json
 import re
 import signal
@@ -14,9 +13,7 @@ from functools import partial
 
 import pyarrow as pa
 import pytest
-from rich.console import Console
 
-from permitflow.cli.top import LiveTable, Loss
 from permitflow.errors import PeerGoneError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
@@ -171,12 +168,12 @@ def test_json_has_a_line_for_each_look_that_saw_nothing(command: Command) -> Non
     assert since[0] == since[1] == since[2] <= since[3]
 
 
-def test_a_terminal_says_it_in_place_of_the_table() -> None:
-    screen = io.StringIO()
-    loss = Loss(ADDRESS, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), 61.7, "away")
-    with LiveTable(Console(file=screen, force_terminal=True, width=200, highlight=False)) as report:
-        report.lost(loss)
-    assert f"{ADDRESS} was last seen at 2026-01-02 03:04:05+00:00, 62 s ago; asking again: away" in screen.getvalue()
+@pytest.mark.usefixtures("looks")
+def test_a_terminal_says_it_in_place_of_the_table(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes the output for a terminal
+    _, stdout, _ = command("top", ADDRESS, "--interval", "1ms")
+    assert f"{ADDRESS} was last seen at " in stdout
+    assert "is seen again" not in stdout
 
 
 def test_an_exchange_that_is_killed_is_last_seen_and_asked_again() -> None:

@@ -90,7 +90,7 @@ def most_states(parameters: Parameters) -> int:
     ways = _queued(ways, costs)  # the wire
     ways = _queued(ways, costs)  # the inbox
     ways = _queued(ways, range(least_grant, most_grant + 1))  # permits on their way back
-    waiting = 1 + len(set(parameters.sizes))  # nobody, or a chunk of one of the sizes
+    waiting = 1 + len(set(parameters.sizes))  # none, or a chunk of one of the sizes
     return waiting * sum(ways[-parameters.batch :])  # unreturned: less than a batch
 
 
@@ -104,7 +104,7 @@ def _queued(ways: Sequence[int], parts: Iterable[int]) -> list[int]:
             sums[total - first + 1] - sums[max(0, total - last)] for first, last in spans if first <= total
         )
         if ways_here > _COUNTABLE:
-            # With more permits there are never fewer ways; numbers of thousands of digits would help nobody.
+            # With more permits there are never fewer ways; numbers of thousands of digits would help no reader.
             return [*result, *[ways_here] * (len(ways) - total)]
         result.append(ways_here)
         sums.append(sums[-1] + ways_here)

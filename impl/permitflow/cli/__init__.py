@@ -8,7 +8,7 @@ from permitflow.cli.interrupts import Interrupts
 
 __all__ = ["main"]
 
-# When an address cannot be had, gRPC would add its own words to ours; it looks here when it is imported.
+# Without this, gRPC prints messages of its own beside ours; it reads the variable when it is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -21,9 +21,9 @@ def main() -> None:
     interrupts = Interrupts()
     try:
         interrupts.watch()
-        _tell_what_is_full()
+        _run_and_report_full_disks()
     except BaseException as error:
-        # Whatever became of it on its way, as where a library has made an error of its own of it.
+        # The error may be another one by now: some libraries replace KeyboardInterrupt by an error of their own.
         if interrupts.number:
             interrupts.end_with(error)
         raise
@@ -31,16 +31,16 @@ def main() -> None:
         interrupts.let_go()
 
 
-def _tell_what_is_full() -> None:
+def _run_and_report_full_disks() -> None:
     try:
         _run()
     except OSError as error:
         if error.errno not in _FULL and error.errno != errno.EPIPE:
             raise
-        # What could not be written is still in the stream, and would be tried again at the end.
+        # Python would try at exit to write what is still in the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if error.errno == errno.EPIPE:
-            sys.exit(1)  # whoever reads has had enough
+            sys.exit(1)  # the reader has closed its end
         print(f"Error: cannot write: {error.strerror}", file=sys.stderr)
         sys.exit(_UNUSABLE)
 

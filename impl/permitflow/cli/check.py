@@ -17,7 +17,7 @@ from permitflow.checking.deciding import Answer
 from permitflow.checking.grid import MOST_STATES
 from permitflow.cli.check_sweep import SweepOptions, check_sweep
 from permitflow.cli.console import open_console, open_progress, open_table, print_table
-from permitflow.cli.options import Batch, FlushIdle, MaxChunk, RowCount, Sizes, axis, whole_number
+from permitflow.cli.options import Batch, DescribedChannel, FlushIdle, MaxChunk, RowCount, Sizes, axis, whole_number
 from permitflow.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
 from permitflow.cli.run_table import query_table, run_as_json, run_table
 from permitflow.errors import ParametersFileError, PermitflowError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from permitflow_model.tlc.check import ModelResult
     from permitflow_proofs import Decision
 
-__all__ = ["Numbers", "check", "decided", "require_room", "ways_to_live"]
+__all__ = ["Numbers", "check", "decided", "numbers_of", "ways_to_live"]
 
 # More sizes than these are not listed.
 _MOST_LISTED = 6
@@ -56,9 +56,7 @@ class Engine(StrEnum):
 
 
 def check(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="A channel described in TOML; see docs/parameters.md.")
-    ] = None,
+    file: DescribedChannel = None,
     row_count: RowCount = None,
     batch: Batch = None,
     max_chunk: MaxChunk = None,
@@ -168,13 +166,7 @@ def check(
         _check_models(engine, model or [], as_json=as_json)
     if engine is not None or model:
         unusable(f"--engine and --model belong to the models of the manifest; leave them or {given[0]} away")
-    if row_count is None or batch is None:
-        missing = "--row-count" if row_count is None else "--batch"
-        unusable(f"{missing} is missing: your own numbers need at least --row-count and --batch")
-    occurring = None if sizes is None else tuple(sorted(sizes))
-    asked = Numbers(
-        row_count=row_count, batch=batch, max_chunk=max_chunk, batch_up=batch_up, sizes=occurring, flush_idle=flush_idle
-    )
+    asked = numbers_of(row_count, batch, max_chunk, sizes, flush_idle=flush_idle, batch_up=batch_up)
     _check_numbers(asked, as_json=as_json)
 
 
@@ -209,9 +201,38 @@ class Numbers:
         return wanted if self.batch_up is None else min(wanted, self.published_clamp)
 
 
+def numbers_of(
+    row_count: int | None,
+    batch: int | None,
+    max_chunk: int | None,
+    sizes: frozenset[int] | None,
+    *,
+    flush_idle: bool,
+    batch_up: int | None = None,
+) -> Numbers:
+    """The numbers that these options give; or end the command: one is missing, or leaves no room for any chunk."""
+    if row_count is None or batch is None:
+        missing = "--row-count" if row_count is None else "--batch"
+        unusable(f"{missing} is missing: your own numbers need at least --row-count and --batch")
+    occurring = None if sizes is None else tuple(sorted(sizes))
+    numbers = Numbers(
+        row_count=row_count, batch=batch, max_chunk=max_chunk, batch_up=batch_up, sizes=occurring, flush_idle=flush_idle
+    )
+    if numbers.max_cost < 1:
+        name, value = ("--batch", batch) if batch_up is None else ("--batch-up", batch_up)
+        # In a channel of one permit even a batch of 1 leaves no room.
+        ways = [f"choose {name} below {row_count}" if row_count > 1 else "choose a larger --row-count"]
+        if batch_up is None:
+            ways.append("give --max-chunk")
+        unusable(
+            f"{name}: the published protocol clamps chunks to row count less batch, and {row_count} - {value} "
+            f"leaves no room for any; {' or '.join(ways)}"
+        )
+    return numbers
+
+
 def _check_numbers(numbers: Numbers, *, as_json: bool) -> None:
     """Decide, print the verdict and end the command."""
-    require_room(numbers)
     with requires_extra("proofs"):
         from permitflow_proofs import Undecided, decide
     try:
@@ -252,21 +273,6 @@ def _check_numbers(numbers: Numbers, *, as_json: bool) -> None:
         question = _question(numbers.row_count, numbers.batch, numbers.batch_up, chunks, flush_idle=numbers.flush_idle)
         _print_decision(f"{verdict}: {question}", decision, [advice])
     stop(holds=decision.is_live)
-
-
-def require_room(numbers: Numbers) -> None:
-    """End the command if the batch leaves no room for any chunk."""
-    if numbers.max_cost >= 1:
-        return
-    name, value = ("--batch", numbers.batch) if numbers.batch_up is None else ("--batch-up", numbers.batch_up)
-    # In a channel of one permit even a batch of 1 leaves no room.
-    ways = [f"choose {name} below {numbers.row_count}" if numbers.row_count > 1 else "choose a larger --row-count"]
-    if numbers.batch_up is None:
-        ways.append("give --max-chunk")
-    unusable(
-        f"{name}: the published protocol clamps chunks to row count less batch, and {numbers.row_count} - {value} "
-        f"leaves no room for any; {' or '.join(ways)}"
-    )
 
 
 def ways_to_live(numbers: Numbers, decision: "Decision") -> list[str]:

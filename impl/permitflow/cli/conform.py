@@ -1,4 +1,4 @@
-"""``permitflow conform``: does somebody's channel keep the rules of the specification?"""
+"""``permitflow conform``: does a channel keep the rules of the specification?"""
 
 import sys
 from importlib import import_module

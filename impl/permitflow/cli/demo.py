@@ -78,37 +78,29 @@ def demo(
     process failed. 2: unusable input.
     """
     with requires_extra("demo"):
-        _require("grpc", "pyarrow", "pyspark", "z3")
+        for package in ("grpc", "pyarrow", "pyspark", "z3"):  # what only the demo's processes would import
+            if find_spec(package) is None:
+                raise ModuleNotFoundError(f"No module named {package!r}", name=package)
     if kills and not streaming:
         unusable("--kills: needs --streaming: what two jobs have sent they cannot take back")
     if seed is not None and not streaming:
         unusable("--seed: needs --streaming: nothing is drawn, because nothing of two jobs is killed")
+    from permitflow.demo import DemoSettings, PipelineSettings, run, run_streaming
+    from permitflow.demo.streaming_demo import render_pipeline
+    from permitflow.demo.two_jobs import render
+
     try:
         if streaming:
-            _run_streaming(scale, keep, kills, 1 if seed is None else seed, as_json=as_json)
+            pipeline = PipelineSettings(scale=scale, keep=keep, kills=kills, seed=1 if seed is None else seed)
+            _show(lambda progress: run_streaming(pipeline, progress), render_pipeline, as_json=as_json)
         else:
-            _run_jobs(scale, keep, as_json=as_json)
+            jobs = DemoSettings(scale=scale, keep=keep)
+            _show(lambda progress: run(jobs, progress), render, as_json=as_json)
     except InvalidOptionError as error:
         unusable(str(error))
     except DemoError as error:
         complain(str(error))
         raise typer.Exit(ExitCode.FAILS) from None
-
-
-def _run_jobs(scale: float, keep: Path | None, *, as_json: bool) -> None:
-    from permitflow.demo import DemoSettings, run
-    from permitflow.demo.two_jobs import render
-
-    settings = DemoSettings(scale=scale, keep=keep)
-    _show(lambda progress: run(settings, progress), render, as_json=as_json)
-
-
-def _run_streaming(scale: float, keep: Path | None, kills: int, seed: int, *, as_json: bool) -> None:
-    from permitflow.demo import PipelineSettings, run_streaming
-    from permitflow.demo.streaming_demo import render_pipeline
-
-    settings = PipelineSettings(scale=scale, keep=keep, kills=kills, seed=seed)
-    _show(lambda progress: run_streaming(settings, progress), render_pipeline, as_json=as_json)
 
 
 def _show(run: Callable[["Progress"], R], render: Callable[[R], "Group"], *, as_json: bool) -> NoReturn:
@@ -124,10 +116,3 @@ def _show(run: Callable[["Progress"], R], render: Callable[[R], "Group"], *, as_
             report = run(progress)
         console.print(render(report))
     stop(holds=report.holds)
-
-
-def _require(*packages: str) -> None:
-    """Notice now what only the demo's processes would import."""
-    for package in packages:
-        if find_spec(package) is None:
-            raise ModuleNotFoundError(f"No module named {package!r}", name=package)

@@ -1,12 +1,13 @@
 """``permitflow explain``: runs and state graphs to look at."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permitflow.cli.check import Numbers, require_room, ways_to_live
+from permitflow.cli.check import Numbers, numbers_of, ways_to_live
 from permitflow.cli.options import Batch, FlushIdle, MaxChunk, RowCount, Sizes
 from permitflow.cli.outcomes import Json, print_json, requires_extra, unusable
 from permitflow.cli.output import require_apart, write_files
@@ -15,7 +16,6 @@ from permitflow.cli.trace import files_of, read_files, select_channels
 if TYPE_CHECKING:
     from permitflow.pictures.run import Run
     from permitflow.pictures.state_graph import StateGraph
-    from permitflow.tracing import ChannelTrace
     from permitflow_model.permit_channel import Parameters
 
 __all__ = ["explain"]
@@ -93,34 +93,16 @@ def explain(
         unusable(f"--svg writes an SVG drawing, and {svg} is none by its name; name a file .svg")
     require_apart({"--output": page, "--svg": svg}, files_of(files or []))
     if files:
-        shown: Run | StateGraph = _recorded(_channel(files, channel, allow_truncated))
+        shown: Run | StateGraph = _recorded(files, channel, allow_truncated)
     else:
         if channel is not None or allow_truncated:
             name = "--channel" if channel is not None else "--allow-truncated"
             unusable(f"{name} belongs to a trace: name its files too")
-        numbers = _numbers(row_count, batch, max_chunk, sizes, flush_idle=flush_idle)
+        if row_count is None and batch is None:
+            unusable("nothing to explain: name trace files, or give numbers with --row-count and --batch")
+        numbers = numbers_of(row_count, batch, max_chunk, sizes, flush_idle=flush_idle)
         shown = _graph(numbers, with_barriers=barriers) if graph else _run(numbers, with_barriers=barriers)
     _write(shown, page, svg, as_json=as_json)
-
-
-def _numbers(
-    row_count: int | None, batch: int | None, max_chunk: int | None, sizes: frozenset[int] | None, *, flush_idle: bool
-) -> Numbers:
-    if row_count is None and batch is None:
-        unusable("nothing to explain: name trace files, or give numbers with --row-count and --batch")
-    if row_count is None or batch is None:
-        missing = "--row-count" if row_count is None else "--batch"
-        unusable(f"{missing} is missing: your own numbers need at least --row-count and --batch")
-    numbers = Numbers(
-        row_count=row_count,
-        batch=batch,
-        max_chunk=max_chunk,
-        batch_up=None,
-        sizes=None if sizes is None else tuple(sorted(sizes)),
-        flush_idle=flush_idle,
-    )
-    require_room(numbers)
-    return numbers
 
 
 def _parameters(numbers: Numbers, sizes: tuple[int, ...], *, with_barriers: bool) -> "Parameters":
@@ -138,8 +120,6 @@ def _parameters(numbers: Numbers, sizes: tuple[int, ...], *, with_barriers: bool
 
 
 def _run(numbers: Numbers, *, with_barriers: bool) -> "Run":
-    from dataclasses import replace
-
     from permitflow.pictures.run import live_run, stuck_run
 
     with requires_extra("proofs"):
@@ -176,19 +156,16 @@ def _graph(numbers: Numbers, *, with_barriers: bool) -> "StateGraph":
         )
 
 
-def _channel(files: Sequence[Path], name: str | None, allow_truncated: bool) -> "ChannelTrace":
+def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) -> "Run":
+    from permitflow.pictures.run import Recording, recorded_run
+    from permitflow.testing.traces import UNLIMITED, judge, model_of
+
     channels = select_channels(read_files(files, allow_truncated), [name] if name else [])
     if len(channels) > 1:
         names = [channel.channel for channel in channels]
         more = f" and {len(names) - 8} more" if len(names) > 8 else ""
         unusable(f"the trace holds {len(names)} channels; choose one with --channel: {', '.join(names[:8])}{more}")
-    return channels[0]
-
-
-def _recorded(channel: "ChannelTrace") -> "Run":
-    from permitflow.pictures.run import Recording, recorded_run
-    from permitflow.testing.traces import UNLIMITED, judge, model_of
-
+    (channel,) = channels
     verdict = judge(channel, keep_path=True)
     largest = max((event.rows for log in channel.logs for event in log), default=0)
     return recorded_run(

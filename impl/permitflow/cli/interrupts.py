@@ -1,6 +1,6 @@
-"""Ctrl-C ends a command, also where what it raises is lost on its way: in a finalizer, or between C and Python.
+"""Ctrl-C ends a command, also where Python loses the ``KeyboardInterrupt``: in a finalizer, or between C and Python.
 
-SIGTERM and a terminal that hangs up do the same: who just dies leaves the processes and folders that work for him.
+SIGTERM and SIGHUP do the same, so that a command can end its worker processes and remove its temporary folders.
 """
 
 import atexit
@@ -20,17 +20,17 @@ if hasattr(signal, "SIGHUP"):  # not on Windows
 
 
 class Interrupts:
-    """Raises ``KeyboardInterrupt`` on these signals, as Python does on Ctrl-C, and knows that one has come."""
+    """Raises ``KeyboardInterrupt`` on these signals, as Python does on Ctrl-C, and remembers the signal."""
 
     def __init__(self) -> None:
-        """None has come, and nobody looks."""
+        """No signal has come; ``watch`` installs the handlers."""
         self.number = 0
         """Of the signal; 0: none."""
         self._led_to: BaseException | None = None
         self._is_over = False
 
     def watch(self) -> None:
-        """Look from now on; a process that was started to ignore one, as Ctrl-C in the background, goes on to do so."""
+        """Install the handlers; a signal that the process was started to ignore stays ignored."""
         sys.unraisablehook = self._note
         sys.excepthook = self._end
         atexit.register(self._leave)
@@ -44,21 +44,21 @@ class Interrupts:
         return 128 + self.number
 
     def end_with(self, error: BaseException) -> NoReturn:
-        """End the process, which this error of an interrupted command has left."""
-        # With it, all that the command has computed is kept: to take millions of states apart takes seconds on a busy
-        # machine, and nobody needs that.
+        """End the process after an interrupted command has raised this error."""
+        # The error keeps alive all that the command has computed: to free millions of states takes seconds on a busy
+        # machine.
         self._led_to = error
         sys.exit(self.exit_code)
 
     def let_go(self) -> None:
-        """The command is over: what is lost from now on stays lost, or it would cut off what is done at exit."""
+        """The command is over: a late ``KeyboardInterrupt`` must not cut off the exit handlers."""
         self._is_over = True
 
     def _leave(self) -> None:
-        """The last of what is done at exit, as it was asked for first; what would follow is memory alone."""
+        """The last exit handler, since it was registered first: only memory would be freed after it."""
         if self._led_to is not None:
             for output in (sys.stdout, sys.stderr):
-                # A terminal that has hung up takes nothing more.
+                # A terminal that has hung up raises an error.
                 with suppress(OSError, ValueError):
                     output.flush()
             os._exit(self.exit_code)
@@ -68,19 +68,19 @@ class Interrupts:
         raise KeyboardInterrupt
 
     def _end(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        """What has left the command and all that is around it."""
+        """Handle an error that has left the command and everything around it."""
         if self.number and issubclass(kind, KeyboardInterrupt):
             self.end_with(error)
         sys.__excepthook__(kind, error, trace)
 
     def _note(self, lost: "sys.UnraisableHookArgs") -> None:
-        """What could not be raised, because nobody called: a finalizer, as each of Z3's terms has one."""
+        """Handle an error that Python could not raise: in a finalizer, as each of Z3's terms has one."""
         if not self.number:
             sys.__unraisablehook__(lost)
         elif issubclass(lost.exc_type, KeyboardInterrupt) and not self._is_over:
-            # In the next function that begins or ends; here it would be lost again.
+            # Raise it in the next function that begins or ends; here it would be lost again.
             sys.setprofile(_again)
-        # Else it is what the signal has left half done, and nobody's concern.
+        # Other errors come from work that the signal has left half done.
 
 
 def _again(frame: FrameType, event: str, argument: object) -> None:

@@ -1,7 +1,4 @@
-"""Option values that are checked where they are read, so that a complaint names the option, the value and the rule.
-
-Options that describe a channel: the commands that take them mean the same, and say it in the same words.
-"""
+"""Options that several commands take, and parsers of values: a complaint names the option, the value and the rule."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,14 +10,15 @@ import typer
 
 from permitflow.cli.outcomes import unusable
 from permitflow.errors import InvalidParametersError
-from permitflow.parameters_file import quantities, read
-from permitflow.parameters_file.read import sizes_of
+from permitflow.parameters_file import quantities
+from permitflow.parameters_file.read import read_axis, sizes_of
 from permitflow.simulation.chunk_sizes import ChunkSizes
 from permitflow.simulation.setting import Axis
 from permitflow.transports.addresses import ONE_ADDRESS
 
 __all__ = [
     "Batch",
+    "DescribedChannel",
     "FlushIdle",
     "MaxChunk",
     "RowCount",
@@ -43,8 +41,8 @@ __all__ = [
 
 T = TypeVar("T")
 
-# Of one stream.  Each takes kilobytes before anything flows: a slip of the finger must not take all memory.
-MOST_CHANNELS = 100_000
+# Of one stream.  Each takes kilobytes before anything flows, so a typing error could take all memory.
+_MOST_CHANNELS = 100_000
 
 
 @dataclass(frozen=True)
@@ -119,8 +117,8 @@ def stream_name(text: str | StreamName) -> StreamName:
         raise typer.BadParameter(f"must be a name that can be shown on one line, not {text!r}")
     if not name or not count.isdecimal() or int(count) < 1:
         raise typer.BadParameter(f"must be NAME or NAME:N with at least one channel, as in orders:4, not {text!r}")
-    if len(count) > len(str(MOST_CHANNELS)) or int(count) > MOST_CHANNELS:
-        raise typer.BadParameter(f"may have at most {MOST_CHANNELS:,} channels, not {count} as in {text!r}")
+    if len(count) > len(str(_MOST_CHANNELS)) or int(count) > _MOST_CHANNELS:
+        raise typer.BadParameter(f"may have at most {_MOST_CHANNELS:,} channels, not {count} as in {text!r}")
     return StreamName(name, int(count))
 
 
@@ -144,7 +142,7 @@ def rows_per_second(text: str) -> float:
 
 def axis(text: str | Axis) -> Axis:
     """Parse what is varied, as in ``row_count=256..65536:x2``."""
-    return text if isinstance(text, Axis) else _understood(read.read_axis, text)
+    return text if isinstance(text, Axis) else _understood(read_axis, text)
 
 
 def distinct(axes: Sequence[Axis]) -> Sequence[Axis]:
@@ -211,4 +209,8 @@ Sizes: TypeAlias = Annotated[
 
 FlushIdle: TypeAlias = Annotated[
     bool, typer.Option("--flush-idle", help="An idle receiver returns what is below the batch (permitflow's own).")
+]
+
+DescribedChannel: TypeAlias = Annotated[
+    Path | None, typer.Argument(metavar="FILE", help="A channel described in TOML; see docs/parameters.md.")
 ]

@@ -38,7 +38,7 @@ class Traffic:
 
     @property
     def is_untouched(self) -> bool:
-        """Has nobody come yet?"""
+        """Has no stream come yet?"""
         counts = self.counts
         return counts.state == "waiting" and not (counts.producers or counts.consumers or counts.rows_in)
 

@@ -15,7 +15,17 @@ from rich.table import Table
 
 from permitflow.cli.check import decided
 from permitflow.cli.console import late_progress, open_console, open_table, print_table
-from permitflow.cli.options import RowCount, axis, chunk_sizes, distinct, duration, rows_per_second, share, whole_number
+from permitflow.cli.options import (
+    DescribedChannel,
+    RowCount,
+    axis,
+    chunk_sizes,
+    distinct,
+    duration,
+    rows_per_second,
+    share,
+    whole_number,
+)
 from permitflow.cli.outcomes import Json, print_json, stop, unusable
 from permitflow.cli.output import require_apart, require_drawable, require_folder, write_bytes, write_files
 from permitflow.errors import InvalidParametersError, ParametersFileError
@@ -53,9 +63,7 @@ _PLACES = {
 
 
 def simulate(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="A channel described in TOML; see docs/parameters.md.")
-    ] = None,
+    file: DescribedChannel = None,
     row_count: RowCount = None,
     batch: Annotated[
         int | None,

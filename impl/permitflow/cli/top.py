@@ -2,11 +2,11 @@
 
 import json
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic, sleep
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -66,22 +66,19 @@ def top(
         unusable("--interval: must be above 0")
     with requires_extra("grpc"):
         from permitflow.transports.blocking_control import TrafficWatch
+    console = open_console()
+    live = None
+    if console.is_terminal and not once and not as_json:
+        live = Live(console=console, auto_refresh=False)
     try:
-        with TrafficWatch(address, channel or ()) as watch, _report(as_json=as_json, once=once) as report:
+        with TrafficWatch(address, channel or ()) as watch, live or nullcontext():
             _first_look(watch)
-            _follow(watch, report, address, interval, once=once)
+            _follow(watch, _Report(console, live, as_json=as_json), address, interval, once=once)
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
         # The reader of our lines has seen enough.
         sys.stderr.close()
-
-
-def _report(*, as_json: bool, once: bool) -> "TopReport":
-    console = open_console()
-    if as_json:
-        return JsonLines()
-    return LiveTable(console) if console.is_terminal and not once else PlainTable(console)
 
 
 def _first_look(watch: "TrafficWatch") -> None:
@@ -94,7 +91,7 @@ def _first_look(watch: "TrafficWatch") -> None:
         raise typer.Exit(ExitCode.FAILS) from None
 
 
-def _follow(watch: "TrafficWatch", report: "TopReport", address: str, interval_seconds: float, *, once: bool) -> None:
+def _follow(watch: "TrafficWatch", report: "_Report", address: str, interval_seconds: float, *, once: bool) -> None:
     """Look again and again; an exchange that has gone may come back."""
     seen_at, seen_seconds = datetime.now().astimezone(), monotonic()
     while True:
@@ -105,7 +102,7 @@ def _follow(watch: "TrafficWatch", report: "TopReport", address: str, interval_s
             if once:
                 complain(str(error))
                 raise typer.Exit(ExitCode.FAILS) from None
-            report.lost(Loss(address, seen_at, monotonic() - seen_seconds, str(error)))
+            report.lost(_Loss(address, seen_at, monotonic() - seen_seconds, str(error)))
             continue
         seen_at, seen_seconds = datetime.now().astimezone(), monotonic()
         report.show(look)
@@ -114,7 +111,7 @@ def _follow(watch: "TrafficWatch", report: "TopReport", address: str, interval_s
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class _Loss:
     """A look that saw nothing."""
 
     address: str
@@ -135,88 +132,40 @@ class Loss:
         return {"error": self.reason, "address": self.address, "last_seen": at, "seconds_ago": round(self.seconds, 3)}
 
 
-class TopReport:
-    """Is told what was seen.  A context manager."""
+class _Report:
+    """Shows each look: as a line of JSON, as a live table on a terminal, or as one table after the other."""
 
-    def show(self, look: "Look") -> None:
-        """A look at the exchange."""
-
-    def lost(self, loss: Loss) -> None:
-        """Nothing is seen any more; told at each look until something is."""
-
-    def __enter__(self) -> Self:
-        """Begin."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End."""
-
-
-class JsonLines(TopReport):
-    """One JSON object a line."""
-
-    def show(self, look: "Look") -> None:
-        """Print it."""
-        typer.echo(json.dumps(look.as_json()))
-
-    def lost(self, loss: Loss) -> None:
-        """Print since when, and why."""
-        typer.echo(json.dumps(loss.as_json()))
-
-
-class PlainTable(TopReport):
-    """A table for each look."""
-
-    def __init__(self, console: Console) -> None:
-        """Print to this console."""
+    def __init__(self, console: Console, live: Live | None, *, as_json: bool) -> None:
         self._console = console
-        self._loss: Loss | None = None
+        self._live = live
+        self._as_json = as_json
+        self._loss: _Loss | None = None
 
     def show(self, look: "Look") -> None:
-        """Print it."""
-        if self._loss is not None:
-            self._console.print(f"{self._loss.address} is seen again", soft_wrap=True)
-            self._loss = None
-        self._console.print(flow_table(look))
+        """Show what was seen."""
+        if self._as_json:
+            typer.echo(json.dumps(look.as_json()))
+        elif self._live is not None:
+            self._live.update(_flow_table(look), refresh=True)
+        else:
+            if self._loss is not None:
+                self._console.print(f"{self._loss.address} is seen again", soft_wrap=True)
+                self._loss = None
+            self._console.print(_flow_table(look))
 
-    def lost(self, loss: Loss) -> None:
-        """Print since when, and why; once, as long as the reason is the same."""
-        if self._loss is None or self._loss.reason != loss.reason:
-            self._console.print(str(loss), soft_wrap=True)
-        self._loss = loss
-
-
-class LiveTable(PlainTable):
-    """A table that follows what happens, for a terminal."""
-
-    def __init__(self, console: Console) -> None:
-        """Draw on this console."""
-        super().__init__(console)
-        self._live = Live(console=console, auto_refresh=False)
-
-    def show(self, look: "Look") -> None:
-        """Draw it."""
-        self._live.update(flow_table(look), refresh=True)
-
-    def lost(self, loss: Loss) -> None:
-        """Say it in place of the table."""
-        self._live.update(str(loss), refresh=True)
-
-    def __enter__(self) -> Self:
-        """Take the terminal."""
-        self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Give the terminal back, whatever happened."""
-        self._live.stop()
+    def lost(self, loss: _Loss) -> None:
+        """Say since when nothing is seen, and why; as text once, as long as the reason is the same."""
+        if self._as_json:
+            typer.echo(json.dumps(loss.as_json()))
+        elif self._live is not None:
+            self._live.update(str(loss), refresh=True)
+        else:
+            if self._loss is None or self._loss.reason != loss.reason:
+                self._console.print(str(loss), soft_wrap=True)
+            self._loss = loss
 
 
-def flow_table(look: "Look") -> Table:
+def _flow_table(look: "Look") -> Table:
     """All channels, one a row; narrow enough for a small terminal."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in ("channel", "state", "put/get"):

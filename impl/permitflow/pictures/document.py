@@ -397,7 +397,7 @@ def embedded(document: Document) -> str:
 
 def facts_of(run: Run) -> list[Fact]:
     """The parameters of a run that are worth knowing."""
-    if run.is_recorded:  # its bounds nobody chose
+    if run.is_recorded:  # no user chose its bounds
         return parameter_facts(run.parameters, sizes="", waiters="")
     if run.has_every_size:
         return parameter_facts(run.parameters, sizes=f"1\u2013{run.parameters.clamp:,}")
@@ -462,7 +462,7 @@ def _variables(specification: Specification) -> list[Document]:
 
 
 def script_of(names: tuple[str, ...]) -> str:
-    """Scripts as one, whose names nobody else sees."""
+    """Scripts as one, with names of their own."""
     return '(() => {\n"use strict";\n' + "\n".join(map(asset, names)) + "})();"
 
 

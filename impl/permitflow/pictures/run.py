@@ -30,7 +30,7 @@ __all__ = [
 MOST_STEPS = 200_000
 """Steps that a page holds at most: about 10 MB, which a browser opens in a second."""
 
-# Beyond, nobody would step through it.
+# A reader would not step through more.
 _MOST_CHUNKS = 5_000
 # The sender's window is filled while nothing moves elsewhere; then all that was sent is delivered; then permits are
 # used as soon as they are back.
@@ -43,7 +43,7 @@ class Verdict(StrEnum):
     """What the run shows."""
 
     STUCK = "stuck"
-    """It ends where somebody waits and nothing can ever change that."""
+    """It ends where a chunk or a barrier waits and nothing can ever change that."""
 
     LIVE = "live"
     """It is one of many, and none of them gets stuck."""
@@ -79,7 +79,7 @@ class Run:
     """Steps before ``start`` that are not shown."""
 
     is_recorded: bool = False
-    """Was it recorded?  Then ``parameters`` hold no bounds that anybody chose."""
+    """Was it recorded?  Then no user chose the bounds in ``parameters``."""
 
     has_every_size: bool = False
     """May chunks of every size be offered, up to the clamp?  Then ``parameters.sizes`` holds only some of them."""

@@ -137,7 +137,7 @@ ACTORS = {
     "Consume": "consumer",
     "Flush": "receiver",
 }
-"""Whose move an action is.  Nobody decides on the network's; the others are where the specification puts them."""
+"""Whose move an action is.  The network's follow by themselves; the others are where the specification has them."""
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ class StateGraph:
     """In the order of their sources."""
 
     stuck: frozenset[int]
-    """States in which somebody waits and nothing can ever change that."""
+    """States in which a chunk or a barrier waits and nothing can ever change that."""
 
     arrivals: Sequence[int]
     """Of each state but the first, the edge by which a shortest way enters it; -1 for the first."""

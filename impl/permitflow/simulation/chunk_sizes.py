@@ -57,7 +57,7 @@ class ConstantSize:
 
 
 class WeightedSizes:
-    """Some sizes, each with a weight: what somebody has observed, or made up."""
+    """Some sizes, each with a weight, observed or invented."""
 
     def __init__(self, rows: Sequence[int], weights: Sequence[float] | None = None) -> None:
         """Sizes in rows, and how often each occurs in relation to the others; by default equally often.

@@ -196,7 +196,7 @@ def largest_cost(setting: Setting) -> int:
 def costs_of(setting: Setting) -> tuple[int, ...] | None:
     """All costs that messages may have, ascending; None if it is every one from 1 to the largest.
 
-    So many sizes that nobody could tell them from all sizes are taken for all.
+    More than ten thousand sizes are taken for all sizes.
     """
     possible, sender = setting.chunks.possible, setting.sender
     if possible is None:

@@ -1,4 +1,4 @@
-"""What the model shows by visiting every state is what the theorems say; states are counted before that, and shared out."""
+"""What the model shows by visiting every state is what the theorems say; states are counted before that."""
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""What is said about a run is true: the model is asked again; a recorded run is shown as far as the model can follow."""
+"""What is said about a run is true; a recorded run is shown as far as the model can follow."""
 
 import asyncio
 from collections.abc import Callable

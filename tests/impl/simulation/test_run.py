@@ -1,4 +1,4 @@
-"""Simulated runs: laws that no setting escapes, figures worked out by hand, and deadlocks where the proofs allow them."""
+"""Simulated runs: laws that no setting escapes, figures worked out by hand, deadlocks where the proofs allow them."""
 
 import math
 from functools import cache
