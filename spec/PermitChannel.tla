@@ -10,7 +10,8 @@
 (* Permits circulate: none is created, none is lost.  A chunk holds `cost' *)
 (* permits from SendChunk until the receiver has consumed it; the receiver *)
 (* collects them (`unreturned') and gives them back in batches.  Barriers  *)
-(* have permits of their own and return at once.  Watermarks cost nothing  *)
+(* keep their place among the chunks: all wait in one line.  They have     *)
+(* permits of their own, which return at once.  Watermarks cost nothing    *)
 (* that anybody waits for: there is one watermark permit, and while it is  *)
 (* away a newer watermark replaces (conflates) the one that is pending.    *)
 (*                                                                         *)
@@ -27,8 +28,8 @@ CONSTANTS
     Watermarks,      \* are watermarks offered?
     FlushIdle,       \* does an idle receiver return a residue below Batch?
     Withdrawals,     \* may the sender give up waiting (a cancelled send)?
-    Waiters,         \* chunks that may wait for permits at once
-    Tags,            \* chunk numbers are taken modulo Tags; 1: chunks are anonymous
+    Waiters,         \* chunks and barriers that may wait for permits at once
+    Tags,            \* numbers of chunks and barriers are taken modulo Tags; 1: they are anonymous
     Fair             \* names of the actions that are weakly (SendWatermark: strongly) fair
 
 ASSUME Assumption ==
@@ -37,23 +38,28 @@ ASSUME Assumption ==
     /\ {Watermarks, FlushIdle, Withdrawals} \subseteq BOOLEAN
     /\ Fair \subseteq {"SendChunk", "SendBarrier", "SendWatermark", "Deliver", "Consume", "Flush", "AddPermits"}
     /\ Waiters \in Nat \ {0}
-    \* Every chunk in the channel holds a permit, so this many numbers cannot be confused.
-    /\ Tags = 1 \/ (Tags \in Nat /\ Tags > RowCount + Waiters)
+    \* Every chunk and barrier in the channel holds a permit, so this many numbers cannot be confused.
+    /\ Tags = 1 \/ (Tags \in Nat /\ Tags > RowCount + BarrierPermits + Waiters)
 
 VARIABLES
-    offered,           \* number of the next chunk to be offered, modulo Tags
-    consumed,          \* number of the next chunk to be consumed, modulo Tags
-    waiting,           \* chunks that wait for permits, oldest first
-    barrierWaiting,    \* does a barrier wait for a permit?
-    watermarkPending,  \* -1: none; n: the newest watermark, to be sent after n more waiting chunks
+    offered,           \* number of the next chunk or barrier to be offered, modulo Tags
+    consumed,          \* number of the next chunk or barrier to be consumed, modulo Tags
+    waiting,           \* chunks and barriers that wait for permits, oldest first
+    watermarkPending,  \* -1: none; n: the newest watermark, to be sent after n more waiting messages
+    newestWatermark,   \* the watermark offered last: "pending", "sent", or "heard" (consumed, or there was none)
     permits,           \* permits at the sender, by class
     wire,              \* messages in flight
     inbox,             \* messages received, not yet consumed
     unreturned,        \* row permits of consumed chunks, not yet returned
     grants             \* permits in flight back, by class
 
-vars == <<offered, consumed, waiting, barrierWaiting, watermarkPending, permits, wire, inbox,
-          unreturned, grants>>
+senderVars == <<offered, waiting, watermarkPending, permits>>
+
+wireVars == <<wire, grants>>
+
+receiverVars == <<consumed, inbox, unreturned>>
+
+vars == <<senderVars, wireVars, receiverVars, newestWatermark>>
 
 -----------------------------------------------------------------------------
 
@@ -76,12 +82,12 @@ Held(m) == CASE m.kind = "chunk"     -> Permits(m.cost, 0, 0)
 
 Successor(id) == (id + 1) % Tags
 
-\* The number of the next chunk to be sent: where in the data a barrier or watermark stands.
+\* The number of the next chunk or barrier to be sent: where a watermark stands among them.
 NextSent == IF waiting = <<>> THEN offered ELSE Head(waiting).id
 
 Init ==
     /\ offered = 0 /\ consumed = 0
-    /\ waiting = <<>> /\ barrierWaiting = FALSE /\ watermarkPending = -1
+    /\ waiting = <<>> /\ watermarkPending = -1 /\ newestWatermark = "heard"
     /\ permits = Total
     /\ wire = <<>> /\ inbox = <<>> /\ unreturned = 0 /\ grants = <<>>
 
@@ -93,98 +99,105 @@ OfferChunk(rows) ==
     /\ Len(waiting) < Waiters
     /\ waiting' = Append(waiting, Message("chunk", offered, rows, Cost(rows)))
     /\ offered' = Successor(offered)
-    /\ UNCHANGED <<consumed, barrierWaiting, watermarkPending, permits, wire, inbox, unreturned, grants>>
+    /\ UNCHANGED <<watermarkPending, newestWatermark, permits, wireVars, receiverVars>>
 
-\* The application wants to send a barrier.
+\* The application wants to send a barrier: it waits behind the chunks that were offered before it.
 OfferBarrier ==
-    /\ BarrierPermits > 0 /\ ~barrierWaiting
-    /\ barrierWaiting' = TRUE
-    /\ UNCHANGED <<offered, consumed, waiting, watermarkPending, permits, wire, inbox, unreturned, grants>>
+    /\ BarrierPermits > 0 /\ Len(waiting) < Waiters
+    /\ waiting' = Append(waiting, Message("barrier", offered, 0, 1))
+    /\ offered' = Successor(offered)
+    /\ UNCHANGED <<watermarkPending, newestWatermark, permits, wireVars, receiverVars>>
 
 \* The application announces a watermark: it never waits, and replaces an unsent one.
 OfferWatermark ==
     /\ Watermarks
     /\ watermarkPending' = Len(waiting)
-    /\ UNCHANGED <<offered, consumed, waiting, barrierWaiting, permits, wire, inbox, unreturned, grants>>
+    /\ newestWatermark' = "pending"
+    /\ UNCHANGED <<offered, waiting, permits, wireVars, receiverVars>>
 
-\* The application gives up waiting with its newest chunk: nothing was taken, nothing is lost.
+\* The application gives up waiting with a chunk, its newest message: nothing was taken, nothing is lost.
 WithdrawChunk ==
-    /\ Withdrawals /\ waiting # <<>>
+    /\ Withdrawals /\ waiting # <<>> /\ waiting[Len(waiting)].kind = "chunk"
     /\ waiting' = SubSeq(waiting, 1, Len(waiting) - 1)
     /\ offered' = waiting[Len(waiting)].id
     /\ watermarkPending' = IF watermarkPending = Len(waiting) THEN watermarkPending - 1 ELSE watermarkPending
-    /\ UNCHANGED <<consumed, barrierWaiting, permits, wire, inbox, unreturned, grants>>
+    /\ UNCHANGED <<newestWatermark, permits, wireVars, receiverVars>>
 
-\* The application gives up waiting with its barrier.
+\* The application gives up waiting with a barrier, its newest message.
 WithdrawBarrier ==
-    /\ Withdrawals /\ barrierWaiting
-    /\ barrierWaiting' = FALSE
-    /\ UNCHANGED <<offered, consumed, waiting, watermarkPending, permits, wire, inbox, unreturned, grants>>
+    /\ Withdrawals /\ waiting # <<>> /\ waiting[Len(waiting)].kind = "barrier"
+    /\ waiting' = SubSeq(waiting, 1, Len(waiting) - 1)
+    /\ offered' = waiting[Len(waiting)].id
+    /\ watermarkPending' = IF watermarkPending = Len(waiting) THEN watermarkPending - 1 ELSE watermarkPending
+    /\ UNCHANGED <<newestWatermark, permits, wireVars, receiverVars>>
 
 -----------------------------------------------------------------------------
 (* The protocol.                                                           *)
 
-\* The oldest waiting chunk takes its permits and leaves.
+\* The oldest message that waits is a chunk: it takes its permits and leaves.
 SendChunk ==
-    /\ waiting # <<>> /\ Head(waiting).cost <= permits.rows
+    /\ waiting # <<>> /\ Head(waiting).kind = "chunk" /\ Head(waiting).cost <= permits.rows
     /\ permits' = [permits EXCEPT !.rows = @ - Head(waiting).cost]
     /\ wire' = Append(wire, Head(waiting))
     /\ waiting' = Tail(waiting)
     /\ watermarkPending' = IF watermarkPending > 0 THEN watermarkPending - 1 ELSE watermarkPending
-    /\ UNCHANGED <<offered, consumed, barrierWaiting, inbox, unreturned, grants>>
+    /\ UNCHANGED <<offered, newestWatermark, grants, receiverVars>>
 
-\* A barrier does not wait for row permits.
+\* The oldest message that waits is a barrier: it waits for no row permits, and overtakes no chunk.
 SendBarrier ==
-    /\ barrierWaiting /\ 1 <= permits.barriers
+    /\ waiting # <<>> /\ Head(waiting).kind = "barrier" /\ 1 <= permits.barriers
     /\ permits' = [permits EXCEPT !.barriers = @ - 1]
-    /\ wire' = Append(wire, Message("barrier", NextSent, 0, 1))
-    /\ barrierWaiting' = FALSE
-    /\ UNCHANGED <<offered, consumed, waiting, watermarkPending, inbox, unreturned, grants>>
+    /\ wire' = Append(wire, Head(waiting))
+    /\ waiting' = Tail(waiting)
+    /\ watermarkPending' = IF watermarkPending > 0 THEN watermarkPending - 1 ELSE watermarkPending
+    /\ UNCHANGED <<offered, newestWatermark, grants, receiverVars>>
 
-\* A watermark overtakes no chunk that was offered before it.
+\* A watermark overtakes nothing that was offered before it.
 SendWatermark ==
     /\ watermarkPending = 0 /\ 1 <= permits.watermarks
     /\ permits' = [permits EXCEPT !.watermarks = @ - 1]
     /\ wire' = Append(wire, Message("watermark", NextSent, 0, 1))
     /\ watermarkPending' = -1
-    /\ UNCHANGED <<offered, consumed, waiting, barrierWaiting, inbox, unreturned, grants>>
+    /\ newestWatermark' = "sent"
+    /\ UNCHANGED <<offered, waiting, grants, receiverVars>>
 
 \* A message arrives at the receiver.
 Deliver ==
     /\ wire # <<>>
     /\ inbox' = Append(inbox, Head(wire))
     /\ wire' = Tail(wire)
-    /\ UNCHANGED <<offered, consumed, waiting, barrierWaiting, watermarkPending, permits, unreturned, grants>>
+    /\ UNCHANGED <<senderVars, newestWatermark, grants, consumed, unreturned>>
 
 \* The application has consumed a message; its permits are returned verbatim, rows in batches.
 Consume ==
     /\ inbox # <<>>
     /\ inbox' = Tail(inbox)
     /\ LET m == Head(inbox) IN
-       IF m.kind = "chunk"
-       THEN /\ consumed' = Successor(consumed)
-            /\ IF unreturned + m.cost >= Batch
+       /\ consumed' = IF m.kind = "watermark" THEN consumed ELSE Successor(consumed)
+       /\ newestWatermark' = IF m.kind = "watermark" /\ newestWatermark = "sent" THEN "heard" ELSE newestWatermark
+       /\ IF m.kind = "chunk"
+          THEN IF unreturned + m.cost >= Batch
                THEN /\ grants' = Append(grants, Permits(unreturned + m.cost, 0, 0))
                     /\ unreturned' = 0
                ELSE /\ unreturned' = unreturned + m.cost
                     /\ UNCHANGED grants
-       ELSE /\ grants' = Append(grants, Held(m))
-            /\ UNCHANGED <<consumed, unreturned>>
-    /\ UNCHANGED <<offered, waiting, barrierWaiting, watermarkPending, permits, wire>>
+          ELSE /\ grants' = Append(grants, Held(m))
+               /\ UNCHANGED unreturned
+    /\ UNCHANGED <<senderVars, wire>>
 
 \* An idle receiver returns the residue (not in the published protocol).
 Flush ==
     /\ FlushIdle /\ inbox = <<>> /\ unreturned > 0
     /\ grants' = Append(grants, Permits(unreturned, 0, 0))
     /\ unreturned' = 0
-    /\ UNCHANGED <<offered, consumed, waiting, barrierWaiting, watermarkPending, permits, wire, inbox>>
+    /\ UNCHANGED <<senderVars, newestWatermark, wire, consumed, inbox>>
 
 \* Returned permits arrive at the sender.
 AddPermits ==
     /\ grants # <<>>
     /\ permits' = Plus(permits, Head(grants))
     /\ grants' = Tail(grants)
-    /\ UNCHANGED <<offered, consumed, waiting, barrierWaiting, watermarkPending, wire, inbox, unreturned>>
+    /\ UNCHANGED <<offered, waiting, watermarkPending, newestWatermark, wire, receiverVars>>
 
 Environment ==
     \/ \E rows \in Sizes : OfferChunk(rows)
@@ -197,7 +210,7 @@ Protocol ==
 
 Next == Environment \/ Protocol
 
-\* Watermarks are conflated for as long as chunks keep arriving before them: strong fairness.
+\* Watermarks are conflated for as long as messages keep arriving before them: strong fairness.
 Fairness ==
     /\ "SendChunk"     \in Fair => WF_vars(SendChunk)
     /\ "SendBarrier"   \in Fair => WF_vars(SendBarrier)
@@ -233,9 +246,9 @@ IsMessage(m) ==
 TypeOK ==
     /\ {offered, consumed} \subseteq 0 .. Tags - 1
     /\ Len(waiting) <= Waiters
-    /\ \A i \in DOMAIN waiting : IsMessage(waiting[i]) /\ waiting[i].kind = "chunk"
-    /\ barrierWaiting \in BOOLEAN
+    /\ \A i \in DOMAIN waiting : IsMessage(waiting[i]) /\ waiting[i].kind # "watermark"
     /\ watermarkPending \in -1 .. Len(waiting)
+    /\ newestWatermark \in {"pending", "sent", "heard"}
     /\ IsPermits(permits)
     /\ \A i \in DOMAIN wire : IsMessage(wire[i])
     /\ \A i \in DOMAIN inbox : IsMessage(inbox[i])
@@ -262,17 +275,23 @@ MostRows == RowCount + (IF Largest > Clamp THEN (RowCount \div Clamp) * (Largest
 RowBound == SumRows(wire \o inbox) <= MostRows
 
 \* Somebody waits, and nothing that the protocol can do will ever change that.
-Stuck == (waiting # <<>> \/ barrierWaiting) /\ ~ ENABLED Protocol
+Stuck == waiting # <<>> /\ ~ ENABLED Protocol
 
 NeverStuck == ~Stuck
 
-ChunksIn(messages) == Cardinality({i \in DOMAIN messages : messages[i].kind = "chunk"})
+\* Chunks and barriers: what has a number of its own.
+Numbered(messages) == Cardinality({i \in DOMAIN messages : messages[i].kind # "watermark"})
 
-\* Chunks leave in the order in which they came, each once; barriers and watermarks keep their place.
+\* Chunks and barriers leave in the order in which they were offered, each once; watermarks keep their place.
 ExactlyOnceInOrder ==
     LET pipe == inbox \o wire \o waiting IN
-    /\ \A i \in DOMAIN pipe : pipe[i].id = (consumed + ChunksIn(SubSeq(pipe, 1, i - 1))) % Tags
-    /\ offered = (consumed + ChunksIn(pipe)) % Tags
+    /\ \A i \in DOMAIN pipe : pipe[i].id = (consumed + Numbered(SubSeq(pipe, 1, i - 1))) % Tags
+    /\ offered = (consumed + Numbered(pipe)) % Tags
+
+\* The newest watermark is not lost: it is pending, or on its way, or has been consumed.
+NewestWatermarkKept ==
+    /\ (newestWatermark = "pending") = (watermarkPending >= 0)
+    /\ newestWatermark = "sent" => SumHeld(wire \o inbox).watermarks = 1
 
 \* The residue stays below Batch, and each return of rows carries at least Batch permits:
 \* grant messages <= consumed / Batch.  (An idle flush may return less.)
@@ -286,16 +305,14 @@ WholeWhenIdle == (FlushIdle /\ ~ ENABLED Protocol) => permits = Total
 -----------------------------------------------------------------------------
 (* Liveness.                                                               *)
 
-IsOffered(id) ==
+IsOffered(kind, id) ==
     LET pipe == inbox \o wire \o waiting IN
-    \E i \in DOMAIN pipe : pipe[i].kind = "chunk" /\ pipe[i].id = id
+    \E i \in DOMAIN pipe : pipe[i].kind = kind /\ pipe[i].id = id
 
-\* Needs Tags > 1 and Withdrawals = FALSE.
-EveryChunkDelivered == \A id \in 0 .. Tags - 1 : IsOffered(id) ~> (consumed = Successor(id))
+\* These two need Tags > 1 and Withdrawals = FALSE.
+EveryChunkDelivered == \A id \in 0 .. Tags - 1 : IsOffered("chunk", id) ~> (consumed = Successor(id))
 
-EveryBarrierDelivered ==
-    /\ barrierWaiting ~> ~barrierWaiting
-    /\ (permits.barriers = 0 /\ BarrierPermits > 0) ~> (permits.barriers > 0)
+EveryBarrierDelivered == \A id \in 0 .. Tags - 1 : IsOffered("barrier", id) ~> (consumed = Successor(id))
 
 EveryWatermarkDelivered ==
     /\ (watermarkPending >= 0) ~> (watermarkPending = -1)

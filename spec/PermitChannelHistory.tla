@@ -49,7 +49,7 @@ Other ==
        \/ SendChunk \/ SendBarrier \/ SendWatermark \/ Deliver \/ Flush \/ AddPermits
     /\ Count(0, 0)
 
-Idle == waiting = <<>> /\ ~barrierWaiting /\ watermarkPending = -1 /\ wire = <<>> /\ inbox = <<>>
+Idle == waiting = <<>> /\ watermarkPending = -1 /\ wire = <<>> /\ inbox = <<>>
 
 \* Everything is consumed: the receiver returns what it still holds.
 End ==
@@ -59,7 +59,7 @@ End ==
        THEN grants' = Append(grants, Permits(unreturned, 0, 0)) /\ unreturned' = 0
        ELSE UNCHANGED <<grants, unreturned>>
     /\ Count(0, 0)
-    /\ UNCHANGED <<offered, consumed, waiting, barrierWaiting, watermarkPending, permits, wire, inbox>>
+    /\ UNCHANGED <<senderVars, newestWatermark, wire, consumed, inbox>>
 
 \* The last permits are on their way home.
 Settle == ended /\ AddPermits /\ Count(0, 0) /\ UNCHANGED ended

@@ -8,8 +8,10 @@ EXTENDS PermitChannel
 
 InChannel == wire \o inbox
 
+ChunkIsBlocked == waiting # <<>> /\ Head(waiting).kind = "chunk" /\ Head(waiting).cost > permits.rows
+
 \* Back-pressure happens: a chunk waits because permits are short.
-SenderNeverWaitsProbe == waiting = <<>> \/ Head(waiting).cost <= permits.rows
+SenderNeverWaitsProbe == ~ChunkIsBlocked
 
 \* All permits can be in use: Bounded is attained.
 PermitsNeverUsedUpProbe == permits.rows > 0
@@ -36,9 +38,13 @@ RowBoundNeverReachedProbe == SumRows(InChannel) < MostRows
 \* An empty chunk holds a permit all the same.
 EmptyChunkFreeProbe == SumHeld(InChannel).rows <= SumRows(InChannel)
 
-\* The classes are independent: a barrier passes a chunk that waits for permits.
-BarrierNeverPassesChunkProbe ==
-    (waiting # <<>> /\ Head(waiting).cost > permits.rows) => ~ ENABLED SendBarrier
+BarrierWaits == \E i \in DOMAIN waiting : waiting[i].kind = "barrier"
+
+\* A barrier keeps its place: it waits behind a chunk, though its own permit is there ...
+BarrierNeverWaitsForRowsProbe == (BarrierWaits /\ permits.barriers > 0) => ~ChunkIsBlocked
+
+\* ... so it is stuck where that chunk is.
+BarrierNeverStuckProbe == BarrierWaits => ENABLED Protocol
 
 \* A watermark can be pending while the one watermark permit is away: then it is conflated.
 WatermarkNeverConflatedProbe == watermarkPending >= 0 => permits.watermarks = 1

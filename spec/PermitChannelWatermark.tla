@@ -1,20 +1,20 @@
 ----------------------- MODULE PermitChannelWatermark -----------------------
 (***************************************************************************)
-(* A watermark says something about the chunks that were offered before    *)
-(* it, so it must not overtake them.  PermitChannel only counts them; this *)
+(* A watermark says something about what was offered before it, so it must *)
+(* not overtake that.  PermitChannel only counts these messages; this      *)
 (* module remembers which they are, and compares.  Needs Tags > 1.         *)
 (*                                                                         *)
-(* (Chunks offered later may overtake a watermark whose permit is away:    *)
-(* nobody waits for a watermark, and a late one is still true.)            *)
+(* (Chunks and barriers offered later may overtake a watermark whose       *)
+(* permit is away: nobody waits for one, and a late one is still true.)    *)
 (***************************************************************************)
 EXTENDS PermitChannel
 
 VARIABLE
-    before             \* numbers of the chunks that waited when the newest watermark came, and still wait
+    before             \* numbers of the messages that waited when the newest watermark came, and still wait
 
 watermarkVars == <<vars, before>>
 
-Numbers(chunks) == {chunks[i].id : i \in DOMAIN chunks}
+Numbers(messages) == {messages[i].id : i \in DOMAIN messages}
 
 InitWatermark == Init /\ before = {}
 
@@ -29,6 +29,6 @@ SpecWatermark == InitWatermark /\ [][Announce \/ Other]_watermarkVars
 
 -----------------------------------------------------------------------------
 
-WatermarkOvertakesNoChunk ==
+WatermarkOvertakesNothing ==
     [][(watermarkPending >= 0 /\ watermarkPending' = -1) => before = {}]_watermarkVars
 =============================================================================

@@ -91,7 +91,7 @@ def recorded_actions() -> dict[str, set[str]]:
         ("offer_barrier",),
         ("send_chunk",),
         ("offer_watermark",),
-        *(("send_watermark",), ("send_barrier",)),
+        *(("send_barrier",), ("send_watermark",)),
         *(("deliver",), ("consume",)) * 3,
         *(("flush",), ("add_permits",)),
     ):

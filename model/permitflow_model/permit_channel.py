@@ -98,9 +98,9 @@ def is_message(message: Message, parameters: Parameters) -> bool:
     return message.rows >= 0 and message.cost == cost_of(message.rows, parameters)
 
 
-def is_chunk(message: Message, parameters: Parameters) -> bool:
-    """It is a chunk, with number, rows and cost in their ranges."""
-    return message.kind == "chunk" and is_message(message, parameters)
+def may_wait(message: Message, parameters: Parameters) -> bool:
+    """It is a chunk or a barrier, with number, rows and cost in their ranges."""
+    return message.kind != "watermark" and is_message(message, parameters)
 
 
 def is_permits(permits: Permits, parameters: Parameters) -> bool:
@@ -117,7 +117,7 @@ def type_ok(state: State, parameters: Parameters) -> bool:
         and NO_WATERMARK <= state.watermark_pending <= state.waiting.size()
         and is_permits(state.permits, parameters)
         and state.unreturned >= 0
-        and state.waiting.every(is_chunk, parameters)
+        and state.waiting.every(may_wait, parameters)
         and state.wire.every(is_message, parameters)
         and state.inbox.every(is_message, parameters)
         and state.grants.every(is_permits, parameters)
@@ -178,9 +178,7 @@ def is_protocol_enabled(state: State, parameters: Parameters) -> bool:
 
 def is_stuck(state: State, parameters: Parameters) -> bool:
     """Somebody waits, and nothing that the protocol can do will ever change that."""
-    if state.waiting.is_empty() and not state.barrier_waiting:
-        return False
-    return not is_protocol_enabled(state, parameters)
+    return not state.waiting.is_empty() and not is_protocol_enabled(state, parameters)
 
 
 def never_stuck(state: State, parameters: Parameters) -> bool:
@@ -192,15 +190,25 @@ def due_after(due: int, message: Message, parameters: Parameters) -> int:
     """The number that is due after a message, or ``OUT_OF_ORDER`` if the message was not the one that was due."""
     if message.id != due:
         return OUT_OF_ORDER
-    return successor(due, parameters) if message.kind == "chunk" else due
+    return due if message.kind == "watermark" else successor(due, parameters)
 
 
 def exactly_once_in_order(state: State, parameters: Parameters) -> bool:
-    """Chunks leave in the order in which they came, each once; barriers and watermarks keep their place."""
+    """Chunks and barriers leave in the order in which they were offered, each once; watermarks keep their place."""
     due = state.consumed
     for queue in (state.inbox, state.wire, state.waiting):
         due = queue.fold(due_after, due, parameters)
     return due == state.offered
+
+
+def newest_watermark_kept(state: State, parameters: Parameters) -> bool:
+    """The newest watermark is not lost: it is pending, or on its way, or has been consumed."""
+    if state.newest_watermark == "pending":
+        return state.watermark_pending >= 0
+    if state.watermark_pending >= 0:
+        return False
+    on_its_way = held_by(state.wire).watermarks + held_by(state.inbox).watermarks
+    return state.newest_watermark == "heard" or on_its_way == 1
 
 
 def is_batched(grant: Permits, parameters: Parameters) -> bool:
@@ -234,6 +242,7 @@ SYSTEM: System[State, Parameters] = System(
         "RowBound": row_bound,
         "NeverStuck": never_stuck,
         "ExactlyOnceInOrder": exactly_once_in_order,
+        "NewestWatermarkKept": newest_watermark_kept,
         "GrantsBatched": grants_batched,
         "WholeWhenIdle": whole_when_idle,
     },

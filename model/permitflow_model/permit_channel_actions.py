@@ -20,30 +20,32 @@ __all__ = ["ACTIONS"]
 # The environment: the application at the sender.
 
 
+def _offer(state: State, parameters: Parameters, message: Message) -> State:
+    """A message is put at the end of the line."""
+    return state._replace(waiting=state.waiting.push(message), offered=successor(state.offered, parameters))
+
+
 def offer_chunk(state: State, parameters: Parameters, rows: int) -> State:
     """The application wants to send a chunk."""
     require(state.waiting.size() < parameters.waiters)
-    chunk = Message("chunk", state.offered, rows, cost_of(rows, parameters))
-    return state._replace(waiting=state.waiting.push(chunk), offered=successor(state.offered, parameters))
+    return _offer(state, parameters, Message("chunk", state.offered, rows, cost_of(rows, parameters)))
 
 
 def offer_barrier(state: State, parameters: Parameters) -> State:
-    """The application wants to send a barrier."""
+    """The application wants to send a barrier: it waits behind the chunks that were offered before it."""
     require(parameters.barrier_permits > 0)
-    require(not state.barrier_waiting)
-    return state._replace(barrier_waiting=True)
+    require(state.waiting.size() < parameters.waiters)
+    return _offer(state, parameters, Message("barrier", state.offered, 0, 1))
 
 
 def offer_watermark(state: State, parameters: Parameters) -> State:
     """The application announces a watermark: it never waits, and replaces an unsent one."""
     require(parameters.watermarks)
-    return state._replace(watermark_pending=state.waiting.size())
+    return state._replace(watermark_pending=state.waiting.size(), newest_watermark="pending")
 
 
-def withdraw_chunk(state: State, parameters: Parameters) -> State:
-    """The application gives up waiting with its newest chunk."""
-    require(parameters.withdrawals)
-    require(not state.waiting.is_empty())
+def _withdraw(state: State) -> State:
+    """The newest message that waits is taken back."""
     pending = state.watermark_pending
     return state._replace(
         waiting=state.waiting.without_last(),
@@ -52,49 +54,62 @@ def withdraw_chunk(state: State, parameters: Parameters) -> State:
     )
 
 
-def withdraw_barrier(state: State, parameters: Parameters) -> State:
-    """The application gives up waiting with its barrier."""
+def withdraw_chunk(state: State, parameters: Parameters) -> State:
+    """The application gives up waiting with a chunk, its newest message: nothing was taken, nothing is lost."""
     require(parameters.withdrawals)
-    require(state.barrier_waiting)
-    return state._replace(barrier_waiting=False)
+    require(not state.waiting.is_empty())
+    require(state.waiting.last().kind == "chunk")
+    return _withdraw(state)
+
+
+def withdraw_barrier(state: State, parameters: Parameters) -> State:
+    """The application gives up waiting with a barrier, its newest message."""
+    require(parameters.withdrawals)
+    require(not state.waiting.is_empty())
+    require(state.waiting.last().kind == "barrier")
+    return _withdraw(state)
 
 
 # The protocol.
 
 
-def send_chunk(state: State, parameters: Parameters) -> State:
-    """The oldest waiting chunk takes its permits and leaves."""
-    require(not state.waiting.is_empty())
-    chunk = state.waiting.head()
-    require(chunk.cost <= state.permits.rows)
+def _leave(state: State, permits: Permits) -> State:
+    """The oldest message that waits gets onto the wire; so many permits are left."""
     pending = state.watermark_pending
     return state._replace(
-        permits=state.permits._replace(rows=state.permits.rows - chunk.cost),
-        wire=state.wire.push(chunk),
+        permits=permits,
+        wire=state.wire.push(state.waiting.head()),
         waiting=state.waiting.without_head(),
         watermark_pending=pending - 1 if pending > 0 else pending,
     )
 
 
+def send_chunk(state: State, parameters: Parameters) -> State:
+    """The oldest message that waits is a chunk: it takes its permits and leaves."""
+    require(not state.waiting.is_empty())
+    chunk = state.waiting.head()
+    require(chunk.kind == "chunk")
+    require(chunk.cost <= state.permits.rows)
+    return _leave(state, state.permits._replace(rows=state.permits.rows - chunk.cost))
+
+
 def send_barrier(state: State, parameters: Parameters) -> State:
-    """A barrier does not wait for row permits."""
-    require(state.barrier_waiting)
+    """The oldest message that waits is a barrier: it waits for no row permits, and overtakes no chunk."""
+    require(not state.waiting.is_empty())
+    require(state.waiting.head().kind == "barrier")
     require(state.permits.barriers >= 1)
-    return state._replace(
-        permits=state.permits._replace(barriers=state.permits.barriers - 1),
-        wire=state.wire.push(Message("barrier", next_sent(state), 0, 1)),
-        barrier_waiting=False,
-    )
+    return _leave(state, state.permits._replace(barriers=state.permits.barriers - 1))
 
 
 def send_watermark(state: State, parameters: Parameters) -> State:
-    """A watermark overtakes no chunk that was offered before it."""
+    """A watermark overtakes nothing that was offered before it."""
     require(state.watermark_pending == 0)
     require(state.permits.watermarks >= 1)
     return state._replace(
         permits=state.permits._replace(watermarks=state.permits.watermarks - 1),
         wire=state.wire.push(Message("watermark", next_sent(state), 0, 1)),
         watermark_pending=NO_WATERMARK,
+        newest_watermark="sent",
     )
 
 
@@ -109,9 +124,12 @@ def consume(state: State, parameters: Parameters) -> State:
     require(not state.inbox.is_empty())
     message = state.inbox.head()
     state = state._replace(inbox=state.inbox.without_head())
-    if message.kind != "chunk":
-        return state._replace(grants=state.grants.push(held(message)))
+    if message.kind == "watermark":
+        newest = "heard" if state.newest_watermark == "sent" else state.newest_watermark
+        return state._replace(newest_watermark=newest, grants=state.grants.push(held(message)))
     state = state._replace(consumed=successor(state.consumed, parameters))
+    if message.kind == "barrier":
+        return state._replace(grants=state.grants.push(held(message)))
     unreturned = state.unreturned + message.cost
     if unreturned < parameters.batch:
         return state._replace(unreturned=unreturned)

@@ -25,7 +25,14 @@ def _rows(state: State) -> int:
 
 
 def _is_blocked(state: State) -> bool:
-    return not state.waiting.is_empty() and state.waiting.head().cost > state.permits.rows
+    if state.waiting.is_empty():
+        return False
+    head = state.waiting.head()
+    return head.kind == "chunk" and head.cost > state.permits.rows
+
+
+def _barrier_waits(state: State) -> bool:
+    return any(message.kind == "barrier" for message in state.waiting)
 
 
 def _is_everywhere(state: State) -> bool:
@@ -59,8 +66,11 @@ _PROBES: Mapping[str, Probe] = {
     "RowCountNeverExceededProbe": lambda state, parameters: _rows(state) <= parameters.row_count,
     "RowBoundNeverReachedProbe": lambda state, parameters: _rows(state) < _most_rows(parameters),
     "EmptyChunkFreeProbe": lambda state, _: sum_permits(map(held, in_channel(state))).rows <= _rows(state),
-    "BarrierNeverPassesChunkProbe": lambda state, parameters: (
-        not _is_blocked(state) or not SYSTEM.is_enabled("SendBarrier", state, parameters)
+    "BarrierNeverWaitsForRowsProbe": lambda state, _: (
+        not _barrier_waits(state) or state.permits.barriers == 0 or not _is_blocked(state)
+    ),
+    "BarrierNeverStuckProbe": lambda state, parameters: (
+        not _barrier_waits(state) or is_protocol_enabled(state, parameters)
     ),
     "WatermarkNeverConflatedProbe": lambda state, _: state.watermark_pending < 0 or state.permits.watermarks == 1,
     "MailWrongSignProbe": lambda state, parameters: (

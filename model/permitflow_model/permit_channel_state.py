@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 Kind = Literal["chunk", "barrier", "watermark"]
+Whereabouts = Literal["pending", "sent", "heard"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +54,10 @@ class Parameters:
     """May the sender give up waiting?"""
 
     waiters: int = 1
-    """Chunks that may wait for permits at once."""
+    """Chunks and barriers that may wait for permits at once."""
 
     tags: int = 1
-    """Chunk numbers are taken modulo this; 1: chunks are anonymous."""
+    """Numbers of chunks and barriers are taken modulo this; 1: they are anonymous."""
 
     def __post_init__(self) -> None:
         """Refuse what the specification's ASSUME refuses.
@@ -71,10 +72,9 @@ class Parameters:
             raise ValueError(f"barrier_permits must not be negative, but is {self.barrier_permits}")
         if any(rows < 0 for rows in self.sizes):
             raise ValueError(f"a chunk size must not be negative, but sizes are {self.sizes}")
-        if 1 < self.tags <= self.row_count + self.waiters:
-            raise ValueError(
-                f"tags must be 1 or above row_count + waiters = {self.row_count + self.waiters}, not {self.tags}"
-            )
+        most = self.row_count + self.barrier_permits + self.waiters
+        if 1 < self.tags <= most:
+            raise ValueError(f"tags must be 1 or above row_count + barrier_permits + waiters = {most}, not {self.tags}")
 
 
 class Permits(NamedTuple):
@@ -90,7 +90,7 @@ class Message(NamedTuple):
 
     kind: Kind
     id: int
-    """A chunk's number; for the others, the number of the chunk they stand before."""
+    """The number of a chunk or barrier; for a watermark, the number of the one that it stands before."""
     rows: int
     cost: int
 
@@ -101,8 +101,8 @@ class State(NamedTuple):
     offered: int
     consumed: int
     waiting: Queue[Message]
-    barrier_waiting: bool
     watermark_pending: int
+    newest_watermark: Whereabouts
     permits: Permits
     wire: Queue[Message]
     inbox: Queue[Message]
@@ -141,12 +141,12 @@ def held(message: Message) -> Permits:
 
 
 def successor(number: int, parameters: Parameters) -> int:
-    """The number of the next chunk."""
+    """The number of the next chunk or barrier."""
     return (number + 1) % parameters.tags
 
 
 def next_sent(state: State) -> int:
-    """The number of the next chunk to be sent: where in the data a barrier or watermark stands."""
+    """The number of the next chunk or barrier to be sent: where a watermark stands among them."""
     return state.offered if state.waiting.is_empty() else state.waiting.head().id
 
 
@@ -156,8 +156,8 @@ def initial(parameters: Parameters) -> State:
         offered=0,
         consumed=0,
         waiting=Fifo(),
-        barrier_waiting=False,
         watermark_pending=NO_WATERMARK,
+        newest_watermark="heard",
         permits=total(parameters),
         wire=Fifo(),
         inbox=Fifo(),

@@ -4,16 +4,14 @@ A trace event is one action at one end, with the chunk's rows and the permits co
 the model.  Where an implementation does more at once than the specification, the event is explained by several
 steps, each of them an action of the specification, none a formula of its own:
 
-- *A chunk withdrawn from the middle.*  The specification withdraws the newest.  The chunks behind the withdrawn one,
-  and a watermark that stands among them, are withdrawn too and offered again: the application may do so at any time,
-  and nobody else can see it.  Which of several equal chunks was meant, a trace does not say: all are tried.
-- *Several barriers wait.*  The specification has one at a time.  The others are still in the application's hands,
-  and are offered when it is their turn.  Barriers are alike, so the trace is the same.
+- *A message withdrawn from the middle.*  The specification withdraws the newest.  The messages behind the withdrawn
+  one, and a watermark that stands among them, are withdrawn too and offered again: the application may do so at any
+  time, and nobody else can see it.  Which of several equal messages was meant, a trace does not say: all are tried.
 - *Returned permits that arrive together.*  A carrier may add up what it has to bring back: such an event is as many
   ``AddPermits`` steps as there are grants in the sum.  No grant is empty, so there is at most one such number.
 
-Chunks are anonymous here: a trace holds no payloads.  Order and identity of the data are checked as far as their
-rows tell them apart.
+Chunks and barriers are anonymous here: a trace holds no payloads.  Order and identity of the data are checked as far
+as their kinds and rows tell them apart.
 
 The two ends' events touch different variables, except for the wires: ``wire``, to which the sender appends and from
 which the receiver removes, and ``grants``, the other way round.  That is what ``kernel.replay`` asks for.
@@ -48,7 +46,7 @@ from permitflow_model.permit_channel_world import (
 
 __all__ = ["PermitChannelReplay"]
 
-# Checked after every event.  Not among them: ExactlyOnceInOrder, which says nothing about anonymous chunks, and
+# Checked after every event.  Not among them: ExactlyOnceInOrder, which says nothing about anonymous messages, and
 # NeverStuck and WholeWhenIdle, which are theorems about all reachable states and would double the time.
 CHECKED = ("TypeOK", "Conservation", "Bounded", "RowBound", "GrantsBatched")
 
@@ -70,8 +68,8 @@ class PermitChannelReplay:
             "OfferChunk": self._offer_chunk,
             "OfferBarrier": self._offer_barrier,
             "OfferWatermark": self._offer_watermark,
-            "WithdrawChunk": self._withdraw_chunk,
-            "WithdrawBarrier": self._withdraw_barrier,
+            "WithdrawChunk": self._withdraw,
+            "WithdrawBarrier": self._withdraw,
             "SendChunk": self._send_chunk,
             "SendBarrier": self._send_barrier,
             "SendWatermark": self._send_watermark,
@@ -131,10 +129,10 @@ class PermitChannelReplay:
     def _can(self, name: str, state: State) -> bool:
         return SYSTEM.is_enabled(name, state, self.parameters)
 
-    def _step(self, world: World, name: str, *arguments: int, barriers_in_hand: int | None = None) -> World:
+    def _step(self, world: World, name: str, *arguments: int) -> World:
         state = self._actions[name](world.state, self.parameters, *arguments)
         path = Path(Step(name, arguments, state), world.path) if self._keep_path else None
-        return World(state, world.barriers_in_hand if barriers_in_hand is None else barriers_in_hand, path)
+        return World(state, path)
 
     # The application.
 
@@ -145,54 +143,48 @@ class PermitChannelReplay:
 
     def _offer_barrier(self, world: World, event: TraceEvent) -> Sequence[World]:
         _compare(event, Message("barrier", 0, 0, 1))
-        if world.state.barrier_waiting:
-            return (world._replace(barriers_in_hand=world.barriers_in_hand + 1),)
         return (self._or_refuse(world, "OfferBarrier", "the channel has no barrier permits"),)
 
     def _offer_watermark(self, world: World, event: TraceEvent) -> Sequence[World]:
         _compare(event, Message("watermark", 0, 0, 1))
         return (self._step(world, "OfferWatermark"),)
 
-    def _withdraw_chunk(self, world: World, event: TraceEvent) -> Sequence[World]:
+    def _withdraw(self, world: World, event: TraceEvent) -> Sequence[World]:
+        kind = "chunk" if event.action == "WithdrawChunk" else "barrier"
         matching = [
             position
             for position, message in enumerate(world.state.waiting)
-            if (message.rows, held(message)) == (event.rows, event.permits)
+            if (message.kind, message.rows, held(message)) == (kind, event.rows, event.permits)
         ]
         if not matching:
-            raise Refused(f"no chunk of {event.rows} rows that holds {event.permits} waits")
+            raise Refused(f"no {kind} of {event.rows} rows that holds {event.permits} waits")
         following = [self._withdraw_at(world, position) for position in matching]
-        return tuple({(world.state, world.barriers_in_hand): world for world in following}.values())
+        return tuple({world.state: world for world in following}.values())
 
     def _withdraw_at(self, world: World, position: int) -> World:
         for name, arguments in withdraw_at(world.state, position):
             world = self._step(world, name, *arguments)
         return world
 
-    def _withdraw_barrier(self, world: World, event: TraceEvent) -> Sequence[World]:
-        _compare(event, Message("barrier", 0, 0, 1))
-        if world.barriers_in_hand:
-            return (world._replace(barriers_in_hand=world.barriers_in_hand - 1),)
-        return (self._or_refuse(world, "WithdrawBarrier", "no barrier waits"),)
-
     # The protocol at the sender.
 
     def _send_chunk(self, world: World, event: TraceEvent) -> Sequence[World]:
-        state = world.state
-        if state.waiting.is_empty():
-            raise Refused("no chunk waits")
-        chunk = state.waiting.head()
+        chunk = self._next_to_leave(world, "chunk")
         _compare(event, chunk)
-        reason = f"it needs {chunk.cost} row permits, the sender has {state.permits.rows}"
+        reason = f"it needs {chunk.cost} row permits, the sender has {world.state.permits.rows}"
         return (self._or_refuse(world, "SendChunk", reason),)
 
     def _send_barrier(self, world: World, event: TraceEvent) -> Sequence[World]:
-        _compare(event, Message("barrier", 0, 0, 1))
-        what = "no barrier permit is here" if world.state.barrier_waiting else "no barrier waits"
-        after = self._or_refuse(world, "SendBarrier", what)
-        if after.barriers_in_hand:
-            after = self._step(after, "OfferBarrier", barriers_in_hand=after.barriers_in_hand - 1)
-        return (after,)
+        _compare(event, self._next_to_leave(world, "barrier"))
+        return (self._or_refuse(world, "SendBarrier", "no barrier permit is here"),)
+
+    def _next_to_leave(self, world: World, kind: str) -> Message:
+        waiting = world.state.waiting
+        if not waiting.is_empty() and (head := waiting.head()).kind == kind:
+            return head
+        if any(message.kind == kind for message in waiting):
+            raise Refused(f"a {_named(head)} was offered before it and has not left")
+        raise Refused(f"no {kind} waits")
 
     def _send_watermark(self, world: World, event: TraceEvent) -> Sequence[World]:
         _compare(event, Message("watermark", 0, 0, 1))
@@ -200,7 +192,7 @@ class PermitChannelReplay:
         if pending == NO_WATERMARK:
             what = "no watermark is pending"
         elif pending > 0:
-            what = f"{pending} chunks were offered before it and have not left"
+            what = f"{pending} messages were offered before it and have not left"
         else:
             what = "the last one was not consumed yet, or its permit is not back"
         return (self._or_refuse(world, "SendWatermark", what),)

@@ -73,9 +73,6 @@ class World(NamedTuple):
     """What a trace has led to."""
 
     state: State
-    barriers_in_hand: int = 0
-    """Barriers that were offered while another waited."""
-
     path: Path | None = None
     """The model's steps until now, if they are kept."""
 
@@ -92,18 +89,17 @@ def counters_of(action: str, state: State) -> tuple[int, int, int]:
 
 
 def withdraw_at(state: State, position: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Actions that take back the waiting chunk at ``position`` (0 is the oldest) and leave the others as they were.
+    """Actions that take back the waiting message at ``position`` (0 is the oldest) and leave the others as they were.
 
     Yields action names with their arguments.
     """
     waiting = list(state.waiting)
-    behind = waiting[position + 1 :]
-    for _ in range(len(behind) + 1):
-        yield "WithdrawChunk", ()
-    # The watermark stood after so many chunks; without one of them, it stands one place further forward.
+    for message in reversed(waiting[position:]):
+        yield ("WithdrawChunk" if message.kind == "chunk" else "WithdrawBarrier"), ()
+    # The watermark stood after so many messages; without one of them, it stands one place further forward.
     pending = state.watermark_pending
     place = pending - 1 if pending > position else NO_WATERMARK
-    for size, chunk in enumerate(behind, start=position + 1):
-        yield "OfferChunk", (chunk.rows,)
+    for size, message in enumerate(waiting[position + 1 :], start=position + 1):
+        yield ("OfferChunk", (message.rows,)) if message.kind == "chunk" else ("OfferBarrier", ())
         if size == place:
             yield "OfferWatermark", ()

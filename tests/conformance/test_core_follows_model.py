@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from permitflow.protocol.messages import Kind, Offered
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.core_pair import CorePair
@@ -35,23 +36,44 @@ class Overtaking(CorePair):
 
     def offer_chunk(self, rows: int) -> None:
         super().offer_chunk(rows)
-        first = self.sender.waiting_chunks[0]
-        if first.cost > self.sender.permits.rows and len(self._waiting) > 1:
+        first = self.sender.waiting[0]
+        if first.kind is Kind.CHUNK and first.cost > self.sender.permits.rows and len(self._waiting) > 1:
             self.sender.withdraw(self._waiting.pop(0))
             self._waiting.append(self.sender.offer_chunk(first.payload, first.rows))
 
 
-class ForgetsWatermark(CorePair):
-    """Lets a watermark stand before the chunks that were offered before it."""
+class BarrierOvertakes(CorePair):
+    """Lets a barrier go before the chunks that wait, as soon as it is offered."""
 
-    def offer_watermark(self) -> None:
-        waiting = [self._waiting.pop(0) for _ in range(len(self._waiting))]
+    def offer_barrier(self) -> None:
+        waiting = self._out_of_the_line()
+        super().offer_barrier()
+        self._into_the_line(waiting)
+
+    def _out_of_the_line(self) -> list[Offered[int]]:
+        waiting, self._waiting = self._waiting, []
         for offered in waiting:
             self.sender.withdraw(offered)
+        return waiting
+
+    def _into_the_line(self, waiting: list[Offered[int]]) -> None:
+        for message in (offered.message for offered in waiting):
+            is_chunk = message.kind is Kind.CHUNK
+            payload = message.payload
+            again = self.sender.offer_chunk(payload, message.rows) if is_chunk else self.sender.offer_barrier(payload)
+            self._waiting.append(again)
+
+
+class ForgetsWatermark(BarrierOvertakes):
+    """Lets a watermark stand before what was offered before it."""
+
+    def offer_barrier(self) -> None:
+        CorePair.offer_barrier(self)
+
+    def offer_watermark(self) -> None:
+        waiting = self._out_of_the_line()
         super().offer_watermark()
-        self._waiting.extend(
-            self.sender.offer_chunk(offered.message.payload, offered.message.rows) for offered in waiting
-        )
+        self._into_the_line(waiting)
 
 
 class ReturnsTwice(CorePair):
@@ -63,7 +85,7 @@ class ReturnsTwice(CorePair):
         super().add_permits()
 
 
-@pytest.mark.parametrize("wrong", [GrantsOnArrival, Overtaking, ForgetsWatermark, ReturnsTwice])
+@pytest.mark.parametrize("wrong", [GrantsOnArrival, Overtaking, BarrierOvertakes, ForgetsWatermark, ReturnsTwice])
 def test_a_core_that_does_something_else_is_found_out(wrong: type[CorePair]) -> None:
     def make(agreed: ChannelParameters, tags: int, record: RecorderFactory) -> CorePair:
         return wrong(agreed, tags=tags, record=record)

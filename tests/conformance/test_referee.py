@@ -48,11 +48,12 @@ def test_a_long_run_is_a_behaviour_in_both_opinions() -> None:
     assert f"TLC agrees: all {referee.steps:,} steps are steps of the specification (" in referee.describe()
 
 
-def test_permits_that_come_in_sums_barriers_that_queue_and_chunks_withdrawn_from_the_middle_are_several_steps() -> None:
+def test_permits_that_come_in_sums_and_messages_withdrawn_from_the_middle_are_several_steps() -> None:
     told = [
         *(("OfferChunk", 3, (3, 0, 0), (4, 2, 1)), ("OfferChunk", 1, (1, 0, 0), (4, 2, 1))),
-        *(("OfferChunk", 2, (2, 0, 0), (4, 2, 1)), ("WithdrawChunk", 1, (1, 0, 0), (4, 2, 1))),
         *(("OfferBarrier", 0, (0, 1, 0), (4, 2, 1)), ("OfferBarrier", 0, (0, 1, 0), (4, 2, 1))),
+        *(("OfferBarrier", 0, (0, 1, 0), (4, 2, 1)), ("OfferChunk", 2, (2, 0, 0), (4, 2, 1))),
+        *(("WithdrawChunk", 1, (1, 0, 0), (4, 2, 1)), ("WithdrawBarrier", 0, (0, 1, 0), (4, 2, 1))),
         *(("SendChunk", 3, (3, 0, 0), (1, 2, 1)), ("SendBarrier", 0, (0, 1, 0), (1, 1, 1))),
         *(("SendBarrier", 0, (0, 1, 0), (1, 0, 1)), ("Deliver", 3, (3, 0, 0), (1, 3, 0))),
         *(("Consume", 3, (3, 0, 0), (0, 0, 0)), ("Deliver", 0, (0, 1, 0), (1, 0, 0))),
@@ -72,7 +73,7 @@ def test_permits_that_come_in_sums_barriers_that_queue_and_chunks_withdrawn_from
 def event_of(
     number: int, action: str, rows: int, permits: tuple[int, int, int], counters: tuple[int, int, int]
 ) -> Event:
-    like = next(event for event in random_run(seed=1, events=60).logs[0] if event.action == action)
+    like = next(event for event in random_run(seed=1, events=600).logs[0] if event.action == action)
     return like._replace(sequence=number, rows=rows, permits=type(like.permits)(*permits), counters=counters)
 
 
@@ -160,7 +161,7 @@ def test_an_event_that_only_tlc_allows_is_a_disagreement() -> None:
 
 
 def test_a_long_run_is_walked_in_segments_as_if_it_were_walked_at_once() -> None:
-    channel = random_run(seed=3, events=100)
+    channel = random_run(seed=1, events=100)
 
     at_once, in_segments = ask_tlc(channel), ask_tlc(channel, segment_steps=40)
 

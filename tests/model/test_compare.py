@@ -22,7 +22,7 @@ def test_a_missing_step_is_shown_with_what_it_changes() -> None:
     difference = first_difference(GRAPH, replace(GRAPH, edges=GRAPH.edges - {step}))
     assert difference is not None
     assert difference.startswith("the model has a step OfferWatermark that TLC has not, from\n")
-    assert difference.endswith("to the same state with\n/\\ watermarkPending = 0")
+    assert difference.endswith('to the same state with\n/\\ newestWatermark = "pending"\n/\\ watermarkPending = 0')
     assert START in difference
 
 

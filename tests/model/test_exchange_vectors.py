@@ -93,15 +93,16 @@ def test_the_largest_chunk_fits_beside_the_largest_residue(channel: Channel) -> 
     assert channel.receive() == rows(2047)
 
 
-def test_classes_do_not_wait_for_each_other(channel: Channel) -> None:
-    """V1.6."""
-    channel.do("OfferBarrier", "SendBarrier", "OfferBarrier")
-    with pytest.raises(Disabled):
-        channel.do("SendBarrier")
-    channel.send(256)
-    channel.do("OfferWatermark", "SendWatermark", "OfferWatermark")
+def test_a_barrier_and_what_is_offered_after_it_leave_in_that_order(channel: Channel) -> None:
+    """V1.6, with the order that RisingWave's only sender keeps."""
+    channel.parameters = replace(channel.parameters, waiters=2)
+    channel.do("OfferBarrier", "SendBarrier", "OfferWatermark", "SendWatermark", "OfferBarrier")
+    channel.do("OfferChunk", rows=256)
+    for action in ("SendBarrier", "SendChunk"):
+        with pytest.raises(Disabled):
+            channel.do(action)
     assert channel.receive() == (Permits(0, 1, 0),)
-    channel.do("AddPermits", "SendBarrier")
+    channel.do("AddPermits", "SendBarrier", "SendChunk")
 
 
 def test_a_receiver_with_a_larger_batch_hangs_the_sender() -> None:

@@ -96,7 +96,7 @@ def test_the_shortest_deadlock_reads_like_a_story() -> None:
 
 # Each invariant can fail, and it alone notices.
 
-NUMBERED = Parameters(row_count=4, batch=2, clamp=2, sizes=(1, 2), barrier_permits=1, watermarks=True, tags=6)
+NUMBERED = Parameters(row_count=4, batch=2, clamp=2, sizes=(1, 2), barrier_permits=1, watermarks=True, tags=7)
 START = SYSTEM.initial(NUMBERED)
 
 
@@ -141,6 +141,13 @@ BROKEN_STATES = {
             permits=Permits(3, 0, 1),
         ),
     ),
+    "two barriers overtook each other": (
+        "ExactlyOnceInOrder",
+        START._replace(offered=2, waiting=Fifo([Message("barrier", 1, 0, 1), Message("barrier", 0, 0, 1)])),
+    ),
+    "a pending watermark is dropped": ("NewestWatermarkKept", START._replace(newest_watermark="pending")),
+    "an older watermark is taken for the newest": ("NewestWatermarkKept", START._replace(watermark_pending=0)),
+    "a watermark that was sent is nowhere": ("NewestWatermarkKept", START._replace(newest_watermark="sent")),
     "a residue of a whole batch": ("GrantsBatched", START._replace(unreturned=2, permits=Permits(2, 1, 1))),
     "a grant below the batch": (
         "GrantsBatched",
@@ -174,7 +181,7 @@ def test_an_idle_channel_that_keeps_a_permit_is_not_whole() -> None:
         ({"waiters": 0}, "waiters must be at least 1, not 0"),
         ({"barrier_permits": -1}, "barrier_permits must not be negative, but is -1"),
         ({"sizes": (1, -2)}, r"a chunk size must not be negative, but sizes are \(1, -2\)"),
-        ({"tags": 5}, r"tags must be 1 or above row_count \+ waiters = 5, not 5"),
+        ({"tags": 5}, r"tags must be 1 or above row_count \+ barrier_permits \+ waiters = 5, not 5"),
     ],
 )
 def test_parameters_that_the_specification_refuses_are_refused(change: dict[str, int], message: str) -> None:

@@ -25,7 +25,8 @@ CHANNELS = {
         watermarks=True,
         flush_idle=True,
         withdrawals=True,
-        tags=3,
+        waiters=2,
+        tags=5,
     ),
 }
 

@@ -19,7 +19,7 @@ ALL_CLASSES = Parameters(
     watermarks=True,
     flush_idle=True,
     withdrawals=True,
-    tags=4,
+    tags=5,
 )
 STUCK = Parameters(row_count=3, batch=2, clamp=3, sizes=(1, 3), tags=5)
 # Without a flush, a chunk of one permit leaves a residue for ever; with two tags more the numbers never meet again.

@@ -65,9 +65,14 @@ def event_of(action: str, before: State, after: State) -> Event:
     """What an implementation at this step would record."""
     of_message: dict[str, Message] = {}
     if before.waiting.size():
-        of_message |= {"SendChunk": before.waiting.head(), "WithdrawChunk": before.waiting.last()}
+        of_message |= {
+            "SendChunk": before.waiting.head(),
+            "SendBarrier": before.waiting.head(),
+            "WithdrawChunk": before.waiting.last(),
+            "WithdrawBarrier": before.waiting.last(),
+        }
     if after.waiting.size():
-        of_message["OfferChunk"] = after.waiting.last()
+        of_message |= {"OfferChunk": after.waiting.last(), "OfferBarrier": after.waiting.last()}
     if before.wire.size():
         of_message["Deliver"] = before.wire.head()
     if before.inbox.size():
@@ -78,7 +83,7 @@ def event_of(action: str, before: State, after: State) -> Event:
         return flushed(before.unreturned)
     if action == "AddPermits":
         return Event(action, 0, before.grants.head())
-    return barrier(action) if action.endswith("Barrier") else watermark(action)
+    return watermark(action)
 
 
 def behaviour(seed: int, length: int) -> list[Event]:
@@ -211,7 +216,10 @@ def test_which_of_two_equal_chunks_was_withdrawn_is_found_out_later(sent_first: 
     assert not judge([*offers, *sends, watermark("SendWatermark")]).is_valid
 
 
-@given(st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=5), st.data())
+BARRIER = 0  # among sizes of chunks
+
+
+@given(st.lists(st.sampled_from([BARRIER, 1, 2, 3]), min_size=1, max_size=5), st.data())
 def test_withdrawing_from_the_middle_keeps_everything_else_in_its_place(sizes: list[int], data: st.DataObject) -> None:
     parameters = replace(SMALL, waiters=9)
     place = data.draw(st.integers(0, len(sizes)))
@@ -220,7 +228,8 @@ def test_withdrawing_from_the_middle_keeps_everything_else_in_its_place(sizes: l
         if number == place:
             state = SYSTEM.perform("OfferWatermark", state, parameters)
         if number < len(sizes):
-            state = SYSTEM.perform("OfferChunk", state, parameters, rows)
+            offer = ("OfferBarrier",) if rows == BARRIER else ("OfferChunk", rows)
+            state = SYSTEM.perform(offer[0], state, parameters, *offer[1:])
     position = data.draw(st.integers(0, len(sizes) - 1))
 
     after = state
@@ -228,6 +237,9 @@ def test_withdrawing_from_the_middle_keeps_everything_else_in_its_place(sizes: l
         after = SYSTEM.perform(action, after, parameters, *arguments)
 
     assert [message.rows for message in after.waiting] == [*sizes[:position], *sizes[position + 1 :]]
+    assert [message.kind == "barrier" for message in after.waiting] == [
+        message.rows == BARRIER for message in after.waiting
+    ]
     assert after.watermark_pending == place - (position < place)
     assert after._replace(waiting=state.waiting, watermark_pending=state.watermark_pending) == state
 
@@ -238,11 +250,22 @@ def test_several_barriers_may_wait() -> None:
 
     waiting = judge([*offers, *sends, barrier("WithdrawBarrier")])
     assert waiting.is_valid
-    assert waiting.worlds[0].state.barrier_waiting
-    assert waiting.worlds[0].barriers_in_hand == 0
+    assert [message.kind for message in waiting.worlds[0].state.waiting] == ["barrier"]
     assert not judge([*offers, *sends, *sends]).is_valid
     assert judge([*offers, *[barrier("WithdrawBarrier")] * 4]).is_valid
-    assert "no barrier waits" in judge([*offers, *[barrier("WithdrawBarrier")] * 5]).blocked[0].reason
+    assert "no barrier of 0 rows" in judge([*offers, *[barrier("WithdrawBarrier")] * 5]).blocked[0].reason
+
+
+def test_a_barrier_leaves_after_the_chunks_that_were_offered_before_it() -> None:
+    offers = [chunk("OfferChunk", 1), barrier("OfferBarrier"), chunk("OfferChunk", 2)]
+
+    assert judge([*offers, chunk("SendChunk", 1), barrier("SendBarrier"), chunk("SendChunk", 2)]).is_valid
+    early = judge([*offers, barrier("SendBarrier")])
+    assert "a chunk of 1 rows with (1, 0, 0) permits was offered before it and has not left" in early.blocked[0].reason
+    late = judge([*offers, chunk("SendChunk", 1), chunk("SendChunk", 2)])
+    assert "a barrier with (0, 1, 0) permits was offered before it and has not left" in late.blocked[0].reason
+    assert judge([*offers, chunk("WithdrawChunk", 1), barrier("SendBarrier"), chunk("SendChunk", 2)]).is_valid
+    assert judge([*offers, barrier("WithdrawBarrier"), chunk("SendChunk", 1), chunk("SendChunk", 2)]).is_valid
 
 
 def consumed(*events: Event) -> list[Event]:
@@ -282,7 +305,7 @@ REFUSED = [
     ("no barrier permit is here", [*[barrier("OfferBarrier")] * 3, *[barrier("SendBarrier")] * 3]),
     ("no watermark is pending", [watermark("SendWatermark")]),
     (
-        "1 chunks were offered before it",
+        "1 messages were offered before it",
         [chunk("OfferChunk", 1), watermark("OfferWatermark"), watermark("SendWatermark")],
     ),
     (

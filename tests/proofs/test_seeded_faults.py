@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import require
-from permitflow_model.permit_channel import SYSTEM, Message, Parameters, Permits, State, held, plus
+from permitflow_model.permit_channel import NO_WATERMARK, SYSTEM, Parameters, Permits, State, held, plus
 from permitflow_model.permit_channel_state import successor
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import decide
@@ -122,9 +123,24 @@ def consumes_a_chunk_behind_a_barrier(state: State, parameters: Parameters) -> S
     return state._replace(inbox=after.inbox.push(state.inbox.head()))
 
 
-def sends_the_barrier_behind_what_waits(state: State, parameters: Parameters) -> State:
-    after = original("SendBarrier")(state, parameters)
-    return after._replace(wire=state.wire.push(Message("barrier", state.offered, 0, 1)))
+def sends_the_barrier_before_what_waits(state: State, parameters: Parameters) -> State:
+    """The newest message is a barrier, and leaves as soon as its permit is there."""
+    require(not state.waiting.is_empty())
+    barrier = state.waiting.last()
+    require(barrier.kind == "barrier")
+    alone = state._replace(waiting=SYSTEM.initial(parameters).waiting.push(barrier))
+    return original("SendBarrier")(alone, parameters)._replace(waiting=state.waiting.without_last())
+
+
+def withdraws_the_barrier_and_the_watermark(state: State, parameters: Parameters) -> State:
+    return original("WithdrawBarrier")(state, parameters)._replace(watermark_pending=NO_WATERMARK)
+
+
+def forgets_the_watermark_that_is_pending(state: State, parameters: Parameters) -> State:
+    """A watermark that is consumed takes the pending one with it."""
+    after = original("Consume")(state, parameters)
+    require(state.inbox.head().kind == "watermark")
+    return after._replace(watermark_pending=NO_WATERMARK)
 
 
 def withdraws_and_goes_on_counting(state: State, parameters: Parameters) -> State:
@@ -156,6 +172,8 @@ FAULTS = [
     Fault("AddPermits", adds_and_forgets_to_take, "Conservation"),
     Fault("AddPermits", adds_rows_for_barriers, "Conservation"),
     Fault("WithdrawChunk", withdraws_the_watermark_wrongly, "TypeOK"),
+    Fault("WithdrawBarrier", withdraws_the_barrier_and_the_watermark, "NewestWatermarkKept"),
+    Fault("Consume", forgets_the_watermark_that_is_pending, "NewestWatermarkKept"),
 ]
 
 
@@ -196,7 +214,7 @@ SEEN_FAULTS = [
     Fault("SendChunk", sends_the_newest_first, "the queue"),
     Fault("SendChunk", sends_without_asking, "the queue"),
     Fault("Consume", consumes_a_chunk_behind_a_barrier, "the order"),
-    Fault("SendBarrier", sends_the_barrier_behind_what_waits, "the order"),
+    Fault("SendBarrier", sends_the_barrier_before_what_waits, "the order"),
     Fault("WithdrawChunk", withdraws_and_goes_on_counting, "the order"),
 ]
 
@@ -225,3 +243,17 @@ def test_a_faulty_action_is_seen_by_the_user_of_the_queue_or_breaks_the_order(fa
 def test_the_same_action_without_the_fault_is_not_and_does_not(action: str) -> None:
     assert not breaks_queue(None, action)
     assert not breaks_order(None, action)
+
+
+# A mistake that specification and model make alike leaves their state graphs equal: only a statement can notice it.
+
+
+def test_the_explorer_finds_the_shortest_run_in_which_withdrawing_a_barrier_loses_the_newest_watermark() -> None:
+    system = with_fault(Fault("WithdrawBarrier", withdraws_the_barrier_and_the_watermark, "")).system
+    parameters = Parameters(
+        row_count=1, batch=1, clamp=1, sizes=(1,), barrier_permits=1, watermarks=True, withdrawals=True
+    )
+    violation = explore(system, parameters, stop_at_violation=True).violations[0]
+    assert violation.invariant == "NewestWatermarkKept"
+    assert [step.action for step in violation.steps] == ["OfferBarrier", "OfferWatermark", "WithdrawBarrier"]
+    assert not explore(SYSTEM, parameters).violations

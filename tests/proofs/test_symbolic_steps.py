@@ -90,7 +90,7 @@ def assume_is(symbolic: State, real: State, parameters: Parameters) -> None:
     assume(equal(seen(symbolic), queue_in(real)))
     for ours, theirs in zip(numbers_of(symbolic), numbers_of(real), strict=True):
         assume(ours == theirs)
-    assume(symbolic.barrier_waiting == real.barrier_waiting)
+    assume(symbolic.newest_watermark == real.newest_watermark)
     for ends in ((symbolic.waiting, real.waiting), (symbolic.wire, real.wire), (symbolic.inbox, real.inbox)):
         assume_same_ends(*ends)
     if not real.grants.is_empty():
@@ -112,7 +112,7 @@ def step_from(
             and numbers_of(after) == numbers_of(expected)
             and due_in(after, parameters) == due_in(expected, parameters)
             and seen(after) == queue_in(expected)
-            and after.barrier_waiting == expected.barrier_waiting
+            and after.newest_watermark == expected.newest_watermark
         )
 
     return claim

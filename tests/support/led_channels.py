@@ -324,9 +324,9 @@ class Hop:
         """Is nothing in the channel, are all permits at the sender?"""
         return any(self._replay.is_at_rest(world) for world in self.worlds)
 
-    def barriers_waiting(self) -> int:
-        """Barriers that wait for a permit."""
-        return int(self.state.barrier_waiting) + self.worlds[0].barriers_in_hand
+    def waiting(self, kind: str) -> int:
+        """Messages of a kind that wait for permits."""
+        return sum(message.kind == kind for message in self.state.waiting)
 
     def allowed(self) -> str:
         """What the protocol may do next, in words."""
@@ -511,7 +511,7 @@ class ChannelRun:
                 may_leave = first.state.waiting.is_empty() and cost <= first.state.permits.rows
                 return None if may_leave else WouldBlock
             case Move("SendBarrierNow"):
-                may_leave = first.barriers_waiting() == 0 and first.state.permits.barriers > 0
+                may_leave = first.state.waiting.is_empty() and first.state.permits.barriers > 0
                 return None if may_leave else WouldBlock
             case Move("Take"):
                 return None if inbox > taken else WouldBlock
@@ -532,7 +532,8 @@ class ChannelRun:
         Raises:
             Divergence: the channel stops before the model does, or shows other numbers.
         """
-        sends, waiting = len(running(self.app.chunks)), self.hops[0].state.waiting.size()
+        sends = len(running(self.app.chunks)) + len(running(self.app.barriers))
+        waiting = self.hops[0].state.waiting.size()
         await self._until(self.is_settled, f"{sends} sends are under way, {waiting} wait for permits")
         self.compare()
 
@@ -545,8 +546,8 @@ class ChannelRun:
         return (
             all(hop.is_quiet() for hop in self.hops)
             and not any(_is_forwarding(*pair) for pair in zip(self.hops, self.hops[1:], strict=False))
-            and len(running(app.chunks)) == first.state.waiting.size()
-            and len(running(app.barriers)) == first.barriers_waiting()
+            and len(running(app.chunks)) == first.waiting("chunk")
+            and len(running(app.barriers)) == first.waiting("barrier")
             and not (running(app.receives) and last.state.inbox.size() > len(app.taken))
         )
 
@@ -634,7 +635,7 @@ def _is_forwarding(source: Hop, target: Hop) -> bool:
         return False
     head = source.state.inbox.head()
     lacks_permits = head.kind == "chunk" and head.cost > target.state.permits.rows
-    return not (lacks_permits or not target.state.waiting.is_empty() or target.state.barrier_waiting)
+    return not lacks_permits and target.state.waiting.is_empty()
 
 
 CANCELLING = ("WithdrawChunk", "WithdrawBarrier", "GiveUpReceive")

@@ -42,18 +42,21 @@ class ModelChannel(ChannelAdapter):
         self.changed = asyncio.Event()
 
     def waits(self, number: int) -> bool:
-        return any(chunk.id == number for chunk in self.world.hops[0].waiting)
+        return any(message.id == number for message in self.world.hops[0].waiting)
 
     async def offer_chunk(self, serial: int, rows: int) -> None:
         number = self.world.hops[0].offered
         self.serials[number] = serial
         self.go(self.outside.act(self.world, 0, "OfferChunk", rows))
+        await self.leaves(number, "WithdrawChunk")
+
+    async def leaves(self, number: int, withdraw: str) -> None:
         try:
             while self.waits(number):
                 await self.changed.wait()
         except asyncio.CancelledError:
             if self.waits(number):
-                self.go(self.outside.act(self.world, 0, "WithdrawChunk"))
+                self.go(self.outside.act(self.world, 0, withdraw))
             raise
 
     def send_chunk_now(self, serial: int, rows: int) -> None:
@@ -65,9 +68,9 @@ class ModelChannel(ChannelAdapter):
         self.serials[number] = serial
 
     async def offer_barrier(self) -> None:
+        number = self.world.hops[0].offered
         self.go(self.outside.act(self.world, 0, "OfferBarrier"))
-        while self.world.hops[0].barrier_waiting:
-            await self.changed.wait()
+        await self.leaves(number, "WithdrawBarrier")
 
     def offer_watermark(self, value: int) -> None:
         self.go(self.outside.announce(self.world, 0, value))

@@ -154,7 +154,7 @@ def _flushes_wrongly(events: Events, before: Before) -> Marks:
 def waiting_steps(events: Events) -> tuple[Integers, Integers]:
     """By how many more chunks, and barriers, wait after each event.
 
-    Spec: the variables waiting and barrierWaiting.
+    Spec: the variable waiting.
     """
     return (
         _steps(events, up=("OfferChunk",), down=("SendChunk", "WithdrawChunk")),

@@ -90,10 +90,10 @@ class SendEnd(Protocol[T]):
         ...
 
     def send_barrier_nowait(self, payload: object = None) -> None:
-        """Send a barrier now.  Row permits do not matter: it overtakes chunks that wait in other tasks.
+        """Send a barrier now.  It keeps its place among the chunks: it overtakes none that wait in other tasks.
 
         Raises:
-            WouldBlock: no barrier permit is here, or other barriers wait before it.
+            WouldBlock: no barrier permit is here, or other sends wait before it.
             ChannelClosedError: as for ``send_nowait``.
             PeerGoneError: as for ``send_nowait``.
 
@@ -102,7 +102,7 @@ class SendEnd(Protocol[T]):
         ...
 
     async def send_barrier(self, payload: object = None) -> None:
-        """Send a barrier; wait until a barrier permit is here.
+        """Send a barrier; wait until all that was offered before it has left, and a barrier permit is here.
 
         Raises:
             ChannelClosedError: as for ``send``.

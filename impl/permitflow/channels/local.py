@@ -100,19 +100,8 @@ class _Channel(Generic[T]):
         """May something be sent?  Both ends are open and the stream has not been ended."""
         self._waiting = Stopwatch(clock)
         self.takers: ReceiveLine[T] = ReceiveLine(self.receiver)
-        self.chunks: SendLine[T] = SendLine(
-            self.sender.sendable_chunks,
-            self.sender.send_chunk,
-            self.sender.withdraw,
-            self.takers.deliver,
-            self._waiting,
-        )
-        self.barriers: SendLine[T] = SendLine(
-            self.sender.sendable_barriers,
-            self.sender.send_barrier,
-            self.sender.withdraw,
-            self.takers.deliver,
-            self._waiting,
+        self.line: SendLine[T] = SendLine(
+            self.sender.sendable, self.sender.send_oldest, self.sender.withdraw, self.takers.deliver, self._waiting
         )
         self._clock = clock
         self._opened_at = clock()
@@ -132,23 +121,21 @@ class _Channel(Generic[T]):
             self.takers.wake()
         return count
 
-    async def leave(self, line: SendLine[T], parked: ParkedSend[T]) -> None:
+    async def leave(self, parked: ParkedSend[T]) -> None:
         """Wait until a send that stands in line has left, or was refused.  Cancelled, it is withdrawn."""
         if parked.is_over:
             return
         try:
-            await line.leave(parked)
+            await self.line.leave(parked)
         finally:
             self.advance()
 
     def advance(self) -> None:
         """Permits came back, or somebody left the line: let go what may go now."""
-        if self.chunks.parked:
-            self.chunks.advance()
+        if self.line.parked:
+            self.line.advance()
         if self.sender.can_send_watermark():
             self.takers.deliver(self.sender.send_watermark())
-        if self.barriers.parked:
-            self.barriers.advance()
         if self.takers.futures:
             self.tell_if_over()
 
@@ -253,8 +240,7 @@ class _Channel(Generic[T]):
         self._stop_clock()
         self.accepts = False
         self.sender.withdraw_all()
-        self.chunks.refuse_all()
-        self.barriers.refuse_all()
+        self.line.refuse_all()
         self.tell_if_over()
 
     def _stop_clock(self) -> None:
@@ -264,7 +250,7 @@ class _Channel(Generic[T]):
     @property
     def waiting_sends(self) -> int:
         """Sends that wait for permits."""
-        return len(self.chunks.parked) + len(self.barriers.parked)
+        return len(self.line.parked)
 
     def statistics(self) -> ChannelStatistics:
         """What has happened so far."""
@@ -314,7 +300,7 @@ class LocalSender(Generic[T]):
         pieces = self._pieces(chunk, rows)
         self._require_open(chunk)
         cost = sum(self.parameters.cost_of(size) for _, size in pieces)
-        if waiting := len(self._channel.chunks.parked):
+        if waiting := self._channel.waiting_sends:
             raise WouldBlock(f"{waiting} sends wait before this one")
         if cost > (here := self._core.row_permits):
             raise WouldBlock(f"the chunk needs {cost} row permits, {here} of {self.parameters.row_permits} are here")
@@ -328,7 +314,7 @@ class LocalSender(Generic[T]):
         if self._channel.accepts and self._channel.send_now((chunk,), (rows,)):
             return
         parked = self._park(chunk, rows)
-        await self._channel.leave(self._channel.chunks, parked)
+        await self._channel.leave(parked)
         if parked.is_refused:
             raise self._channel.refusal(tail(chunk, parked.sent_rows))
 
@@ -344,7 +330,7 @@ class LocalSender(Generic[T]):
             chunk = chunks[0]
             parked = self._park(chunk, rows_of(chunk))
             try:
-                await self._channel.leave(self._channel.chunks, parked)
+                await self._channel.leave(parked)
             finally:
                 if parked.sent:
                     chunks.popleft()
@@ -379,7 +365,7 @@ class LocalSender(Generic[T]):
         """Offer a chunk that cannot leave as it is, or not at once; what may leave now has left."""
         pieces = self._pieces(chunk, rows)
         self._require_open(chunk)
-        return self._channel.chunks.park(*(self._core.offer_chunk(piece, size) for piece, size in pieces))
+        return self._channel.line.park(*(self._core.offer_chunk(piece, size) for piece, size in pieces))
 
     def _pieces(self, chunk: T, rows: int) -> list[tuple[T, int]]:
         most = self.parameters.max_chunk_cost
@@ -390,18 +376,18 @@ class LocalSender(Generic[T]):
     def send_barrier_nowait(self, payload: object = None) -> None:
         """Send a barrier now."""
         self._require_open(payload)
-        if waiting := len(self._channel.barriers.parked):
-            raise WouldBlock(f"{waiting} barriers wait before this one")
+        if waiting := self._channel.waiting_sends:
+            raise WouldBlock(f"{waiting} sends wait before this one")
         if self._core.permits.barriers < 1:
             raise WouldBlock(f"all {self.parameters.barrier_permits} barrier permits are out")
         self._core.offer_barrier(cast("T", payload))  # Message.kind tells that it is not a chunk
         self._channel.takers.deliver(self._core.send_barrier())
 
     async def send_barrier(self, payload: object = None) -> None:
-        """Send a barrier; wait until a barrier permit is here."""
+        """Send a barrier; wait until what waits before it has left and a barrier permit is here."""
         self._require_open(payload)
-        parked = self._channel.barriers.park(self._core.offer_barrier(cast("T", payload)))
-        await self._channel.leave(self._channel.barriers, parked)
+        parked = self._channel.line.park(self._core.offer_barrier(cast("T", payload)))
+        await self._channel.leave(parked)
         if parked.is_refused:
             raise self._channel.refusal(payload)
 

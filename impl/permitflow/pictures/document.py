@@ -167,15 +167,14 @@ class Lifelines:
         self._wire = deque(add(message, 0, sent=0) for message in start.wire)
         self._waiting = deque(add(message, 0) for message in start.waiting)
         self._grants = deque(self.returns.add(grant, 0) for grant in start.grants)
-        self._barrier = self._waiting_barrier(0) if start.barrier_waiting else NEVER
         self._watermark = self._pending_watermark(0) if start.watermark_pending != NO_WATERMARK else NEVER
 
     def take(self, number: int, before: State, step: Step[State]) -> None:
         """Note what moved from the state ``before`` to the one after it, which is number ``number``."""
         after = step.state
         newest = after.wire.last() if after.wire.size() > before.wire.size() else None
-        self._offer_or_withdraw(number, before, after, leaves=newest is not None and newest.kind == "chunk")
-        self._barrier_and_watermark(number, before, step)
+        self._offer_or_withdraw(number, before, after, leaves=newest is not None and newest.kind != "watermark")
+        self._announce(number, before, step)
         if newest is not None:
             self._send(number, newest)
         if after.inbox.size() > before.inbox.size():
@@ -194,29 +193,15 @@ class Lifelines:
         elif after.waiting.size() < before.waiting.size() and not leaves:
             self._moves(number, self._waiting.pop(), self.messages.withdrawn)
 
-    def _barrier_and_watermark(self, number: int, before: State, step: Step[State]) -> None:
-        after = step.state
-        if after.barrier_waiting and not before.barrier_waiting:
-            self._barrier = self._waiting_barrier(number)
-        elif before.barrier_waiting and not after.barrier_waiting and after.wire.size() == before.wire.size():
-            self._moves(number, self._barrier, self.messages.withdrawn)
+    def _announce(self, number: int, before: State, step: Step[State]) -> None:
         if step.action == "OfferWatermark":  # a newer one may take the very place of the one it replaces
             if before.watermark_pending != NO_WATERMARK:
                 self._moves(number, self._watermark, self.messages.withdrawn)
             self._watermark = self._pending_watermark(number)
 
     def _send(self, number: int, message: Message) -> None:
-        match message.kind:
-            case "chunk":
-                index = self._waiting.popleft()
-            case "barrier":
-                index = self._barrier
-            case "watermark":
-                index = self._watermark
+        index = self._watermark if message.kind == "watermark" else self._waiting.popleft()
         self._wire.append(self._moves(number, index, self.messages.sent))
-
-    def _waiting_barrier(self, number: int) -> int:
-        return self.messages.add(Message("barrier", 0, 0, 1), number)
 
     def _pending_watermark(self, number: int) -> int:
         return self.messages.add(Message("watermark", 0, 0, 1), number)

@@ -214,7 +214,7 @@ def in_words(state: State, parameters: Parameters) -> str:
     """
     if not is_stuck(state, parameters):
         raise ValueError(f"the channel is not stuck in {state}")
-    if state.waiting.is_empty():
+    if state.waiting.head().kind == "barrier":
         return "a barrier waits, and nothing can ever bring a barrier permit"
     cost, rows, kept = state.waiting.head().cost, state.permits.rows, state.unreturned
     keeps = f", the receiver keeps {kept:,} until it holds {parameters.batch:,}" if kept else ""

@@ -92,7 +92,7 @@ class Specification:
 
 
 def camel_case(name: str) -> str:
-    """The specification's spelling of a Python name: ``barrier_waiting`` is barrierWaiting."""
+    """The specification's spelling of a Python name: ``watermark_pending`` is watermarkPending."""
     first, *others = name.split("_")
     return first + "".join(part.capitalize() for part in others)
 
@@ -105,7 +105,9 @@ def variables_of(state: State) -> dict[str, str]:
 def in_brief(state: State) -> str:
     """Only the variables that hold something."""
     shown = {
-        name: text for name, text in variables_of(state).items() if text not in ("0", "-1", "FALSE", "\u27e8\u27e9")
+        name: text
+        for name, text in variables_of(state).items()
+        if text not in ("0", "-1", "FALSE", '"heard"', "\u27e8\u27e9")
     }
     return "\n".join(f"{name} = {text}" for name, text in shown.items())
 
@@ -115,6 +117,8 @@ def _value(value: object) -> str:
         return "TRUE" if value else "FALSE"
     if isinstance(value, int):
         return str(value)
+    if isinstance(value, str):
+        return f'"{value}"'
     if isinstance(value, Permits):
         return ", ".join(f"{name} {count:,}" for name, count in value._asdict().items() if count) or "none"
     if isinstance(value, Message):
@@ -164,19 +168,21 @@ def _at_sender(needed: int, there: int, *, thing: str, what: str) -> str:
 def _before_watermark(pending: int, _due: int) -> str:
     if pending == NO_WATERMARK:
         return "no watermark is pending"
-    return f"{pending:,} chunk{'s' if pending != 1 else ''} offered before the watermark still wait"
+    return f"{pending:,} message{'s' if pending != 1 else ''} offered before the watermark still wait"
 
 
 WORDS: Mapping[str, Callable[..., str]] = {
     "state.waiting.size() < parameters.waiters": lambda size, most: (
-        f"{size:,} chunk{'s wait' if size != 1 else ' waits'} already, and no more than {most:,} may"
+        f"{size:,} message{'s wait' if size != 1 else ' waits'} already, and no more than {most:,} may"
     ),
     "parameters.barrier_permits > 0": lambda _permits, _none: "the channel has no barrier permits",
-    "not state.barrier_waiting": lambda: "a barrier waits already",
-    "state.barrier_waiting": lambda: "no barrier waits",
     "parameters.watermarks": lambda: "no watermarks are offered in this channel",
     "parameters.withdrawals": lambda: "whoever waits here never gives up",
-    "not state.waiting.is_empty()": lambda: "no chunk waits",
+    "not state.waiting.is_empty()": lambda: "nothing waits",
+    "state.waiting.last().kind == 'chunk'": lambda kind, _chunk: f"the newest message that waits is a {kind}",
+    "state.waiting.last().kind == 'barrier'": lambda kind, _barrier: f"the newest message that waits is a {kind}",
+    "chunk.kind == 'chunk'": lambda kind, _chunk: f"it is the turn of a {kind}",
+    "state.waiting.head().kind == 'barrier'": lambda kind, _barrier: f"it is the turn of a {kind}",
     "chunk.cost <= state.permits.rows": lambda cost, rows: _at_sender(cost, rows, thing="chunk", what="permit"),
     "state.permits.barriers >= 1": lambda barriers, one: _at_sender(
         one, barriers, thing="barrier", what="barrier permit"

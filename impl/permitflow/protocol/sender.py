@@ -1,15 +1,14 @@
 """The sender's end of a channel: what may leave, and when.
 
 The core decides, the shell waits: an application offers a message, and gets it back from ``take_sendable`` as soon
-as its permits are there.  Chunks leave in the order in which they were offered; a large one at the head is never
-overtaken by a small one.
+as its permits are there.  Chunks and barriers leave in the order in which they were offered: a large chunk at the head
+is overtaken neither by a small one nor by a barrier.
 
 Nobody else writes down when a message may leave, or changes what is counted here.
 """
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
 from typing import Generic, TypeVar
 
 from permitflow.errors import (
@@ -28,7 +27,6 @@ __all__ = ["Offered", "PermitSender"]
 
 T = TypeVar("T")
 
-_COST_OF = attrgetter("message.cost")
 _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
 
 
@@ -37,13 +35,11 @@ class PermitSender(Generic[T]):
 
     Not thread-safe; does no I/O.
 
-    Spec: PermitChannel, the variables waiting, barrierWaiting, watermarkPending and permits.
+    Spec: PermitChannel, the variables waiting, watermarkPending and permits.
     """
 
     __slots__ = (
         "_barrier_permits",
-        "_barriers",
-        "_chunks",
         "_clamp",
         "_least_row_permits",
         "_record",
@@ -53,6 +49,7 @@ class PermitSender(Generic[T]):
         "_sent_chunks",
         "_sent_rows",
         "_splits",
+        "_waiting",
         "_watermark",
         "_watermark_after",
         "_watermark_permits",
@@ -70,8 +67,7 @@ class PermitSender(Generic[T]):
         self._row_permits, self._barrier_permits, self._watermark_permits = self.total
         self._clamp = parameters.max_chunk_cost
         self._splits = parameters.oversize is Oversize.SPLIT
-        self._chunks: deque[Offered[T]] = deque()
-        self._barriers: deque[Offered[T]] = deque()
+        self._waiting: deque[Offered[T]] = deque()
         self._watermark: Message[T] | None = None
         self._watermark_after = 0
         self._record = record
@@ -122,21 +118,16 @@ class PermitSender(Generic[T]):
     @property
     def has_waiting(self) -> bool:
         """Has something been offered that has not left yet?"""
-        return bool(self._chunks or self._barriers or self._watermark is not None)
+        return bool(self._waiting or self._watermark is not None)
 
     @property
-    def waiting_chunks(self) -> tuple[Message[T], ...]:
-        """Chunks that wait for permits, oldest first."""
-        return tuple(offered.message for offered in self._chunks)
+    def waiting(self) -> tuple[Message[T], ...]:
+        """Chunks and barriers that wait for permits, oldest first."""
+        return tuple(offered.message for offered in self._waiting)
 
     @property
-    def waiting_barriers(self) -> int:
-        """Barriers that wait for a permit."""
-        return len(self._barriers)
-
-    @property
-    def chunks_before_watermark(self) -> int | None:
-        """Chunks that leave before the pending watermark may; None if none is pending."""
+    def messages_before_watermark(self) -> int | None:
+        """Chunks and barriers that leave before the pending watermark may; None if none is pending."""
         return None if self._watermark is None else self._watermark_after
 
     # What may leave.
@@ -151,13 +142,17 @@ class PermitSender(Generic[T]):
             count += 1
         return count
 
-    def sendable_chunks(self) -> int:
-        """How many of the chunks that wait may leave now, one after the other."""
-        return self._affordable(map(_COST_OF, self._chunks))
-
-    def sendable_barriers(self) -> int:
-        """How many of the barriers that wait may leave now."""
-        return min(len(self._barriers), self._barrier_permits)
+    def sendable(self) -> int:
+        """How many of the chunks and barriers that wait may leave now, one after the other."""
+        rows, barriers = self._row_permits, self._barrier_permits
+        for count, offered in enumerate(self._waiting):
+            if offered.message.kind is _CHUNK:
+                rows -= offered.message.cost
+            else:
+                barriers -= 1
+            if rows < 0 or barriers < 0:
+                return count
+        return len(self._waiting)
 
     def can_send_watermark(self) -> bool:
         """May the pending watermark leave now?"""
@@ -166,7 +161,7 @@ class PermitSender(Generic[T]):
     # Offering.
 
     def offer_chunk(self, payload: T, rows: int) -> Offered[T]:
-        """Put a chunk at the end of those that wait.
+        """Put a chunk at the end of what waits.
 
         Raises:
             InvalidParametersError: ``rows`` is negative.
@@ -180,18 +175,18 @@ class PermitSender(Generic[T]):
             rule = f"exceeds max_chunk_cost = {self._clamp} on a channel that splits: offer it in slices"
             raise LocalProtocolError(f"a chunk of {rows} rows {rule}")
         offered = Offered(Message(_CHUNK, payload, rows, self.parameters.cost_of(rows)))
-        self._chunks.append(offered)
+        self._waiting.append(offered)
         if self._record is not None:
             self._record("OfferChunk", rows, offered.message.held(), self.permits)
         return offered
 
     def offer_barrier(self, payload: T) -> Offered[T]:
-        """Let a barrier wait for a barrier permit; chunks do not hold it up.
+        """Put a barrier at the end of what waits: it leaves after the chunks that were offered before it.
 
         Spec: OfferBarrier.
         """
         offered = Offered(Message(Kind.BARRIER, payload, 0, 1))
-        self._barriers.append(offered)
+        self._waiting.append(offered)
         if self._record is not None:
             self._record("OfferBarrier", 0, offered.message.held(), self.permits)
         return offered
@@ -199,12 +194,12 @@ class PermitSender(Generic[T]):
     def offer_watermark(self, payload: T) -> None:
         """Announce a watermark.  It never waits for the caller, and replaces one that has not left yet.
 
-        It will leave after the chunks that wait now, never before them.
+        It will leave after the chunks and barriers that wait now, never before them.
 
         Spec: OfferWatermark.
         """
         self._watermark = Message(Kind.WATERMARK, payload, 0, 1)
-        self._watermark_after = len(self._chunks)
+        self._watermark_after = len(self._waiting)
         if self._record is not None:
             self._record("OfferWatermark", 0, self._watermark.held(), self.permits)
 
@@ -213,18 +208,14 @@ class PermitSender(Generic[T]):
 
         Spec: WithdrawChunk, WithdrawBarrier.
         """
-        message = offered.message
-        is_chunk = message.kind is _CHUNK
-        line = self._chunks if is_chunk else self._barriers
         try:
-            position = line.index(offered)
+            position = self._waiting.index(offered)
         except ValueError:
             return False
-        del line[position]
-        if is_chunk and position < self._watermark_after:
+        del self._waiting[position]
+        if position < self._watermark_after:
             self._watermark_after -= 1
-        if self._record is not None:
-            self._record("WithdrawChunk" if is_chunk else "WithdrawBarrier", message.rows, message.held(), self.permits)
+        self._record_withdrawn(offered.message)
         return True
 
     def withdraw_all(self) -> None:
@@ -233,11 +224,13 @@ class PermitSender(Generic[T]):
         Spec: WithdrawChunk, WithdrawBarrier.
         """
         self._watermark = None
-        for line, action in ((self._chunks, "WithdrawChunk"), (self._barriers, "WithdrawBarrier")):
-            while line:
-                message = line.pop().message
-                if self._record is not None:
-                    self._record(action, message.rows, message.held(), self.permits)
+        while self._waiting:
+            self._record_withdrawn(self._waiting.pop().message)
+
+    def _record_withdrawn(self, message: Message[T]) -> None:
+        if self._record is not None:
+            action = "WithdrawChunk" if message.kind is _CHUNK else "WithdrawBarrier"
+            self._record(action, message.rows, message.held(), self.permits)
 
     # Leaving.
 
@@ -253,7 +246,7 @@ class PermitSender(Generic[T]):
 
         Spec: OfferChunk, SendChunk.
         """
-        if self._chunks or not rows:
+        if self._waiting or not rows:
             return 0
         total, count, clamp = sum(rows), len(rows), self._clamp
         if min(rows) < 1 or (total > clamp and max(rows) > clamp):
@@ -268,26 +261,41 @@ class PermitSender(Generic[T]):
             self._record_sent(self._record, rows)
         return count
 
-    def send_chunk(self) -> Message[T]:
-        """Let the oldest waiting chunk leave, with its permits.
+    def send_oldest(self) -> Message[T]:
+        """Let the oldest message that waits leave, a chunk or a barrier, with its permits.
 
         Raises:
-            WouldBlock: no chunk waits, or its permits are not there.
+            WouldBlock: nothing waits, or its permits are not there.
+
+        Spec: SendChunk, SendBarrier.
+        """
+        if self._waiting and self._waiting[0].message.kind is not _CHUNK:
+            return self.send_barrier()
+        return self.send_chunk()
+
+    def send_chunk(self) -> Message[T]:
+        """Let the chunk leave that is the oldest message, with its permits.
+
+        Raises:
+            WouldBlock: the oldest message is no chunk, or its permits are not there.
 
         Spec: SendChunk.
         """
-        if not self._chunks:
-            raise WouldBlock("no chunk waits")
-        message = self._chunks[0].message
+        if not self._waiting or (message := self._waiting[0].message).kind is not _CHUNK:
+            raise WouldBlock("no chunk waits, or a barrier waits before it")
         if not self._affordable((message.cost,)):
             raise WouldBlock(f"the oldest chunk needs {message.cost} row permits, {self._row_permits} are here")
-        self._chunks.popleft()
-        if self._watermark_after > 0:
-            self._watermark_after -= 1
+        self._leave_line()
         self._leave(message.rows, message.cost, 1)
         if self._record is not None:
             self._record("SendChunk", message.rows, message.held(), self.permits)
         return message
+
+    def _leave_line(self) -> None:
+        """The oldest message waits no longer."""
+        self._waiting.popleft()
+        if self._watermark_after > 0:
+            self._watermark_after -= 1
 
     def _leave(self, rows: int, permits: int, chunks: int) -> None:
         """So many chunks leave with these permits, which are here: the update of SendChunk."""
@@ -307,16 +315,16 @@ class PermitSender(Generic[T]):
             record("SendChunk", cost, Permits(rows=cost), here._replace(rows=left))
 
     def send_barrier(self) -> Message[T]:
-        """Let the oldest waiting barrier leave.
+        """Let the barrier leave that is the oldest message.
 
         Raises:
-            WouldBlock: no barrier waits, or no barrier permit is there.
+            WouldBlock: the oldest message is no barrier, or no barrier permit is there.
 
         Spec: SendBarrier.
         """
-        if not self.sendable_barriers():
-            raise WouldBlock("no barrier waits, or no barrier permit is here")
-        message = self._barriers.popleft().message
+        if not self._waiting or (message := self._waiting[0].message).kind is _CHUNK or self._barrier_permits < 1:
+            raise WouldBlock("no barrier waits, a chunk waits before it, or no barrier permit is here")
+        self._leave_line()
         self._barrier_permits -= 1
         if self._record is not None:
             self._record("SendBarrier", 0, message.held(), self.permits)
@@ -326,7 +334,7 @@ class PermitSender(Generic[T]):
         """Let the newest watermark leave.
 
         Raises:
-            WouldBlock: none is pending, chunks offered before it still wait, or the last one is not consumed yet.
+            WouldBlock: none is pending, messages offered before it still wait, or the last one is not consumed yet.
 
         Spec: SendWatermark.
         """
@@ -341,16 +349,15 @@ class PermitSender(Generic[T]):
     def take_sendable(self) -> list[Message[T]]:
         """Everything that may leave now, in the order in which it leaves.
 
-        A watermark goes as soon as it may, so that a steady stream of chunks cannot hold it up.
+        A watermark goes as soon as it may, so that a steady stream of messages cannot hold it up.
         """
         ready: list[Message[T]] = []
-        for _ in range(self.sendable_chunks()):
+        for _ in range(self.sendable()):
             if self.can_send_watermark():
                 ready.append(self.send_watermark())
-            ready.append(self.send_chunk())
+            ready.append(self.send_oldest())
         if self.can_send_watermark():
             ready.append(self.send_watermark())
-        ready.extend(self.send_barrier() for _ in range(self.sendable_barriers()))
         return ready
 
     # Permits that come back.

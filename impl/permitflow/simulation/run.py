@@ -335,7 +335,7 @@ def simulate(
         stuck = Stuck(
             seconds=channel.now,
             chunks=len(channel.latencies),
-            waiting_cost=channel.sender.waiting_chunks[0].cost,
+            waiting_cost=channel.sender.waiting[0].cost,
             whereabouts=channel.whereabouts,
         )
     return SimulatedRun(

@@ -24,7 +24,7 @@ class CorePair:
     """
 
     def __init__(self, parameters: ChannelParameters, *, tags: int = 1, record: RecorderFactory | None = None) -> None:
-        """Chunks are numbered modulo ``tags`` in what ``observe`` shows."""
+        """Chunks and barriers are numbered modulo ``tags`` in what ``observe`` shows."""
         of_sender = None if record is None else record("channel", "sender", parameters)
         of_receiver = None if record is None else record("channel", "receiver", parameters)
         self.sender: PermitSender[int] = PermitSender(parameters, record=of_sender)
@@ -34,21 +34,21 @@ class CorePair:
         self._tags = tags
         self._serial = 0
         self._consumed = 0
-        # Serial numbers of what is in the channel or waits, in the order in which each class has to be consumed.
-        self._due: dict[Kind, deque[int]] = {kind: deque() for kind in Kind}
+        # Serial numbers of what is in the channel or waits, in the order in which it has to be consumed.
+        self._due: deque[int] = deque()
+        self._due_watermarks: deque[int] = deque()
         self._waiting: list[Offered[int]] = []
-        self._barriers: list[Offered[int]] = []
-        self._watermark = -1
+        self._watermark = self._heard = -1
 
     # The application.
 
     def offer_chunk(self, rows: int) -> None:
         """The application wants to send a chunk."""
-        self._waiting.append(self.sender.offer_chunk(self._next(Kind.CHUNK), rows))
+        self._waiting.append(self.sender.offer_chunk(self._next(), rows))
 
     def offer_barrier(self) -> None:
         """The application wants to send a barrier."""
-        self._barriers.append(self.sender.offer_barrier(self._next(Kind.BARRIER)))
+        self._waiting.append(self.sender.offer_barrier(self._next()))
 
     def offer_watermark(self) -> None:
         """The application announces a watermark."""
@@ -57,43 +57,43 @@ class CorePair:
         self.sender.offer_watermark(self._serial)
 
     def withdraw_chunk(self, position: int = -1) -> None:
-        """The application gives up waiting with one of its chunks."""
-        self._withdraw(self._waiting, position)
+        """The application gives up waiting with the chunk at this position in the line."""
+        self._withdraw(position, Kind.CHUNK)
 
-    def withdraw_barrier(self) -> None:
-        """The application gives up waiting with its newest barrier."""
-        self._withdraw(self._barriers, -1)
+    def withdraw_barrier(self, position: int = -1) -> None:
+        """The application gives up waiting with the barrier at this position in the line."""
+        self._withdraw(position, Kind.BARRIER)
 
-    def _withdraw(self, line: list[Offered[int]], position: int) -> None:
-        if not line:
-            raise ActionRefused("nothing waits")
-        offered = line.pop(position)
+    def _withdraw(self, position: int, kind: Kind) -> None:
+        if not self._waiting or self._waiting[position].message.kind is not kind:
+            raise ActionRefused(f"no {kind.value} waits there")
+        offered = self._waiting.pop(position)
         if not self.sender.withdraw(offered):
             raise Divergence(f"the sender does not know {offered.message}, which waits")
         if self.sender.withdraw(offered):
             raise Divergence(f"{offered.message} was withdrawn twice")
-        self._due[offered.message.kind].remove(offered.message.payload)
+        self._due.remove(offered.message.payload)
 
     # The protocol.
 
     def send_chunk(self) -> None:
-        """The oldest waiting chunk goes onto the wire."""
-        self._sent(self.sender.send_chunk(), self._waiting)
+        """The oldest waiting message, a chunk, goes onto the wire."""
+        self._sent(self.sender.send_chunk())
 
     def send_barrier(self) -> None:
-        """The oldest waiting barrier goes onto the wire."""
-        self._sent(self.sender.send_barrier(), self._barriers)
+        """The oldest waiting message, a barrier, goes onto the wire."""
+        self._sent(self.sender.send_barrier())
 
     def send_watermark(self) -> None:
         """The pending watermark goes onto the wire."""
         message = self.sender.send_watermark()
         if message.payload != self._watermark:
             raise Divergence(f"watermark {message.payload} was sent, {self._watermark} is the newest")
-        self._due[Kind.WATERMARK].append(message.payload)
+        self._due_watermarks.append(message.payload)
         self.wire.append(message)
 
-    def _sent(self, message: Message[int], line: list[Offered[int]]) -> None:
-        due = line.pop(0).message
+    def _sent(self, message: Message[int]) -> None:
+        due = self._waiting.pop(0).message
         if message != due:
             raise Divergence(f"{message} was sent, {due} is the oldest")
         self.wire.append(message)
@@ -118,10 +118,14 @@ class CorePair:
         oldest = self.receiver.inbox[:1]
         returned = self.receiver.consume()
         message = oldest[0]
-        due = self._due[message.kind].popleft()
+        is_watermark = message.kind is Kind.WATERMARK
+        due = (self._due_watermarks if is_watermark else self._due).popleft()
         if message.payload != due:
-            raise Divergence(f"{message} was consumed, {message.kind} {due} is due")
-        self._consumed += message.kind is Kind.CHUNK
+            raise Divergence(f"{message} was consumed, {due} is due")
+        if is_watermark:
+            self._heard = due
+        else:
+            self._consumed += 1
         if returned is not None:
             self.grants.append(returned)
 
@@ -142,19 +146,21 @@ class CorePair:
 
     def observe(self) -> State:
         """The state of both ends and of the wires, in the specification's terms."""
-        pipe = (*self.receiver.inbox, *self.wire, *self.sender.waiting_chunks)
-        chunks = [message.payload for message in pipe if message.kind is Kind.CHUNK]
-        if chunks != list(self._due[Kind.CHUNK]):
-            raise Divergence(f"chunks {chunks} are here in this order, {list(self._due[Kind.CHUNK])} are due")
+        pipe = (*self.receiver.inbox, *self.wire, *self.sender.waiting)
+        here = [message.payload for message in pipe if message.kind is not Kind.WATERMARK]
+        if here != list(self._due):
+            raise Divergence(f"chunks and barriers {here} are here in this order, {list(self._due)} are due")
         numbered = self._numbered(pipe)
-        before_watermark = self.sender.chunks_before_watermark
+        before_watermark = self.sender.messages_before_watermark
         arrived, on_wire = len(self.receiver.inbox), len(self.receiver.inbox) + len(self.wire)
         return State(
-            offered=(self._consumed + len(chunks)) % self._tags,
+            offered=(self._consumed + len(here)) % self._tags,
             consumed=self._consumed % self._tags,
             waiting=Fifo(numbered[on_wire:]),
-            barrier_waiting=self.sender.waiting_barriers > 0,
             watermark_pending=NO_WATERMARK if before_watermark is None else before_watermark,
+            newest_watermark=(
+                "heard" if self._heard == self._watermark else "sent" if before_watermark is None else "pending"
+            ),
             permits=ModelPermits(*self.sender.permits),
             wire=Fifo(numbered[arrived:on_wire]),
             inbox=Fifo(numbered[:arrived]),
@@ -167,10 +173,10 @@ class CorePair:
         messages: list[ModelMessage] = []
         for message in pipe:
             messages.append(ModelMessage(message.kind.value, number % self._tags, message.rows, message.cost))
-            number += message.kind is Kind.CHUNK
+            number += message.kind is not Kind.WATERMARK
         return messages
 
-    def _next(self, kind: Kind) -> int:
+    def _next(self) -> int:
         self._serial += 1
-        self._due[kind].append(self._serial)
+        self._due.append(self._serial)
         return self._serial

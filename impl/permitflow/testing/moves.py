@@ -70,16 +70,16 @@ class PairAdapter(Protocol):
         """The application announces a watermark."""
 
     def withdraw_chunk(self, position: int = -1) -> None:
-        """The application gives up waiting with one of its chunks; 0 is the oldest, -1 the newest."""
+        """The application gives up waiting with a chunk; of all that waits 0 is the oldest, -1 the newest."""
 
-    def withdraw_barrier(self) -> None:
-        """The application gives up waiting with its barrier."""
+    def withdraw_barrier(self, position: int = -1) -> None:
+        """The application gives up waiting with a barrier, likewise."""
 
     def send_chunk(self) -> None:
-        """The oldest waiting chunk goes onto the wire."""
+        """The oldest waiting message, a chunk, goes onto the wire."""
 
     def send_barrier(self) -> None:
-        """The waiting barrier goes onto the wire."""
+        """The oldest waiting message, a barrier, goes onto the wire."""
 
     def send_watermark(self) -> None:
         """The pending watermark goes onto the wire."""

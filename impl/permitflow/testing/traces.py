@@ -167,7 +167,7 @@ def model_of(
         flush_idle=True,
         withdrawals=True,
         waiters=waiters,
-        tags=agreed.row_permits + waiters + 1 if numbered else 1,
+        tags=agreed.row_permits + agreed.barrier_permits + waiters + 1 if numbered else 1,
     )
 
 
@@ -257,8 +257,7 @@ def world_in_words(world: World) -> str:
     """Where everything is; what is empty is left out."""
     state = world.state
     parts = {
-        "waiting": _first([str(message.rows) for message in state.waiting]),
-        "barriers waiting": int(state.barrier_waiting) + world.barriers_in_hand,
+        "waiting": _first([str(message.rows) if message.kind == "chunk" else "a barrier" for message in state.waiting]),
         "watermark pending after": None if state.watermark_pending < 0 else state.watermark_pending,
         "permits": tuple(state.permits),
         "on the wire": _first([str((message.kind, message.rows)) for message in state.wire]),

@@ -51,18 +51,14 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         self._writer: TrainWriter | None = None
         self._has_short_caller = False  # of ``until_permits``
         self._message_rows: Callable[[int], int]
-        self._chunks: SendLine[object]
-        self._barriers: SendLine[object]
+        self._line: SendLine[object]
 
     def _opened(self) -> None:
         sender = self._session.sender
         self._writer = TrainWriter(self._codec, self.parameters)
         self._message_rows = self._writer.message_rows
         self._collected_rows = min(collected_rows(self.parameters), rows_in_message(self._codec.row_bytes))
-        self._chunks = SendLine(sender.sendable_chunks, sender.send_chunk, sender.withdraw, self._post, self._waiting)
-        self._barriers = SendLine(
-            sender.sendable_barriers, sender.send_barrier, sender.withdraw, self._post, self._waiting
-        )
+        self._line = SendLine(sender.sendable, sender.send_oldest, sender.withdraw, self._post, self._waiting)
 
     # Sending.
 
@@ -70,8 +66,8 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         """Send a chunk now, all of it or nothing."""
         pieces = self._pieces(chunk, rows)
         cost = sum(self.parameters.cost_of(piece.num_rows) for piece in pieces)
-        if self._chunks.parked:
-            raise WouldBlock(f"{len(self._chunks.parked)} sends wait before this one")
+        if self._line.parked:
+            raise WouldBlock(f"{len(self._line.parked)} sends wait before this one")
         if cost > (here := self._session.sender.row_permits):
             raise WouldBlock(f"the chunk needs {cost} row permits, {here} of {self.parameters.row_permits} are here")
         self._park(pieces)
@@ -83,7 +79,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
             self._writing.soon()
             return
         parked = self._park(self._pieces(chunk, rows))
-        await self._leave(self._chunks, parked)
+        await self._leave(parked)
         if parked.is_refused:
             raise self._refusal(tail(chunk, parked.sent_rows))
 
@@ -103,7 +99,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
             self._require_open(chunks)
             parked = self._park(self._pieces(chunk, None))
             try:
-                await self._leave(self._chunks, parked)
+                await self._leave(parked)
             finally:
                 if parked.sent:
                     chunks.popleft()
@@ -148,7 +144,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         return True
 
     def _lacks_permits(self, rows: int) -> bool:
-        if not self._is_open or self._chunks.parked:
+        if not self._is_open or self._line.parked:
             return False
         return self._session.sender.row_permits < rows <= self.parameters.max_chunk_cost
 
@@ -164,7 +160,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
 
         They are written once the caller says so.  None leave while others wait, or on no open stream.
         """
-        if self._chunks.parked or not self._is_open:
+        if self._line.parked or not self._is_open:
             return 0
         run, rows = self._codec.accepted(chunks)
         if not run:
@@ -179,7 +175,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         return sent
 
     def _park(self, pieces: Iterable[pa.RecordBatch]) -> ParkedSend[object]:
-        return self._chunks.park(*(self._session.offer_chunk(piece, piece.num_rows) for piece in pieces))
+        return self._line.park(*(self._session.offer_chunk(piece, piece.num_rows) for piece in pieces))
 
     def _pieces(self, chunk: pa.RecordBatch, rows: int | None) -> list[pa.RecordBatch]:
         self._codec.require(chunk)
@@ -190,13 +186,13 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
             return [chunk]
         return list(slices(chunk, self.parameters.max_chunk_cost))
 
-    async def _leave(self, line: SendLine[object], parked: ParkedSend[object]) -> None:
+    async def _leave(self, parked: ParkedSend[object]) -> None:
         if parked.is_over:
             return
         # This task has nothing to add.
         self._writing.now()
         try:
-            await line.leave(parked)
+            await self._line.leave(parked)
         finally:
             self._advance()
 
@@ -204,18 +200,20 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         """Send a barrier now."""
         checked_marker(payload, name="barrier")
         self._require_open(payload)
-        if self._barriers.parked:
-            raise WouldBlock(f"{len(self._barriers.parked)} barriers wait before this one")
+        if self._line.parked:
+            raise WouldBlock(f"{len(self._line.parked)} sends wait before this one")
         if self._session.sender.permits.barriers < 1:
             raise WouldBlock(f"all {self.parameters.barrier_permits} barrier permits are out")
-        self._barriers.park(self._session.offer_barrier(payload))
+        self._line.park(self._session.offer_barrier(payload))
 
     async def send_barrier(self, payload: object = None) -> None:
-        """Send a barrier; wait until a barrier permit is here."""
+        """Send a barrier; wait until what waits before it has left and a barrier permit is here."""
         checked_marker(payload, name="barrier")
+        # As a chunk that was sent before it may do: else this would come first.
+        await self._make_room()
         self._require_open(payload)
-        parked = self._barriers.park(self._session.offer_barrier(payload))
-        await self._leave(self._barriers, parked)
+        parked = self._line.park(self._session.offer_barrier(payload))
+        await self._leave(parked)
         if parked.is_refused:
             raise self._refusal(payload)
 
@@ -230,10 +228,9 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         sender = self._session.sender
         if not sender.has_waiting:
             return
-        self._chunks.advance()
+        self._line.advance()
         if sender.can_send_watermark():
             self._post(sender.send_watermark())
-        self._barriers.advance()
         self._writing.soon()
 
     def _post(self, message: Message[object]) -> None:
@@ -332,8 +329,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
     def _stop(self) -> None:
         if self._batches is not None:
             self._session.sender.withdraw_all()
-            self._chunks.refuse_all()
-            self._barriers.refuse_all()
+            self._line.refuse_all()
         self._wake_all()
 
     @property
@@ -368,7 +364,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
             sent_rows=sender.sent_rows,
             peak_permits_outstanding=parameters.row_permits - sender.least_row_permits,
             row_permits_here=sender.row_permits,
-            waiting_sends=len(self._chunks.parked) + len(self._barriers.parked) + self._has_short_caller,
+            waiting_sends=len(self._line.parked) + self._has_short_caller,
             waiting_seconds=self._waiting.seconds,
             open_seconds=self._open_seconds,
         )

@@ -143,7 +143,7 @@ def _equations(state: State, prime: str = "") -> str:
 
 
 def _value(value: object) -> str:
-    if isinstance(value, tuple) or not isinstance(value, Iterable):
+    if isinstance(value, tuple | str) or not isinstance(value, Iterable):
         return format_value(to_tla(value))
     items = [format_value(to_tla(item)) for item in value]
     parts = [f"<<{', '.join(items[start : start + _PART])}>>" for start in range(0, len(items), _PART)]
@@ -208,8 +208,6 @@ Counted(step) ==
                  THEN <<Len(inbox'), inboxRows', unreturned'>>
                  ELSE Told(permits')
 
-Barrier == Message("barrier", 0, 0, 1)
-
 Watermark == Message("watermark", 0, 0, 1)
 
 \* A receiver that nobody recorded may return permits in other portions than the specification's.
@@ -218,37 +216,39 @@ Parted(first) ==
         rest == Permits(all.rows - first.rows, all.barriers - first.barriers, all.watermarks - first.watermarks)
     IN  /\ IsPermits(first) /\ IsPermits(rest)
         /\ grants' = IF rest = Permits(0, 0, 0) THEN <<first>> ELSE <<first, rest>>
-        /\ UNCHANGED <<offered, consumed, waiting, barrierWaiting, watermarkPending, permits, wire, inbox, unreturned>>
+        /\ UNCHANGED <<senderVars, newestWatermark, wire, receiverVars>>
 
 Step(step) ==
-    /\ inboxRows' = CASE step[1] = "Deliver" -> inboxRows + Head(wire).rows
-                      [] step[1] = "Consume" -> inboxRows - Head(inbox).rows
-                      [] OTHER               -> inboxRows
     /\ CASE step[1] = "OfferChunk"      -> OfferChunk(step[2]) /\ Of(step, waiting'[Len(waiting')])
-         [] step[1] = "OfferBarrier"    -> OfferBarrier /\ Of(step, Barrier)
+         [] step[1] = "OfferBarrier"    -> OfferBarrier /\ Of(step, waiting'[Len(waiting')])
          [] step[1] = "OfferWatermark"  -> OfferWatermark /\ Of(step, Watermark)
          [] step[1] = "WithdrawChunk"   -> WithdrawChunk /\ Of(step, waiting[Len(waiting)])
-         [] step[1] = "WithdrawBarrier" -> WithdrawBarrier /\ Of(step, Barrier)
+         [] step[1] = "WithdrawBarrier" -> WithdrawBarrier /\ Of(step, waiting[Len(waiting)])
          [] step[1] = "SendChunk"       -> SendChunk /\ Of(step, Head(waiting))
-         [] step[1] = "SendBarrier"     -> SendBarrier /\ Of(step, Barrier)
+         [] step[1] = "SendBarrier"     -> SendBarrier /\ Of(step, Head(waiting))
          [] step[1] = "SendWatermark"   -> SendWatermark /\ Of(step, Watermark)
          [] step[1] = "Deliver"         -> Deliver /\ Of(step, Head(wire))
          [] step[1] = "Consume"         -> Consume /\ Of(step, Head(inbox))
          [] step[1] = "Flush"           -> Flush /\ Carries(step, Permits(unreturned, 0, 0))
          [] step[1] = "AddPermits"      -> AddPermits /\ Carries(step, Head(grants))
          [] step[1] = "PartGrants"      -> Parted(Permits(step[3][1], step[3][2], step[3][3]))
+    /\ inboxRows' = CASE step[1] = "Deliver" -> inboxRows + Head(wire).rows
+                      [] step[1] = "Consume" -> inboxRows - Head(inbox).rows
+                      [] OTHER               -> inboxRows
     /\ Counted(step)
 
-\* An event may stand for several steps: returned permits add up, any of the waiting chunks may be withdrawn, and
-\* while a barrier waits others are in the application's hands.
+Withdrawn(step, kind) ==
+    /\ \E i \in DOMAIN waiting : waiting[i].kind = kind /\ Of(step, waiting[i])
+    /\ step[4] \in {{<<>>, Told(permits)}}
+
+\* An event may stand for several steps: returned permits add up, and any message that waits may be withdrawn.
 Possible(step) ==
     CASE step[1] = "AddPermits" ->
            \E n \in DOMAIN grants :
                LET sum == SumPermits(SubSeq(grants, 1, n)) IN
                step[3] = Told(sum) /\ step[4] \in {{<<>>, Told(Plus(permits, sum))}}
-      [] step[1] = "WithdrawChunk" ->
-           (\E i \in DOMAIN waiting : Of(step, waiting[i])) /\ step[4] \in {{<<>>, Told(permits)}}
-      [] step[1] = "OfferBarrier" -> BarrierPermits > 0 /\ step[4] \in {{<<>>, Told(permits)}}
+      [] step[1] = "WithdrawChunk"   -> Withdrawn(step, "chunk")
+      [] step[1] = "WithdrawBarrier" -> Withdrawn(step, "barrier")
       [] OTHER -> ENABLED Step(step)
 
 InitRecorded ==

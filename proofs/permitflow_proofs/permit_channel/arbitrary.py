@@ -14,6 +14,7 @@ from permitflow_model.permit_channel import (
     State,
     carried,
     held,
+    held_by,
     is_message,
     is_permits,
     plus,
@@ -124,8 +125,9 @@ def grants_bring_permits(state: State, parameters: Parameters) -> bool:
 
 
 def only_what_is_offered(state: State, parameters: Parameters) -> bool:
-    """Where no barriers or watermarks are offered, there are none."""
-    if state.barrier_waiting and parameters.barrier_permits < 1:
+    """Where no barriers or watermarks are offered, there are none; and no watermark waits in the line."""
+    waiting = held_by(state.waiting)
+    if waiting.watermarks != 0 or (waiting.barriers != 0 and parameters.barrier_permits < 1):
         return False
     return parameters.watermarks or (
         state.watermark_pending == NO_WATERMARK and state.permits.watermarks == total(parameters).watermarks
@@ -133,7 +135,7 @@ def only_what_is_offered(state: State, parameters: Parameters) -> bool:
 
 
 INVARIANT: Mapping[str, Clause[State, Parameters]] = {
-    **{name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation", "GrantsBatched")},
+    **{name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation", "GrantsBatched", "NewestWatermarkKept")},
     "SizesOffered": sizes_offered,
     "GrantsBringPermits": grants_bring_permits,
     "OnlyWhatIsOffered": only_what_is_offered,
@@ -168,6 +170,7 @@ MESSAGE_LAWS: Mapping[str, Law] = {
     "barrier permits held": lambda messages: permits_in(messages).barriers,
     "watermark permits held": lambda messages: permits_in(messages).watermarks,
     "permits held beyond one for each message": lambda messages: amount(permits_in(messages)) - messages.size(),
+    "messages that are no barriers": lambda messages: messages.size() - permits_in(messages).barriers,
     "rows carried": _rows_carried,
 }
 
@@ -213,8 +216,8 @@ def any_state(
         offered=integer("offered"),
         consumed=integer("consumed"),
         waiting=any_messages("waiting"),
-        barrier_waiting=truth("barrier_waiting"),
         watermark_pending=integer("watermark_pending"),
+        newest_watermark=choice("newest_watermark", ("pending", "sent", "heard")),
         permits=any_permits("permits"),
         wire=any_messages("wire"),
         inbox=any_messages("inbox"),

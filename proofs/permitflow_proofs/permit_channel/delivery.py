@@ -24,8 +24,8 @@ def _nothing_under_way(state: State) -> bool:
 def _all_consumed(state: State) -> bool:
     return (
         state.waiting.is_empty()
-        and not state.barrier_waiting
         and state.watermark_pending == NO_WATERMARK
+        and state.newest_watermark == "heard"
         and _nothing_under_way(state)
         and state.consumed == state.offered
     )
@@ -55,8 +55,8 @@ def theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="all-delivered",
             statement=(
-                "Where the protocol can do nothing more, nothing is under way; and in a live channel everything that "
-                "was offered has been consumed, chunks, barriers and watermarks."
+                "Where the protocol can do nothing more, nothing is under way; and in a live channel every chunk and "
+                "barrier that was offered has been consumed, and the newest watermark."
             ),
             module="PermitChannel",
             operator="EveryChunkDelivered",

@@ -6,7 +6,16 @@ Each clause is shown in states that satisfy all clauses, so they are inductive t
 from collections.abc import Iterator
 from functools import partial
 
-from permitflow_model.permit_channel import NOTHING, Message, Parameters, Permits, State, plus
+from permitflow_model.permit_channel import (
+    NO_WATERMARK,
+    NOTHING,
+    Message,
+    Parameters,
+    Permits,
+    State,
+    held_by,
+    plus,
+)
 from permitflow_proofs.kernel.induction import Clause
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import Law
@@ -49,11 +58,15 @@ def _with_an_empty_grant(state: State, _parameters: Parameters) -> State:
 
 
 def _with_a_barrier(state: State, _parameters: Parameters) -> State:
-    return state._replace(barrier_waiting=True)
+    return state._replace(waiting=state.waiting.push(Message("barrier", 0, 0, 1)))
 
 
 def _barriers_need_two_permits(state: State, parameters: Parameters) -> bool:
-    return not state.barrier_waiting or parameters.barrier_permits > 1
+    return held_by(state.waiting).barriers == 0 or parameters.barrier_permits > 1
+
+
+def _with_the_newest_watermark_lost(state: State, _parameters: Parameters) -> State:
+    return state._replace(newest_watermark="pending", watermark_pending=NO_WATERMARK)
 
 
 def _laws_of_messages() -> Iterator[SymbolicObligation]:
@@ -168,6 +181,20 @@ def theorems() -> tuple[Theorem, ...]:
                 _with_a_barrier,
                 "a barrier appears, and barriers need two permits",
                 twin_clause=_barriers_need_two_permits,
+            ),
+        ),
+        Theorem(
+            id="newest-watermark-kept",
+            statement=(
+                "The newest watermark is never lost: it is pending, or the one that is on its way, or it has been "
+                "consumed."
+            ),
+            module="PermitChannel",
+            operator="NewestWatermarkKept",
+            obligations=CHANNEL.induction(
+                _clause("NewestWatermarkKept"),
+                _with_the_newest_watermark_lost,
+                "after the step the newest watermark is nowhere",
             ),
         ),
         *_laws(),

@@ -1,4 +1,4 @@
-"""The data itself: chunks are consumed in the order in which they were offered, each once."""
+"""The data itself: chunks and barriers are consumed in the order in which they were offered, each once."""
 
 from functools import partial
 
@@ -22,7 +22,7 @@ NUMBERED = Subject(
     partial(any_state, invariant={**INVARIANT, "ExactlyOnceInOrder": _IN_ORDER}, dead_ends=DEAD_ENDS),
     {"OfferChunk": any_rows},
 )
-"""The channel, with its chunks in order."""
+"""The channel, with its chunks and barriers in order."""
 
 
 def _a_number_left_out(state: State, parameters: Parameters) -> State:
@@ -42,9 +42,9 @@ def theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="exactly-once-in-order",
             statement=(
-                "Chunks are consumed in the order in which they were offered, each once, and barriers and watermarks "
-                "keep their place among them: from the next number to be consumed to the next to be offered, none is "
-                "left out, repeated or overtaken."
+                "Chunks and barriers, numbered together, are consumed in the order in which they were offered, each "
+                "once, and watermarks keep their place among them: from the next number to be consumed to the next to "
+                "be offered, none is left out, repeated or overtaken."
             ),
             module="PermitChannel",
             operator="ExactlyOnceInOrder",

@@ -17,10 +17,9 @@ __all__ = ["rank", "theorems"]
 
 def rank(state: State, _parameters: Parameters) -> int:
     """How far all permits together still have to go; falls with every action of the protocol."""
-    barrier = 1 if state.barrier_waiting else 0
     watermark = 1 if state.watermark_pending >= 0 else 0
     return (
-        5 * (amount(held_by(state.waiting)) + barrier + watermark)
+        5 * (amount(held_by(state.waiting)) + watermark)
         + 4 * amount(held_by(state.wire))
         + 3 * amount(held_by(state.inbox))
         + 2 * state.unreturned

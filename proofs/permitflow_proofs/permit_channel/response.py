@@ -43,14 +43,15 @@ def _away(state: State) -> int:
 
 def _beside(state: State) -> int:
     """Steps that barriers and watermarks still have to take."""
-    wire, inbox, grants = held_by(state.wire), held_by(state.inbox), carried_by(state.grants)
-    barriers = (4 if state.barrier_waiting else 0) + 3 * wire.barriers + 2 * inbox.barriers + grants.barriers
+    waiting, wire = held_by(state.waiting), held_by(state.wire)
+    inbox, grants = held_by(state.inbox), carried_by(state.grants)
+    barriers = 4 * waiting.barriers + 3 * wire.barriers + 2 * inbox.barriers + grants.barriers
     watermarks = (4 if state.watermark_pending >= 0 else 0) + 3 * wire.watermarks + 2 * inbox.watermarks
     return barriers + watermarks + grants.watermarks
 
 
 def _most_beside(parameters: Parameters) -> int:
-    barriers = 3 * parameters.barrier_permits + 4 if parameters.barrier_permits > 0 else 0
+    barriers = 3 * parameters.barrier_permits + 4 * parameters.waiters if parameters.barrier_permits > 0 else 0
     return barriers + (7 if parameters.watermarks else 0)
 
 
@@ -126,17 +127,18 @@ def _at_most(supply: str, less: int) -> Clause[State, Parameters]:
 # With the idle flush a grant may bring back a single permit.
 
 
-def _rank_of_sent(state: State, parameters: Parameters) -> int:
-    return rank(state._replace(waiting=SYSTEM.initial(parameters).waiting), parameters)
+def _rank_without_chunks_that_wait(state: State, parameters: Parameters) -> int:
+    without = state._replace(waiting=SYSTEM.initial(parameters).waiting)
+    return rank(without, parameters) + 5 * held_by(state.waiting).barriers
 
 
 def _response_bound_with_flush(parameters: Parameters) -> int:
-    barriers = 4 * parameters.barrier_permits + 5 if parameters.barrier_permits > 0 else 0
+    barriers = 4 * parameters.barrier_permits + 5 * parameters.waiters if parameters.barrier_permits > 0 else 0
     return 4 * parameters.row_count + barriers + (9 if parameters.watermarks else 0) + 1
 
 
-def _rank_of_sent_bound(state: State, parameters: Parameters, less: int) -> bool:
-    return 0 <= _rank_of_sent(state, parameters) <= _response_bound_with_flush(parameters) - 1 - less
+def _rank_is_bounded(state: State, parameters: Parameters, less: int) -> bool:
+    return 0 <= _rank_without_chunks_that_wait(state, parameters) <= _response_bound_with_flush(parameters) - 1 - less
 
 
 def _is_ranked(action: str, times: int) -> bool:
@@ -144,15 +146,15 @@ def _is_ranked(action: str, times: int) -> bool:
     parameters = _FLUSHING.any_parameters()
     before, steps = _FLUSHING.any_state(parameters), natural("steps")
     most = _response_bound_with_flush(parameters) - 1
-    assume(steps + _rank_of_sent(before, parameters) <= most)
+    assume(steps + _rank_without_chunks_that_wait(before, parameters) <= most)
     after = _FLUSHING.perform(action, before, parameters)
-    return steps + times + _rank_of_sent(after, parameters) <= most
+    return steps + times + _rank_without_chunks_that_wait(after, parameters) <= most
 
 
 def _ranked_are_few(wrong: int) -> bool:
     parameters = _FLUSHING.any_parameters()
     state, steps = _FLUSHING.any_state(parameters), natural("steps")
-    assume(steps + _rank_of_sent(state, parameters) <= _response_bound_with_flush(parameters) - 1)
+    assume(steps + _rank_without_chunks_that_wait(state, parameters) <= _response_bound_with_flush(parameters) - 1)
     return steps + 1 <= _response_bound_with_flush(parameters) - wrong
 
 
@@ -219,8 +221,8 @@ def _bounded_response_with_flush() -> tuple[SymbolicObligation, ...]:
         *_counted(_is_ranked, steps, _MEANWHILE),
         _FLUSHING.holds_whenever_invariant(
             "the rank of all that does not wait is bounded",
-            partial(_rank_of_sent_bound, less=0),
-            partial(_rank_of_sent_bound, less=1),
+            partial(_rank_is_bounded, less=0),
+            partial(_rank_is_bounded, less=1),
             "the bound is one lower",
         ),
         SymbolicObligation(
@@ -236,8 +238,8 @@ def theorems() -> tuple[Theorem, ...]:
             id="bounded-response",
             statement=(
                 "In a live channel the oldest waiting chunk is sent within 2 R + floor(R / BATCH) + 1 steps of the "
-                "protocol (R = ROW_COUNT); with b barrier permits 3 b + 4 more, with watermarks 7 more, if no further "
-                "barriers and watermarks are offered meanwhile."
+                "protocol (R = ROW_COUNT); with b barrier permits and at most W messages in line 3 b + 4 W more, with "
+                "watermarks 7 more, if no further barriers and watermarks are offered meanwhile."
             ),
             module="PermitChannel",
             operator="SendChunk",
@@ -246,8 +248,8 @@ def theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="bounded-response-flush",
             statement=(
-                "With the idle flush, within 4 R + 1 steps of the protocol; with b barrier permits 4 b + 5 more, "
-                "with watermarks 9 more, if no further ones are offered meanwhile."
+                "With the idle flush, within 4 R + 1 steps of the protocol; with b barrier permits and at most W "
+                "messages in line 4 b + 5 W more, with watermarks 9 more, if no further ones are offered meanwhile."
             ),
             module="PermitChannel",
             operator="Flush",

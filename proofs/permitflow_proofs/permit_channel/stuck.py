@@ -136,8 +136,10 @@ def _batches_differ(parameters: Parameters, nearer: int) -> None:
 def _barrier_is_never_stuck(lost: int) -> bool:
     parameters = any_parameters()
     state = any_state(parameters)
+    if state.waiting.is_empty() or state.waiting.head().kind != "barrier":
+        return True
     permits = state.permits._replace(barriers=state.permits.barriers - lost)
-    return not (state.barrier_waiting and is_stuck(state._replace(permits=permits), parameters))
+    return not is_stuck(state._replace(permits=permits), parameters)
 
 
 # What the decision for given numbers uses.
@@ -227,7 +229,10 @@ def theorems() -> tuple[Theorem, ...]:
         *_thresholds(),
         Theorem(
             id="barrier-never-stuck",
-            statement="A barrier that waits is never stuck, whatever the chunks: one barrier permit is enough.",
+            statement=(
+                "A barrier at the head of the line is never stuck: one barrier permit is enough. "
+                "Behind a chunk it is live where chunks are."
+            ),
             module="PermitChannel",
             operator="SendBarrier",
             obligations=(

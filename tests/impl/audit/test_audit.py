@@ -48,7 +48,8 @@ def found(audit: Audit) -> set[tuple[str, int, Clause]]:
 
 
 def faulty(kind: str) -> Fault:
-    for seed in range(200):
+    # With seed 0 some faults stand at the end of a part, where the audit names the event behind them as well.
+    for seed in range(1, 200):
         try:
             return FAULTS[kind](settled(seed), random.Random(seed))
         except NoPlaceError:

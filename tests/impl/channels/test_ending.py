@@ -54,11 +54,11 @@ def test_everything_is_delivered_before_the_end(complete: Complete, settle: Sett
             "b1",
             1,
             "y",
-            "b2",
             list(range(6)),
             list(range(6, 12)),
             list(range(12, 18)),
             [18, 19],
+            "b2",
             3,
         ]
         await asyncio.gather(*waiting)
@@ -242,15 +242,14 @@ def test_closing_the_receiver_wakes_every_send_with_its_message(complete: Comple
         chunks = [[1, 2], [3]]
         sends = [asyncio.ensure_future(sender.send(chunk, 1)) for chunk in chunks]
         await settle()
-        assert sends[0].done(), "there was a permit left"
-        assert not any(task.done() for task in (barrier, sends[1]))
+        assert not any(task.done() for task in (barrier, *sends))
 
         receiver.close()
 
-        errors = [await failure(barrier), await failure(sends[1])]
-        assert [type(error) for error in errors] == [PeerGoneError, PeerGoneError]
-        assert [error.facts["undelivered"] for error in errors] == ["b3", [3]]
-        assert errors[1].facts["undelivered"] is chunks[1]
+        errors = [await failure(task) for task in (barrier, *sends)]
+        assert [type(error) for error in errors] == [PeerGoneError] * 3
+        assert [error.facts["undelivered"] for error in errors] == ["b3", *chunks]
+        assert errors[2].facts["undelivered"] is chunks[1]
         assert str(errors[0]) == "the receiver of channel 'orders' is gone: it was closed"
         assert sender.statistics().waiting_sends == 0
 

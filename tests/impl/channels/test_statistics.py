@@ -49,17 +49,14 @@ def test_waiting_is_the_time_in_which_at_least_one_send_waits() -> None:
         first = asyncio.ensure_future(sender.send("x", 6))
         await settle()
         loop.now += 2
-        second = asyncio.ensure_future(sender.send_barrier("b1"))
-        await settle()
-        assert second.done(), "it does not wait"
-        third = asyncio.ensure_future(sender.send_barrier("b2"))
+        second, third = (asyncio.ensure_future(sender.send_barrier(name)) for name in ("b1", "b2"))
         await settle()
         loop.now += 3
         assert times(sender) == (5, 15), "a wait that goes on counts"
 
         receiver.receive_nowait()
         await settle()
-        assert first.done()
+        assert (first.done(), second.done(), third.done()) == (True, True, False)
         loop.now += 4
         third.cancel()
         await settle()

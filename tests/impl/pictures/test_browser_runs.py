@@ -64,11 +64,11 @@ def shows(seen: dict[str, Any], run: Run, k: int) -> None:
     assert seen["sum"] == f"{' + '.join(map(str, rows))} = {run.parameters.row_count} = Buf"
     assert seen["boxes"]["wire"] == [message.cost for message in state.wire if message.kind == "chunk"]
     assert seen["boxes"]["inbox"] == [message.cost for message in state.inbox if message.kind == "chunk"]
-    assert seen["boxes"]["waiting"] == [message.cost for message in state.waiting]
+    assert seen["boxes"]["waiting"] == [message.cost for message in state.waiting if message.kind == "chunk"]
     assert seen["boxes"]["grants"] == [grant.rows for grant in reversed(tuple(state.grants)) if grant.rows]
-    others = [message for message in (*state.wire, *state.inbox) if message.kind != "chunk"]
+    others = [message for message in (*state.wire, *state.inbox, *state.waiting) if message.kind != "chunk"]
     grants = [grant for grant in state.grants if not grant.rows]
-    assert seen["flags"] == len(others) + len(grants) + state.barrier_waiting + (state.watermark_pending >= 0)
+    assert seen["flags"] == len(others) + len(grants) + (state.watermark_pending >= 0)
     protocol = [action.name for action in SYSTEM.actions if not action.is_environment]
     assert seen["enabled"] == [name for name in protocol if SYSTEM.is_enabled(name, state, run.parameters)]
     assert (seen["slider"], seen["address"]) == (k, f"#step={k}")

@@ -28,7 +28,7 @@ OWNERS = {Path(inspect.getfile(owner)) for owner in (PermitSender, PermitReceive
 # Its faults are the purpose of this one.
 ALLOWED = {*OWNERS, PACKAGE / "testing/sabotage.py"}
 ATTRIBUTES = {*PermitSender.__slots__, *PermitReceiver.__slots__}
-CONTAINERS = {name for name in ATTRIBUTES if name.startswith("_")} | {"payloads", "inbox", "waiting_chunks"}
+CONTAINERS = {name for name in ATTRIBUTES if name.startswith("_")} | {"payloads", "inbox", "waiting"}
 CHANGES = {"append", "appendleft", "clear", "extend", "extendleft", "insert", "pop", "popleft", "remove", "rotate"}
 SETTERS = {"setattr", "delattr", "object.__setattr__", "object.__delattr__"}
 ENDS = {"PermitSender", "PermitReceiver"}

@@ -157,11 +157,11 @@ function showVariables(body, run, k) {
   const message = (i) => (kind[i] === "chunk" ? (cost[i] === rows[i] ? number(cost[i]) : `${number(rows[i])} rows for ${number(cost[i])}`) : kind[i]);
   const queue = (items) => `\u27e8${items.slice(0, 60).join(", ")}${items.length > 60 ? ", \u2026" : ""}\u27e9`;
   const permits = (of) => run.classes.map((name) => `${name} ${number(of(name))}`).join(", ");
-  const waits = (wanted) => places.waiting.filter((i) => kind[i] === wanted);
+  const line = places.waiting.filter((i) => kind[i] !== "watermark");
   const values = {
-    waiting: queue(waits("chunk").map(message)),
-    barrierWaiting: waits("barrier").length ? "TRUE" : "FALSE",
+    waiting: queue(line.map(message)),
     watermarkPending: run.pending.length ? String(run.pending[k]) : "-1",
+    newestWatermark: `"${run.newestWatermark(k)}"`,
     permits: permits((name) => run.ledger[name].permits[k]),
     wire: queue(places.wire.map(message)),
     inbox: queue(places.inbox.map(message)),

@@ -53,10 +53,19 @@ class Run {
       else if (isOver(sent, i)) places.wire.push(i);
       else if (!isOver(withdrawn, i)) places.waiting.push(i);
     }
-    // A barrier may overtake waiting chunks: on the wire the order is that of sending.
+    // A watermark may be overtaken by what was offered later: on the wire the order is that of sending.
     places.wire.sort((a, b) => sent[a] - sent[b] || a - b);
     places.inbox.sort((a, b) => sent[a] - sent[b] || a - b);
     return { ...places, consumedRows };
+  }
+
+  /** Where the watermark is that was offered last, in the specification's words. */
+  newestWatermark(k) {
+    const { kind, offered, sent, consumed } = this.messages;
+    const newest = kind.findLastIndex((name, i) => name === "watermark" && offered[i] <= k);
+    const isOver = (column) => column[newest] !== NEVER && column[newest] <= k;
+    if (newest < 0 || isOver(consumed)) return "heard";
+    return isOver(sent) ? "sent" : "pending";
   }
 
   /** Returns of permits on their way in state `k`, the next to arrive first. */

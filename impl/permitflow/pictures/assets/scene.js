@@ -77,7 +77,7 @@ class Scene {
       moved: this.run.messageMoved(k, i),
       title: this.run.describe(i),
     }));
-    if (place === "waiting") this.#placeFlagsAmongWaiting(k, items);
+    if (place === "waiting") this.#placeWatermarkAmongWaiting(k, items);
     let from = lane.x + lane.width; // the head of the queue stands where it leaves: at the right
     let hidden = 0;
     let flags = 0;
@@ -97,13 +97,12 @@ class Scene {
     if (hidden) draw(lane.marks, "text", { class: "more", x: lane.x, y: lane.y + lane.height + 16 }, `and ${plural(hidden, "more chunk")}`);
   }
 
-  /** A waiting barrier may go at once; a watermark stands behind as many chunks as the model says. */
-  #placeFlagsAmongWaiting(k, items) {
-    const chunks = items.filter((item) => item.kind === "chunk");
-    const barrier = items.filter((item) => item.kind === "barrier");
+  /** A watermark stands behind as many messages as the model says. */
+  #placeWatermarkAmongWaiting(k, items) {
+    const line = items.filter((item) => item.kind !== "watermark");
     const watermark = items.filter((item) => item.kind === "watermark");
     const behind = this.run.pending.length ? Math.max(0, this.run.pending[k]) : 0;
-    items.splice(0, items.length, ...barrier, ...chunks.slice(0, behind), ...watermark, ...chunks.slice(behind));
+    items.splice(0, items.length, ...line.slice(0, behind), ...watermark, ...line.slice(behind));
   }
 
   #returns(k, seen) {

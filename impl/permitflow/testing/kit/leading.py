@@ -74,11 +74,10 @@ class Led:
         self.trace = MemoryTrace()
         self._changed = asyncio.Event()
         self._offered: list[int] = []
-        """Serial numbers of the chunks that were offered and not withdrawn: the place of each is the model's number."""
+        """Serial numbers of what was offered and not withdrawn: the place of each is the model's number."""
         self._serial = 0
-        self._chunks: dict[int, asyncio.Task[None]] = {}
-        """Sends that have not been seen to return, by serial number."""
-        self._barriers: dict[int, asyncio.Task[None]] = {}
+        self._sends: dict[int, tuple[str, asyncio.Task[None]]] = {}
+        """Sends that have not been seen to return, and of what, by serial number."""
         self._announced = 0
 
     async def open(self) -> None:
@@ -87,7 +86,7 @@ class Led:
 
     async def close(self) -> None:
         """Give up everything that is under way, and close the channel."""
-        sends = [*self._chunks.values(), *self._barriers.values()]
+        sends = [task for _, task in self._sends.values()]
         for task in sends:
             task.cancel()
         await asyncio.gather(*sends, return_exceptions=True)
@@ -121,16 +120,14 @@ class Led:
         match move:
             case Move("OfferChunk", (rows,)):
                 serial = self._next()
-                self._chunks[serial] = self._begin(self.adapter.offer_chunk(serial, rows))
+                self._sends[serial] = "chunk", self._begin(self.adapter.offer_chunk(serial, rows))
             case Move("OfferBarrier"):
-                self._barriers[len(self.steps)] = self._begin(self.adapter.offer_barrier())
+                self._sends[self._next()] = "barrier", self._begin(self.adapter.offer_barrier())
             case Move("OfferWatermark"):
                 self._announced += 1
                 self.adapter.offer_watermark(self._announced)
-            case Move("WithdrawChunk", position):
+            case Move("WithdrawChunk" | "WithdrawBarrier", position):
                 await self._withdraw(sum(position) if position else -1)
-            case Move("WithdrawBarrier"):
-                await give_up(self._barriers.popitem()[1])
             case Move("SendChunkNow", (rows,)):
                 return await self._send_now(rows, expected)
             case Move("Take"):
@@ -155,9 +152,9 @@ class Led:
         return task
 
     async def _withdraw(self, position: int) -> None:
-        serial = list(self._chunks)[position]
+        serial = list(self._sends)[position]
         self._offered.remove(serial)
-        await give_up(self._chunks.pop(serial))
+        await give_up(self._sends.pop(serial)[1])
 
     async def _send_now(self, rows: int, expected: Sequence[Seen]) -> Outcome:
         may_succeed = any(seen.outcome == DONE for seen in expected)
@@ -211,15 +208,18 @@ class Led:
         while True:
             self._changed.clear()
             await pause(self.adapter)
-            _drop_done(self._barriers)
-            _drop_done(self._chunks)
-            numbers = tuple(self._offered.index(serial) for serial in self._chunks)
-            seen = Seen(outcome, numbers, len(self._barriers))
+            self._drop_done()
+            waiting = tuple(f"{kind} {self._offered.index(serial)}" for serial, (kind, _) in self._sends.items())
+            seen = Seen(outcome, waiting)
             if seen in expected or asyncio.get_running_loop().time() >= deadline:
                 return seen
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(deadline):
                     await self._changed.wait()
+
+    def _drop_done(self) -> None:
+        for serial in [serial for serial, (_, task) in self._sends.items() if task.done()]:
+            self._sends.pop(serial)[1].result()
 
     def _deadline(self) -> float:
         # Inside a process, what has not happened after so many turns of the loop never will.
@@ -231,11 +231,6 @@ class Led:
             await asyncio.wait({task}, timeout=self.adapter.timeout_seconds)
         else:
             await pause(self.adapter)
-
-
-def _drop_done(tasks: dict[int, asyncio.Task[None]]) -> None:
-    for key in [key for key, task in tasks.items() if task.done()]:
-        tasks.pop(key).result()
 
 
 async def pause(adapter: ChannelAdapter) -> None:

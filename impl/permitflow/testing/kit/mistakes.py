@@ -55,8 +55,17 @@ def send_barrier_with_rows(state: State, parameters: Parameters) -> State:
     return _RIGHT["SendBarrier"](state, parameters)
 
 
+def send_early(kind: str) -> Perform:
+    """Lets the oldest waiting message of a kind overtake those of the other kind."""
+
+    def send(state: State, parameters: Parameters) -> State:
+        return _send_from(state, parameters, next(iter(_waiting(state, kind)), 0), kind)
+
+    return send
+
+
 def send_watermark_early(state: State, parameters: Parameters) -> State:
-    """Lets a watermark overtake the chunks that were offered before it."""
+    """Lets a watermark overtake the chunks and barriers that were offered before it."""
     require(state.watermark_pending != NO_WATERMARK)
     return _RIGHT["SendWatermark"](state._replace(watermark_pending=0), parameters)
 
@@ -74,20 +83,25 @@ def offer_at_cost(cost: Callable[[int, Parameters], int]) -> Perform:
 
 def send_newest_first(state: State, parameters: Parameters) -> State:
     """Lets the newest of the waiting chunks leave first."""
-    return _send_from(state, parameters, state.waiting.size() - 1)
+    return _send_from(state, parameters, [0, *_waiting(state, "chunk")][-1])
 
 
 def send_whatever_fits(state: State, parameters: Parameters) -> State:
     """Lets a chunk whose permits are here overtake a larger one that waits."""
-    fitting = [at for at, chunk in enumerate(state.waiting) if chunk.cost <= state.permits.rows]
+    fitting = [at for at in _waiting(state, "chunk") if tuple(state.waiting)[at].cost <= state.permits.rows]
     return _send_from(state, parameters, fitting[0] if fitting else 0)
 
 
-def _send_from(state: State, parameters: Parameters, position: int) -> State:
+def _waiting(state: State, kind: str) -> list[int]:
+    """Where messages of this kind wait, the oldest first."""
+    return [position for position, message in enumerate(state.waiting) if message.kind == kind]
+
+
+def _send_from(state: State, parameters: Parameters, position: int, kind: str = "chunk") -> State:
     require(not state.waiting.is_empty())
     line = list(state.waiting)
     chosen = line.pop(position)
-    return _RIGHT["SendChunk"](state._replace(waiting=Fifo([chosen, *line])), parameters)
+    return _RIGHT[f"Send{kind.title()}"](state._replace(waiting=Fifo([chosen, *line])), parameters)
 
 
 # Messages travel.

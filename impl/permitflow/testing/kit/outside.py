@@ -17,7 +17,7 @@ from permitflow.protocol.messages import Kind
 from permitflow.testing.kit.adapter import Received
 from permitflow.testing.moves import Move
 from permitflow_model.kernel.queue import Fifo
-from permitflow_model.kernel.system import Disabled, System
+from permitflow_model.kernel.system import Disabled, System, require
 from permitflow_model.permit_channel import NO_WATERMARK, SYSTEM, Message, Parameters, State
 from permitflow_model.permit_channel_world import withdraw_at
 
@@ -39,16 +39,12 @@ class Seen(NamedTuple):
     outcome: Outcome
     """What the move itself came to."""
 
-    waiting: tuple[int, ...] = ()
-    """Numbers of the chunks that wait to be sent, in the order in which they were offered."""
-
-    barriers: int = 0
-    """Barriers that wait to be sent."""
+    waiting: tuple[str, ...] = ()
+    """Chunks and barriers that wait to be sent, with their numbers, in the order in which they were offered."""
 
     def __str__(self) -> str:
         """In words."""
-        waiting = [f"chunk {number}" for number in self.waiting] + ["a barrier"] * self.barriers
-        return f"{_in_words(self.outcome)}, {' and '.join(waiting) or 'nobody'} waits"
+        return f"{_in_words(self.outcome)}, {' and '.join(self.waiting) or 'nobody'} waits"
 
 
 def _in_words(outcome: Outcome) -> str:
@@ -78,7 +74,7 @@ class World(NamedTuple):
 
 
 def canonical(world: World) -> World:
-    """The same, as far as the future is concerned: numbers count from the next chunk, and from the newest watermark."""
+    """The same as far as the future is concerned: counted from what is consumed next and from the newest watermark."""
     base, newest = world.hops[-1].consumed, world.announced
     hops = tuple(_rebased(hop, base, newest) for hop in world.hops)
     pending = tuple(
@@ -90,9 +86,9 @@ def canonical(world: World) -> World:
 
 def _rebased(hop: State, base: int, newest: int) -> State:
     def renumbered(message: Message) -> Message:
-        if message.kind == "chunk":
-            return message if message.id == WITHDRAWN else message._replace(id=message.id - base)
-        return message._replace(id=0 if message.kind == "barrier" else _age(message.id, newest))
+        if message.kind == "watermark":
+            return message._replace(id=_age(message.id, newest))
+        return message if message.id == WITHDRAWN else message._replace(id=message.id - base)
 
     return hop._replace(
         offered=hop.offered - base,
@@ -101,6 +97,13 @@ def _rebased(hop: State, base: int, newest: int) -> State:
         wire=Fifo(map(renumbered, hop.wire)),
         inbox=Fifo(map(renumbered, hop.inbox)),
     )
+
+
+def _is_there(move: Move, first: State) -> bool:
+    """Does a message of this kind wait at the position, or else at the end?"""
+    position = sum(move.arguments) if move.arguments else first.waiting.size() - 1
+    waiting = tuple(first.waiting)[position : position + 1]
+    return [message.kind for message in waiting] == [move.action.removeprefix("Withdraw").lower()]
 
 
 def _age(watermark: int, newest: int) -> int:
@@ -132,14 +135,10 @@ class Outside:
         first = world.hops[0]
         for move in alphabet:
             match move:
-                case Move("OfferChunk"):
+                case Move("OfferChunk" | "OfferBarrier"):
                     is_possible = first.waiting.size() < self.parameters.waiters
-                case Move("WithdrawChunk", position):
-                    is_possible = first.waiting.size() > sum(position)
-                case Move("OfferBarrier"):
-                    is_possible = not first.barrier_waiting
-                case Move("WithdrawBarrier"):
-                    is_possible = first.barrier_waiting
+                case Move("WithdrawChunk" | "WithdrawBarrier"):
+                    is_possible = _is_there(move, first)
                 case Move("Consume"):
                     is_possible = world.taken > 0
                 case Move("Receive"):
@@ -154,8 +153,8 @@ class Outside:
         outcome, moved = self._moved(world, move)
         for after in self.settled(moved):
             first = after.hops[0]
-            waiting = tuple(chunk.id for chunk in first.waiting if chunk.id != WITHDRAWN)
-            yield Seen(outcome, waiting, int(first.barrier_waiting)), after
+            waiting = tuple(f"{one.kind} {one.id}" for one in first.waiting if one.id != WITHDRAWN)
+            yield Seen(outcome, waiting), after
 
     def make_in(self, worlds: Iterable[World], move: Move) -> dict[Seen, tuple[World, ...]]:
         """What may be seen after a move in one of these worlds, and the worlds in which the channel is then."""
@@ -168,7 +167,8 @@ class Outside:
 
     def _moved(self, world: World, move: Move) -> tuple[Outcome, World]:
         match move:
-            case Move("WithdrawChunk", (position,)):
+            case Move("WithdrawChunk" | "WithdrawBarrier", (position,)):
+                require(_is_there(move, world.hops[0]))
                 return DONE, self.withdraw(world, position)
             case Move("OfferWatermark"):
                 return DONE, self.announce(world, 0, world.announced + 1)
@@ -278,7 +278,7 @@ class Outside:
     def _forwarded(self, world: World, bridge: int) -> Iterator[World]:
         source, target, count = world.hops[bridge], world.hops[bridge + 1], world.forwarding[bridge]
         if count:
-            if not target.waiting.is_empty() or target.barrier_waiting:
+            if not target.waiting.is_empty():
                 return
             for _ in range(count):
                 world = self.act(world, bridge, "Consume")

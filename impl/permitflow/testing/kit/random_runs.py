@@ -28,7 +28,7 @@ from permitflow.testing.kit.probes import parameters_of
 from permitflow.testing.kit.report import Outcome, RuleVerdict
 from permitflow.testing.kit.rules import MakeAdapter, Rule
 from permitflow.testing.kit.walking import alphabet_for
-from permitflow.testing.moves import Divergence, Move, PairAdapter, compare, is_rule, moves_of, step
+from permitflow.testing.moves import Divergence, Move, PairAdapter, attempt, compare, is_rule, moves_of, step
 from permitflow.testing.traces import judge, model_of
 from permitflow.tracing.file import MemoryTrace
 from permitflow_model.permit_channel import SYSTEM, State
@@ -123,12 +123,13 @@ class PairMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.state.waiting.size() > 1)
     @rule(position=st.runner().flatmap(lambda self: st.integers(0, self.state.waiting.size() - 1)))
     def withdraw(self, position: int) -> None:
-        """The application may give up waiting with any chunk; the model gets there in several steps."""
+        """The application may give up waiting with any message; the model gets there in several steps."""
         self.agree = False
-        self.adapter.withdraw_chunk(position)
+        move = Move(f"Withdraw{tuple(self.state.waiting)[position].kind.title()}", (position,))
+        attempt(self.adapter, move)
         for action, arguments in withdraw_at(self.state, position):
             self.state = SYSTEM.perform(action, self.state, self.parameters, *arguments)
-        compare(self.adapter.observe(), self.state, f"after WithdrawChunk of number {position}")
+        compare(self.adapter.observe(), self.state, f"after {move!r}")
         self.agree = True
 
     @invariant()

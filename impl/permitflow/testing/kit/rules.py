@@ -393,8 +393,28 @@ GIVING_UP = (
 
 BARRIERS = (
     Rule(
+        "barrier-keeps-its-place",
+        "A barrier leaves after the chunks that were offered before it, and before those that were offered later.",
+        "SendBarrier",
+        _needs(Feature.BARRIERS),
+        (
+            Mistake(
+                "lets a barrier overtake a chunk that waits",
+                PLAIN,
+                (*ONES, OFFER_BARRIER, RECEIVE),
+                {"SendBarrier": mistakes.send_early("barrier")},
+            ),
+            Mistake(
+                "lets a chunk overtake a barrier that waits",
+                PLAIN,
+                (*ONES, OFFER_BARRIER, RECEIVE),
+                {"SendChunk": mistakes.send_early("chunk")},
+            ),
+        ),
+    ),
+    Rule(
         "barrier-needs-no-rows",
-        "A barrier does not wait for row permits: it passes chunks that do.",
+        "A barrier whose turn it is does not wait for row permits.",
         "SendBarrier",
         _needs(Feature.BARRIERS),
         (
@@ -445,7 +465,7 @@ BARRIERS = (
 WATERMARKS = (
     Rule(
         "watermark-keeps-its-place",
-        "A watermark does not overtake chunks that were offered before it.",
+        "A watermark does not overtake what was offered before it.",
         "SendWatermark",
         _needs(Feature.WATERMARKS),
         (

@@ -79,7 +79,7 @@ def alphabet_for(lacks: Lacks, sizes: Iterable[int]) -> tuple[Move, ...]:
     if Feature.WATERMARKS not in lacks:
         moves += [Move("OfferWatermark")]
     if not {Feature.BARRIERS, Feature.CANCELLATION} & lacks:
-        moves += [Move("WithdrawBarrier")]
+        moves += [Move("WithdrawBarrier", (position,)) for position in range(2)]
     return (*moves, *([Move("Receive")] if Feature.ACKNOWLEDGEMENT in lacks else [Move("Take"), Move("Consume")]))
 
 

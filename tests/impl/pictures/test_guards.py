@@ -1,0 +1,84 @@
+"""A guard that is false is named by the model itself."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permitflow.pictures.specification import WORDS, false_guard, guards_of
+from permitflow_model.kernel.system import Disabled, Step
+from permitflow_model.permit_channel import SYSTEM, Parameters, State
+
+PUBLISHED = Parameters(row_count=8, batch=3, clamp=7, sizes=(2, 7))
+EVERYTHING = Parameters(
+    row_count=4, batch=2, clamp=3, sizes=(1, 4), barrier_permits=1, watermarks=True, withdrawals=True, flush_idle=True
+)
+Walk = Callable[[Parameters, Sequence[int]], list[Step[State]]]
+
+
+def test_there_are_words_for_exactly_the_guards_that_the_model_has() -> None:
+    assert {guard for action in SYSTEM.actions for guard in guards_of(action.perform)} == set(WORDS)
+
+
+def test_every_action_has_a_guard() -> None:
+    assert all(list(guards_of(action.perform)) for action in SYSTEM.actions)
+
+
+def test_a_stuck_channel_names_each_guard_with_its_numbers(
+    shortest_stuck: Callable[[Parameters], list[Step[State]]],
+) -> None:
+    state = shortest_stuck(PUBLISHED)[-1].state
+    arguments = {action.name: next(iter(action.arguments(PUBLISHED))) for action in SYSTEM.actions}
+    found = {name: false_guard(name, state, PUBLISHED, *numbers) for name, numbers in arguments.items()}
+    sentences = {name: guard and guard.sentence for name, guard in found.items()}
+    kept = state.unreturned
+    assert sentences["SendChunk"] == f"the chunk needs 7 permits, {8 - kept} are at the sender"
+    assert sentences["Deliver"] == "nothing is on the wire"
+    assert sentences["Consume"] == "the inbox is empty"
+    assert sentences["AddPermits"] == "no permits are on their way back"
+    assert sentences["Flush"] == "an idle receiver keeps its residue in this protocol (FlushIdle is FALSE)"
+    assert sentences["OfferChunk"] == "1 message waits already, and no more than 1 may"
+    assert None not in sentences.values()
+
+
+@given(choices=st.lists(st.integers(0, 50), max_size=40), is_published=st.booleans())
+def test_a_guard_is_false_exactly_where_the_action_is_not_possible(
+    walk: Walk, choices: list[int], is_published: bool
+) -> None:
+    parameters = PUBLISHED if is_published else EVERYTHING
+    steps = walk(parameters, choices)
+    for state in [SYSTEM.initial(parameters), *(step.state for step in steps)]:
+        for action in SYSTEM.actions:
+            arguments = next(iter(action.arguments(parameters)))
+            guard = false_guard(action.name, state, parameters, *arguments)
+            assert (guard is None) == SYSTEM.is_enabled(action.name, state, parameters, *arguments)
+            assert guard is None or guard.expression in set(guards_of(action.perform))
+
+
+def test_the_first_false_guard_is_the_one_that_is_told() -> None:
+    start = SYSTEM.initial(EVERYTHING)
+    nothing_waits = false_guard("SendChunk", start, EVERYTHING)
+    assert nothing_waits is not None
+    assert nothing_waits.expression == "not state.waiting.is_empty()"
+    waits = SYSTEM.perform("OfferChunk", start, EVERYTHING, 4)
+    spent = waits._replace(permits=waits.permits._replace(rows=2))
+    too_dear = false_guard("SendChunk", spent, EVERYTHING)
+    assert too_dear is not None
+    assert too_dear.expression == "chunk.cost <= state.permits.rows"
+    assert too_dear.sentence == "the chunk needs 3 permits, 2 are at the sender"
+
+
+def test_a_guard_without_words_is_shown_as_the_model_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("permitflow.pictures.specification.WORDS", {})
+    waits = SYSTEM.perform("OfferChunk", SYSTEM.initial(PUBLISHED), PUBLISHED, 7)
+    guard = false_guard("SendChunk", waits._replace(permits=waits.permits._replace(rows=6)), PUBLISHED)
+    assert guard is not None
+    assert guard.sentence == "chunk.cost <= state.permits.rows is false (7 6)"
+
+
+def test_a_failure_that_is_no_guard_is_not_hidden() -> None:
+    with pytest.raises(KeyError):
+        false_guard("SendEverything", SYSTEM.initial(PUBLISHED), PUBLISHED)
+    with pytest.raises(Disabled):
+        SYSTEM.perform("Deliver", SYSTEM.initial(PUBLISHED), PUBLISHED)
