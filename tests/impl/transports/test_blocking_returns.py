@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -75,12 +74,6 @@ def test_permits_wait_for_company_up_to_a_quarter_of_the_window(
         assert seen == [[], [], [pair], [pair], [pair] * 2, [pair] * 2, [pair] * 3, [pair] * 3 + [ROWS]]
 
 
-def test_at_the_end_all_permits_are_back(exchange: ServedExchange, monkeypatch: pytest.MonkeyPatch) -> None:
-    with full_source(exchange, monkeypatch) as (source, written):
-        assert sum(batch.num_rows for batch in source) == CHUNKS * ROWS
-    assert sum(written) == CHUNKS * ROWS
-
-
 @pytest.mark.parametrize(("patience_seconds", "returned"), [(PATIENCE_SECONDS, [3 * ROWS]), (0.0, [ROWS] * 3)])
 def test_the_residue_of_chunks_that_come_alone_waits_for_more_of_it(
     monkeypatch: pytest.MonkeyPatch, patience_seconds: float, returned: list[int]
@@ -138,39 +131,3 @@ def test_permits_that_are_due_do_not_wait_with_the_residue_behind_them(monkeypat
         monkeypatch.setattr(source._call, "wait", next_comes_while_it_waits)
         source.receive()
     assert before_a_wait == [[3 * ROWS]]
-
-
-@pytest.mark.parametrize("way", ["receive", "receive_joined"])
-def test_what_an_interrupt_has_kept_from_being_written_is_written_by_the_next_read(
-    exchange: ServedExchange, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
-    with full_source(exchange, monkeypatch) as (source, written):
-        write = source._call.write
-        ways: dict[str, Callable[[], object]] = {
-            "receive": source.receive,
-            "receive_joined": partial(source.receive_joined, ROWS),
-        }
-        read = ways[way]
-
-        def interrupted(message: Outgoing) -> None:
-            monkeypatch.setattr(source._call, "write", write)
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(source._call, "write", interrupted)
-        for _ in range(2):
-            read()
-        with pytest.raises(KeyboardInterrupt):
-            read()
-        assert written == []
-        read()
-        assert written == [2 * ROWS]
-
-
-def test_nothing_waits_for_company_behind_a_joined_read_of_all_that_is_here(
-    exchange: ServedExchange, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with full_source(exchange, monkeypatch) as (source, written):
-        source.receive()
-        joined = source.receive_joined()
-        assert isinstance(joined, JoinedChunks)
-        assert (len(joined), written) == (CHUNKS - 1, [ROWS])

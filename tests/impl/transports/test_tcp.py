@@ -222,16 +222,6 @@ async def test_an_acceptor_that_gave_up_within_a_message_hangs_up_and_adds_nothi
         assert received == whole[: len(received)]
 
 
-async def test_half_a_sign_of_life_is_completed_by_the_next_one() -> None:
-    async with dialled_by_a_stranger() as (stranger, acceptor):
-        acceptor._heartbeat.stop()  # whose thread would give one of its own
-        first, acceptor._ping_rest = header(Kind.PING)[:3], header(Kind.PING)[3:]
-        acceptor._socket.send(first)
-        acceptor._ping()
-        assert stranger.recv(100) == header(Kind.PING)
-        assert not acceptor._ping_rest
-
-
 async def test_an_error_that_is_not_ours_arrives_in_words() -> None:
     async with connected() as (dialler, acceptor):
         finishing = asyncio.create_task(acceptor.finish(ZeroDivisionError("by zero")))
