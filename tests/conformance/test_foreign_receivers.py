@@ -18,7 +18,8 @@ from permitflow.tracing import FileTrace, Trace, read_trace
 from permitflow.transports.codec import decode_upstream
 from permitflow.transports.connection import GET_STREAM
 from permitflow.transports.grpc_aio import put
-from tests.support.peers_by_hand import BATCH, SMALL, dialling, encoded, get_frame
+from tests.support.number_streams import SMALL
+from tests.support.peers_by_hand import BATCH, dialling, encoded, get_frame
 
 AT_ONCE = [Permits(6, 1)]
 BIT_BY_BIT = [Permits(1), Permits(1), Permits(2), Permits(0, 1), Permits(1), Permits(1)]

@@ -14,7 +14,6 @@ from permitflow.errors import EndOfStream, PermitflowError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.frames import Agreement, Failure, Get, Put, StatedParameters
-from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.client_call import ClientCall
@@ -22,12 +21,11 @@ from permitflow.transports.codec import decode_downstream, decode_upstream, enco
 from permitflow.transports.connection import CLIENT_OPTIONS, GET_STREAM
 from permitflow.transports.frame_codec import EncodedChunks
 from permitflow.transports.grpc_aio import get, put
+from tests.support.number_streams import CHANNEL, SMALL
 
-SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
 BATCH = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64())})
 CODEC = BatchCodec(BATCH.schema)
 ENCODED = b"".join(CODEC.encode([BATCH]))
-CHANNEL = "orders/0"
 PUT = Put(1, CHANNEL, schema=CODEC.schema_bytes)
 GET = Get(1, CHANNEL)
 

@@ -52,13 +52,12 @@ from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.frame_codec import EncodedChunks, WireFrame
 from permitflow.transports.grpc_aio import describe
 from permitflow.transports.wire_errors import decode_error
+from tests.support.number_streams import CHANNEL, SMALL
 from tests.support.peers_by_hand import (
     AGREED,
     BATCH,
-    CHANNEL,
     CODEC,
     ENCODED,
-    SMALL,
     call,
     data,
     dialling,

@@ -53,11 +53,11 @@ from permitflow.transports.grpc_aio import control, get, put
 from permitflow.transports.tcp import TcpStream
 from permitflow.wire.v1 import exchange_pb2 as pb
 from tests.support.kept_rows import refused
+from tests.support.number_streams import SMALL
 from tests.support.peers_by_hand import (
     BATCH,
     CODEC,
     ENCODED,
-    SMALL,
     call,
     data,
     dialling,

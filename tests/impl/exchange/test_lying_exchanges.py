@@ -42,7 +42,8 @@ from permitflow.transports.codec import decode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
 from permitflow.transports.frame_codec import EncodedChunks, WireFrame
 from permitflow.transports.grpc_aio import EndOutcome, describe, get, put
-from tests.support.peers_by_hand import AGREED, BATCH, SMALL, agreed, data, encoded, get_frame, send_for_ever
+from tests.support.number_streams import SMALL
+from tests.support.peers_by_hand import AGREED, BATCH, agreed, data, encoded, get_frame, send_for_ever
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 

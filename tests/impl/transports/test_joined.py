@@ -23,7 +23,7 @@ from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.codec import encode_upstream
 from permitflow.transports.frame_codec import EncodedChunks, WireFrame
 from permitflow.transports.joined import FoldedChunks, JoinedChunks, oldest_joined, whole_batch
-from tests.support.sessions import CHANNEL
+from tests.support.number_streams import CHANNEL
 
 PARAMETERS = ChannelParameters(
     row_permits=40, permit_batch=5, max_chunk_cost=4, barrier_permits=40, oversize=Oversize.WHOLE
