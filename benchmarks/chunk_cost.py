@@ -41,6 +41,7 @@ PATHS = {
 }
 CHUNKS = {"1": 200_000, "64": 60_000, "1,024": 16_000, "4,096": 4_000, "65,536": 400, "wide": 2_000}
 BATCH_SHARE = 8
+ROOMS = ("impl", "model", "proofs")
 
 
 async def _read_one(end: RemoteReceiver) -> int:
@@ -99,10 +100,12 @@ class Competitor(NamedTuple):
     read: str
 
     def measured(self, path: str, payload: str) -> float:
-        """``chunk_cost`` in a process of its own."""
+        """``chunk_cost`` in a process of its own, by the checkout's own copy: modules may have other names there."""
         command = (sys.executable, "-m", "benchmarks.chunk_cost", "--one", path, payload, self.read)
-        environment = os.environ | {"PYTHONPATH": str(self.checkout / "impl")}
-        told = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=True)
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(self.checkout / room) for room in ROOMS)}
+        told = subprocess.run(
+            command, cwd=self.checkout, env=environment, stdout=subprocess.PIPE, text=True, check=True
+        )
         return float(told.stdout)
 
 
@@ -122,6 +125,8 @@ def main() -> None:
         return
     competitors = [Competitor(CHECKOUT, read) for read in chosen.read]
     if chosen.against is not None:
+        if not (chosen.against / "benchmarks/chunk_cost.py").is_file():
+            options.error(f"argument --against: {chosen.against} is no checkout of this project")
         competitors.insert(0, Competitor(chosen.against.resolve(), chosen.read[0]))
     for path in chosen.paths:
         for payload in chosen.payloads:

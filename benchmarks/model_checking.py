@@ -226,7 +226,8 @@ def measure_once(task: Task, checkout: Path, chunks: int) -> CheckingSpeed:
     paths = os.pathsep.join(str(checkout / room) for room in ("impl", "model", "proofs"))
     output = subprocess.run(
         [*command, "--chunks", str(chunks)],
-        cwd=CHECKOUT,
+        # By the checkout's own copy of this file: modules may have other names there.
+        cwd=checkout,
         stdout=subprocess.PIPE,
         check=True,
         text=True,
