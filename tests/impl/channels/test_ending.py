@@ -1,7 +1,7 @@
 """How a channel ends: in band, after everything that was sent; or otherwise, and then everybody is told at once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -18,7 +18,6 @@ from permitflow import (
     open_channel,
 )
 
-Complete = Callable[[Coroutine[Any, Any, None]], None]
 Settle = Callable[[], Awaitable[None]]
 
 
@@ -32,347 +31,299 @@ async def failure(task: asyncio.Task[Any]) -> PermitflowError:
     return caught.value
 
 
-def test_everything_is_delivered_before_the_end(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        sender.send_nowait("x", 6)
-        sender.send_barrier_nowait("b1")
-        sender.send_watermark(1)
-        sender.send_watermark(2)
-        waiting = [
-            asyncio.ensure_future(sender.send("y", 5)),
-            asyncio.ensure_future(sender.send(list(range(20)))),
-            asyncio.ensure_future(sender.send_barrier("b2")),
-        ]
-        await settle()
-        sender.send_watermark(3)
+async def test_everything_is_delivered_before_the_end(settle: Settle) -> None:
+    sender, receiver = channel()
+    sender.send_nowait("x", 6)
+    sender.send_barrier_nowait("b1")
+    sender.send_watermark(1)
+    sender.send_watermark(2)
+    waiting = [
+        asyncio.ensure_future(sender.send("y", 5)),
+        asyncio.ensure_future(sender.send(list(range(20)))),
+        asyncio.ensure_future(sender.send_barrier("b2")),
+    ]
+    await settle()
+    sender.send_watermark(3)
 
-        await sender.end()
+    await sender.end()
 
-        assert [message.payload async for message in receiver] == [
-            "x",
-            "b1",
-            1,
-            "y",
-            list(range(6)),
-            list(range(6, 12)),
-            list(range(12, 18)),
-            [18, 19],
-            "b2",
-            3,
-        ]
-        await asyncio.gather(*waiting)
-        assert sender.statistics().row_permits_here == 8
-
-    complete(test())
+    assert [message.payload async for message in receiver] == [
+        "x",
+        "b1",
+        1,
+        "y",
+        list(range(6)),
+        list(range(6, 12)),
+        list(range(12, 18)),
+        [18, 19],
+        "b2",
+        3,
+    ]
+    await asyncio.gather(*waiting)
+    assert sender.statistics().row_permits_here == 8
 
 
-def test_the_end_may_be_said_and_seen_again(complete: Complete) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        sender.send_nowait("x")
-        await sender.end()
-        await sender.end()
-        sender.end_nowait()
-        sender.close()
-        await sender.end()
+async def test_the_end_may_be_said_and_seen_again() -> None:
+    sender, receiver = channel()
+    sender.send_nowait("x")
+    await sender.end()
+    await sender.end()
+    sender.end_nowait()
+    sender.close()
+    await sender.end()
 
-        assert receiver.receive_nowait().payload == "x"
-        for _ in range(2):
-            with pytest.raises(EndOfStream):
-                receiver.receive_nowait()
-            with pytest.raises(EndOfStream):
-                receiver.take_nowait()
-            for receive in (receiver.receive(), receiver.take(), receiver.receive_many(2)):
-                with pytest.raises(EndOfStream):
-                    await receive
-            assert [message async for message in receiver] == []
-
-    complete(test())
-
-
-def test_nothing_can_be_sent_after_the_end(complete: Complete) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        await sender.end()
-        chunk = ["late"]
-        for send in (sender.send_nowait, sender.send_barrier_nowait, sender.send_watermark):
-            with pytest.raises(ChannelClosedError) as caught:
-                send(chunk)
-            assert caught.value.undelivered is chunk
-        for late in (sender.send(chunk), sender.send(chunk * 20), sender.send_barrier(chunk)):
-            with pytest.raises(ChannelClosedError, match="the sender is closed"):
-                await late
+    assert receiver.receive_nowait().payload == "x"
+    for _ in range(2):
         with pytest.raises(EndOfStream):
             receiver.receive_nowait()
+        with pytest.raises(EndOfStream):
+            receiver.take_nowait()
+        for receive in (receiver.receive(), receiver.take(), receiver.receive_many(2)):
+            with pytest.raises(EndOfStream):
+                await receive
+        assert [message async for message in receiver] == []
 
-    complete(test())
+
+async def test_nothing_can_be_sent_after_the_end() -> None:
+    sender, receiver = channel()
+    await sender.end()
+    chunk = ["late"]
+    for send in (sender.send_nowait, sender.send_barrier_nowait, sender.send_watermark):
+        with pytest.raises(ChannelClosedError) as caught:
+            send(chunk)
+        assert caught.value.undelivered is chunk
+    for late in (sender.send(chunk), sender.send(chunk * 20), sender.send_barrier(chunk)):
+        with pytest.raises(ChannelClosedError, match="the sender is closed"):
+            await late
+    with pytest.raises(EndOfStream):
+        receiver.receive_nowait()
 
 
 @pytest.mark.parametrize("messages", [0, 1, 2, 3, 5])
-def test_every_receiver_sees_the_end(complete: Complete, settle: Settle, messages: int) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        received: list[object] = []
+async def test_every_receiver_sees_the_end(settle: Settle, messages: int) -> None:
+    sender, receiver = channel()
+    received: list[object] = []
 
-        async def consume(way: str) -> None:
-            if way == "iterate":
-                received.extend([message.payload async for message in receiver])
+    async def consume(way: str) -> None:
+        if way == "iterate":
+            received.extend([message.payload async for message in receiver])
+            return
+        while True:
+            try:
+                many = [await receiver.receive()] if way == "receive" else await receiver.receive_many(2)
+            except EndOfStream:
                 return
-            while True:
-                try:
-                    many = [await receiver.receive()] if way == "receive" else await receiver.receive_many(2)
-                except EndOfStream:
-                    return
-                received.extend(message.payload for message in many)
+            received.extend(message.payload for message in many)
 
-        async with asyncio.TaskGroup() as consumers:
-            for way in ("iterate", "receive", "receive_many"):
-                consumers.create_task(consume(way))
-            await settle()
-            for number in range(messages):
-                sender.send_nowait(number)
-            await sender.end()
-
-        assert sorted(received, key=str) == list(range(messages))
-
-    complete(test())
-
-
-def test_a_receiver_that_comes_while_the_last_message_belongs_to_another_sees_the_end(
-    complete: Complete, settle: Settle
-) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        first = asyncio.ensure_future(receiver.receive())
+    async with asyncio.TaskGroup() as consumers:
+        for way in ("iterate", "receive", "receive_many"):
+            consumers.create_task(consume(way))
         await settle()
-        sender.send_nowait("last")
-        sender.end_nowait()
-        late = asyncio.ensure_future(receiver.receive())
-        many = asyncio.ensure_future(receiver.receive_many(4))
-
-        assert (await first).payload == "last"
-        for task in (late, many):
-            with pytest.raises(EndOfStream):
-                await task
-
-    complete(test())
-
-
-def test_the_end_waits_for_a_message_whose_receiver_was_cancelled(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        first, second, third = (asyncio.ensure_future(receiver.receive()) for _ in range(3))
-        await settle()
-        sender.send_nowait("last")
-        sender.end_nowait()
-        first.cancel()
-
-        assert (await second).payload == "last"
-        with pytest.raises(EndOfStream):
-            await third
-
-    complete(test())
-
-
-def test_a_send_that_gives_up_after_the_end_does_not_hold_it_up(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        sender.send_nowait("x", 6)
-        waiting = asyncio.ensure_future(sender.send("y", 6))
-        await settle()
-        sender.end_nowait()
-        message = receiver.take_nowait()
-        consumer = asyncio.ensure_future(receiver.take())
-        await settle()
-        assert (message.payload, consumer.done()) == ("x", False)
-
-        waiting.cancel()
-        with pytest.raises(EndOfStream):
-            await consumer
-        receiver.consume()
-
-    complete(test())
-
-
-def test_the_receiver_may_go_before_the_end_has_come(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        sender.send_nowait("x", 6)
-        waiting = asyncio.ensure_future(sender.send("y", 6))
-        await settle()
-        await sender.end()
-        receiver.close()
-
-        with pytest.raises(PeerGoneError) as caught:
-            await waiting
-        assert caught.value.undelivered == "y"
+        for number in range(messages):
+            sender.send_nowait(number)
         await sender.end()
 
-    complete(test())
+    assert sorted(received, key=str) == list(range(messages))
 
 
-def test_the_end_comes_after_what_is_still_held(complete: Complete) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        sender.send_nowait("x", 6)
-        await sender.end()
-        receiver.take_nowait()
+async def test_a_receiver_that_comes_while_the_last_message_belongs_to_another_sees_the_end(settle: Settle) -> None:
+    sender, receiver = channel()
+    first = asyncio.ensure_future(receiver.receive())
+    await settle()
+    sender.send_nowait("last")
+    sender.end_nowait()
+    late = asyncio.ensure_future(receiver.receive())
+    many = asyncio.ensure_future(receiver.receive_many(4))
+
+    assert (await first).payload == "last"
+    for task in (late, many):
         with pytest.raises(EndOfStream):
-            await receiver.take()
-        receiver.consume()
-        assert sender.statistics().row_permits_here == 8
+            await task
 
-    complete(test())
+
+async def test_the_end_waits_for_a_message_whose_receiver_was_cancelled(settle: Settle) -> None:
+    sender, receiver = channel()
+    first, second, third = (asyncio.ensure_future(receiver.receive()) for _ in range(3))
+    await settle()
+    sender.send_nowait("last")
+    sender.end_nowait()
+    first.cancel()
+
+    assert (await second).payload == "last"
+    with pytest.raises(EndOfStream):
+        await third
+
+
+async def test_a_send_that_gives_up_after_the_end_does_not_hold_it_up(settle: Settle) -> None:
+    sender, receiver = channel()
+    sender.send_nowait("x", 6)
+    waiting = asyncio.ensure_future(sender.send("y", 6))
+    await settle()
+    sender.end_nowait()
+    message = receiver.take_nowait()
+    consumer = asyncio.ensure_future(receiver.take())
+    await settle()
+    assert (message.payload, consumer.done()) == ("x", False)
+
+    waiting.cancel()
+    with pytest.raises(EndOfStream):
+        await consumer
+    receiver.consume()
+
+
+async def test_the_receiver_may_go_before_the_end_has_come(settle: Settle) -> None:
+    sender, receiver = channel()
+    sender.send_nowait("x", 6)
+    waiting = asyncio.ensure_future(sender.send("y", 6))
+    await settle()
+    await sender.end()
+    receiver.close()
+
+    with pytest.raises(PeerGoneError) as caught:
+        await waiting
+    assert caught.value.undelivered == "y"
+    await sender.end()
+
+
+async def test_the_end_comes_after_what_is_still_held() -> None:
+    sender, receiver = channel()
+    sender.send_nowait("x", 6)
+    await sender.end()
+    receiver.take_nowait()
+    with pytest.raises(EndOfStream):
+        await receiver.take()
+    receiver.consume()
+    assert sender.statistics().row_permits_here == 8
 
 
 # Closed, aborted, left.
 
 
-def test_closing_the_receiver_wakes_every_send_with_its_message(complete: Complete, settle: Settle) -> None:
+async def test_closing_the_receiver_wakes_every_send_with_its_message(settle: Settle) -> None:
     """V1.1."""
+    sender, receiver = channel(2)
+    await sender.send_barrier("b1")
+    assert receiver.receive_nowait().payload == "b1"
+    await sender.send_barrier("b2")
+    sender.send_nowait("x", 1)
+    barrier = asyncio.ensure_future(sender.send_barrier("b3"))
+    chunks = [[1, 2], [3]]
+    sends = [asyncio.ensure_future(sender.send(chunk, 1)) for chunk in chunks]
+    await settle()
+    assert not any(task.done() for task in (barrier, *sends))
 
-    async def test() -> None:
-        sender, receiver = channel(2)
-        await sender.send_barrier("b1")
-        assert receiver.receive_nowait().payload == "b1"
-        await sender.send_barrier("b2")
-        sender.send_nowait("x", 1)
-        barrier = asyncio.ensure_future(sender.send_barrier("b3"))
-        chunks = [[1, 2], [3]]
-        sends = [asyncio.ensure_future(sender.send(chunk, 1)) for chunk in chunks]
-        await settle()
-        assert not any(task.done() for task in (barrier, *sends))
+    receiver.close()
 
-        receiver.close()
-
-        errors = [await failure(task) for task in (barrier, *sends)]
-        assert [type(error) for error in errors] == [PeerGoneError] * 3
-        assert [error.facts["undelivered"] for error in errors] == ["b3", *chunks]
-        assert errors[2].facts["undelivered"] is chunks[1]
-        assert str(errors[0]) == "the receiver of channel 'orders' is gone: it was closed"
-        assert sender.statistics().waiting_sends == 0
-
-    complete(test())
+    errors = [await failure(task) for task in (barrier, *sends)]
+    assert [type(error) for error in errors] == [PeerGoneError] * 3
+    assert [error.facts["undelivered"] for error in errors] == ["b3", *chunks]
+    assert errors[2].facts["undelivered"] is chunks[1]
+    assert str(errors[0]) == "the receiver of channel 'orders' is gone: it was closed"
+    assert sender.statistics().waiting_sends == 0
 
 
-def test_after_the_receiver_was_closed_nothing_can_be_sent(complete: Complete) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        receiver.close()
-        chunk = ["chunk"]
-        for send in (sender.send_nowait, sender.send_barrier_nowait, sender.send_watermark):
-            with pytest.raises(PeerGoneError) as caught:
-                send(chunk)
-            assert caught.value.undelivered is chunk
-        with pytest.raises(PeerGoneError):
-            await sender.send(chunk)
-        with pytest.raises(PeerGoneError):
-            await sender.send_barrier(chunk)
-        with pytest.raises(PeerGoneError):
-            await sender.end()
-        sender.abort("too late to matter")
-        sender.close()
-
-    complete(test())
+async def test_after_the_receiver_was_closed_nothing_can_be_sent() -> None:
+    sender, receiver = channel()
+    receiver.close()
+    chunk = ["chunk"]
+    for send in (sender.send_nowait, sender.send_barrier_nowait, sender.send_watermark):
+        with pytest.raises(PeerGoneError) as caught:
+            send(chunk)
+        assert caught.value.undelivered is chunk
+    with pytest.raises(PeerGoneError):
+        await sender.send(chunk)
+    with pytest.raises(PeerGoneError):
+        await sender.send_barrier(chunk)
+    with pytest.raises(PeerGoneError):
+        await sender.end()
+    sender.abort("too late to matter")
+    sender.close()
 
 
-def test_a_closed_receiver_receives_nothing_not_even_what_was_here(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        waiting = asyncio.ensure_future(receiver.receive())
-        await settle()
-        receiver.close()
-        error = await failure(waiting)
-        assert (type(error), error.facts["end"]) == (ChannelClosedError, "receiver")
+async def test_a_closed_receiver_receives_nothing_not_even_what_was_here(settle: Settle) -> None:
+    sender, receiver = channel()
+    waiting = asyncio.ensure_future(receiver.receive())
+    await settle()
+    receiver.close()
+    error = await failure(waiting)
+    assert (type(error), error.facts["end"]) == (ChannelClosedError, "receiver")
 
-        sender, receiver = channel()
-        sender.send_nowait("x", 3)
-        receiver.take_nowait()
-        sender.send_nowait("y", 3)
-        receiver.close()
-        receiver.close()
-        for receive in (receiver.receive_nowait, receiver.take_nowait, receiver.consume):
-            with pytest.raises(ChannelClosedError):
-                receive()
-        for later in (receiver.receive(), receiver.take(), receiver.receive_many(2), receiver.__anext__()):
-            with pytest.raises(ChannelClosedError):
-                await later
-        assert receiver.statistics().inbox_rows == 0
-
-    complete(test())
+    sender, receiver = channel()
+    sender.send_nowait("x", 3)
+    receiver.take_nowait()
+    sender.send_nowait("y", 3)
+    receiver.close()
+    receiver.close()
+    for receive in (receiver.receive_nowait, receiver.take_nowait, receiver.consume):
+        with pytest.raises(ChannelClosedError):
+            receive()
+    for later in (receiver.receive(), receiver.take(), receiver.receive_many(2), receiver.__anext__()):
+        with pytest.raises(ChannelClosedError):
+            await later
+    assert receiver.statistics().inbox_rows == 0
 
 
 @pytest.mark.parametrize("way", ["receive", "take", "receive_many", "__anext__"])
-def test_every_receiver_that_waits_is_woken(complete: Complete, settle: Settle, way: str) -> None:
-    async def test() -> None:
-        for deed, error_type in (
-            (lambda sender, _: sender.abort("no"), ChannelAbortedError),
-            (lambda sender, _: sender.close(), PeerGoneError),
-            (lambda _, receiver: receiver.close(), ChannelClosedError),
-        ):
-            sender, receiver = channel()
-            arguments = (3,) if way == "receive_many" else ()
-            waiting = [asyncio.ensure_future(getattr(receiver, way)(*arguments)) for _ in range(3)]
-            await settle()
-            deed(sender, receiver)
-            assert [type(await failure(task)) for task in waiting] == [error_type] * 3
-
-    complete(test())
-
-
-def test_closing_the_sender_without_an_end_is_never_taken_for_an_end(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
+async def test_every_receiver_that_waits_is_woken(settle: Settle, way: str) -> None:
+    for deed, error_type in (
+        (lambda sender, _: sender.abort("no"), ChannelAbortedError),
+        (lambda sender, _: sender.close(), PeerGoneError),
+        (lambda _, receiver: receiver.close(), ChannelClosedError),
+    ):
         sender, receiver = channel()
-        sender.send_nowait("x", 6)
-        chunk = ["too large for now"]
-        waiting = asyncio.ensure_future(sender.send(chunk, 6))
+        arguments = (3,) if way == "receive_many" else ()
+        waiting = [asyncio.ensure_future(getattr(receiver, way)(*arguments)) for _ in range(3)]
         await settle()
-
-        sender.close()
-        sender.close()
-
-        error = await failure(waiting)
-        assert (type(error), error.facts["end"]) == (ChannelClosedError, "sender")
-        assert error.facts["undelivered"] is chunk
-        assert receiver.receive_nowait().payload == "x", "what was sent is not lost"
-        for _ in range(2):
-            with pytest.raises(PeerGoneError, match="the sender of channel 'orders' is gone: it was closed before the"):
-                receiver.receive_nowait()
-            with pytest.raises(PeerGoneError):
-                await receiver.__anext__()
-        with pytest.raises(ChannelClosedError):
-            sender.send_nowait("y")
-        with pytest.raises(ChannelClosedError):
-            await sender.end()
-
-    complete(test())
+        deed(sender, receiver)
+        assert [type(await failure(task)) for task in waiting] == [error_type] * 3
 
 
-def test_aborting_drops_what_was_sent_and_gives_the_reason(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        sender.send_nowait("x", 6)
-        sender.send_watermark(1)
-        waiting = [asyncio.ensure_future(sender.send("y", 6)), asyncio.ensure_future(sender.send("z", 1))]
-        await settle()
+async def test_closing_the_sender_without_an_end_is_never_taken_for_an_end(settle: Settle) -> None:
+    sender, receiver = channel()
+    sender.send_nowait("x", 6)
+    chunk = ["too large for now"]
+    waiting = asyncio.ensure_future(sender.send(chunk, 6))
+    await settle()
 
-        sender.abort("the source is broken")
-        sender.abort("once is enough")
+    sender.close()
+    sender.close()
 
-        assert [type(await failure(task)) for task in waiting] == [ChannelClosedError] * 2
-        for _ in range(2):
-            with pytest.raises(ChannelAbortedError, match="'orders' was aborted by its sender: the source is broken"):
-                await receiver.receive()
-        with pytest.raises(ChannelClosedError):
-            sender.send_nowait("y")
-        with pytest.raises(ChannelClosedError):
-            await sender.end()
-        sender.close()
-        with pytest.raises(ChannelAbortedError):
+    error = await failure(waiting)
+    assert (type(error), error.facts["end"]) == (ChannelClosedError, "sender")
+    assert error.facts["undelivered"] is chunk
+    assert receiver.receive_nowait().payload == "x", "what was sent is not lost"
+    for _ in range(2):
+        with pytest.raises(PeerGoneError, match="the sender of channel 'orders' is gone: it was closed before the"):
             receiver.receive_nowait()
+        with pytest.raises(PeerGoneError):
+            await receiver.__anext__()
+    with pytest.raises(ChannelClosedError):
+        sender.send_nowait("y")
+    with pytest.raises(ChannelClosedError):
+        await sender.end()
 
-    complete(test())
+
+async def test_aborting_drops_what_was_sent_and_gives_the_reason(settle: Settle) -> None:
+    sender, receiver = channel()
+    sender.send_nowait("x", 6)
+    sender.send_watermark(1)
+    waiting = [asyncio.ensure_future(sender.send("y", 6)), asyncio.ensure_future(sender.send("z", 1))]
+    await settle()
+
+    sender.abort("the source is broken")
+    sender.abort("once is enough")
+
+    assert [type(await failure(task)) for task in waiting] == [ChannelClosedError] * 2
+    for _ in range(2):
+        with pytest.raises(ChannelAbortedError, match="'orders' was aborted by its sender: the source is broken"):
+            await receiver.receive()
+    with pytest.raises(ChannelClosedError):
+        sender.send_nowait("y")
+    with pytest.raises(ChannelClosedError):
+        await sender.end()
+    sender.close()
+    with pytest.raises(ChannelAbortedError):
+        receiver.receive_nowait()
 
 
 def test_an_abort_reaches_a_receiver_that_holds_a_message() -> None:
@@ -386,28 +337,25 @@ def test_an_abort_reaches_a_receiver_that_holds_a_message() -> None:
         receiver.consume()
 
 
-def test_an_abort_after_the_end_counts_until_the_receiver_has_everything(complete: Complete) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        sender.send_nowait("x", 6)
-        await sender.end()
-        sender.abort("second thoughts")
-        with pytest.raises(ChannelAbortedError):
-            receiver.receive_nowait()
-
-        sender, receiver = channel()
-        sender.send_nowait("x", 6)
-        await sender.end()
+async def test_an_abort_after_the_end_counts_until_the_receiver_has_everything() -> None:
+    sender, receiver = channel()
+    sender.send_nowait("x", 6)
+    await sender.end()
+    sender.abort("second thoughts")
+    with pytest.raises(ChannelAbortedError):
         receiver.receive_nowait()
-        sender.abort("too late")
-        with pytest.raises(EndOfStream):
-            receiver.receive_nowait()
 
-    complete(test())
+    sender, receiver = channel()
+    sender.send_nowait("x", 6)
+    await sender.end()
+    receiver.receive_nowait()
+    sender.abort("too late")
+    with pytest.raises(EndOfStream):
+        receiver.receive_nowait()
 
 
 @pytest.mark.parametrize("deed", ["close the receiver", "abort", "close the sender"])
-def test_who_was_woken_and_has_not_run_yet_is_told_too(complete: Complete, settle: Settle, deed: str) -> None:
+async def test_who_was_woken_and_has_not_run_yet_is_told_too(settle: Settle, deed: str) -> None:
     def do(sender: LocalSender[object], receiver: LocalReceiver[object]) -> None:
         match deed:
             case "close the receiver":
@@ -417,75 +365,66 @@ def test_who_was_woken_and_has_not_run_yet_is_told_too(complete: Complete, settl
             case _:
                 sender.close()
 
-    async def test() -> None:
-        sender, receiver = channel()
-        sender.send_nowait("x", 6)
-        woken = asyncio.ensure_future(sender.send("y", 6))
-        await settle()
+    sender, receiver = channel()
+    sender.send_nowait("x", 6)
+    woken = asyncio.ensure_future(sender.send("y", 6))
+    await settle()
+    receiver.receive_nowait()
+    do(sender, receiver)
+    error = await failure(woken)
+    assert error.facts["undelivered"] == "y"
+    assert type(error) is (PeerGoneError if deed == "close the receiver" else ChannelClosedError)
+
+    sender, receiver = channel()
+    waiting = [asyncio.ensure_future(receiver.receive()) for _ in range(2)]
+    await settle()
+    sender.send_nowait("x", 6)
+    do(sender, receiver)
+    if deed == "close the sender":
+        assert (await waiting.pop(0)).payload == "x", "it was sent before"
+    expected = {
+        "close the receiver": ChannelClosedError,
+        "abort": ChannelAbortedError,
+        "close the sender": PeerGoneError,
+    }
+    assert {type(await failure(task)) for task in waiting} == {expected[deed]}
+
+
+async def test_a_consumer_may_close_the_channel_from_within_its_loop(settle: Settle) -> None:
+    sender, receiver = channel()
+    waiting = asyncio.ensure_future(sender.send("x", 6))
+    await settle()
+    waiting = asyncio.ensure_future(sender.send("y", 6))
+    await settle()
+    seen = []
+
+    async def consume() -> None:
+        async for message in receiver:
+            seen.append(message.payload)
+            receiver.close()
+
+    with pytest.raises(ChannelClosedError):
+        await consume()
+    assert seen == ["x"]
+    assert type(await failure(waiting)) is PeerGoneError
+
+
+async def test_blocks_close_their_ends() -> None:
+    sender, receiver = channel()
+    with sender:
+        sender.send_nowait("x", 3)
+        await sender.end()
+    with receiver:
+        assert [message.payload async for message in receiver] == ["x"]
+    with pytest.raises(ChannelClosedError):
         receiver.receive_nowait()
-        do(sender, receiver)
-        error = await failure(woken)
-        assert error.facts["undelivered"] == "y"
-        assert type(error) is (PeerGoneError if deed == "close the receiver" else ChannelClosedError)
 
-        sender, receiver = channel()
-        waiting = [asyncio.ensure_future(receiver.receive()) for _ in range(2)]
-        await settle()
-        sender.send_nowait("x", 6)
-        do(sender, receiver)
-        if deed == "close the sender":
-            assert (await waiting.pop(0)).payload == "x", "it was sent before"
-        expected = {
-            "close the receiver": ChannelClosedError,
-            "abort": ChannelAbortedError,
-            "close the sender": PeerGoneError,
-        }
-        assert {type(await failure(task)) for task in waiting} == {expected[deed]}
-
-    complete(test())
-
-
-def test_a_consumer_may_close_the_channel_from_within_its_loop(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        waiting = asyncio.ensure_future(sender.send("x", 6))
-        await settle()
-        waiting = asyncio.ensure_future(sender.send("y", 6))
-        await settle()
-        seen = []
-
-        async def consume() -> None:
-            async for message in receiver:
-                seen.append(message.payload)
-                receiver.close()
-
-        with pytest.raises(ChannelClosedError):
-            await consume()
-        assert seen == ["x"]
-        assert type(await failure(waiting)) is PeerGoneError
-
-    complete(test())
-
-
-def test_blocks_close_their_ends(complete: Complete) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        with sender:
-            sender.send_nowait("x", 3)
-            await sender.end()
-        with receiver:
-            assert [message.payload async for message in receiver] == ["x"]
-        with pytest.raises(ChannelClosedError):
-            receiver.receive_nowait()
-
-        sender, receiver = channel()
-        with sender:
-            sender.send_nowait("x", 3)
-        assert receiver.receive_nowait().payload == "x"
-        with pytest.raises(PeerGoneError):
-            receiver.receive_nowait()
-
-    complete(test())
+    sender, receiver = channel()
+    with sender:
+        sender.send_nowait("x", 3)
+    assert receiver.receive_nowait().payload == "x"
+    with pytest.raises(PeerGoneError):
+        receiver.receive_nowait()
 
 
 def test_a_block_that_fails_aborts_the_stream() -> None:

@@ -1,14 +1,12 @@
 """Whoever waits is served in turn: no small chunk, no newcomer and no quick neighbour comes first."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, WouldBlock, open_channel
 
-Complete = Callable[[Coroutine[Any, Any, None]], None]
 Settle = Callable[[], Awaitable[None]]
 
 
@@ -25,207 +23,174 @@ def payloads(receiver: LocalReceiver[object]) -> list[object]:
             return found
 
 
-def test_a_large_chunk_at_the_head_is_not_overtaken_by_small_ones(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        sender.send_nowait("first", 5)
-        sends = [asyncio.ensure_future(sender.send(name, rows)) for name, rows in (("large", 7), ("small", 1))]
-        await settle()
+async def test_a_large_chunk_at_the_head_is_not_overtaken_by_small_ones(settle: Settle) -> None:
+    sender, receiver = channel()
+    sender.send_nowait("first", 5)
+    sends = [asyncio.ensure_future(sender.send(name, rows)) for name, rows in (("large", 7), ("small", 1))]
+    await settle()
 
-        assert not any(send.done() for send in sends), "3 permits are here, the small one would fit"
-        with pytest.raises(WouldBlock, match="2 sends wait before this one"):
-            sender.send_nowait("smaller", 0)
-        assert receiver.receive_nowait().payload == "first"
-        await asyncio.gather(*sends)
-        assert payloads(receiver) == ["large", "small"]
-
-    complete(test())
+    assert not any(send.done() for send in sends), "3 permits are here, the small one would fit"
+    with pytest.raises(WouldBlock, match="2 sends wait before this one"):
+        sender.send_nowait("smaller", 0)
+    assert receiver.receive_nowait().payload == "first"
+    await asyncio.gather(*sends)
+    assert payloads(receiver) == ["large", "small"]
 
 
-def test_permits_that_came_back_for_one_who_waits_are_not_taken_by_a_newcomer(
-    complete: Complete, settle: Settle
-) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        sender.send_nowait("first", 5)
-        waiting = asyncio.ensure_future(sender.send("waiting", 4))
-        await settle()
+async def test_permits_that_came_back_for_one_who_waits_are_not_taken_by_a_newcomer(settle: Settle) -> None:
+    sender, receiver = channel()
+    sender.send_nowait("first", 5)
+    waiting = asyncio.ensure_future(sender.send("waiting", 4))
+    await settle()
 
-        receiver.receive_nowait()  # the waiting send may go, and has not run yet
-        with pytest.raises(WouldBlock, match="1 sends wait before this one"):
-            sender.send_nowait("newcomer", 1)
-        newcomer = asyncio.ensure_future(sender.send("newcomer", 1))
-        await asyncio.gather(waiting, newcomer)
-        assert payloads(receiver) == ["waiting", "newcomer"]
-
-    complete(test())
+    receiver.receive_nowait()  # the waiting send may go, and has not run yet
+    with pytest.raises(WouldBlock, match="1 sends wait before this one"):
+        sender.send_nowait("newcomer", 1)
+    newcomer = asyncio.ensure_future(sender.send("newcomer", 1))
+    await asyncio.gather(waiting, newcomer)
+    assert payloads(receiver) == ["waiting", "newcomer"]
 
 
-def test_sends_leave_in_the_order_of_their_calls_however_many_wait(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        sizes = [(5 * number) % 8 for number in range(60)]
-        sends = [asyncio.ensure_future(sender.send(number, rows)) for number, rows in enumerate(sizes)]
-        received: list[object] = []
-        while len(received) < len(sizes):
-            received.append((await receiver.receive()).payload)
+async def test_sends_leave_in_the_order_of_their_calls_however_many_wait(settle: Settle) -> None:
+    sender, receiver = channel()
+    sizes = [(5 * number) % 8 for number in range(60)]
+    sends = [asyncio.ensure_future(sender.send(number, rows)) for number, rows in enumerate(sizes)]
+    received: list[object] = []
+    while len(received) < len(sizes):
+        received.append((await receiver.receive()).payload)
 
-        assert received == list(range(60))
-        assert all(send.done() for send in sends)
-
-    complete(test())
+    assert received == list(range(60))
+    assert all(send.done() for send in sends)
 
 
-def test_chunks_and_barriers_are_served_in_the_order_in_which_they_came(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        for name in ("b1", "b2"):
-            await sender.send_barrier(name)
-        sender.send_nowait("full", 7)
-        sends = [
-            asyncio.ensure_future(send)
-            for send in (sender.send_barrier("b3"), sender.send("chunk", 7), sender.send_barrier("b4"))
-        ]
-        await settle()
-        assert not any(send.done() for send in sends)
-        with pytest.raises(WouldBlock, match="3 sends wait before this one"):
-            sender.send_barrier_nowait("newcomer")
+async def test_chunks_and_barriers_are_served_in_the_order_in_which_they_came(settle: Settle) -> None:
+    sender, receiver = channel()
+    for name in ("b1", "b2"):
+        await sender.send_barrier(name)
+    sender.send_nowait("full", 7)
+    sends = [
+        asyncio.ensure_future(send)
+        for send in (sender.send_barrier("b3"), sender.send("chunk", 7), sender.send_barrier("b4"))
+    ]
+    await settle()
+    assert not any(send.done() for send in sends)
+    with pytest.raises(WouldBlock, match="3 sends wait before this one"):
+        sender.send_barrier_nowait("newcomer")
 
-        assert (await receiver.receive()).payload == "b1"
-        await settle()
-        assert [send.done() for send in sends] == [True, False, False]
-        assert [(await receiver.receive()).payload for _ in range(5)] == ["b2", "full", "b3", "chunk", "b4"]
-        await asyncio.gather(*sends)
-
-    complete(test())
+    assert (await receiver.receive()).payload == "b1"
+    await settle()
+    assert [send.done() for send in sends] == [True, False, False]
+    assert [(await receiver.receive()).payload for _ in range(5)] == ["b2", "full", "b3", "chunk", "b4"]
+    await asyncio.gather(*sends)
 
 
 @pytest.mark.parametrize("cancelled", ["chunk", "barrier"])
-def test_cancelling_one_of_those_who_wait_leaves_the_others_in_their_places(
-    cancelled: str, complete: Complete, settle: Settle
+async def test_cancelling_one_of_those_who_wait_leaves_the_others_in_their_places(
+    cancelled: str, settle: Settle
 ) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        sender.send_nowait("sent", 7)
-        sends = {
-            name: asyncio.ensure_future(send)
-            for name, send in (
-                ("chunk", sender.send("chunk", 7)),
-                ("barrier", sender.send_barrier("barrier")),
-                ("next", sender.send("next", 1)),
-            )
-        }
-        await settle()
-        sends.pop(cancelled).cancel()
-        await settle()
+    sender, receiver = channel()
+    sender.send_nowait("sent", 7)
+    sends = {
+        name: asyncio.ensure_future(send)
+        for name, send in (
+            ("chunk", sender.send("chunk", 7)),
+            ("barrier", sender.send_barrier("barrier")),
+            ("next", sender.send("next", 1)),
+        )
+    }
+    await settle()
+    sends.pop(cancelled).cancel()
+    await settle()
 
-        # Behind the chunk nobody moves before its permits are here; without it the barrier and the next one leave.
-        assert [send.done() for send in sends.values()] == [cancelled == "chunk"] * 2
-        assert receiver.receive_nowait().payload == "sent"
-        await asyncio.gather(*sends.values())
-        assert payloads(receiver) == list(sends)
-
-    complete(test())
+    # Behind the chunk nobody moves before its permits are here; without it the barrier and the next one leave.
+    assert [send.done() for send in sends.values()] == [cancelled == "chunk"] * 2
+    assert receiver.receive_nowait().payload == "sent"
+    await asyncio.gather(*sends.values())
+    assert payloads(receiver) == list(sends)
 
 
-def test_receivers_are_served_in_the_order_in_which_they_came(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        waiting = [asyncio.ensure_future(receiver.receive()) for _ in range(4)]
-        await settle()
-        for number in range(4):
-            sender.send_nowait(number)
+async def test_receivers_are_served_in_the_order_in_which_they_came(settle: Settle) -> None:
+    sender, receiver = channel()
+    waiting = [asyncio.ensure_future(receiver.receive()) for _ in range(4)]
+    await settle()
+    for number in range(4):
+        sender.send_nowait(number)
 
-        assert [(await task).payload for task in waiting] == [0, 1, 2, 3]
-
-    complete(test())
+    assert [(await task).payload for task in waiting] == [0, 1, 2, 3]
 
 
-def test_a_message_that_came_for_one_who_waits_is_not_taken_by_a_newcomer(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        waiting = asyncio.ensure_future(receiver.receive())
-        await settle()
-        sender.send_nowait("its own", 1)
+async def test_a_message_that_came_for_one_who_waits_is_not_taken_by_a_newcomer(settle: Settle) -> None:
+    sender, receiver = channel()
+    waiting = asyncio.ensure_future(receiver.receive())
+    await settle()
+    sender.send_nowait("its own", 1)
 
-        with pytest.raises(WouldBlock, match="the 1 messages here belong to tasks that have waited for them"):
-            receiver.receive_nowait()
-        with pytest.raises(WouldBlock, match="belong to tasks"):
-            receiver.take_nowait()
-        many = asyncio.ensure_future(receiver.receive_many(5))
-        following = asyncio.ensure_future(receiver.__anext__())
-        await settle()
-        assert (await waiting).payload == "its own"
-        assert not many.done()
-        assert not following.done()
+    with pytest.raises(WouldBlock, match="the 1 messages here belong to tasks that have waited for them"):
+        receiver.receive_nowait()
+    with pytest.raises(WouldBlock, match="belong to tasks"):
+        receiver.take_nowait()
+    many = asyncio.ensure_future(receiver.receive_many(5))
+    following = asyncio.ensure_future(receiver.__anext__())
+    await settle()
+    assert (await waiting).payload == "its own"
+    assert not many.done()
+    assert not following.done()
 
-        sender.send_nowait("second", 1)
-        sender.send_nowait("third", 1)
-        assert [message.payload for message in await many] == ["second"]
-        assert (await following).payload == "third"
-
-    complete(test())
+    sender.send_nowait("second", 1)
+    sender.send_nowait("third", 1)
+    assert [message.payload for message in await many] == ["second"]
+    assert (await following).payload == "third"
 
 
-def test_a_message_more_than_those_who_wait_is_free_for_a_newcomer(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        waiting = asyncio.ensure_future(receiver.receive())
-        await settle()
-        sender.send_nowait("first", 1)
-        sender.send_nowait("second", 1)
+async def test_a_message_more_than_those_who_wait_is_free_for_a_newcomer(settle: Settle) -> None:
+    sender, receiver = channel()
+    waiting = asyncio.ensure_future(receiver.receive())
+    await settle()
+    sender.send_nowait("first", 1)
+    sender.send_nowait("second", 1)
 
-        assert receiver.receive_nowait().payload == "first"
-        with pytest.raises(WouldBlock):
-            receiver.receive_nowait()
-        assert (await waiting).payload == "second"
-
-    complete(test())
+    assert receiver.receive_nowait().payload == "first"
+    with pytest.raises(WouldBlock):
+        receiver.receive_nowait()
+    assert (await waiting).payload == "second"
 
 
-def test_receiving_many_leaves_what_belongs_to_others(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        waiting = asyncio.ensure_future(receiver.receive())
-        await settle()
-        for number in range(3):
-            sender.send_nowait(number)
+async def test_receiving_many_leaves_what_belongs_to_others(settle: Settle) -> None:
+    sender, receiver = channel()
+    waiting = asyncio.ensure_future(receiver.receive())
+    await settle()
+    for number in range(3):
+        sender.send_nowait(number)
 
-        assert [message.payload for message in await receiver.receive_many(5)] == [0, 1]
-        assert (await waiting).payload == 2
-
-    complete(test())
+    assert [message.payload for message in await receiver.receive_many(5)] == [0, 1]
+    assert (await waiting).payload == 2
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_nobody_starves(complete: Complete, rows: int) -> None:
+async def test_nobody_starves(rows: int) -> None:
     """Equal senders get equal shares, and so do equal receivers."""
+    sender, receiver = channel()
+    sent, received = [0] * 5, [0] * 4
+    enough = asyncio.Event()
 
-    async def test() -> None:
-        sender, receiver = channel()
-        sent, received = [0] * 5, [0] * 4
-        enough = asyncio.Event()
+    async def produce(number: int) -> None:
+        while True:
+            await sender.send(number, rows)
+            sent[number] += 1
 
-        async def produce(number: int) -> None:
-            while True:
-                await sender.send(number, rows)
-                sent[number] += 1
+    async def consume(number: int) -> None:
+        while True:
+            await receiver.receive()
+            received[number] += 1
+            if sum(received) == 2_000:
+                enough.set()
 
-        async def consume(number: int) -> None:
-            while True:
-                await receiver.receive()
-                received[number] += 1
-                if sum(received) == 2_000:
-                    enough.set()
+    tasks = [asyncio.ensure_future(produce(number)) for number in range(5)]
+    tasks += [asyncio.ensure_future(consume(number)) for number in range(4)]
+    await enough.wait()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
-        tasks = [asyncio.ensure_future(produce(number)) for number in range(5)]
-        tasks += [asyncio.ensure_future(consume(number)) for number in range(4)]
-        await enough.wait()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-        assert max(sent) - min(sent) <= 8 + 1, sent  # one of them found the window empty
-        assert min(received) > 0, received
-
-    complete(test())
+    assert max(sent) - min(sent) <= 8 + 1, sent  # one of them found the window empty
+    assert min(received) > 0, received

@@ -4,14 +4,12 @@ import asyncio
 import gc
 import sys
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
 from permitflow import ChannelClosedError, ChannelParameters, EndOfStream, LocalReceiver, LocalSender, open_channel
 
-Complete = Callable[[Coroutine[Any, Any, None]], None]
 Settle = Callable[[], Awaitable[None]]
 
 
@@ -40,42 +38,36 @@ def watched(rows: int) -> tuple[Chunk, weakref.ref[Chunk]]:
     return chunk, weakref.ref(chunk)
 
 
-def test_a_chunk_is_freed_when_it_was_consumed(complete: Complete) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        chunk, alive = watched(3)
-        await sender.send(chunk)
-        del chunk
-        assert alive() is not None
-        await receiver.receive()
-        assert alive() is None
+async def test_a_chunk_is_freed_when_it_was_consumed() -> None:
+    sender, receiver = channel()
+    chunk, alive = watched(3)
+    await sender.send(chunk)
+    del chunk
+    assert alive() is not None
+    await receiver.receive()
+    assert alive() is None
 
-        chunk, alive = watched(3)
-        sender.send_nowait(chunk)
-        del chunk
-        receiver.take_nowait()
-        assert alive() is not None, "it is not consumed yet"
-        receiver.consume()
-        assert alive() is None
-
-    complete(test())
+    chunk, alive = watched(3)
+    sender.send_nowait(chunk)
+    del chunk
+    receiver.take_nowait()
+    assert alive() is not None, "it is not consumed yet"
+    receiver.consume()
+    assert alive() is None
 
 
-def test_a_chunk_is_freed_when_its_send_was_cancelled(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, _ = channel()
-        sender.send_nowait(Chunk(6))
-        chunk, alive = watched(6)
-        waiting = asyncio.ensure_future(sender.send(chunk))
-        del chunk
-        await settle()
-        assert alive() is not None
-        waiting.cancel()
-        await settle()
-        del waiting
-        assert alive() is None
-
-    complete(test())
+async def test_a_chunk_is_freed_when_its_send_was_cancelled(settle: Settle) -> None:
+    sender, _ = channel()
+    sender.send_nowait(Chunk(6))
+    chunk, alive = watched(6)
+    waiting = asyncio.ensure_future(sender.send(chunk))
+    del chunk
+    await settle()
+    assert alive() is not None
+    waiting.cancel()
+    await settle()
+    del waiting
+    assert alive() is None
 
 
 @pytest.mark.parametrize("way", ["abort", "close"])
@@ -89,70 +81,60 @@ def test_chunks_are_freed_when_the_stream_is_given_up(way: str) -> None:
     assert alive() is None
 
 
-def test_a_channel_that_nobody_has_any_more_is_freed_with_all_it_holds(complete: Complete) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        chunk, alive = watched(6)
+async def test_a_channel_that_nobody_has_any_more_is_freed_with_all_it_holds() -> None:
+    sender, receiver = channel()
+    chunk, alive = watched(6)
+    await sender.send(chunk)
+    sender.send_watermark(chunk)
+    del chunk
+    assert alive() is not None
+    del sender, receiver
+    assert alive() is None
+
+
+async def test_a_channel_is_freed_after_waits_cancellations_and_ends(settle: Settle) -> None:
+    sender, receiver = channel()
+    chunk, alive = watched(6)
+    waiting = [asyncio.ensure_future(receiver.receive()) for _ in range(2)]
+    await settle()
+    waiting[0].cancel()
+    sender.send_nowait(chunk)
+    await waiting[1]
+    sender.send_nowait(chunk)
+    late = asyncio.ensure_future(sender.send(chunk))
+    await settle()
+    late.cancel()
+    await settle()
+    await sender.end()
+    receiver.take_nowait()
+    with pytest.raises(EndOfStream):
+        await receiver.take()
+    with pytest.raises(ChannelClosedError):
         await sender.send(chunk)
-        sender.send_watermark(chunk)
-        del chunk
-        assert alive() is not None
-        del sender, receiver
-        assert alive() is None
-
-    complete(test())
+    del chunk, waiting, late
+    assert alive() is not None, "it is held by the receiver"
+    del sender, receiver
+    assert alive() is None
 
 
-def test_a_channel_is_freed_after_waits_cancellations_and_ends(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        chunk, alive = watched(6)
-        waiting = [asyncio.ensure_future(receiver.receive()) for _ in range(2)]
-        await settle()
-        waiting[0].cancel()
-        sender.send_nowait(chunk)
-        await waiting[1]
-        sender.send_nowait(chunk)
-        late = asyncio.ensure_future(sender.send(chunk))
-        await settle()
-        late.cancel()
-        await settle()
-        await sender.end()
-        receiver.take_nowait()
-        with pytest.raises(EndOfStream):
-            await receiver.take()
-        with pytest.raises(ChannelClosedError):
-            await sender.send(chunk)
-        del chunk, waiting, late
-        assert alive() is not None, "it is held by the receiver"
-        del sender, receiver
-        assert alive() is None
-
-    complete(test())
-
-
-def test_nothing_grows_with_the_number_of_messages(complete: Complete) -> None:
+async def test_nothing_grows_with_the_number_of_messages() -> None:
     """A window's worth of memory is all that is ever taken."""
+    sender, receiver = channel()
 
-    async def test() -> None:
-        sender, receiver = channel()
+    async def move(count: int) -> int:
+        async def produce() -> None:
+            for _ in range(count):
+                await sender.send(Chunk(3))
 
-        async def move(count: int) -> int:
-            async def produce() -> None:
-                for _ in range(count):
-                    await sender.send(Chunk(3))
+        async def consume() -> None:
+            for _ in range(count):
+                await receiver.receive()
 
-            async def consume() -> None:
-                for _ in range(count):
-                    await receiver.receive()
+        async with asyncio.TaskGroup() as both:
+            both.create_task(produce())
+            both.create_task(consume())
+        return sys.getallocatedblocks()
 
-            async with asyncio.TaskGroup() as both:
-                both.create_task(produce())
-                both.create_task(consume())
-            return sys.getallocatedblocks()
-
-        few = await move(10_000)  # what the interpreter keeps for itself is there by then
-        many = await move(10_000)
-        assert many - few < 200
-
-    complete(test())
+    few = await move(10_000)  # what the interpreter keeps for itself is there by then
+    many = await move(10_000)
+    assert many - few < 200

@@ -1,8 +1,7 @@
 """The channel inside a process: what is sent arrives, and never more of it is held than there are permits."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import pyarrow as pa
 import pytest
@@ -19,7 +18,6 @@ from permitflow import (
     open_channel,
 )
 
-Complete = Callable[[Coroutine[Any, Any, None]], None]
 Settle = Callable[[], Awaitable[None]]
 
 
@@ -57,103 +55,86 @@ def test_rows_are_counted_by_the_chunk_unless_they_are_given() -> None:
 
 
 @pytest.mark.parametrize("rows", [-1, 1.5, "3", True], ids=repr)
-def test_a_wrong_number_of_rows_is_refused_and_nothing_is_sent(complete: Complete, rows: object) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        with pytest.raises(InvalidParametersError, match="rows must be a whole number of at least 0"):
-            sender.send_nowait("x", rows)  # type: ignore[arg-type]  # that is the point
-        with pytest.raises(InvalidParametersError, match="rows must be a whole number of at least 0"):
-            await sender.send("x", rows)  # type: ignore[arg-type]  # that is the point
-        with pytest.raises(WouldBlock, match="no message is here"):
-            receiver.receive_nowait()
-        assert sender.statistics().row_permits_here == 8
-
-    complete(test())
+async def test_a_wrong_number_of_rows_is_refused_and_nothing_is_sent(rows: object) -> None:
+    sender, receiver = channel()
+    with pytest.raises(InvalidParametersError, match="rows must be a whole number of at least 0"):
+        sender.send_nowait("x", rows)  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(InvalidParametersError, match="rows must be a whole number of at least 0"):
+        await sender.send("x", rows)  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(WouldBlock, match="no message is here"):
+        receiver.receive_nowait()
+    assert sender.statistics().row_permits_here == 8
 
 
 @pytest.mark.parametrize("consumers", [1, 3])
 @pytest.mark.parametrize("producers", [1, 3])
-def test_what_is_held_never_exceeds_the_permits(complete: Complete, producers: int, consumers: int) -> None:
-    async def test() -> None:
-        sender, receiver = channel(64, 8)
-        received: list[object] = []
+async def test_what_is_held_never_exceeds_the_permits(producers: int, consumers: int) -> None:
+    sender, receiver = channel(64, 8)
+    received: list[object] = []
 
-        async def produce(number: int) -> None:
-            for count in range(200):
-                await sender.send((number, count), rows=(7 * count + number) % 57)
+    async def produce(number: int) -> None:
+        for count in range(200):
+            await sender.send((number, count), rows=(7 * count + number) % 57)
 
-        async def consume() -> None:
-            async for message in receiver:
-                received.append(message.payload)
-                if len(received) % 5 == 0:
-                    await asyncio.sleep(0)
+    async def consume() -> None:
+        async for message in receiver:
+            received.append(message.payload)
+            if len(received) % 5 == 0:
+                await asyncio.sleep(0)
 
-        async with asyncio.TaskGroup() as everybody:
-            for _ in range(consumers):
-                everybody.create_task(consume())
-            async with asyncio.TaskGroup() as senders:
-                for number in range(producers):
-                    senders.create_task(produce(number))
-            await sender.end()
+    async with asyncio.TaskGroup() as everybody:
+        for _ in range(consumers):
+            everybody.create_task(consume())
+        async with asyncio.TaskGroup() as senders:
+            for number in range(producers):
+                senders.create_task(produce(number))
+        await sender.end()
 
-        assert sorted(received) == [(number, count) for number in range(producers) for count in range(200)]  # type: ignore[type-var]  # tuples
-        after = sender.statistics()
-        assert 57 <= after.peak_permits_outstanding <= 64
-        assert after.peak_inbox_rows <= 64
-        assert after.row_permits_here == 64
-
-    complete(test())
+    assert sorted(received) == [(number, count) for number in range(producers) for count in range(200)]  # type: ignore[type-var]  # tuples
+    after = sender.statistics()
+    assert 57 <= after.peak_permits_outstanding <= 64
+    assert after.peak_inbox_rows <= 64
+    assert after.row_permits_here == 64
 
 
-def test_receive_many_waits_for_one_message_and_takes_no_more_than_are_wanted(
-    complete: Complete, settle: Settle
-) -> None:
-    async def test() -> None:
-        sender, receiver = channel(100)
-        for number in range(5):
-            sender.send_nowait(number)
-        assert [message.payload for message in await receiver.receive_many(3)] == [0, 1, 2]
-        assert [message.payload for message in await receiver.receive_many(3)] == [3, 4]
+async def test_receive_many_waits_for_one_message_and_takes_no_more_than_are_wanted(settle: Settle) -> None:
+    sender, receiver = channel(100)
+    for number in range(5):
+        sender.send_nowait(number)
+    assert [message.payload for message in await receiver.receive_many(3)] == [0, 1, 2]
+    assert [message.payload for message in await receiver.receive_many(3)] == [3, 4]
 
-        waiting = asyncio.ensure_future(receiver.receive_many(3))
-        await settle()
-        assert not waiting.done()
-        sender.send_nowait(5)
-        sender.send_nowait(6)
-        assert [message.payload for message in await waiting] == [5, 6]
-        assert sender.statistics().row_permits_here == 100
-
-    complete(test())
+    waiting = asyncio.ensure_future(receiver.receive_many(3))
+    await settle()
+    assert not waiting.done()
+    sender.send_nowait(5)
+    sender.send_nowait(6)
+    assert [message.payload for message in await waiting] == [5, 6]
+    assert sender.statistics().row_permits_here == 100
 
 
 @pytest.mark.parametrize("max_messages", [0, -1])
-def test_receive_many_wants_a_positive_number(complete: Complete, max_messages: int) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        sender.send_nowait("x")
-        with pytest.raises(InvalidParametersError, match="max_messages must be at least 1"):
-            await receiver.receive_many(max_messages)
-        assert receiver.receive_nowait().payload == "x"
-
-    complete(test())
+async def test_receive_many_wants_a_positive_number(max_messages: int) -> None:
+    sender, receiver = channel()
+    sender.send_nowait("x")
+    with pytest.raises(InvalidParametersError, match="max_messages must be at least 1"):
+        await receiver.receive_many(max_messages)
+    assert receiver.receive_nowait().payload == "x"
 
 
-def test_a_consumer_that_fails_leaves_the_channel_as_it_is(complete: Complete) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        for number in range(4):
-            sender.send_nowait(number)
+async def test_a_consumer_that_fails_leaves_the_channel_as_it_is() -> None:
+    sender, receiver = channel()
+    for number in range(4):
+        sender.send_nowait(number)
 
-        async def consume() -> None:
-            async for _ in receiver:
-                raise ZeroDivisionError
+    async def consume() -> None:
+        async for _ in receiver:
+            raise ZeroDivisionError
 
-        with pytest.raises(ZeroDivisionError):
-            await consume()
-        assert [message.payload for message in await receiver.receive_many(9)] == [1, 2, 3]
-        assert sender.statistics().row_permits_here == 8
-
-    complete(test())
+    with pytest.raises(ZeroDivisionError):
+        await consume()
+    assert [message.payload for message in await receiver.receive_many(9)] == [1, 2, 3]
+    assert sender.statistics().row_permits_here == 8
 
 
 def test_no_loop_is_needed_where_nobody_waits() -> None:
@@ -167,23 +148,20 @@ def test_no_loop_is_needed_where_nobody_waits() -> None:
     assert sender.statistics().open_seconds >= 0
 
 
-def test_the_ends_say_what_they_are(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        parameters = ChannelParameters(row_permits=8, permit_batch=2)
-        ends: Ends = open_channel(parameters, name="orders/0")
-        sender, receiver = ends
-        await sender.send("x", 5)
-        waiting = asyncio.ensure_future(sender.send("y", 4))
-        await settle()
+async def test_the_ends_say_what_they_are(settle: Settle) -> None:
+    parameters = ChannelParameters(row_permits=8, permit_batch=2)
+    ends: Ends = open_channel(parameters, name="orders/0")
+    sender, receiver = ends
+    await sender.send("x", 5)
+    waiting = asyncio.ensure_future(sender.send("y", 4))
+    await settle()
 
-        assert (sender.name, receiver.name) == ("orders/0", "orders/0")
-        assert sender.parameters is receiver.parameters is parameters
-        assert repr(sender) == "<LocalSender 'orders/0' open, 3/8 row permits here, 1 waiting>"
-        assert repr(receiver) == "<LocalReceiver 'orders/0' open, 1 messages here, 0 waiting>"
-        receiver.receive_nowait()
-        await waiting
-
-    complete(test())
+    assert (sender.name, receiver.name) == ("orders/0", "orders/0")
+    assert sender.parameters is receiver.parameters is parameters
+    assert repr(sender) == "<LocalSender 'orders/0' open, 3/8 row permits here, 1 waiting>"
+    assert repr(receiver) == "<LocalReceiver 'orders/0' open, 1 messages here, 0 waiting>"
+    receiver.receive_nowait()
+    await waiting
 
 
 def test_parameters_of_another_kind_are_refused() -> None:
@@ -204,20 +182,17 @@ def test_consuming_needs_a_message_that_was_taken() -> None:
         receiver.take_nowait()
 
 
-def test_the_two_ways_to_receive_are_not_mixed_while_a_message_is_held(complete: Complete) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        for name in ("a", "b", "c"):
-            sender.send_nowait(name, 1)
-        receiver.take_nowait()
-        with pytest.raises(LocalProtocolError, match="1 messages were taken and not consumed: consume them first"):
-            receiver.receive_nowait()
-        for receive in (receiver.receive(), receiver.receive_many(2), receiver.__anext__()):
-            with pytest.raises(LocalProtocolError):
-                await receive
-        receiver.consume()
-        assert receiver.receive_nowait().payload == "b"
-        assert (await receiver.take()).payload == "c"
-        receiver.consume()
-
-    complete(test())
+async def test_the_two_ways_to_receive_are_not_mixed_while_a_message_is_held() -> None:
+    sender, receiver = channel()
+    for name in ("a", "b", "c"):
+        sender.send_nowait(name, 1)
+    receiver.take_nowait()
+    with pytest.raises(LocalProtocolError, match="1 messages were taken and not consumed: consume them first"):
+        receiver.receive_nowait()
+    for receive in (receiver.receive(), receiver.receive_many(2), receiver.__anext__()):
+        with pytest.raises(LocalProtocolError):
+            await receive
+    receiver.consume()
+    assert receiver.receive_nowait().payload == "b"
+    assert (await receiver.take()).payload == "c"
+    receiver.consume()

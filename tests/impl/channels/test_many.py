@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -25,7 +25,6 @@ from permitflow import (
     open_channel,
 )
 
-Complete = Callable[[Coroutine[Any, Any, None]], None]
 Settle = Callable[[], Awaitable[None]]
 Ends = tuple[LocalSender[str], LocalReceiver[str]]
 
@@ -46,54 +45,45 @@ def received(receiver: LocalReceiver[str]) -> list[str]:
             return found
 
 
-def test_chunks_leave_from_the_left_until_the_queue_is_empty(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        queue = deque(["aaa", "b", "cc", "", "dd"])
-        sending = asyncio.ensure_future(sender.send_many(queue))
-        await settle()
-        assert list(queue) == ["cc", "", "dd"], "the window is full"
-        assert [message.payload for message in await receiver.receive_many()] == ["aaa", "b"]
-        await settle()
-        assert list(queue) == ["dd"]
-        queue.append("e")
-        assert [message.payload for message in await receiver.receive_many()] == ["cc", ""]
-        await sending
-        assert not queue
-        assert received(receiver) == ["dd", "e"]
-        assert sender.statistics().row_permits_here == 4
-
-    complete(test())
+async def test_chunks_leave_from_the_left_until_the_queue_is_empty(settle: Settle) -> None:
+    sender, receiver = channel()
+    queue = deque(["aaa", "b", "cc", "", "dd"])
+    sending = asyncio.ensure_future(sender.send_many(queue))
+    await settle()
+    assert list(queue) == ["cc", "", "dd"], "the window is full"
+    assert [message.payload for message in await receiver.receive_many()] == ["aaa", "b"]
+    await settle()
+    assert list(queue) == ["dd"]
+    queue.append("e")
+    assert [message.payload for message in await receiver.receive_many()] == ["cc", ""]
+    await sending
+    assert not queue
+    assert received(receiver) == ["dd", "e"]
+    assert sender.statistics().row_permits_here == 4
 
 
-def test_all_that_is_received_returns_its_permits_once(complete: Complete) -> None:
-    async def test() -> None:
-        sender, receiver = channel(row_permits=8, permit_batch=5)
-        for expected in ("aaa", "b"), ("cc", "dd", "ee"), ("f",):
-            await sender.send_many(deque(expected))
-            first = receiver.receive_nowait()
-            rest = await receiver.receive_many() if len(expected) > 1 else []
-            assert [message.payload for message in (first, *rest)] == list(expected)
-            assert sender.statistics().row_permits_here == 8
-            assert receiver.statistics().unreturned_permits == 0
-
-    complete(test())
+async def test_all_that_is_received_returns_its_permits_once() -> None:
+    sender, receiver = channel(row_permits=8, permit_batch=5)
+    for expected in ("aaa", "b"), ("cc", "dd", "ee"), ("f",):
+        await sender.send_many(deque(expected))
+        first = receiver.receive_nowait()
+        rest = await receiver.receive_many() if len(expected) > 1 else []
+        assert [message.payload for message in (first, *rest)] == list(expected)
+        assert sender.statistics().row_permits_here == 8
+        assert receiver.statistics().unreturned_permits == 0
 
 
-def test_a_queue_of_short_chunks_does_not_overtake_one_that_waits(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        sender.send_nowait("aaa")
-        waiting = asyncio.ensure_future(sender.send("bb"))
-        await settle()
-        many = asyncio.ensure_future(sender.send_many(deque(["c", "d"])))
-        await settle()
-        assert received(receiver) == ["aaa"]
-        await settle()
-        assert received(receiver) == ["bb", "c", "d"]
-        await asyncio.gather(waiting, many)
-
-    complete(test())
+async def test_a_queue_of_short_chunks_does_not_overtake_one_that_waits(settle: Settle) -> None:
+    sender, receiver = channel()
+    sender.send_nowait("aaa")
+    waiting = asyncio.ensure_future(sender.send("bb"))
+    await settle()
+    many = asyncio.ensure_future(sender.send_many(deque(["c", "d"])))
+    await settle()
+    assert received(receiver) == ["aaa"]
+    await settle()
+    assert received(receiver) == ["bb", "c", "d"]
+    await asyncio.gather(waiting, many)
 
 
 class Unreadable:
@@ -105,16 +95,13 @@ class Unreadable:
 
 
 @pytest.mark.parametrize("before", [0, 1], ids=["alone", "behind another one"])
-def test_a_chunk_that_cannot_say_its_rows_stays_in_the_queue(complete: Complete, before: int) -> None:
-    async def test() -> None:
-        sender, _ = channel()
-        unreadable: Any = Unreadable()
-        queue = deque([*["a"] * before, unreadable])
-        with pytest.raises(RuntimeError):
-            await sender.send_many(queue)
-        assert unreadable in queue
-
-    complete(test())
+async def test_a_chunk_that_cannot_say_its_rows_stays_in_the_queue(before: int) -> None:
+    sender, _ = channel()
+    unreadable: Any = Unreadable()
+    queue = deque([*["a"] * before, unreadable])
+    with pytest.raises(RuntimeError):
+        await sender.send_many(queue)
+    assert unreadable in queue
 
 
 class SendsWhenAsked:
@@ -131,202 +118,164 @@ class SendsWhenAsked:
 
 
 @pytest.mark.parametrize("behind", [0, 1], ids=["alone", "before another one"])
-def test_a_chunk_that_sends_when_it_is_asked_for_its_rows_spends_no_permit_twice(
-    complete: Complete, settle: Settle, behind: int
+async def test_a_chunk_that_sends_when_it_is_asked_for_its_rows_spends_no_permit_twice(
+    settle: Settle, behind: int
 ) -> None:
-    async def test() -> None:
-        ends: tuple[LocalSender[object], LocalReceiver[object]] = open_channel(ChannelParameters(row_permits=4))
-        sender, receiver = ends
-        sending = asyncio.ensure_future(sender.send_many(deque([SendsWhenAsked(sender), *["c"] * behind])))
-        await settle()
-        assert sender.statistics().row_permits_here == 0
-        assert [message.rows for message in await receiver.receive_many()] == [2, 2]
-        await sending
-        assert [message.rows for message in await receiver.receive_many()] == [3, *[1] * behind]
-        assert sender.statistics().peak_permits_outstanding <= 4
-
-    complete(test())
+    ends: tuple[LocalSender[object], LocalReceiver[object]] = open_channel(ChannelParameters(row_permits=4))
+    sender, receiver = ends
+    sending = asyncio.ensure_future(sender.send_many(deque([SendsWhenAsked(sender), *["c"] * behind])))
+    await settle()
+    assert sender.statistics().row_permits_here == 0
+    assert [message.rows for message in await receiver.receive_many()] == [2, 2]
+    await sending
+    assert [message.rows for message in await receiver.receive_many()] == [3, *[1] * behind]
+    assert sender.statistics().peak_permits_outstanding <= 4
 
 
-def test_nothing_is_to_be_sent(complete: Complete) -> None:
-    async def test() -> None:
-        sender, _ = channel()
-        await sender.send_many(deque())
-        assert sender.statistics().sent_chunks == 0
-
-    complete(test())
+async def test_nothing_is_to_be_sent() -> None:
+    sender, _ = channel()
+    await sender.send_many(deque())
+    assert sender.statistics().sent_chunks == 0
 
 
-def test_cancelled_the_queue_holds_what_has_not_left(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        queue = deque(["aaa", "bb", "c"])
-        sending = asyncio.ensure_future(sender.send_many(queue))
-        await settle()
-        sending.cancel()
-        await asyncio.wait([sending])
-        assert sending.cancelled()
-        assert list(queue) == ["bb", "c"]
-        assert received(receiver) == ["aaa"]
+async def test_cancelled_the_queue_holds_what_has_not_left(settle: Settle) -> None:
+    sender, receiver = channel()
+    queue = deque(["aaa", "bb", "c"])
+    sending = asyncio.ensure_future(sender.send_many(queue))
+    await settle()
+    sending.cancel()
+    await asyncio.wait([sending])
+    assert sending.cancelled()
+    assert list(queue) == ["bb", "c"]
+    assert received(receiver) == ["aaa"]
 
-        await sender.send_many(queue)
-        assert received(receiver) == ["bb", "c"]
-
-    complete(test())
+    await sender.send_many(queue)
+    assert received(receiver) == ["bb", "c"]
 
 
-def test_cancelled_within_a_chunk_its_rest_follows_by_itself(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        queue = deque(["abcdefgh", "ij"])
-        sending = asyncio.ensure_future(sender.send_many(queue))
-        await settle()
-        sending.cancel()
-        await asyncio.wait([sending])
-        assert list(queue) == ["ij"]
-        assert received(receiver) == ["abc", "def", "gh"]
-
-    complete(test())
+async def test_cancelled_within_a_chunk_its_rest_follows_by_itself(settle: Settle) -> None:
+    sender, receiver = channel()
+    queue = deque(["abcdefgh", "ij"])
+    sending = asyncio.ensure_future(sender.send_many(queue))
+    await settle()
+    sending.cancel()
+    await asyncio.wait([sending])
+    assert list(queue) == ["ij"]
+    assert received(receiver) == ["abc", "def", "gh"]
 
 
 @pytest.mark.parametrize("is_peer", [False, True], ids=["closed here", "receiver closed"])
-def test_refused_the_queue_holds_what_has_not_left(complete: Complete, settle: Settle, is_peer: bool) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        queue = deque(["abcdefgh", "ij"])
-        sending = asyncio.ensure_future(sender.send_many(queue))
-        await settle()
-        (receiver if is_peer else sender).close()
-        error = PeerGoneError if is_peer else ChannelClosedError
-        for refused in (sending, sender.send_many(queue)):
-            with pytest.raises(error) as caught:
-                await refused
-            assert list(queue) == ["defgh", "ij"]
-            assert caught.value.facts["undelivered"] is queue
-
-    complete(test())
+async def test_refused_the_queue_holds_what_has_not_left(settle: Settle, is_peer: bool) -> None:
+    sender, receiver = channel()
+    queue = deque(["abcdefgh", "ij"])
+    sending = asyncio.ensure_future(sender.send_many(queue))
+    await settle()
+    (receiver if is_peer else sender).close()
+    error = PeerGoneError if is_peer else ChannelClosedError
+    for refused in (sending, sender.send_many(queue)):
+        with pytest.raises(error) as caught:
+            await refused
+        assert list(queue) == ["defgh", "ij"]
+        assert caught.value.facts["undelivered"] is queue
 
 
-def test_a_chunk_that_cannot_be_sent_stops_the_queue_before_it(complete: Complete) -> None:
+async def test_a_chunk_that_cannot_be_sent_stops_the_queue_before_it() -> None:
     class Endless:
         def __len__(self) -> int:
             raise TypeError("endless")
 
-    async def test() -> None:
-        ends: tuple[LocalSender[object], LocalReceiver[object]] = open_channel(
-            ChannelParameters(row_permits=4, max_chunk_cost=3)
-        )
-        sender, receiver = ends
-        for wrong, error in ((Endless(), InvalidParametersError), ({1, 2, 3, 4}, UnsplittableChunkError)):
-            queue: deque[object] = deque(["a", wrong, "b"])
-            with pytest.raises(error):
-                await sender.send_many(queue)
-            assert list(queue) == [wrong, "b"]
-            assert receiver.receive_nowait().payload == "a"
-        with pytest.raises(WouldBlock):
-            receiver.receive_nowait()
-
-    complete(test())
+    ends: tuple[LocalSender[object], LocalReceiver[object]] = open_channel(
+        ChannelParameters(row_permits=4, max_chunk_cost=3)
+    )
+    sender, receiver = ends
+    for wrong, error in ((Endless(), InvalidParametersError), ({1, 2, 3, 4}, UnsplittableChunkError)):
+        queue: deque[object] = deque(["a", wrong, "b"])
+        with pytest.raises(error):
+            await sender.send_many(queue)
+        assert list(queue) == [wrong, "b"]
+        assert receiver.receive_nowait().payload == "a"
+    with pytest.raises(WouldBlock):
+        receiver.receive_nowait()
 
 
-def test_chunks_above_the_clamp_travel_whole_where_that_was_agreed(complete: Complete) -> None:
-    async def test() -> None:
-        ends: Ends = open_channel(ChannelParameters(row_permits=4, max_chunk_cost=3, oversize=Oversize.WHOLE))
-        sender, receiver = ends
-        queue = deque(["abcdefgh", "i"])
-        await sender.send_many(queue)
-        assert received(receiver) == ["abcdefgh", "i"]
-        assert sender.statistics().row_permits_here == 4
-
-    complete(test())
+async def test_chunks_above_the_clamp_travel_whole_where_that_was_agreed() -> None:
+    ends: Ends = open_channel(ChannelParameters(row_permits=4, max_chunk_cost=3, oversize=Oversize.WHOLE))
+    sender, receiver = ends
+    queue = deque(["abcdefgh", "i"])
+    await sender.send_many(queue)
+    assert received(receiver) == ["abcdefgh", "i"]
+    assert sender.statistics().row_permits_here == 4
 
 
-def test_taken_messages_keep_their_permits_until_they_are_consumed(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel(row_permits=8, permit_batch=3)
-        for chunk in ("a", "bb", "c", "dd", "e"):
-            sender.send_nowait(chunk)
-        assert [message.payload for message in await receiver.take_many(3)] == ["a", "bb", "c"]
-        sender.send_barrier_nowait("epoch")
-        assert [message.payload for message in await receiver.take_many()] == ["dd", "e", "epoch"]
-        with pytest.raises(WouldBlock):
-            receiver.take_nowait()
-        assert sender.statistics().row_permits_here == 1
+async def test_taken_messages_keep_their_permits_until_they_are_consumed(settle: Settle) -> None:
+    sender, receiver = channel(row_permits=8, permit_batch=3)
+    for chunk in ("a", "bb", "c", "dd", "e"):
+        sender.send_nowait(chunk)
+    assert [message.payload for message in await receiver.take_many(3)] == ["a", "bb", "c"]
+    sender.send_barrier_nowait("epoch")
+    assert [message.payload for message in await receiver.take_many()] == ["dd", "e", "epoch"]
+    with pytest.raises(WouldBlock):
+        receiver.take_nowait()
+    assert sender.statistics().row_permits_here == 1
 
+    receiver.consume(3)
+    after = sender.statistics()
+    assert (after.row_permits_here, after.unreturned_permits, after.consumed_chunks) == (4, 1, 3)
+    receiver.consume()
+    assert sender.statistics().row_permits_here == 7
+    receiver.consume(2)
+    assert sender.statistics().row_permits_here == 8
+    sender.send_barrier_nowait()
+    sender.send_barrier_nowait()
+
+
+async def test_more_than_are_held_cannot_be_consumed() -> None:
+    sender, receiver = channel()
+    sender.send_nowait("a")
+    sender.send_nowait("b")
+    await receiver.take_many()
+    with pytest.raises(LocalProtocolError, match="2 messages were taken, not the 3 that are said to be consumed"):
         receiver.consume(3)
-        after = sender.statistics()
-        assert (after.row_permits_here, after.unreturned_permits, after.consumed_chunks) == (4, 1, 3)
-        receiver.consume()
-        assert sender.statistics().row_permits_here == 7
-        receiver.consume(2)
-        assert sender.statistics().row_permits_here == 8
-        sender.send_barrier_nowait()
-        sender.send_barrier_nowait()
-
-    complete(test())
-
-
-def test_more_than_are_held_cannot_be_consumed(complete: Complete) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        sender.send_nowait("a")
-        sender.send_nowait("b")
-        await receiver.take_many()
-        with pytest.raises(LocalProtocolError, match="2 messages were taken, not the 3 that are said to be consumed"):
-            receiver.consume(3)
-        assert sender.statistics().inbox_rows == 2
-        receiver.consume(2)
-        with pytest.raises(LocalProtocolError, match="nothing was taken"):
-            receiver.consume(1)
-
-    complete(test())
+    assert sender.statistics().inbox_rows == 2
+    receiver.consume(2)
+    with pytest.raises(LocalProtocolError, match="nothing was taken"):
+        receiver.consume(1)
 
 
 @pytest.mark.parametrize("count", [0, -1, True, 1.5, "3"])
-def test_a_number_of_messages_is_a_positive_whole_number(complete: Complete, count: Any) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        sender.send_nowait("x")
-        for many in (receiver.receive_many, receiver.take_many):
-            with pytest.raises(InvalidParametersError, match="max_messages must be at least 1, and a whole number"):
-                await many(count)
-        assert receiver.take_nowait().payload == "x"
-        with pytest.raises(InvalidParametersError, match="messages must be at least 1, and a whole number"):
-            receiver.consume(count)
-        receiver.consume()
-
-    complete(test())
+async def test_a_number_of_messages_is_a_positive_whole_number(count: Any) -> None:
+    sender, receiver = channel()
+    sender.send_nowait("x")
+    for many in (receiver.receive_many, receiver.take_many):
+        with pytest.raises(InvalidParametersError, match="max_messages must be at least 1, and a whole number"):
+            await many(count)
+    assert receiver.take_nowait().payload == "x"
+    with pytest.raises(InvalidParametersError, match="messages must be at least 1, and a whole number"):
+        receiver.consume(count)
+    receiver.consume()
 
 
 @pytest.mark.parametrize("way", ["receive_many", "take_many"])
-def test_a_receiver_of_many_waits_for_the_first_and_then_takes_what_is_here(
-    complete: Complete, settle: Settle, way: str
-) -> None:
-    async def test() -> None:
+async def test_a_receiver_of_many_waits_for_the_first_and_then_takes_what_is_here(settle: Settle, way: str) -> None:
+    sender, receiver = channel()
+    waiting = asyncio.ensure_future(getattr(receiver, way)())
+    await settle()
+    assert not waiting.done()
+    sender.send_nowait("a")
+    sender.send_nowait("b")
+    sender.send_nowait("c")
+    assert [message.payload for message in await waiting] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("way", ["receive_many", "take_many"])
+async def test_a_receiver_of_many_learns_how_the_stream_ended(settle: Settle, way: str) -> None:
+    for how, error in enumerate((EndOfStream, ChannelAbortedError, PeerGoneError, ChannelClosedError)):
         sender, receiver = channel()
-        waiting = asyncio.ensure_future(getattr(receiver, way)())
+        waiting = [asyncio.ensure_future(getattr(receiver, way)(3)) for _ in range(2)]
         await settle()
-        assert not waiting.done()
-        sender.send_nowait("a")
-        sender.send_nowait("b")
-        sender.send_nowait("c")
-        assert [message.payload for message in await waiting] == ["a", "b", "c"]
-
-    complete(test())
-
-
-@pytest.mark.parametrize("way", ["receive_many", "take_many"])
-def test_a_receiver_of_many_learns_how_the_stream_ended(complete: Complete, settle: Settle, way: str) -> None:
-    async def test() -> None:
-        for how, error in enumerate((EndOfStream, ChannelAbortedError, PeerGoneError, ChannelClosedError)):
-            sender, receiver = channel()
-            waiting = [asyncio.ensure_future(getattr(receiver, way)(3)) for _ in range(2)]
-            await settle()
-            (sender.end_nowait, partial(sender.abort, "broken"), sender.close, receiver.close)[how]()
-            await settle()
-            for task in waiting:
-                assert isinstance(task.exception(), error)
-            with pytest.raises(error):
-                await getattr(receiver, way)()
-
-    complete(test())
+        (sender.end_nowait, partial(sender.abort, "broken"), sender.close, receiver.close)[how]()
+        await settle()
+        for task in waiting:
+            assert isinstance(task.exception(), error)
+        with pytest.raises(error):
+            await getattr(receiver, way)()

@@ -1,7 +1,7 @@
 """A chunk above the clamp: split, so that the row bound is exact, or admitted whole, as was agreed."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +23,6 @@ from permitflow import (
     open_channel,
 )
 
-Complete = Callable[[Coroutine[Any, Any, None]], None]
 Settle = Callable[[], Awaitable[None]]
 
 
@@ -56,36 +55,30 @@ def values_of(batch: pa.RecordBatch) -> pa.Buffer:
     return batch.column(0).buffers()[1]
 
 
-def test_arrow_batches_are_split_without_copying(complete: Complete) -> None:
-    async def test() -> None:
-        batch = pa.record_batch({"x": pa.array(range(10_000), pa.int64())})
-        sender, receiver = channel(4_096, 512)
-        sending = asyncio.ensure_future(sender.send(batch))
-        received: list[pa.RecordBatch] = []
-        while sum(piece.num_rows for piece in received) < 10_000:
-            received.append((await receiver.receive()).payload)
-        await sending
+async def test_arrow_batches_are_split_without_copying() -> None:
+    batch = pa.record_batch({"x": pa.array(range(10_000), pa.int64())})
+    sender, receiver = channel(4_096, 512)
+    sending = asyncio.ensure_future(sender.send(batch))
+    received: list[pa.RecordBatch] = []
+    while sum(piece.num_rows for piece in received) < 10_000:
+        received.append((await receiver.receive()).payload)
+    await sending
 
-        assert {values_of(piece).address for piece in received} == {values_of(batch).address}
-        assert [piece.num_rows for piece in received] == [3_584, 3_584, 2_832]
-        assert pa.Table.from_batches(received) == pa.Table.from_batches([batch])
-
-    complete(test())
+    assert {values_of(piece).address for piece in received} == {values_of(batch).address}
+    assert [piece.num_rows for piece in received] == [3_584, 3_584, 2_832]
+    assert pa.Table.from_batches(received) == pa.Table.from_batches([batch])
 
 
-def test_slices_are_not_mixed_with_chunks_of_others(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        sends = [asyncio.ensure_future(sender.send(letter * 20)) for letter in "abc"]
-        await settle()
-        received = ""
-        while len(received) < 60:
-            received += (await receiver.receive()).payload
-        await asyncio.gather(*sends)
+async def test_slices_are_not_mixed_with_chunks_of_others(settle: Settle) -> None:
+    sender, receiver = channel()
+    sends = [asyncio.ensure_future(sender.send(letter * 20)) for letter in "abc"]
+    await settle()
+    received = ""
+    while len(received) < 60:
+        received += (await receiver.receive()).payload
+    await asyncio.gather(*sends)
 
-        assert received == "a" * 20 + "b" * 20 + "c" * 20
-
-    complete(test())
+    assert received == "a" * 20 + "b" * 20 + "c" * 20
 
 
 def test_without_waiting_all_slices_leave_or_none() -> None:
@@ -104,135 +97,107 @@ def test_without_waiting_all_slices_leave_or_none() -> None:
         receiver.receive_nowait()
 
 
-def test_a_split_send_that_is_cancelled_before_its_first_slice_has_sent_nothing(
-    complete: Complete, settle: Settle
-) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        sender.send_nowait("xxx")
-        split = asyncio.ensure_future(sender.send("a" * 20))
-        small = asyncio.ensure_future(sender.send("yyyyyy"))
-        await settle()
-        split.cancel()
-        await settle()
+async def test_a_split_send_that_is_cancelled_before_its_first_slice_has_sent_nothing(settle: Settle) -> None:
+    sender, receiver = channel()
+    sender.send_nowait("xxx")
+    split = asyncio.ensure_future(sender.send("a" * 20))
+    small = asyncio.ensure_future(sender.send("yyyyyy"))
+    await settle()
+    split.cancel()
+    await settle()
 
-        assert split.cancelled()
-        assert receiver.receive_nowait().payload == "xxx"
-        await small
-        assert receiver.receive_nowait().payload == "yyyyyy"
-        assert sender.statistics().row_permits_here == 8
-        assert sender.statistics().waiting_sends == 0
-
-    complete(test())
+    assert split.cancelled()
+    assert receiver.receive_nowait().payload == "xxx"
+    await small
+    assert receiver.receive_nowait().payload == "yyyyyy"
+    assert sender.statistics().row_permits_here == 8
+    assert sender.statistics().waiting_sends == 0
 
 
 @pytest.mark.parametrize("received_before", [0, 1, 2])
-def test_a_split_send_that_is_cancelled_later_is_finished_by_itself(
-    complete: Complete, settle: Settle, received_before: int
-) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        split = asyncio.ensure_future(sender.send("abcdefghijklmnopqrst"))
-        await settle()
-        after = asyncio.ensure_future(sender.send("zz"))
-        received = [receiver.receive_nowait().payload for _ in range(received_before)]
-        split.cancel()
-        await settle()
-        assert split.cancelled()
+async def test_a_split_send_that_is_cancelled_later_is_finished_by_itself(settle: Settle, received_before: int) -> None:
+    sender, receiver = channel()
+    split = asyncio.ensure_future(sender.send("abcdefghijklmnopqrst"))
+    await settle()
+    after = asyncio.ensure_future(sender.send("zz"))
+    received = [receiver.receive_nowait().payload for _ in range(received_before)]
+    split.cancel()
+    await settle()
+    assert split.cancelled()
 
-        while not after.done() or sender.statistics().inbox_rows:
-            received.append((await receiver.receive()).payload)
-        assert received == ["abcdef", "ghijkl", "mnopqr", "st", "zz"]
-        assert sender.statistics().row_permits_here == 8
-
-    complete(test())
+    while not after.done() or sender.statistics().inbox_rows:
+        received.append((await receiver.receive()).payload)
+    assert received == ["abcdef", "ghijkl", "mnopqr", "st", "zz"]
+    assert sender.statistics().row_permits_here == 8
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True], ids=["awaited", "cancelled"])
-def test_the_end_comes_after_the_last_slice(complete: Complete, settle: Settle, is_cancelled: bool) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        split = asyncio.ensure_future(sender.send("abcdefghijklmnopqrst"))
-        await settle()
-        if is_cancelled:
-            split.cancel()
-        await sender.end()
+async def test_the_end_comes_after_the_last_slice(settle: Settle, is_cancelled: bool) -> None:
+    sender, receiver = channel()
+    split = asyncio.ensure_future(sender.send("abcdefghijklmnopqrst"))
+    await settle()
+    if is_cancelled:
+        split.cancel()
+    await sender.end()
 
-        assert "".join([message.payload async for message in receiver]) == "abcdefghijklmnopqrst"
-        await asyncio.wait([split])
-        assert split.cancelled() == is_cancelled
-
-    complete(test())
+    assert "".join([message.payload async for message in receiver]) == "abcdefghijklmnopqrst"
+    await asyncio.wait([split])
+    assert split.cancelled() == is_cancelled
 
 
 @pytest.mark.parametrize(("deed", "error_type"), [("receiver", PeerGoneError), ("sender", ChannelClosedError)])
-def test_what_did_not_leave_is_handed_back(
-    complete: Complete, settle: Settle, deed: str, error_type: type[PermitflowError]
-) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        split = asyncio.ensure_future(sender.send("abcdefghijklmnopqrst"))
-        await settle()
-        assert receiver.receive_nowait().payload == "abcdef"
-        await settle()
-        (receiver if deed == "receiver" else sender).close()
+async def test_what_did_not_leave_is_handed_back(settle: Settle, deed: str, error_type: type[PermitflowError]) -> None:
+    sender, receiver = channel()
+    split = asyncio.ensure_future(sender.send("abcdefghijklmnopqrst"))
+    await settle()
+    assert receiver.receive_nowait().payload == "abcdef"
+    await settle()
+    (receiver if deed == "receiver" else sender).close()
 
-        with pytest.raises(error_type) as caught:
-            await split
-        assert caught.value.facts["undelivered"] == "mnopqrst"
-
-    complete(test())
+    with pytest.raises(error_type) as caught:
+        await split
+    assert caught.value.facts["undelivered"] == "mnopqrst"
 
 
-def test_a_chunk_that_cannot_be_split_is_refused_and_nothing_waits(complete: Complete) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        for chunk in ({number: number for number in range(9)}, set(range(9))):
-            with pytest.raises(UnsplittableChunkError):
-                await sender.send(chunk)
-            with pytest.raises(UnsplittableChunkError):
-                sender.send_nowait(chunk)
-        assert sender.statistics().waiting_sends == 0
-        sender.send_nowait("after")
-        assert receiver.receive_nowait().payload == "after"
-
-    complete(test())
+async def test_a_chunk_that_cannot_be_split_is_refused_and_nothing_waits() -> None:
+    sender, receiver = channel()
+    for chunk in ({number: number for number in range(9)}, set(range(9))):
+        with pytest.raises(UnsplittableChunkError):
+            await sender.send(chunk)
+        with pytest.raises(UnsplittableChunkError):
+            sender.send_nowait(chunk)
+    assert sender.statistics().waiting_sends == 0
+    sender.send_nowait("after")
+    assert receiver.receive_nowait().payload == "after"
 
 
-def test_rows_that_contradict_a_chunk_are_refused_where_it_has_to_be_split(complete: Complete) -> None:
-    async def test() -> None:
-        sender, receiver = channel()
-        rule = "rows must equal the chunk's own 3 where it exceeds max_chunk_cost = 6 and is split, not 7"
-        with pytest.raises(InvalidParametersError, match=rule):
-            await sender.send("abc", rows=7)
-        with pytest.raises(InvalidParametersError, match=rule):
-            sender.send_nowait("abc", rows=7)
-        await sender.send("abc", rows=6)
-        assert receiver.receive_nowait().rows == 6
-
-    complete(test())
+async def test_rows_that_contradict_a_chunk_are_refused_where_it_has_to_be_split() -> None:
+    sender, receiver = channel()
+    rule = "rows must equal the chunk's own 3 where it exceeds max_chunk_cost = 6 and is split, not 7"
+    with pytest.raises(InvalidParametersError, match=rule):
+        await sender.send("abc", rows=7)
+    with pytest.raises(InvalidParametersError, match=rule):
+        sender.send_nowait("abc", rows=7)
+    await sender.send("abc", rows=6)
+    assert receiver.receive_nowait().rows == 6
 
 
-def test_whole_chunks_are_admitted_for_the_clamp(complete: Complete, settle: Settle) -> None:
+async def test_whole_chunks_are_admitted_for_the_clamp(settle: Settle) -> None:
     """V1.3."""
+    sender, receiver = channel(2_048, 256, Oversize.WHOLE)
+    await sender.send("large", 10_000)
+    assert sender.statistics().row_permits_here == 256
+    sender.send_nowait("x", 256)
+    waiting = asyncio.ensure_future(sender.send("y", 1))
+    await settle()
+    assert not waiting.done()
+    assert sender.statistics().inbox_rows == 10_256
 
-    async def test() -> None:
-        sender, receiver = channel(2_048, 256, Oversize.WHOLE)
-        await sender.send("large", 10_000)
-        assert sender.statistics().row_permits_here == 256
-        sender.send_nowait("x", 256)
-        waiting = asyncio.ensure_future(sender.send("y", 1))
-        await settle()
-        assert not waiting.done()
-        assert sender.statistics().inbox_rows == 10_256
-
-        message = receiver.receive_nowait()
-        assert (message.payload, message.rows, message.cost) == ("large", 10_000, 1_792)
-        await waiting
-        assert sender.statistics().row_permits_here == 1_791
-        assert sender.statistics().peak_inbox_rows == 10_256
-
-    complete(test())
+    message = receiver.receive_nowait()
+    assert (message.payload, message.rows, message.cost) == ("large", 10_000, 1_792)
+    await waiting
+    assert sender.statistics().row_permits_here == 1_791
+    assert sender.statistics().peak_inbox_rows == 10_256
 
 
 @given(sizes=st.lists(st.integers(0, 20), min_size=1, max_size=20))

@@ -1,9 +1,8 @@
 """Chunks that are shown before they are consumed: what an exchange moves into a stream without having taken it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,6 @@ from permitflow.protocol.parameters import Oversize
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.tracing.file import MemoryTrace
 
-Complete = Callable[[Coroutine[Any, Any, None]], None]
 Settle = Callable[[], Awaitable[None]]
 PARAMETERS = ChannelParameters(row_permits=16, permit_batch=4, max_chunk_cost=8, oversize=Oversize.WHOLE)
 
@@ -81,20 +79,15 @@ def test_what_is_passed_by_is_consumed_as_if_it_had_been_taken(is_recorded: bool
 
 
 @pytest.mark.parametrize("is_asleep", [False, True], ids=["in its turn", "asleep"])
-def test_permits_of_what_is_passed_by_let_those_go_that_wait(
-    complete: Complete, settle: Settle, *, is_asleep: bool
-) -> None:
-    async def test() -> None:
-        sender, receiver = opened()
-        sent(sender, "88")
-        waiting = asyncio.ensure_future(sender.send("x", 8))
-        await (settle() if is_asleep else asyncio.sleep(0))
-        receiver.pass_by(1)
-        await settle()
-        assert waiting.done()
-        assert receiver.chunks_at_hand(9, 99) == ["8", "x"]
-
-    complete(test())
+async def test_permits_of_what_is_passed_by_let_those_go_that_wait(settle: Settle, *, is_asleep: bool) -> None:
+    sender, receiver = opened()
+    sent(sender, "88")
+    waiting = asyncio.ensure_future(sender.send("x", 8))
+    await (settle() if is_asleep else asyncio.sleep(0))
+    receiver.pass_by(1)
+    await settle()
+    assert waiting.done()
+    assert receiver.chunks_at_hand(9, 99) == ["8", "x"]
 
 
 def test_nothing_is_passed_by_where_the_channel_is_over() -> None:
@@ -109,15 +102,12 @@ def test_nothing_is_passed_by_where_the_channel_is_over() -> None:
         receiver.pass_by(1)
 
 
-def test_nothing_is_shown_that_belongs_to_a_task_that_was_woken(complete: Complete, settle: Settle) -> None:
-    async def test() -> None:
-        sender, receiver = opened()
-        receiving = asyncio.ensure_future(receiver.receive())
-        await settle()
-        sent(sender, "2")
-        assert receiver.chunks_at_hand(9, 99) == []
-        sent(sender, "3")
-        assert receiver.chunks_at_hand(9, 99) == ["2"], "one of the two is nobody's, and the oldest comes first"
-        assert (await receiving).payload == "2"
-
-    complete(test())
+async def test_nothing_is_shown_that_belongs_to_a_task_that_was_woken(settle: Settle) -> None:
+    sender, receiver = opened()
+    receiving = asyncio.ensure_future(receiver.receive())
+    await settle()
+    sent(sender, "2")
+    assert receiver.chunks_at_hand(9, 99) == []
+    sent(sender, "3")
+    assert receiver.chunks_at_hand(9, 99) == ["2"], "one of the two is nobody's, and the oldest comes first"
+    assert (await receiving).payload == "2"
