@@ -156,17 +156,29 @@ class Exchange:
         """
         self._require_free(names)
         chosen = parameters or self._parameters
-        if retention is Retention.REPLAY:
-            chosen = chosen or kept_parameters()
-            limit_rows = default_staging_rows(chosen.row_permits) if staging_rows is None else staging_rows
-            return self._keeping(names, chosen, schema, consumers, limit_rows)
-        if tuple(consumers) != (DEFAULT_CONSUMER,):
-            rule = "are named for channels with retention 'replay' only"
-            raise InvalidParametersError(name="consumers", value=tuple(consumers), rule=rule)
-        chosen = chosen or ChannelParameters()
-        bridges = [BridgeChannel(name, chosen, schema, self.record) for name in names]
-        self._channels.update(zip(names, bridges, strict=True))
-        return bridges
+        if retention is Retention.ONCE:
+            if tuple(consumers) != (DEFAULT_CONSUMER,):
+                rule = "are named for channels with retention 'replay' only"
+                raise InvalidParametersError(name="consumers", value=tuple(consumers), rule=rule)
+            chosen = chosen or ChannelParameters()
+            bridges = [BridgeChannel(name, chosen, schema, self.record) for name in names]
+            self._channels.update(zip(names, bridges, strict=True))
+            return bridges
+        chosen = chosen or kept_parameters()
+        limit_rows = default_staging_rows(chosen.row_permits) if staging_rows is None else staging_rows
+        # Before the store is asked: what it has written down would be in the way of the next try.
+        require_consumers(consumers)
+        for consumer in consumers:
+            require_text("consumers", consumer)
+        require_room(limit_rows)
+        places = self._store.open_channels(names, parameters=chosen, consumers=consumers, schema=schema)
+        keeping = [
+            ReplayChannel(name, chosen, schema, place, consumers) for name, place in zip(names, places, strict=True)
+        ]
+        for channel in keeping:
+            self.staging.add_channel(channel.log, limit_rows)
+            self._channels[channel.name] = channel
+        return keeping
 
     def _require_free(self, names: Sequence[str]) -> None:
         seen: set[str] = set()
@@ -177,28 +189,6 @@ class Exchange:
             if name in self._channels or name in seen:
                 raise InvalidParametersError(name="channel", value=name, rule="must be a name that is not in use")
             seen.add(name)
-
-    def _keeping(
-        self,
-        names: Sequence[str],
-        parameters: ChannelParameters,
-        schema: pa.Schema | None,
-        consumers: Sequence[str],
-        limit_rows: int,
-    ) -> list[ReplayChannel]:
-        # Before the store is asked: what it has written down would be in the way of the next try.
-        require_consumers(consumers)
-        for consumer in consumers:
-            require_text("consumers", consumer)
-        require_room(limit_rows)
-        places = self._store.open_channels(names, parameters=parameters, consumers=consumers, schema=schema)
-        channels = [
-            ReplayChannel(name, parameters, schema, place, consumers) for name, place in zip(names, places, strict=True)
-        ]
-        for channel in channels:
-            self.staging.add_channel(channel.log, limit_rows)
-            self._channels[channel.name] = channel
-        return channels
 
     def remove_channel(self, name: str) -> None:
         """Forget a channel, so that its name is free; producers and consumers that are connected get an error.

@@ -17,6 +17,7 @@ from permitflow.errors import LocalProtocolError, StoreLeftoverError, StoreMisma
 from permitflow.exchange.stores.memory import MemoryChannelStore
 from permitflow.exchange.stores.sqlite_database import ADVICE, FILE_NAME, Database, leave_file, open_file
 from permitflow.exchange.stores.sqlite_rows import (
+    NUMBERS,
     StoredChannel,
     append_batches,
     count_rows,
@@ -35,9 +36,8 @@ from permitflow.transports.arrow import BatchCodec, require_equal_schemas
 
 __all__ = ["SqliteStore"]
 
-_ADD_CHANNEL = """
-INSERT INTO channels (name, log_id, row_permits, permit_batch, max_chunk_cost, barrier_permits, oversize,
-                      next_row, state, reason)
+_ADD_CHANNEL = f"""
+INSERT INTO channels (name, log_id, {", ".join(NUMBERS)}, oversize, next_row, state, reason)
 VALUES (?, ?, ?, ?, ?, ?, ?, 0, 'open', '')
 """
 
@@ -77,9 +77,6 @@ class SqliteChannelStore:
         self._codec = None if stored.kept.schema is None else BatchCodec(stored.kept.schema)
         self.memory = MemoryChannelStore(on_removal)
         """The same, for those who read."""
-        self._restore(stored)
-
-    def _restore(self, stored: StoredChannel) -> None:
         self.memory.restore(stored.batches, {part.staging: part.chunks for part in stored.parts})
 
     def load(self) -> KeptChannel:
@@ -288,7 +285,7 @@ class SqliteStore:
         self, channel: str, stored: StoredChannel, parameters: ChannelParameters, consumers: Sequence[str]
     ) -> None:
         self._require_equal(channel, "consumers", sorted(stored.kept.acknowledged or ()), sorted(consumers))
-        for what in ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "oversize"):
+        for what in (*NUMBERS, "oversize"):
             self._require_equal(channel, what, getattr(stored.parameters, what), getattr(parameters, what))
 
     def _require_equal(self, channel: str, what: str, stored: object, given: object) -> None:
@@ -308,8 +305,7 @@ class SqliteStore:
         if not names:
             return {}
         kept = [KeptChannel(log_id=uuid4().hex) for _ in names]
-        numbers = (parameters.row_permits, parameters.permit_batch, parameters.max_chunk_cost)
-        rest = (*numbers, parameters.barrier_permits, parameters.oversize.value)
+        rest = (*(getattr(parameters, number) for number in NUMBERS), parameters.oversize.value)
         facts = [(name, channel.log_id, *rest) for name, channel in zip(names, kept, strict=True)]
         ids = self._database.done(lambda connection: [_add(connection, each, consumers) for each in facts])
         added = zip(names, ids, kept, strict=True)

@@ -7,7 +7,7 @@ from ``staged`` to ``kept`` by its number.
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from permitflow.transports.arrow import BatchCodec, joined, read_schema, runs
 from permitflow.transports.carrier import Buffer
 
 __all__ = [
+    "NUMBERS",
     "TABLES",
     "TABLES_VERSION",
     "StoredChannel",
@@ -376,10 +377,11 @@ def _delete(connection: sqlite3.Connection, parts: Sequence[int]) -> None:
     connection.executemany("DELETE FROM parts WHERE id = ?", numbers)
 
 
-_LOAD_CHANNELS = """
-SELECT id, name, row_permits, permit_batch, max_chunk_cost, barrier_permits, oversize,
-       log_id, next_row, schema, state, reason
-FROM channels ORDER BY id
+NUMBERS = ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits")
+"""The columns that hold a channel's parameters, but ``oversize``, which is a word."""
+
+_LOAD_CHANNELS = f"""
+SELECT id, name, {", ".join(NUMBERS)}, oversize, log_id, next_row, schema, state, reason FROM channels ORDER BY id
 """
 
 
@@ -407,9 +409,7 @@ def load_channels(connection: sqlite3.Connection) -> dict[str, StoredChannel]:
     Raises:
         ValueError: something is missing, or is not what it was; the message says of which channel.
     """
-    channels = {
-        name: _loaded(connection, number, name, *rest) for number, name, *rest in connection.execute(_LOAD_CHANNELS)
-    }
+    channels = {row[1]: _loaded(connection, row) for row in connection.execute(_LOAD_CHANNELS)}
     ((batches,),) = connection.execute("SELECT count(*) FROM batches")
     ((named,),) = connection.execute("SELECT count(*) FROM (SELECT batch FROM kept UNION SELECT batch FROM staged)")
     if batches != named:
@@ -417,21 +417,12 @@ def load_channels(connection: sqlite3.Connection) -> dict[str, StoredChannel]:
     return channels
 
 
-def _loaded(
-    connection: sqlite3.Connection,
-    number: int,
-    name: str,
-    row_permits: int,
-    permit_batch: int,
-    max_chunk_cost: int,
-    barrier_permits: int,
-    oversize: str,
-    log_id: str,
-    next_row: int,
-    schema: bytes | None,
-    state: str,
-    reason: str,
-) -> StoredChannel:
+def _loaded(connection: sqlite3.Connection, row: tuple[Any, ...]) -> StoredChannel:
+    number, name, *numbers, oversize, log_id, next_row, schema, state, reason = row
+
+    def by_name(question: str) -> dict[str, int]:
+        return dict(connection.execute(question, (number,)).fetchall())
+
     try:
         codec = None if schema is None else BatchCodec(read_schema(schema))
         batches = [] if codec is None else list(load_batches(connection, codec, number))
@@ -441,8 +432,8 @@ def _loaded(
     kept = KeptChannel(
         log_id=log_id,
         next_row=next_row,
-        acknowledged=_numbers(connection, "SELECT name, acknowledged_row FROM consumers WHERE channel = ?", number),
-        producers=_numbers(connection, "SELECT name, rows FROM producers WHERE channel = ?", number),
+        acknowledged=by_name("SELECT name, acknowledged_row FROM consumers WHERE channel = ?"),
+        producers=by_name("SELECT name, rows FROM producers WHERE channel = ?"),
         schema=None if codec is None else codec.schema,
         state=ChannelState(state),
         reason=reason,
@@ -450,13 +441,7 @@ def _loaded(
             KeptPart(staging=part.staging, chunk_rows=tuple(chunk.num_rows for chunk in part.chunks)) for part in parts
         ),
     )
-    parameters = ChannelParameters(
-        row_permits=row_permits,
-        permit_batch=permit_batch,
-        max_chunk_cost=max_chunk_cost,
-        barrier_permits=barrier_permits,
-        oversize=Oversize(oversize),
-    )
+    parameters = ChannelParameters(**dict(zip(NUMBERS, numbers, strict=True)), oversize=Oversize(oversize))
     channel = StoredChannel(number, parameters, kept, batches, parts)
     missing_rows = next_row - channel.first_kept_row - sum(batch.num_rows for _, batch in batches)
     if missing_rows > 0:
@@ -464,7 +449,3 @@ def _loaded(
     if batches and batches[-1][0] + batches[-1][1].num_rows != next_row:
         raise ValueError(f"channel {name!r}: its rows do not end at row {next_row - 1}")
     return channel
-
-
-def _numbers(connection: sqlite3.Connection, question: str, channel: int) -> dict[str, int]:
-    return dict(connection.execute(question, (channel,)).fetchall())
