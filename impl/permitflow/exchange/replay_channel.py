@@ -25,7 +25,7 @@ from permitflow.errors import (
     RetentionError,
     StagingError,
 )
-from permitflow.exchange.replay_log import ReplayLog, read_rows
+from permitflow.exchange.replay_log import ReplayLog
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction, ReplayStatistics
 from permitflow.exchange.stores.store import ChannelStore
 from permitflow.exchange.streams import Stream, Streams
@@ -267,7 +267,7 @@ class ReplayConsumer:
         consumer = get.consumer or DEFAULT_CONSUMER
         # No more than may be under way: what is read is held until it has left.
         most_rows = self._end.parameters.row_permits
-        async for batches in read_rows(self._channel.log, consumer, start, get.to_row, most_rows=most_rows):
+        async for batches in self._channel.log.read(consumer, start, get.to_row, most_rows=most_rows):
             await self._end.send_many(deque(batches))
 
     def fail(self, reason: str) -> None:
@@ -339,7 +339,7 @@ class ReplayChannel:
             ChannelAbortedError: the channel is broken, and all that it kept was read.
         """
         start = self.log.books.require_readable(consumer, from_row, to_row)
-        async for batches in read_rows(self.log, consumer, start, to_row, most_rows=self.parameters.row_permits):
+        async for batches in self.log.read(consumer, start, to_row, most_rows=self.parameters.row_permits):
             for batch in batches:
                 yield batch
 

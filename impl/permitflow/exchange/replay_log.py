@@ -28,7 +28,7 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import ReplayBooks
 from permitflow.transports.arrow import require_equal_schemas
 
-__all__ = ["ReplayLog", "read_rows", "settled"]
+__all__ = ["ReplayLog", "settled"]
 
 T = TypeVar("T")
 
@@ -301,56 +301,45 @@ class ReplayLog:
         if freed:
             self.note_change()
 
-    def require_kept(self, consumer: str, row: int) -> None:
-        """Refuse to read from this row on.
+    async def read(
+        self, consumer: str, from_row: int, to_row: int | None, *, most_rows: int
+    ) -> AsyncIterator[list[pa.RecordBatch]]:
+        """The rows ``[from_row, to_row)``, a few at a time; without ``to_row`` all that will ever come.
+
+        Args:
+            consumer: whose reading it is; nothing is acknowledged by it.
+            from_row: a row that is kept, or the next that will come.
+            to_row: all rows before it must have come.
+            most_rows: that are handed over at a time.
 
         Raises:
-            ReplayError: this consumer cannot read it.
-            ChannelAbortedError: the log was removed.
+            ReplayError: this consumer cannot read these rows, or has acknowledged some of them meanwhile.
+            ChannelAbortedError: the channel is broken, and all that it kept was read; or it was removed.
+            StoreError: they cannot be read.
+
+        Spec: RunTask of SparkMicroBatch.
         """
+        row = self.books.require_readable(consumer, from_row, to_row)
+        while to_row is None or row < to_row:
+            self._require_kept(consumer, row)
+            stop = min(self.books.next_row if to_row is None else to_row, row + most_rows)
+            if stop > row:
+                batches = await self.store.read(row, stop)
+                if sum(batch.num_rows for batch in batches) != stop - row:
+                    self._require_kept(consumer, row)
+                    raise RowsForgottenError(
+                        channel=self.name, wanted_row=row, first_kept_row=self.books.first_kept_row
+                    )
+                yield batches
+                row = stop
+            elif self.state is ChannelState.ENDED:
+                return
+            elif self.state is ChannelState.BROKEN:
+                raise ChannelAbortedError(channel=self.name, reason=self.reason)
+            else:
+                await self._changed.wait()
+
+    def _require_kept(self, consumer: str, row: int) -> None:
         if self._is_removed:
             raise self._refusal()
         self.books.require_readable(consumer, row)
-
-
-async def read_rows(
-    log: ReplayLog, consumer: str, from_row: int, to_row: int | None, *, most_rows: int
-) -> AsyncIterator[list[pa.RecordBatch]]:
-    """The rows ``[from_row, to_row)``, a few at a time; without ``to_row`` all that will ever come.
-
-    Args:
-        log: whose rows.
-        consumer: whose reading it is; nothing is acknowledged by it.
-        from_row: a row that is kept, or the next that will come.
-        to_row: all rows before it must have come.
-        most_rows: that are handed over at a time.
-
-    Raises:
-        ReplayError: this consumer cannot read these rows, or has acknowledged some of them meanwhile.
-        ChannelAbortedError: the channel is broken, and all that it kept was read; or it was removed.
-        StoreError: they cannot be read.
-
-    Spec: RunTask of SparkMicroBatch.
-    """
-    row = log.books.require_readable(consumer, from_row, to_row)
-    while to_row is None or row < to_row:
-        log.require_kept(consumer, row)
-        limit = log.books.next_row if to_row is None else to_row
-        stop = min(limit, row + most_rows)
-        if stop > row:
-            yield await _read(log, consumer, row, stop)
-            row = stop
-        elif log.state is ChannelState.ENDED:
-            return
-        elif log.state is ChannelState.BROKEN:
-            raise ChannelAbortedError(channel=log.name, reason=log.reason)
-        else:
-            await log.changed()
-
-
-async def _read(log: ReplayLog, consumer: str, row: int, stop: int) -> list[pa.RecordBatch]:
-    batches = await log.store.read(row, stop)
-    if sum(batch.num_rows for batch in batches) != stop - row:
-        log.require_kept(consumer, row)
-        raise RowsForgottenError(channel=log.name, wanted_row=row, first_kept_row=log.books.first_kept_row)
-    return batches

@@ -331,8 +331,8 @@ class SlowStores(MemoryStore):
         super().__init__()
         self.channel = SlowStore()
 
-    def open_channel(self, name: str, *, parameters: ChannelParameters, consumers: Sequence[str]) -> SlowStore:
-        return self.channel
+    def open_channels(self, names: Sequence[str], **_: Any) -> list[MemoryChannelStore]:
+        return [self.channel for _ in names]
 
 
 async def test_nothing_follows_an_end_that_was_being_written_when_it_came() -> None:

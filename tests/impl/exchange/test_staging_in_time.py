@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -64,9 +65,9 @@ class SlowStore(MemoryStore):
         self.is_full = False
         self.place = SlowPlace(self.is_open)
 
-    def open_channel(self, name: str, *, parameters: ChannelParameters, consumers: Sequence[str]) -> SlowPlace:
-        self._channels[name] = self.place
-        return self.place
+    def open_channels(self, names: Sequence[str], **_: Any) -> list[MemoryChannelStore]:
+        self._channels |= dict.fromkeys(names, self.place)
+        return [self.place for _ in names]
 
     async def publish(
         self, query: str, batch: int, parts: Sequence[PublishedPart], forgotten: Collection[str] = ()
