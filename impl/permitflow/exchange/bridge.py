@@ -80,21 +80,24 @@ class Bridge:
         Raises:
             PermitflowError: one of the two is over otherwise.
         """
-        source, target = self._source, self._target
         try:
             while True:
-                await source.until_takeable()
-                chunks = source.chunks_at_hand(_AT_ONCE, target.sendable_rows)
-                if moved := target.send_at_once(chunks):
-                    self.taken += moved
-                    source.pass_by(moved)
-                    self.passed_on += moved
-                elif not chunks or self._until_permits is None or not await self._until_permits(chunks[0]):
-                    await self._move_one()
+                await self._source.until_takeable()
+                await self._move_some()
         except EndOfStream:
             return None
         except ChannelAbortedError as error:
             return error
+
+    async def _move_some(self) -> None:
+        source, target = self._source, self._target
+        chunks = source.chunks_at_hand(_AT_ONCE, target.sendable_rows)
+        if moved := target.send_at_once(chunks):
+            self.taken += moved
+            source.pass_by(moved)
+            self.passed_on += moved
+        elif not chunks or self._until_permits is None or not await self._until_permits(chunks[0]):
+            await self._move_one()
 
     async def _move_one(self) -> None:
         """Move what is unusual, such as a barrier or a chunk that has to be split, or has to wait for permits."""

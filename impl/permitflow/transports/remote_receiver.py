@@ -191,9 +191,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
 
     def _require_consumable(self) -> None:
         if self._is_cut_off:
-            ending = self._ending()
-            assert ending is not None, "an aborted or closed stream has ended"
-            raise ending
+            self._raise_if_over()
 
     # Moving chunks on without taking them.
 
@@ -269,9 +267,8 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         try:
             async with self._turn:
                 while not self._core.has_untaken or self._is_cut_off:
-                    may_be_over = self._is_cut_off or session.end is not None or self._failure is not None
-                    if may_be_over and (ending := self._ending()) is not None:
-                        raise ending
+                    if self._is_cut_off or session.end is not None or self._failure is not None:
+                        self._raise_if_over()
                     await self._changed.wait()
         finally:
             self._in_line -= 1
@@ -280,9 +277,16 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
     def _require_takeable(self) -> None:
         if self._core.has_untaken and not self._is_cut_off and not self._in_line:
             return
-        if (ending := self._ending()) is not None:
-            raise ending
+        self._raise_if_over()
         raise WouldBlock("no message is here, or those that are belong to tasks that have waited for them")
+
+    def _raise_if_over(self) -> None:
+        ending = self._ending()
+        try:
+            if ending is not None:
+                raise ending
+        finally:
+            del ending  # it refers to this frame, and keeps what its callers had taken
 
     def _ending(self) -> PermitflowError | None:
         """Why no message will ever be here to take; None while one is here or may come."""
