@@ -15,9 +15,8 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer, PromptCarrier, Received, Take
-from permitflow.transports.codec import decode_downstream, encode_upstream
+from permitflow.transports.codec import EncodedChunks, decode_downstream, encode_upstream
 from permitflow.transports.connection import GET_STREAM
-from permitflow.transports.frame_codec import EncodedChunks
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.shared_memory.handover import Listener, connect, receive
 from permitflow.transports.shared_memory.ring import RingReader, RingWriter

@@ -17,9 +17,14 @@ from permitflow.protocol.frames import Agreement, Failure, Get, Put, StatedParam
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.client_call import ClientCall
-from permitflow.transports.codec import decode_downstream, decode_upstream, encode_downstream, encode_upstream
+from permitflow.transports.codec import (
+    EncodedChunks,
+    decode_downstream,
+    decode_upstream,
+    encode_downstream,
+    encode_upstream,
+)
 from permitflow.transports.connection import CLIENT_OPTIONS, GET_STREAM
-from permitflow.transports.frame_codec import EncodedChunks
 from permitflow.transports.grpc_aio import get, put
 from tests.support.number_streams import CHANNEL, SMALL
 

@@ -7,8 +7,7 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer, Received
-from permitflow.transports.codec import LONE_BODY_AT, decode_upstream, lone_chunks
-from permitflow.transports.frame_codec import EncodedChunks, WireFrame
+from permitflow.transports.codec import LONE_BODY_AT, EncodedChunks, WireFrame, decode_upstream, lone_chunks
 from permitflow.transports.joined import FoldedChunks, unfold
 from permitflow.transports.trains import residue_waits_below_rows, with_batches
 

@@ -39,7 +39,7 @@ from permitflow.transports.arrow import BatchCodec, read_schema
 from permitflow.transports.arrow_compression import log_answer
 from permitflow.transports.blocking_calls import BlockingHostCall, Closed
 from permitflow.transports.carrier import Buffer, Received
-from permitflow.transports.codec import decode_downstream, encode_downstream, encode_upstream
+from permitflow.transports.codec import Marker, WireFrame, decode_downstream, encode_downstream, encode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.diagnosis import (
     SLOTS,
@@ -50,7 +50,6 @@ from permitflow.transports.diagnosis import (
     why_no_room,
     why_no_rows,
 )
-from permitflow.transports.frame_codec import Marker, WireFrame
 from permitflow.transports.joined import JoinedChunks, oldest_joined, whole_batch
 from permitflow.transports.same_host import SHARED_MEMORY
 from permitflow.transports.shared_memory.blocking_link import Outgoing

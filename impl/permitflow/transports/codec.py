@@ -11,34 +11,37 @@ body twice.  So the body stands last, where it is found without looking into any
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
 
-from permitflow.errors import UndecodableDataError
-from permitflow.protocol.frames import AddPermits, Data, DownstreamFrame
-from permitflow.protocol.messages import Permits
+from permitflow.errors import InvalidParametersError, UndecodableDataError
+from permitflow.protocol.frames import (
+    Abort,
+    AddPermits,
+    Agreement,
+    Data,
+    DownstreamFrame,
+    End,
+    Ended,
+    Failure,
+    Get,
+    Put,
+)
+from permitflow.protocol.messages import Kind, Message, Permits
 from permitflow.transports.arrow_compression import MAX_SCHEMA_BYTES
 from permitflow.transports.carrier import Buffer, Received
-from permitflow.transports.frame_codec import (
-    EncodedChunks,
-    WireFrame,
-    marker_bytes,
-    read_downstream,
-    read_upstream,
-    write_chunks,
-    write_downstream,
-    write_upstream,
-)
+from permitflow.transports.protobuf_values import read_value, write_value
 from permitflow.transports.shared_memory.ring import SizedParts, size_of
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = [
-    "ALIGNMENT_BYTES",
     "LONE_BODY_AT",
-    "MOST_FRAMES",
     "TRAIN_BYTES",
-    "body_place",
+    "EncodedChunks",
+    "Marker",
+    "WireFrame",
+    "checked_marker",
     "decode_downstream",
     "decode_upstream",
     "encode_batch",
@@ -46,21 +49,30 @@ __all__ = [
     "encode_upstream",
     "front_of",
     "front_of_chunk",
-    "has_few_fields",
-    "laid_out",
     "lone_chunks",
-    "taken_apart",
 ]
 
-ALIGNMENT_BYTES = 64
+_ALIGNMENT_BYTES = 64
 """Of the body, from the beginning of the message."""
-MOST_FRAMES = 8_192
+_MOST_FRAMES = 8_192
 """Of a message.  A frame takes two bytes of it and some microseconds here, during which nobody else is served."""
 # Longer trains gain nothing; a few of them should fit into a ring, into the buffers on the way, and into the
 # processor's cache.
 TRAIN_BYTES = 2 << 20
-LONE_BODY_AT = ALIGNMENT_BYTES
+LONE_BODY_AT = _ALIGNMENT_BYTES
 """Where the body begins in a message of few chunks."""
+_LEAST_NUMBER, _MOST_NUMBER = -(2**63), 2**63 - 1
+_MARKER_BYTES = 1 << 20  # it has to fit among the frames of a message
+_FRAME_NAMES: dict[type, str] = {
+    Put: "put",
+    Get: "get",
+    Agreement: "agreement",
+    End: "end",
+    Ended: "ended",
+    Abort: "abort",
+    Failure: "failure",
+}
+"""Frames that are written field by field."""
 # Of a number that does not end: behind the end of any message.
 _BEYOND = 1 << 62
 # A field begins with its number and the type "so many bytes", which together take one byte, and its length.
@@ -86,6 +98,54 @@ _FEW_CHUNKS_BYTES = 2_048
 _SHORT_BYTES = 64
 
 
+Marker: TypeAlias = int | float | str | bytes | None
+"""What a barrier or watermark carries."""
+
+
+class EncodedChunks(NamedTuple):
+    """Chunks that travel together, as one record batch in bytes."""
+
+    rows: tuple[int, ...]
+    """Of each of them."""
+    permits: int
+    """Those of all of them."""
+    arrow: Sequence[Buffer]
+    """In pieces; what was read is one."""
+
+
+WireFrame: TypeAlias = Put | Agreement | Data[Marker] | EncodedChunks | End | Abort | Failure
+"""What an upstream writes."""
+
+
+def checked_marker(value: object, *, name: str) -> Marker:
+    """Refuse what a barrier or watermark cannot carry over the wire.
+
+    Raises:
+        InvalidParametersError: it is none of these types, or too large for 64 bits or 1 MiB, or no proper text.
+    """
+    if isinstance(value, str | bytes) and len(value) > _MARKER_BYTES // 4 and _marker_bytes(value) > _MARKER_BYTES:
+        rule = f"must take at most {_MARKER_BYTES} bytes to travel"
+        raise InvalidParametersError(name=name, value=f"{len(value)} of {type(value).__name__}", rule=rule)
+    match value:
+        case bool():
+            pass
+        case int() if _LEAST_NUMBER <= value <= _MOST_NUMBER:
+            return value
+        case str() if not any("\ud800" <= character <= "\udfff" for character in value):
+            return value
+        case float() | bytes() | None:
+            return value
+    rule = "must be a whole number of 64 bits, a float, a str, bytes or None to travel"
+    raise InvalidParametersError(name=name, value=value, rule=rule)
+
+
+def _marker_bytes(value: object) -> int:
+    """How many bytes a text, or bytes, take on the wire; 0 for everything else, which takes few."""
+    if isinstance(value, str):
+        return len(value.encode(errors="replace"))
+    return len(value) if isinstance(value, bytes) else 0
+
+
 def encode_upstream(frames: Iterable[WireFrame]) -> Iterator[list[Buffer]]:
     """Encode what an upstream writes: messages of about ``TRAIN_BYTES``, or of one frame that is larger, in pieces.
 
@@ -100,7 +160,7 @@ def encode_upstream(frames: Iterable[WireFrame]) -> Iterator[list[Buffer]]:
         arrow = frame.arrow if isinstance(frame, EncodedChunks) else ()
         arrow_bytes = size_of(arrow)
         is_full = size + arrow_bytes > TRAIN_BYTES or front_bytes + frame_bytes > _MOST_FRAMES_BYTES
-        if size and (is_full or len(train) == MOST_FRAMES):
+        if size and (is_full or len(train) == _MOST_FRAMES):
             yield _message(train, body, body_bytes)
             train, body, size, body_bytes, front_bytes = [], [], 0, 0, 0
         train.append(frame)
@@ -118,7 +178,7 @@ def _frame_bytes(frame: WireFrame) -> int:
         # As if an empty one took its share of what a message may have of either.
         empty_bytes = frame.rows.count(0) * (_MOST_FRAMES_BYTES // _MOST_EMPTY_CHUNKS)
         return _FRAME_BYTES + len(frame.rows) * (frame.permits.bit_length() // 7 + 1) + empty_bytes
-    return _FRAME_BYTES + marker_bytes(frame.message.payload) if isinstance(frame, Data) else _FRAME_BYTES
+    return _FRAME_BYTES + _marker_bytes(frame.message.payload) if isinstance(frame, Data) else _FRAME_BYTES
 
 
 def encode_batch(rows: tuple[int, ...], permits: int, arrow: Sequence[Buffer]) -> list[Buffer]:
@@ -142,25 +202,22 @@ def _message(train: Sequence[WireFrame], body: Sequence[Buffer], body_bytes: int
         said = tuple((each.rows, each.permits, size_of(each.arrow)) for each in chunks)
         front = _front_of(said)
         return SizedParts((front, *body), len(front) + body_bytes)
-    return laid_out(_encoded(train), body)
+    message = pb.FromUpstream()
+    for frame in train:
+        _write_upstream(message.frames.add(), frame)
+    frames = message.SerializeToString()
+    return [front_of(frames, body_bytes), *body] if body_bytes else [frames]
 
 
 def _made_front(chunks: tuple[_Said, ...]) -> bytes:
     """What stands before the body in a message of nothing but chunks."""
     train = pb.FromUpstream()
     for rows, permits, size_bytes in chunks:
-        write_chunks(train.frames.add().chunks, rows, permits, size_bytes)
+        _write_chunks(train.frames.add().chunks, rows, permits, size_bytes)
     return front_of(train.SerializeToString(), sum(size_bytes for _, _, size_bytes in chunks))
 
 
 _front_of = lru_cache(maxsize=_FRONTS)(_made_front)
-
-
-def _encoded(train: Iterable[WireFrame]) -> bytes:
-    message = pb.FromUpstream()
-    for frame in train:
-        write_upstream(message.frames.add(), frame)
-    return message.SerializeToString()
 
 
 def encode_downstream(frames: Sequence[DownstreamFrame]) -> list[list[Buffer]]:
@@ -180,7 +237,7 @@ def _said_of_permits(permits: Permits) -> bytes:
 def _encoded_downstream(frames: Iterable[DownstreamFrame]) -> bytes:
     train = pb.FromDownstream()
     for frame in frames:
-        write_downstream(train.frames.add(), frame)
+        _write_downstream(train.frames.add(), frame)
     return train.SerializeToString()
 
 
@@ -191,7 +248,7 @@ def decode_upstream(message: Received) -> list[WireFrame]:
         UndecodableDataError: these bytes are no frames of this version of the protocol.
     """
     view = memoryview(message)
-    head, body = taken_apart(view)
+    head, body = _taken_apart(view)
     if len(head) <= _FEW_CHUNKS_BYTES and _are_all_of(said := _chunks_said(bytes(head)), body):
         ends = accumulate(size for _, _, size in said)
         return [
@@ -200,11 +257,11 @@ def decode_upstream(message: Received) -> list[WireFrame]:
         ]
     train = pb.FromUpstream()
     _parse(train, head)
-    if train.body:  # encoded by somebody who does not know where it should be
+    if train.body:  # by an encoder that does not know where it should be
         body = memoryview(train.body)
     frames: list[WireFrame] = []
     for frame in train.frames:
-        read = read_upstream(frame, body)
+        read = _read_upstream(frame, body)
         if isinstance(read, EncodedChunks):
             body = body[frame.chunks.size_bytes :]
         frames.append(read)
@@ -227,8 +284,8 @@ def lone_chunks(front: bytes, size: int) -> tuple[tuple[int, ...], int] | None:
         front: its first ``LONE_BODY_AT`` bytes; behind them follow the chunks' bytes, if it is.
         size: of all of it, in bytes.
     """
-    place = body_place(front, size)
-    if place is None or place[1] != ALIGNMENT_BYTES:
+    place = _body_place(front, size)
+    if place is None or place[1] != _ALIGNMENT_BYTES:
         return None
     train = pb.FromUpstream()
     _parse(train, memoryview(front)[: place[0]])
@@ -250,7 +307,7 @@ def _chunks_said(head: bytes) -> tuple[_Said, ...]:
 
 
 def _are_all_of(chunks: Sequence[_Said], body: memoryview) -> bool:
-    """Is the body theirs, with some bytes for each batch, and has each batch chunks?  Else ``read_chunks`` says why."""
+    """Is the body theirs, with some bytes and chunks for each batch?  Else ``_read_chunks`` says why not."""
     return all(rows and size > 0 for rows, _, size in chunks) and sum(size for _, _, size in chunks) == len(body) > 0
 
 
@@ -273,7 +330,7 @@ def _short_downstream(message: bytes) -> list[DownstreamFrame]:
 def _downstream_frames(message: Received) -> list[DownstreamFrame]:
     train = pb.FromDownstream()
     _parse(train, memoryview(message))
-    return [read_downstream(frame) for frame in train.frames]
+    return [_read_downstream(frame) for frame in train.frames]
 
 
 def _parse(train: pb.FromUpstream | pb.FromDownstream, data: memoryview) -> None:
@@ -282,9 +339,9 @@ def _parse(train: pb.FromUpstream | pb.FromDownstream, data: memoryview) -> None
             what=f"a message of {len(data)} bytes of frames",
             reason=f"{_MOST_FRAMES_BYTES} bytes are the most, and {MAX_SCHEMA_BYTES} for a schema",
         )
-    if not has_few_fields(data):
+    if not _has_few_fields(data):
         raise UndecodableDataError(
-            what=f"a message of {len(data)} bytes of frames", reason=f"{MOST_FRAMES} frames are the most"
+            what=f"a message of {len(data)} bytes of frames", reason=f"{_MOST_FRAMES} frames are the most"
         )
     try:
         train.ParseFromString(bytes(data))
@@ -292,35 +349,139 @@ def _parse(train: pb.FromUpstream | pb.FromDownstream, data: memoryview) -> None
         raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=str(error)) from error
 
 
-def laid_out(frames: bytes, body: Sequence[Buffer]) -> list[Buffer]:
-    """A message in pieces.
+def _write_upstream(into: pb.UpstreamFrame, frame: WireFrame) -> None:
+    """Write a frame of an upstream; the bytes of chunks are no part of it.
 
-    Args:
-        frames: encoded by protobuf.
-        body: in pieces.
+    Raises:
+        InvalidParametersError: the wire cannot hold something of it.
     """
-    size = sum(map(len, body))
-    return [front_of(frames, size), *body] if size else [frames]
+    match frame:
+        case EncodedChunks():
+            _write_chunks(into.chunks, frame.rows, frame.permits, sum(map(len, frame.arrow)))
+        case Data(message=message):
+            into.data.permits = message.cost
+            marker = into.data.barrier if message.kind is Kind.BARRIER else into.data.watermark
+            marker.SetInParent()
+            _write_marker(marker, message.payload, message.kind.value)
+        case _:
+            write_value(getattr(into, _FRAME_NAMES[type(frame)]), frame)
+
+
+def _write_chunks(into: pb.Chunks, rows: Sequence[int], permits: int, size_bytes: int) -> None:
+    """Write what is said of chunks that travel together; their bytes are no part of it."""
+    into.rows.extend(rows)
+    into.permits = permits
+    into.size_bytes = size_bytes
+
+
+def _write_marker(into: pb.Marker, payload: Marker, what: str) -> None:
+    match checked_marker(payload, name=what):
+        case int() as value:
+            into.integer = value
+        case float() as value:
+            into.number = value
+        case str() as value:
+            into.text = value
+        case bytes() as value:
+            into.data = value
+
+
+def _write_downstream(into: pb.DownstreamFrame, frame: DownstreamFrame) -> None:
+    """Write a frame of a downstream.
+
+    Raises:
+        InvalidParametersError: the wire cannot hold something of it.
+    """
+    if isinstance(frame, AddPermits):
+        permits = into.add_permits.permits
+        permits.SetInParent()  # even if all are 0
+        permits.rows, permits.barriers, permits.watermarks = frame.permits
+    else:
+        write_value(getattr(into, _FRAME_NAMES[type(frame)]), frame)
+
+
+def _read_upstream(frame: pb.UpstreamFrame, body: memoryview) -> WireFrame:
+    """Read a frame of an upstream; the bytes of chunks are the first ones of a body.
+
+    Raises:
+        UndecodableDataError: it is none, or states something that cannot be.
+    """
+    name = _name(frame)
+    if name == "chunks":
+        return _read_chunks(frame.chunks, body)
+    if name == "data":
+        return _read_data(frame.data)
+    read: WireFrame = read_value(getattr(frame, name))
+    return read
+
+
+def _read_chunks(message: pb.Chunks, body: memoryview) -> EncodedChunks:
+    """Read chunks whose record batch is the first one of a body.
+
+    Raises:
+        UndecodableDataError: it is not there, or no chunk is in it.
+    """
+    if not message.rows or not 0 < message.size_bytes <= len(body):
+        reason = f"they take {message.size_bytes} of the {len(body)} bytes of the body"
+        raise UndecodableDataError(what=f"a batch of {len(message.rows)} chunks", reason=reason)
+    return EncodedChunks(tuple(message.rows), message.permits, (body[: message.size_bytes],))
+
+
+def _read_data(message: pb.Data) -> Data[Marker]:
+    match message.WhichOneof("message"):
+        case "barrier":
+            return Data(Message(Kind.BARRIER, _marker(message.barrier), 0, message.permits))
+        case "watermark":
+            return Data(Message(Kind.WATERMARK, _marker(message.watermark), 0, message.permits))
+    raise UndecodableDataError(what="Data", reason="it holds neither barrier nor watermark")
+
+
+def _marker(message: pb.Marker) -> Marker:
+    name = message.WhichOneof("value")
+    value: Marker = None if name is None else getattr(message, name)
+    return value
+
+
+def _read_downstream(frame: pb.DownstreamFrame) -> DownstreamFrame:
+    """Read a frame of a downstream.
+
+    Raises:
+        UndecodableDataError: it is none, or states something that cannot be.
+    """
+    name = _name(frame)
+    if name == "add_permits":
+        permits = frame.add_permits.permits
+        return AddPermits(Permits(permits.rows, permits.barriers, permits.watermarks))
+    read: DownstreamFrame = read_value(getattr(frame, name))
+    return read
+
+
+def _name(frame: pb.UpstreamFrame | pb.DownstreamFrame) -> str:
+    name: str | None = frame.WhichOneof("frame")
+    if name is None:
+        names = ", ".join(field.name for field in frame.DESCRIPTOR.oneofs_by_name["frame"].fields)
+        raise UndecodableDataError(what="a frame", reason=f"it is none of {names}")
+    return name
 
 
 def front_of(frames: bytes, size_bytes: int) -> bytes:
     """What stands before a body of so many bytes."""
     body_field = bytes((_BODY,)) + _varint(size_bytes)
-    padding = -(len(frames) + 2 + len(body_field)) % ALIGNMENT_BYTES
+    padding = -(len(frames) + 2 + len(body_field)) % _ALIGNMENT_BYTES
     return frames + bytes((_PADDING, padding)) + bytes(padding) + body_field
 
 
-def taken_apart(message: Buffer) -> tuple[memoryview, memoryview]:
+def _taken_apart(message: Buffer) -> tuple[memoryview, memoryview]:
     """What protobuf has to decode of a message, and its body if that is where this module puts it."""
     view = memoryview(message)
-    places = body_place(view, len(view))
+    places = _body_place(view, len(view))
     if places is None:
         return view, view[:0]
     end, start = places
     return view[:end], view[start:]
 
 
-def body_place(front: Buffer, size: int) -> tuple[int, int] | None:
+def _body_place(front: Buffer, size: int) -> tuple[int, int] | None:
     """Where protobuf's part of a message ends and where its body begins; None if that does not show.
 
     Args:
@@ -328,7 +489,7 @@ def body_place(front: Buffer, size: int) -> tuple[int, int] | None:
         size: of the message, in bytes.
     """
     position, here = 0, len(front)
-    for _ in range(MOST_FRAMES + 2):  # with padding and body
+    for _ in range(_MOST_FRAMES + 2):  # with padding and body
         if position >= here:
             break
         key = front[position]
@@ -341,12 +502,12 @@ def body_place(front: Buffer, size: int) -> tuple[int, int] | None:
     return None
 
 
-def has_few_fields(message: memoryview) -> bool:
-    """Does a message have at most ``MOST_FRAMES`` fields and no groups?  Nothing is decoded to see that."""
-    if len(message) <= 2 * MOST_FRAMES:
+def _has_few_fields(message: memoryview) -> bool:
+    """Does a message have at most ``_MOST_FRAMES`` fields and no groups?  Nothing is decoded to see that."""
+    if len(message) <= 2 * _MOST_FRAMES:
         return True
     position = 0
-    for _ in range(MOST_FRAMES):
+    for _ in range(_MOST_FRAMES):
         key, position = _read_varint(message, position)
         match key & 7:
             case 0:

@@ -21,8 +21,7 @@ from permitflow.protocol.messages import Message
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrivals import RESIDUE_SECONDS, Arrivals
 from permitflow.transports.carrier import Buffer, Carrier
-from permitflow.transports.codec import encode_downstream
-from permitflow.transports.frame_codec import WireFrame
+from permitflow.transports.codec import WireFrame, encode_downstream
 from permitflow.transports.joined import JoinedChunks, oldest_joined, whole_batch
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer

@@ -18,8 +18,7 @@ from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import Oversize
 from permitflow.protocol.session import State, UpstreamSession
 from permitflow.transports.carrier import Buffer, Carrier, Received
-from permitflow.transports.codec import decode_downstream, encode_upstream
-from permitflow.transports.frame_codec import checked_marker
+from permitflow.transports.codec import checked_marker, decode_downstream, encode_upstream
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
 from permitflow.transports.trains import TrainWriter, collected_rows, encoded, rows_in_message

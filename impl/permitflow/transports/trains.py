@@ -18,8 +18,15 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
-from permitflow.transports.codec import TRAIN_BYTES, encode_batch, encode_upstream, front_of_chunk
-from permitflow.transports.frame_codec import EncodedChunks, WireFrame, checked_marker
+from permitflow.transports.codec import (
+    TRAIN_BYTES,
+    EncodedChunks,
+    WireFrame,
+    checked_marker,
+    encode_batch,
+    encode_upstream,
+    front_of_chunk,
+)
 from permitflow.transports.joined import FoldedChunks
 
 __all__ = [

@@ -47,9 +47,8 @@ from permitflow.transports.arrow import BatchCodec, PieceWriter
 from permitflow.transports.arrow_compression import write_options
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.client_call import ClientCall
-from permitflow.transports.codec import decode_downstream, decode_upstream
+from permitflow.transports.codec import EncodedChunks, WireFrame, decode_downstream, decode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
-from permitflow.transports.frame_codec import EncodedChunks, WireFrame
 from permitflow.transports.grpc_aio import describe
 from permitflow.transports.wire_errors import decode_error
 from tests.support.number_streams import CHANNEL, SMALL

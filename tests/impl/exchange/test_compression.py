@@ -17,8 +17,8 @@ from permitflow.protocol.replay import Retention
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.arrow_compression import described, metadata_place
 from permitflow.transports.carrier import Buffer
+from permitflow.transports.codec import EncodedChunks
 from permitflow.transports.connection import PUT_STREAM
-from permitflow.transports.frame_codec import EncodedChunks
 from permitflow.transports.grpc_aio import control, get, put
 from permitflow.transports.grpc_blocking import open_sink, open_source
 from tests.support.peers_by_hand import call, encoded, put_frame

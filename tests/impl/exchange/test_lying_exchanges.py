@@ -38,9 +38,8 @@ from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import BatchCodec, PieceWriter
 from permitflow.transports.arrow_compression import described, metadata_place, write_options
-from permitflow.transports.codec import decode_upstream
+from permitflow.transports.codec import EncodedChunks, WireFrame, decode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
-from permitflow.transports.frame_codec import EncodedChunks, WireFrame
 from permitflow.transports.grpc_aio import EndOutcome, describe, get, put
 from tests.support.number_streams import SMALL
 from tests.support.peers_by_hand import AGREED, BATCH, agreed, data, encoded, get_frame, send_for_ever

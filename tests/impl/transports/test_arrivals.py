@@ -15,8 +15,7 @@ from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrivals import Arrivals
 from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.codec import encode_upstream
-from permitflow.transports.frame_codec import EncodedChunks, WireFrame
+from permitflow.transports.codec import EncodedChunks, WireFrame, encode_upstream
 
 WINDOW = ChannelParameters(row_permits=100, permit_batch=50)
 ROWS = 3

@@ -26,6 +26,8 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.codec import (
     LONE_BODY_AT,
     TRAIN_BYTES,
+    EncodedChunks,
+    checked_marker,
     decode_downstream,
     decode_upstream,
     encode_downstream,
@@ -33,7 +35,6 @@ from permitflow.transports.codec import (
     front_of,
     lone_chunks,
 )
-from permitflow.transports.frame_codec import EncodedChunks, checked_marker
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 counts = st.integers(-(2**63), 2**63 - 1)

@@ -20,8 +20,7 @@ from permitflow.tracing import MemoryTrace
 from permitflow.transports import joined as joined_chunks
 from permitflow.transports.arrivals import Arrivals
 from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.codec import encode_upstream
-from permitflow.transports.frame_codec import EncodedChunks, WireFrame
+from permitflow.transports.codec import EncodedChunks, WireFrame, encode_upstream
 from permitflow.transports.joined import FoldedChunks, JoinedChunks, oldest_joined, whole_batch
 from tests.support.number_streams import CHANNEL
 

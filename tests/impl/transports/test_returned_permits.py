@@ -13,8 +13,7 @@ from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import UpstreamSession
 from permitflow.transports.carrier import Buffer
-from permitflow.transports.codec import decode_upstream, encode_downstream
-from permitflow.transports.frame_codec import EncodedChunks
+from permitflow.transports.codec import EncodedChunks, decode_upstream, encode_downstream
 from permitflow.transports.remote_sender import RemoteSender
 from tests.support.carriers import PlayedCarrier
 from tests.support.number_streams import turns

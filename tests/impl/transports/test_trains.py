@@ -9,8 +9,7 @@ from permitflow.protocol.frames import Chunks
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
-from permitflow.transports.codec import TRAIN_BYTES, encode_upstream
-from permitflow.transports.frame_codec import EncodedChunks
+from permitflow.transports.codec import TRAIN_BYTES, EncodedChunks, encode_upstream
 from permitflow.transports.trains import TrainWriter, even_rows, rows_in_train
 
 LARGE_ROWS = 32_768
