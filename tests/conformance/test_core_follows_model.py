@@ -1,17 +1,26 @@
-"""The sans-IO core follows the model through runs that Hypothesis draws: it does what the model does, and refuses
-what the model refuses.
+"""The sans-IO core does what the model does, and refuses what the model refuses.
+
+Hypothesis draws runs; and the core takes every edge of whole state graphs.
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from permitflow.protocol.messages import Kind, Offered
+from permitflow.errors import OverspendError, PermitOverrunError
+from permitflow.protocol.messages import Kind, Message, Offered
+from permitflow.protocol.messages import Permits as CorePermits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.core_pair import CorePair
 from permitflow.testing.kit.random_runs import machine_for
-from permitflow.testing.moves import Divergence
+from permitflow.testing.moves import Divergence, compare, walk
+from permitflow_model.kernel.explore import explore
+from permitflow_model.kernel.system import Disabled
+from permitflow_model.permit_channel import NOTHING, SYSTEM, Parameters, Permits, State, held, plus, sum_permits, total
 
 
 def make_core(agreed: ChannelParameters, tags: int, record: RecorderFactory) -> CorePair:
@@ -93,3 +102,204 @@ def test_a_core_that_does_something_else_is_found_out(wrong: type[CorePair]) -> 
     unshrunk = settings(settings.get_profile("unshrunk"), stateful_step_count=60, max_examples=200)
     with pytest.raises(Divergence):
         run_state_machine_as_test(machine_for(make), settings=unshrunk)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """A state graph, and the actions that are left out so that it stays small."""
+
+    parameters: Parameters
+    never: tuple[str, ...] = ()
+
+    @property
+    def agreed(self) -> ChannelParameters:
+        return ChannelParameters(
+            row_permits=self.parameters.row_count,
+            permit_batch=self.parameters.batch,
+            max_chunk_cost=self.parameters.clamp,
+            barrier_permits=self.parameters.barrier_permits,
+        )
+
+
+def bounds(row_count: int, batch: int, sizes: tuple[int, ...], *never: str, waiters: int = 2, tags: int = 1) -> Bounds:
+    return Bounds(
+        Parameters(
+            row_count=row_count,
+            batch=batch,
+            # The tight bound, at which an off-by-one in the send guard shows.
+            clamp=row_count - batch + 1,
+            sizes=sizes,
+            barrier_permits=1,
+            watermarks="OfferWatermark" not in never,
+            flush_idle=True,
+            withdrawals=True,
+            waiters=waiters,
+            tags=tags,
+        ),
+        never,
+    )
+
+
+GRAPHS = {
+    "watermarks, two waiters": bounds(3, 2, (1, 2), "OfferBarrier"),
+    "barriers, two waiters, empty chunks": bounds(3, 2, (0, 2), "OfferWatermark"),
+    "numbered chunks, a large batch": bounds(4, 3, (1, 2), "OfferBarrier", "OfferWatermark", waiters=1, tags=7),
+    "all classes": bounds(2, 1, (2,), waiters=1),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_core_takes_every_edge_and_refuses_everything_else(name: str) -> None:
+    graph_bounds = GRAPHS[name]
+    actions = tuple(action for action in SYSTEM.actions if action.name not in graph_bounds.never)
+    graph = explore(replace(SYSTEM, actions=actions), graph_bounds.parameters)
+    assert not graph.violations
+
+    done = walk(
+        CorePair(graph_bounds.agreed, tags=graph_bounds.parameters.tags),
+        graph_bounds.parameters,
+        never=graph_bounds.never,
+        in_each_state=Shortcuts(graph_bounds.parameters).check,
+    )
+
+    assert (done.states, done.edges) == (len(graph.states), len(graph.edges))
+    assert done.states > 500
+    assert done.refusals > done.edges
+
+
+class Shortcuts:
+    """What the core offers beyond single actions: it must be what the actions together would do."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
+
+    def check(self, fresh: Callable[[], CorePair], state: State) -> None:
+        self.questions_are_answered_as_the_model_would(fresh(), state)
+        self.hostile_peers_are_refused(fresh(), state)
+        self.everything_sendable_leaves(fresh(), state)
+        self.a_message_is_received_at_once_or_not_at_all(fresh(), state)
+        for rows in self.parameters.sizes:
+            self.a_chunk_is_sent_at_once_or_not_at_all(fresh(), state, rows)
+
+    def enabled(self, action: str, state: State) -> bool:
+        return SYSTEM.is_enabled(action, state, self.parameters)
+
+    def perform(self, action: str, state: State, *arguments: int) -> State:
+        return SYSTEM.perform(action, state, self.parameters, *arguments)
+
+    def questions_are_answered_as_the_model_would(self, core: CorePair, state: State) -> None:
+        assert core.sender.can_send_watermark() == self.enabled("SendWatermark", state)
+        assert core.receiver.is_idle == self.enabled("Flush", state)
+        assert core.receiver.is_empty != self.enabled("Consume", state)
+        waits = state.waiting.size() > 0 or state.watermark_pending >= 0
+        assert core.sender.has_waiting == waits
+        assert plus(state.permits, of_model(core.sender.outstanding)) == total(self.parameters)
+        assert of_model(core.receiver.granted) == may_come(state)
+        messages = 0
+        while sends := [action for action in ("SendChunk", "SendBarrier") if self.enabled(action, state)]:
+            state = self.perform(sends[0], state)
+            messages += 1
+        assert core.sender.sendable() == messages
+
+    def hostile_peers_are_refused(self, core: CorePair, state: State) -> None:
+        for kind, granted in zip(Kind, core.receiver.granted, strict=True):
+            for cost in (granted + 1, 0, -1):
+                with pytest.raises(OverspendError):
+                    core.receiver.deliver(Message(kind, 0, 0, cost))
+        for position, outstanding in enumerate(core.sender.outstanding):
+            for count in (outstanding + 1, -1):
+                returned = [0, 0, 0]
+                returned[position] = count
+                with pytest.raises(PermitOverrunError):
+                    core.sender.add_permits(CorePermits(*returned))
+        compare(core.observe(), state, "after a hostile peer was refused")
+
+    def everything_sendable_leaves(self, core: CorePair, state: State) -> None:
+        for message in core.sender.take_sendable():
+            state = self.perform(f"Send{message.kind.value.title()}", state)
+            assert (message.rows, of_model(message.held())) == (state.wire.last().rows, held(state.wire.last()))
+        assert of_model(core.sender.permits) == state.permits
+        assert not any(self.enabled(action, state) for action in ("SendChunk", "SendBarrier", "SendWatermark"))
+
+    def a_chunk_is_sent_at_once_or_not_at_all(self, core: CorePair, state: State, rows: int) -> None:
+        if state.wire.size():
+            return  # where the ends meet directly, nothing is ever on the wire
+        did = core.sender.send_now((rows,)) == 1
+        if did:
+            core.receiver.deliver_many((-1,), (rows,))
+        try:
+            after = self.perform("SendChunk", self.perform("OfferChunk", state, rows))
+        except Disabled:
+            after = state
+        is_usual = 0 < rows <= self.parameters.clamp
+        assert did == (is_usual and state.waiting.is_empty() and after != state)
+        if not did:
+            compare(core.observe(), state, f"after {rows} rows could not be sent at once")
+            return
+        after = self.perform("Deliver", after)
+        assert (core.receiver.inbox[-1].rows, of_model(core.receiver.inbox[-1].held())) == (
+            after.inbox.last().rows,
+            held(after.inbox.last()),
+        )
+        assert of_model(core.sender.permits) == after.permits
+        assert of_model(core.receiver.granted) == may_come(after)
+
+    def a_message_is_received_at_once_or_not_at_all(self, core: CorePair, state: State) -> None:
+        message = core.receiver.try_receive()
+        if not self.enabled("Consume", state):
+            assert message is None
+            compare(core.observe(), state, "after try_receive found nothing")
+            return
+        after = self.perform("Consume", state)
+        assert message is not None
+        assert (message.rows, of_model(message.held())) == (state.inbox.head().rows, held(state.inbox.head()))
+        assert core.receiver.unreturned == after.unreturned
+        due = sum_permits(tuple(after.grants)[state.grants.size() :])
+        assert core.receiver.is_due == (due != NOTHING)
+        if self.enabled("Flush", after):
+            due = plus(due, Permits(after.unreturned, 0, 0))
+            after = self.perform("Flush", after)
+        # Asking is allowed when nothing goes back, but not asking is not allowed when something does.
+        assert core.receiver.has_returns or due == NOTHING
+        returned = core.receiver.take_returns()
+        if returned is not None:
+            core.sender.add_permits(returned)
+        assert of_model(core.sender.permits) == plus(state.permits, due)
+        assert of_model(core.receiver.granted) == may_come(after)
+        assert core.receiver.unreturned == after.unreturned
+        assert not core.receiver.is_due
+
+
+def may_come(state: State) -> Permits:
+    """What the sender may still spend, as the receiver must see it."""
+    return sum_permits((state.permits, *map(held, state.wire), *state.grants))
+
+
+def of_model(permits: CorePermits) -> Permits:
+    return Permits(*permits)
+
+
+class LostGrant(CorePair):
+    """Loses a return of permits on the way when another one is on the way already."""
+
+    def consume(self) -> None:
+        super().consume()
+        if len(self.grants) > 1:
+            self.grants.pop()
+
+
+class StackedWire(CorePair):
+    """Delivers the newest message first."""
+
+    def deliver(self) -> None:
+        self.wire.reverse()
+        super().deliver()
+        self.wire.reverse()
+
+
+@pytest.mark.parametrize(("wrong", "clue"), [(LostGrant, "grants"), (StackedWire, "in this order|inbox")])
+def test_the_walk_notices_an_implementation_that_does_something_else(wrong: type[CorePair], clue: str) -> None:
+    graph = GRAPHS["watermarks, two waiters"]
+
+    with pytest.raises(Divergence, match=clue):
+        walk(wrong(graph.agreed), graph.parameters, never=graph.never)
