@@ -6,15 +6,15 @@ numbers however long the run is.
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
 from html import escape
-from typing import NamedTuple, TypeAlias, TypeVar
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
 
 from permitflow.pictures.assets import asset
 from permitflow.pictures.run import Run
 from permitflow.pictures.specification import ACTORS, Specification, camel_case, false_guard
-from permitflow_model.kernel.queue import Queue
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import (
     NO_WATERMARK,
@@ -35,15 +35,11 @@ __all__ = [
     "NO_ARGUMENT",
     "PLACES",
     "POSSIBLE",
-    "Columns",
     "Document",
     "Fact",
     "Ledger",
     "Lifelines",
-    "Messages",
-    "Returns",
     "classes_used",
-    "columns_of",
     "document_of",
     "embedded",
     "facts_list",
@@ -64,6 +60,18 @@ PLACES = {
     "grants": "permits in flight",
 }
 """The five terms of ``Conservation``, by the names of the variables that hold them, in the order of their circuit."""
+
+
+NEVER = -1
+NO_ARGUMENT = -1
+POSSIBLE = -1
+
+MOST_STATES_WITH_REASONS = 500
+"""For longer runs only the last state's guards are told: the others would make up most of the page."""
+
+_WATERMARK = Message("watermark", 0, 0, 1)
+_ACTION_NUMBER = {action.name: number for number, action in enumerate(SYSTEM.actions)}
+_PROTOCOL = [(1 << _ACTION_NUMBER[action.name], action) for action in SYSTEM.actions if not action.is_environment]
 
 
 class Ledger(NamedTuple):
@@ -102,194 +110,99 @@ def classes_used(parameters: Parameters, ledgers: Iterable[Ledger]) -> list[str]
     return [name for name in CLASSES if name in used]
 
 
-NEVER = -1
-T = TypeVar("T")
+@dataclass(slots=True)
+class _MessageLine:
+    """The way of one message: the steps at which it moved, each by the number of the state that it leads to."""
+
+    kind: str
+    rows: int
+    cost: int
+    offered: int
+    """0: the run begins with it."""
+    sent: int = NEVER
+    delivered: int = NEVER
+    consumed: int = NEVER
+    withdrawn: int = NEVER
 
 
-@dataclass
-class Messages:
-    """A table: one entry in each column for each message, in the order in which they were offered.
+@dataclass(slots=True)
+class _ReturnLine:
+    """The way of one return of permits."""
 
-    A step's number is that of the state it leads to; 0 is what the run begins with.
-    """
-
-    kind: list[str] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
-    cost: list[int] = field(default_factory=list)
-    offered: list[int] = field(default_factory=list)
-    sent: list[int] = field(default_factory=list)
-    delivered: list[int] = field(default_factory=list)
-    consumed: list[int] = field(default_factory=list)
-    withdrawn: list[int] = field(default_factory=list)
-
-    def add(self, message: Message, offered: int, *, sent: int = NEVER, delivered: int = NEVER) -> int:
-        """Enter a message and tell its index."""
-        self.kind.append(message.kind)
-        self.rows.append(message.rows)
-        self.cost.append(message.cost)
-        self.offered.append(offered)
-        self.sent.append(sent)
-        self.delivered.append(delivered)
-        self.consumed.append(NEVER)
-        self.withdrawn.append(NEVER)
-        return len(self.kind) - 1
-
-
-@dataclass
-class Returns:
-    """A table: one entry in each column for each return of permits, in the order in which the receiver sent them."""
-
-    rows: list[int] = field(default_factory=list)
-    barriers: list[int] = field(default_factory=list)
-    watermarks: list[int] = field(default_factory=list)
-    returned: list[int] = field(default_factory=list)
-    arrived: list[int] = field(default_factory=list)
-
-    def add(self, permits: Permits, returned: int) -> int:
-        """Enter a return and tell its index."""
-        self.rows.append(permits.rows)
-        self.barriers.append(permits.barriers)
-        self.watermarks.append(permits.watermarks)
-        self.returned.append(returned)
-        self.arrived.append(NEVER)
-        return len(self.rows) - 1
+    rows: int
+    barriers: int
+    watermarks: int
+    returned: int
+    arrived: int = NEVER
 
 
 class Lifelines:
-    """Watches states and notes who moved.  It knows the places, not the rules by which one moves between them."""
+    """Watches states and notes what moved.  It knows the places, not the rules by which one moves between them."""
 
     def __init__(self, start: State) -> None:
         """Begin with what is in the channel already."""
-        self.messages = Messages()
-        self.returns = Returns()
-        add = self.messages.add
-        self._inbox = deque(add(message, 0, sent=0, delivered=0) for message in start.inbox)
-        self._wire = deque(add(message, 0, sent=0) for message in start.wire)
-        self._waiting = deque(add(message, 0) for message in start.waiting)
-        self._grants = deque(self.returns.add(grant, 0) for grant in start.grants)
-        self._watermark = self._pending_watermark(0) if start.watermark_pending != NO_WATERMARK else NEVER
+        self.messages: list[_MessageLine] = []
+        """In the order in which they were offered."""
+        self.returns: list[_ReturnLine] = []
+        """In the order in which the receiver sent them."""
+        self._inbox = deque(self._offered(message, 0) for message in start.inbox)
+        self._wire = deque(self._offered(message, 0) for message in start.wire)
+        self._waiting = deque(self._offered(message, 0) for message in start.waiting)
+        self._grants = deque(self._returned(grant, 0) for grant in start.grants)
+        for line in self._inbox:
+            line.sent = line.delivered = 0
+        for line in self._wire:
+            line.sent = 0
+        if start.watermark_pending != NO_WATERMARK:
+            self._watermark = self._offered(_WATERMARK, 0)
 
     def take(self, number: int, before: State, step: Step[State]) -> None:
         """Note what moved from the state ``before`` to the one after it, which is number ``number``."""
         after = step.state
         newest = after.wire.last() if after.wire.size() > before.wire.size() else None
-        self._offer_or_withdraw(number, before, after, leaves=newest is not None and newest.kind != "watermark")
-        self._announce(number, before, step)
-        if newest is not None:
-            self._send(number, newest)
-        if after.inbox.size() > before.inbox.size():
-            self._inbox.append(self._moves(number, self._wire.popleft(), self.messages.delivered))
-        elif after.inbox.size() < before.inbox.size():
-            self._moves(number, self._inbox.popleft(), self.messages.consumed)
-        if after.grants.size() > before.grants.size():
-            self._grants.append(self.returns.add(after.grants.last(), number))
-        elif after.grants.size() < before.grants.size():
-            self._moves(number, self._grants.popleft(), self.returns.arrived)
-        self._agree(number, after)
-
-    def _offer_or_withdraw(self, number: int, before: State, after: State, *, leaves: bool) -> None:
         if after.waiting.size() > before.waiting.size():
-            self._waiting.append(self.messages.add(after.waiting.last(), number))
-        elif after.waiting.size() < before.waiting.size() and not leaves:
-            self._moves(number, self._waiting.pop(), self.messages.withdrawn)
-
-    def _announce(self, number: int, before: State, step: Step[State]) -> None:
+            self._waiting.append(self._offered(after.waiting.last(), number))
+        elif after.waiting.size() < before.waiting.size() and (newest is None or newest.kind == "watermark"):
+            self._waiting.pop().withdrawn = number
         if step.action == "OfferWatermark":  # a newer one may take the very place of the one it replaces
             if before.watermark_pending != NO_WATERMARK:
-                self._moves(number, self._watermark, self.messages.withdrawn)
-            self._watermark = self._pending_watermark(number)
+                self._watermark.withdrawn = number
+            self._watermark = self._offered(_WATERMARK, number)
+        if newest is not None:
+            line = self._watermark if newest.kind == "watermark" else self._waiting.popleft()
+            line.sent = number
+            self._wire.append(line)
+        if after.inbox.size() > before.inbox.size():
+            self._inbox.append(self._wire.popleft())
+            self._inbox[-1].delivered = number
+        elif after.inbox.size() < before.inbox.size():
+            self._inbox.popleft().consumed = number
+        if after.grants.size() > before.grants.size():
+            self._grants.append(self._returned(after.grants.last(), number))
+        elif after.grants.size() < before.grants.size():
+            self._grants.popleft().arrived = number
+        self._require_agreement(number, after)
 
-    def _send(self, number: int, message: Message) -> None:
-        index = self._watermark if message.kind == "watermark" else self._waiting.popleft()
-        self._wire.append(self._moves(number, index, self.messages.sent))
+    def _offered(self, message: Message, number: int) -> _MessageLine:
+        self.messages.append(_MessageLine(message.kind, message.rows, message.cost, number))
+        return self.messages[-1]
 
-    def _pending_watermark(self, number: int) -> int:
-        return self.messages.add(Message("watermark", 0, 0, 1), number)
+    def _returned(self, permits: Permits, number: int) -> _ReturnLine:
+        self.returns.append(_ReturnLine(*permits, number))
+        return self.returns[-1]
 
-    @staticmethod
-    def _moves(number: int, index: int, column: list[int]) -> int:
-        column[index] = number
-        return index
-
-    def _agree(self, number: int, state: State) -> None:
+    def _require_agreement(self, number: int, state: State) -> None:
         """The places must hold what the model says; a wrong picture is worse than none."""
-        cost = self.messages.cost
-        agree = (
-            _agree(self._waiting, state.waiting, lambda index, message: cost[index] == message.cost)
-            and _agree(self._wire, state.wire, lambda index, message: cost[index] == message.cost)
-            and _agree(self._inbox, state.inbox, lambda index, message: cost[index] == message.cost)
-            and _agree(self._grants, state.grants, lambda index, grant: self.returns.rows[index] == grant.rows)
+        pairs = ((self._waiting, state.waiting), (self._wire, state.wire), (self._inbox, state.inbox))
+        agree = all(
+            len(places) == queue.size() and (queue.is_empty() or places[0].cost == queue.head().cost)
+            for places, queue in pairs
         )
-        if not agree:
+        grants = state.grants
+        if not agree or len(self._grants) != grants.size():
             raise AssertionError(f"at state {number} the picture has lost track of what is where in {state}")
-
-
-def _agree(places: deque[int], queue: Queue[T], same: Callable[[int, T], bool]) -> bool:
-    if len(places) != queue.size():
-        return False
-    return queue.is_empty() or same(places[0], queue.head())
-
-
-NO_ARGUMENT = -1
-POSSIBLE = -1
-
-# For longer runs only the last state's guards are told: the others would make up most of the page.
-MOST_STATES_WITH_REASONS = 500
-
-ACTION_NUMBER = {action.name: number for number, action in enumerate(SYSTEM.actions)}
-_PROTOCOL = [(1 << ACTION_NUMBER[action.name], action) for action in SYSTEM.actions if not action.is_environment]
-
-
-@dataclass
-class Columns:
-    """Everything about a run that is a number."""
-
-    classes: list[str]
-    """Permit classes that the run uses."""
-
-    action: list[int] = field(default_factory=list)
-    """Of each step, as an index into ``SYSTEM.actions``."""
-
-    argument: list[int] = field(default_factory=list)
-    changed: list[int] = field(default_factory=list)
-    """Of each step, the variables that it changed: bit n stands for the n-th field of ``State``."""
-
-    enabled: list[int] = field(default_factory=list)
-    """Of each state, the protocol's actions that are possible in it: bit n stands for ``SYSTEM.actions[n]``."""
-
-    pending: list[int] = field(default_factory=list)
-    """Of each state, how many waiting chunks the watermark stands behind."""
-
-    ledger: dict[str, dict[str, list[int]]] = field(default_factory=dict)
-    """By class and place, a number for each state."""
-
-    messages: dict[str, list[int | str]] = field(default_factory=dict)
-    returns: dict[str, list[int]] = field(default_factory=dict)
-    reason_texts: list[str] = field(default_factory=list)
-    reasons: list[list[int]] = field(default_factory=list)
-    """Of each of the last states and for each action, the text that says which guard is false."""
-
-
-def columns_of(run: Run) -> Columns:
-    """Go through the run once."""
-    states = [run.start, *(step.state for step in run.steps)]
-    ledgers = [ledger_of(state) for state in states]
-    columns = Columns(classes_used(run.parameters, ledgers))
-    columns.ledger = {name: _by_place(name, ledgers) for name in columns.classes}
-    lifelines = Lifelines(run.start)
-    for number, step in enumerate(run.steps, start=1):
-        before = states[number - 1]
-        lifelines.take(number, before, step)
-        columns.action.append(ACTION_NUMBER[step.action])
-        columns.argument.append(step.arguments[0] if step.arguments else NO_ARGUMENT)
-        columns.changed.append(_changed(before, step.state))
-    columns.messages = asdict(lifelines.messages)
-    columns.returns = asdict(lifelines.returns)
-    columns.enabled = [_enabled(state, run.parameters) for state in states]
-    if any(state.watermark_pending != NO_WATERMARK for state in states):
-        columns.pending = [state.watermark_pending for state in states]
-    _tell_reasons(columns, states, run.parameters)
-    return columns
+        if not grants.is_empty() and self._grants[0].rows != grants.head().rows:
+            raise AssertionError(f"at state {number} the picture has lost track of returned permits in {state}")
 
 
 def _by_place(class_name: str, ledgers: list[Ledger]) -> dict[str, list[int]]:
@@ -310,15 +223,14 @@ def _enabled(state: State, parameters: Parameters) -> int:
     return sum(bit for bit, action in _PROTOCOL if SYSTEM.is_enabled(action.name, state, parameters))
 
 
-def _tell_reasons(columns: Columns, states: list[State], parameters: Parameters) -> None:
+def _reasons_of(states: Sequence[State], parameters: Parameters) -> tuple[list[str], list[list[int]]]:
+    """Texts that say which guard is false, and for each of the last states and each action the number of its text."""
     numbers: dict[str, int] = {}
-    told = states if len(states) <= MOST_STATES_WITH_REASONS else states[-1:]
-    for state in told:
-        row: list[int] = []
-        for sentence in _reasons(state, parameters):
-            row.append(POSSIBLE if sentence is None else numbers.setdefault(sentence, len(numbers)))
-        columns.reasons.append(row)
-    columns.reason_texts = list(numbers)
+    reasons = []
+    for state in states if len(states) <= MOST_STATES_WITH_REASONS else states[-1:]:
+        sentences = _reasons(state, parameters)
+        reasons.append([POSSIBLE if text is None else numbers.setdefault(text, len(numbers)) for text in sentences])
+    return list(numbers), reasons
 
 
 def _reasons(state: State, parameters: Parameters) -> Iterator[str | None]:
@@ -347,31 +259,51 @@ Document: TypeAlias = dict[str, object]
 
 
 def document_of(run: Run) -> Document:
-    """Everything that the page shows, as it is embedded in it."""
+    """Everything that the page shows, as it is embedded in it; numbers in columns, one for each state or step."""
     specification = Specification(SYSTEM.module)
-    columns = columns_of(run)
     buf = total(run.parameters)._asdict()
+    states = [run.start, *(step.state for step in run.steps)]
+    ledgers = [ledger_of(state) for state in states]
+    classes = classes_used(run.parameters, ledgers)
+    lifelines = Lifelines(run.start)
+    for number, step in enumerate(run.steps, start=1):
+        lifelines.take(number, states[number - 1], step)
+    is_watermark_pending = any(state.watermark_pending != NO_WATERMARK for state in states)
+    texts, reasons = _reasons_of(states, run.parameters)
     return {
         "title": run.title,
         "verdict": run.verdict.value,
         "sentence": run.sentence,
         "remarks": list(run.remarks),
         "batch": run.parameters.batch,
-        "buf": {name: buf[name] for name in columns.classes},
+        "buf": {name: buf[name] for name in classes},
         "places": PLACES,
         "skipped": run.skipped,
         "actions": _actions(specification),
         "variables": _variables(specification),
-        "steps": {"action": columns.action, "argument": columns.argument, "changed": columns.changed},
-        "enabled": columns.enabled,
-        "pending": columns.pending,
-        "ledger": columns.ledger,
-        "messages": columns.messages,
-        "returns": columns.returns,
-        "reasonTexts": columns.reason_texts,
-        "reasons": columns.reasons,
+        "steps": {
+            # As an index into the actions.
+            "action": [_ACTION_NUMBER[step.action] for step in run.steps],
+            "argument": [step.arguments[0] if step.arguments else NO_ARGUMENT for step in run.steps],
+            # The variables: bit n stands for the n-th field of the state.
+            "changed": [_changed(before, after) for before, after in pairwise(states)],
+        },
+        # The protocol's actions that are possible in a state: bit n stands for the n-th action.
+        "enabled": [_enabled(state, run.parameters) for state in states],
+        # How many waiting chunks the watermark stands behind.
+        "pending": [state.watermark_pending for state in states] if is_watermark_pending else [],
+        # By class and place.
+        "ledger": {name: _by_place(name, ledgers) for name in classes},
+        "messages": _columns(lifelines.messages, _MessageLine),
+        "returns": _columns(lifelines.returns, _ReturnLine),
+        "reasonTexts": texts,
+        "reasons": reasons,
         "conclusions": [asdict(section) for section in run.conclusions],
     }
+
+
+def _columns(lines: Sequence[object], kind: type) -> dict[str, list[object]]:
+    return {field.name: [getattr(line, field.name) for line in lines] for field in fields(kind)}
 
 
 def embedded(document: Document) -> str:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -14,9 +15,7 @@ from permitflow.pictures.document import (
     MOST_STATES_WITH_REASONS,
     NEVER,
     PLACES,
-    Columns,
     Lifelines,
-    columns_of,
     document_of,
     ledger_of,
     ranges,
@@ -54,16 +53,21 @@ def run_of(parameters: Parameters, steps: Sequence[Step[State]], start: State | 
     )
 
 
+def told(run: Run) -> dict[str, Any]:
+    """What the page is told."""
+    return document_of(run)
+
+
 def states_of(run: Run) -> list[State]:
     return [run.start, *(step.state for step in run.steps)]
 
 
 class Reader:
-    """Reads the columns as the page does."""
+    """Reads the document as the page does."""
 
-    def __init__(self, columns: Columns) -> None:
-        self.messages = columns.messages
-        self.returns = columns.returns
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.messages = document["messages"]
+        self.returns = document["returns"]
 
     def places(self, k: int) -> dict[str, list[tuple[object, ...]]]:
         def is_over(name: str, index: int) -> bool:
@@ -92,8 +96,8 @@ def shown(queue: Queue[Message]) -> list[tuple[object, ...]]:
 
 
 def everything_is_as_the_model_says(run: Run) -> None:
-    columns = columns_of(run)
-    reader = Reader(columns)
+    document = told(run)
+    reader = Reader(document)
     whole = total(run.parameters)._asdict()
     for k, state in enumerate(states_of(run)):
         places = reader.places(k)
@@ -102,15 +106,15 @@ def everything_is_as_the_model_says(run: Run) -> None:
         assert [entry for entry in places["waiting"] if entry[0] != "watermark"] == shown(state.waiting)
         assert (("watermark", 0, 1) in places["waiting"]) == (state.watermark_pending >= 0)
         assert reader.grants(k) == list(state.grants)
-        assert not columns.pending or columns.pending[k] == state.watermark_pending
-        for name in columns.classes:
-            counts = [columns.ledger[name][place][k] for place in PLACES]
+        assert not document["pending"] or document["pending"][k] == state.watermark_pending
+        for name in document["ledger"]:
+            counts = [document["ledger"][name][place][k] for place in PLACES]
             assert tuple(counts) == ledger_of(state).of_class(name)
             assert sum(counts) == whole[name]
         for number, action in enumerate(SYSTEM.actions):
             if not action.is_environment:
                 is_enabled = SYSTEM.is_enabled(action.name, state, run.parameters)
-                assert bool(columns.enabled[k] >> number & 1) == is_enabled
+                assert bool(document["enabled"][k] >> number & 1) == is_enabled
 
 
 @given(choices=st.lists(st.integers(0, 1000), max_size=120))
@@ -131,7 +135,7 @@ def test_a_run_may_begin_anywhere(walk: Walk, choices: list[int], cut: int) -> N
 def test_what_a_step_changed_is_marked(walk: Walk, choices: list[int]) -> None:
     run = run_of(EVERYTHING, walk(EVERYTHING, choices))
     states = states_of(run)
-    for number, mask in enumerate(columns_of(run).changed):
+    for number, mask in enumerate(told(run)["steps"]["changed"]):
         before, after = states[number], states[number + 1]
         changed = [name for bit, name in enumerate(State._fields) if mask >> bit & 1]
         assert changed == [name for name in State._fields if getattr(before, name) != getattr(after, name)]
@@ -140,35 +144,36 @@ def test_what_a_step_changed_is_marked(walk: Walk, choices: list[int]) -> None:
 @given(choices=st.lists(st.integers(0, 1000), max_size=60))
 def test_reasons_are_told_for_what_is_not_possible(walk: Walk, choices: list[int]) -> None:
     run = run_of(EVERYTHING, walk(EVERYTHING, choices))
-    columns = columns_of(run)
+    document = told(run)
     states = states_of(run)
-    assert len(columns.reasons) == len(states)
-    for state, row in zip(states, columns.reasons, strict=True):
+    assert len(document["reasons"]) == len(states)
+    for state, row in zip(states, document["reasons"], strict=True):
         for action, reason in zip(SYSTEM.actions, row, strict=True):
             arguments = next(iter(action.arguments(EVERYTHING)))
             assert (reason == NEVER) == SYSTEM.is_enabled(action.name, state, EVERYTHING, *arguments)
-            assert reason == NEVER or columns.reason_texts[reason]
+            assert reason == NEVER or document["reasonTexts"][reason]
 
 
 def test_a_long_run_tells_reasons_only_at_its_end(walk: Walk) -> None:
     steps = walk(EVERYTHING, [number * 7 for number in range(MOST_STATES_WITH_REASONS)])
     assert len(steps) == MOST_STATES_WITH_REASONS
-    columns = columns_of(run_of(EVERYTHING, steps))
-    assert len(columns.reasons) == 1
-    assert len(columns_of(run_of(EVERYTHING, steps[:-1])).reasons) == MOST_STATES_WITH_REASONS
+    document = told(run_of(EVERYTHING, steps))
+    assert len(document["reasons"]) == 1
+    assert len(told(run_of(EVERYTHING, steps[:-1]))["reasons"]) == MOST_STATES_WITH_REASONS
 
 
 def test_only_classes_whose_permits_move_are_told() -> None:
     chunks_only = replace(LIVE, barrier_permits=0, watermarks=False)
-    assert columns_of(run_of(chunks_only, fill_and_drain(chunks_only))).classes == ["rows"]
-    assert columns_of(run_of(LIVE, fill_and_drain(LIVE))).classes == ["rows", "barriers", "watermarks"]
+    assert list(told(run_of(chunks_only, fill_and_drain(chunks_only)))["ledger"]) == ["rows"]
+    assert list(told(run_of(LIVE, fill_and_drain(LIVE)))["ledger"]) == ["rows", "barriers", "watermarks"]
 
 
 def test_a_watermark_that_replaces_another_ends_the_other_one(walk: Walk) -> None:
     start = SYSTEM.initial(LIVE)
     once = SYSTEM.perform("OfferWatermark", start, LIVE)
     steps = [Step("OfferWatermark", (), once), Step("OfferWatermark", (), SYSTEM.perform("OfferWatermark", once, LIVE))]
-    messages = columns_of(run_of(LIVE, steps)).messages
+    document = told(run_of(LIVE, steps))
+    messages = document["messages"]
     assert (messages["offered"], messages["withdrawn"]) == ([1, 2], [2, NEVER])
 
 

@@ -77,7 +77,7 @@ def test_a_stuck_channel_names_each_guard_with_its_numbers(
     assert sentences["Consume"] == "the inbox is empty"
     assert sentences["AddPermits"] == "no permits are on their way back"
     assert sentences["Flush"] == "an idle receiver keeps its residue in this protocol (FlushIdle is FALSE)"
-    assert sentences["OfferChunk"] == "1 chunk waits already, and no more than 1 may"
+    assert sentences["OfferChunk"] == "1 message waits already, and no more than 1 may"
     assert None not in sentences.values()
 
 
