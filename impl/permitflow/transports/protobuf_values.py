@@ -1,6 +1,6 @@
 """Values to protobuf messages and back, field by field: a field has the same name in both.
 
-What travels with every chunk is coded by hand, in ``frame_codec``.
+What travels with every chunk is coded by hand, in ``codec``.
 """
 
 from collections.abc import Callable, Iterable
