@@ -148,7 +148,7 @@ def _note(whole: Plan, headers: Iterable[Header], source: str) -> None:
 
 
 def read_unit(unit: Unit) -> pa.Table:
-    """The events of a unit, with the columns of ``tracing.tables.SCHEMA`` but for time and position.
+    """The events of a unit, with the columns of ``tracing.parquet.SCHEMA`` but for time and position.
 
     Raises:
         TraceUnreadableError: it cannot be read, or holds something else.

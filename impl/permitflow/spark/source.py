@@ -13,7 +13,7 @@ without a plan, so that its readers come to the error behind its last row.
 
 Chunks that came together are handed over as one batch, of at most half the window.  Its permits return when Spark's
 Python worker asks for the next one.  "Handed to Spark" is not "processed": what lies between the worker and the JVM is
-made small, and metered; see ``permitflow.spark.hand_over``.
+made small, and metered; see ``permitflow.spark.reading``.
 """
 
 from collections.abc import Iterator, MutableMapping
@@ -32,13 +32,12 @@ from pyspark.sql.types import StructType
 from permitflow.errors import InvalidOptionError
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.spark.hand_over import HandOver, narrow_socket, rows_together
 from permitflow.spark.options import Delivery, ReadOptions, StreamOptions, WriteOptions
+from permitflow.spark.reading import HandOver, narrow_socket, opened, read_range, rows_together
 from permitflow.spark.recording import recording
 from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.schema import arrow_schema, check_user_schema, conform, spark_schema
 from permitflow.spark.stream_planning import RowRange
-from permitflow.spark.stream_reading import opened, read_range
 
 __all__ = ["ChannelPartition", "ExchangeReader", "PermitflowDataSource"]
 

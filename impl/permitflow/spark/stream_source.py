@@ -24,6 +24,7 @@ from permitflow.errors import PeerTimeoutError, PermitflowError, RetentionError,
 from permitflow.protocol.control import ChannelRow
 from permitflow.spark.options import ReadOptions, StreamOptions
 from permitflow.spark.patience import Patience, in_words
+from permitflow.spark.reading import read_range
 from permitflow.spark.recording import SourceRecorder, recorded_task, recording
 from permitflow.spark.stream_planning import (
     LOSSES,
@@ -35,7 +36,6 @@ from permitflow.spark.stream_planning import (
     StreamPlanner,
     lost,
 )
-from permitflow.spark.stream_reading import read_range
 
 if TYPE_CHECKING:
     from permitflow.transports.grpc_blocking import BlockingControl

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from permitflow.spark.hand_over import HandOver, narrow_socket, spark_socket
+from permitflow.spark.reading import HandOver, narrow_socket, spark_socket
 from tests.support.served_exchange import producers
 
 T = TypeVar("T")
