@@ -106,7 +106,14 @@ class FileTrace:
             InvalidParametersError: this end of this channel was opened before, or the trace is closed.
         """
         self._open_end(Header(channel, end, parameters))
-        return _EndRecorder(self, channel, end)
+        sequence = 0
+
+        def record(action: str, rows: int, permits: Permits, counters: Counters | None = None) -> None:
+            nonlocal sequence
+            sequence += 1
+            self._append(Event(channel, end, sequence, action, rows, permits, monotonic(), counters))
+
+        return record
 
     def recorder_of_both(self, channel: str, parameters: ChannelParameters) -> Recorder:
         """Open both ends of a channel that lives in this process; the action tells the end.
@@ -197,21 +204,6 @@ class FileTrace:
             self._writer.abandon()
             self._writer = None
         self._failure = TraceWriteError(path=str(self.path), reason="a forked process must open its own trace")
-
-
-class _EndRecorder:
-    __slots__ = ("_channel", "_end", "_sequence", "_trace")
-
-    def __init__(self, trace: FileTrace, channel: str, end: End) -> None:
-        self._trace = trace
-        self._channel = channel
-        self._end = end
-        self._sequence = 0
-
-    def __call__(self, action: str, rows: int, permits: Permits, counters: Counters | None = None) -> None:
-        self._sequence = sequence = self._sequence + 1
-        event = Event(self._channel, self._end, sequence, action, rows, permits, monotonic(), counters)
-        self._trace._append(event)
 
 
 def recorder_of_both(sender: Recorder, receiver: Recorder) -> Recorder:
