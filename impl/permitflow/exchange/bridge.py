@@ -17,6 +17,7 @@ from permitflow.errors import ChannelAbortedError, ChannelClosedError, EndOfStre
 from permitflow.protocol.messages import Kind
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
+from permitflow.transports.trains import collected_rows
 
 __all__ = ["Bridge", "breaking_first", "carrying"]
 
@@ -91,7 +92,9 @@ class Bridge:
 
     async def _move_some(self) -> None:
         source, target = self._source, self._target
-        chunks = source.chunks_at_hand(_AT_ONCE, target.sendable_rows)
+        # Not a whole window at once: the two ends would take turns instead of working side by side.
+        most_rows = min(target.sendable_rows, collected_rows(source.parameters))
+        chunks = source.chunks_at_hand(_AT_ONCE, most_rows)
         if moved := target.send_at_once(chunks):
             self.taken += moved
             source.pass_by(moved)
