@@ -64,14 +64,15 @@ def run_as_json(start: "State", steps: "Sequence[Step[State]]") -> list[dict[str
             "action": action,
             "arguments": list(arguments),
             **row_permits(state),
-            "waiting": [chunk.cost for chunk in state.waiting],
+            "waiting": [message.cost for message in state.waiting if message.kind == "chunk"],
         }
         for action, arguments, state in states
     ]
 
 
 def _waiting(state: "State") -> str:
-    return ", ".join(f"a chunk of {chunk.cost:,}" for chunk in state.waiting)
+    waiting = (f"a chunk of {each.cost:,}" if each.kind == "chunk" else f"a {each.kind}" for each in state.waiting)
+    return ", ".join(waiting)
 
 
 def query_table(start: "QueryState", steps: "Sequence[Step[QueryState]]") -> Table:

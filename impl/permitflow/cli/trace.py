@@ -252,7 +252,7 @@ def _told(event: "Event") -> tuple[str, str, str, str]:
 
 def _where(state: "State") -> str:
     permits = row_permits(state)
-    sizes = [chunk.rows for chunk in state.waiting]
+    sizes = [message.rows for message in state.waiting if message.kind == "chunk"]
     waiting = f", waiting chunks of {', '.join(map(str, sizes[:5]))}{' …' if len(sizes) > 5 else ''}" if sizes else ""
     places = " + ".join(f"{permits[name]:,} {place}" for name, place in _PLACES_IN_WORDS.items())
     return f"row permits {places} = {sum(permits.values()):,}{waiting}"
@@ -295,7 +295,10 @@ def _problem_as_json(verdict: "Verdict") -> dict[str, object]:
             for event, reason, is_refused in (*broken, *blocked)
             if event is not None
         ],
-        "state": {**row_permits(verdict.world.state), "waiting": [m.rows for m in verdict.world.state.waiting]},
+        "state": {
+            **row_permits(verdict.world.state),
+            "waiting": [message.rows for message in verdict.world.state.waiting if message.kind == "chunk"],
+        },
         "allowed": list(verdict.allowed),
         "not_looked_at": verdict.left_over,
     }

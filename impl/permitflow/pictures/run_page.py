@@ -228,7 +228,7 @@ def _kind_of(grant: Permits) -> str:
 
 def _need(run: Run, state: State) -> tuple[str, str]:
     """What the next chunk needs, and how to say it."""
-    if state.waiting.is_empty():
+    if state.waiting.is_empty() or state.waiting.head().kind != "chunk":
         return "", ""
     is_short = false_guard("SendChunk", state, run.parameters) is not None
     return f"the next chunk needs {state.waiting.head().cost:,}", "bad-text" if is_short else "muted"
