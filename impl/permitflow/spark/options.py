@@ -21,8 +21,8 @@ E = TypeVar("E", bound=StrEnum)
 
 # A producer may shuffle for a while before its first row leaves; a wait longer than this is most likely starvation.
 DEFAULT_TIMEOUT_SECONDS = 120.0
-LONGEST_TIMEOUT_SECONDS = 86_400.0
-MOST_CHANNELS = 10_000
+_LONGEST_TIMEOUT_SECONDS = 86_400.0
+_MOST_CHANNELS = 10_000
 
 SHARED_OPTIONS = (
     "address",
@@ -82,23 +82,25 @@ class ReadOptions:
         Raises:
             InvalidOptionError: an option is unknown, missing or out of its range.
         """
-        refuse_elsewhere(options, STREAM_READ_OPTIONS, where="streams")
-        refuse_unknown(options, known=SHARED_OPTIONS + READ_ONLY_OPTIONS, elsewhere=WRITE_ONLY_OPTIONS, where="writing")
-        return shared_options(options)
+        _refuse_elsewhere(options, STREAM_READ_OPTIONS, where="streams")
+        _refuse_unknown(
+            options, known=SHARED_OPTIONS + READ_ONLY_OPTIONS, elsewhere=WRITE_ONLY_OPTIONS, where="writing"
+        )
+        return _shared_options(options)
 
 
-def refuse_elsewhere(options: Mapping[str, str], elsewhere: tuple[str, ...], *, where: str) -> None:
+def _refuse_elsewhere(options: Mapping[str, str], elsewhere: tuple[str, ...], *, where: str) -> None:
     """Name the first option that belongs to another way of using a channel."""
     for option, value in options.items():
         if option.lower() in elsewhere:
             raise InvalidOptionError(option=option, value=value, reason=f"is for {where} only")
 
 
-def refuse_unknown(
+def _refuse_unknown(
     options: Mapping[str, str], *, known: tuple[str, ...], elsewhere: tuple[str, ...] = (), where: str = ""
 ) -> None:
     """Name the first option that does not belong here, and what may have been meant."""
-    refuse_elsewhere(options, elsewhere, where=where)
+    _refuse_elsewhere(options, elsewhere, where=where)
     for option, value in options.items():
         if option.lower() in known:
             continue
@@ -111,21 +113,21 @@ def refuse_unknown(
         raise InvalidOptionError(option=option, value=value, reason=f"is unknown{meant} (known: {', '.join(known)})")
 
 
-def shared_options(options: Mapping[str, str]) -> ReadOptions:
+def _shared_options(options: Mapping[str, str]) -> ReadOptions:
     """The checked values that reading and writing have in common."""
     return ReadOptions(
-        address=value_of(options, "address", network_address),
-        channels=channel_names(options),
-        timeout_seconds=value_of(options, "timeout_seconds", seconds, DEFAULT_TIMEOUT_SECONDS),
-        wanted=wanted_parameters(options),
+        address=_value_of(options, "address", _network_address),
+        channels=_channel_names(options),
+        timeout_seconds=_value_of(options, "timeout_seconds", _seconds, DEFAULT_TIMEOUT_SECONDS),
+        wanted=_wanted_parameters(options),
         trace_dir=options.get("trace_dir"),
-        same_host=value_of(options, "same_host", choice(SameHost), SameHost.AUTO),
-        compression=value_of(options, "compression", choice(Compression), Compression.AUTO),
-        consumer=value_of(options, "consumer", consumer_name, ""),
+        same_host=_value_of(options, "same_host", _choice(SameHost), SameHost.AUTO),
+        compression=_value_of(options, "compression", _choice(Compression), Compression.AUTO),
+        consumer=_value_of(options, "consumer", _consumer_name, ""),
     )
 
 
-def value_of(options: Mapping[str, str], option: str, parse: Callable[[str], T], default: T | None = None) -> T:
+def _value_of(options: Mapping[str, str], option: str, parse: Callable[[str], T], default: T | None = None) -> T:
     """Parse one option, or take its default.
 
     Raises:
@@ -142,14 +144,14 @@ def value_of(options: Mapping[str, str], option: str, parse: Callable[[str], T],
         raise InvalidOptionError(option=option, value=text, reason=str(rule)) from None
 
 
-def channel_names(options: Mapping[str, str]) -> tuple[str, ...]:
+def _channel_names(options: Mapping[str, str]) -> tuple[str, ...]:
     """The channels of ``stream``, or those listed by name."""
     stream = options.get("stream")
-    text = value_of(options, "channels", str)
+    text = _value_of(options, "channels", str)
     if stream is not None:
         if not stream.strip():
             raise InvalidOptionError(option="stream", value=stream, reason="must be a name")
-        count = value_of(options, "channels", whole_number(1, MOST_CHANNELS))
+        count = _value_of(options, "channels", _whole_number(1, _MOST_CHANNELS))
         return stream_channels(stream.strip(), count)
     if text.lstrip("-").isdigit():
         raise InvalidOptionError(
@@ -168,15 +170,15 @@ def channel_names(options: Mapping[str, str]) -> tuple[str, ...]:
     return names
 
 
-def wanted_parameters(options: Mapping[str, str]) -> ChannelParameters | None:
+def _wanted_parameters(options: Mapping[str, str]) -> ChannelParameters | None:
     """The window that the user asks for, if any."""
     if "row_permits" not in options:
         if "permit_batch" in options:
             batch = options["permit_batch"]
             raise InvalidOptionError(option="permit_batch", value=batch, reason="needs option 'row_permits' beside it")
         return None
-    row_permits = value_of(options, "row_permits", whole_number(2, 2**31 - 1))
-    permit_batch = value_of(options, "permit_batch", whole_number(1, 2**31 - 1), 0)
+    row_permits = _value_of(options, "row_permits", _whole_number(2, 2**31 - 1))
+    permit_batch = _value_of(options, "permit_batch", _whole_number(1, 2**31 - 1), 0)
     try:
         return ChannelParameters(row_permits=row_permits, permit_batch=permit_batch)
     except InvalidParametersError as error:
@@ -184,7 +186,7 @@ def wanted_parameters(options: Mapping[str, str]) -> ChannelParameters | None:
         raise InvalidOptionError(option=error.name, value=None, reason=reason) from error
 
 
-def whole_number(least: int, most: int) -> Callable[[str], int]:
+def _whole_number(least: int, most: int) -> Callable[[str], int]:
     """A parser for whole numbers in a range."""
 
     def parse(text: str) -> int:
@@ -200,26 +202,26 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
     return parse
 
 
-def seconds(text: str) -> float:
+def _seconds(text: str) -> float:
     """Parse a duration."""
-    rule = f"must be a number of seconds above 0 and up to {LONGEST_TIMEOUT_SECONDS:.0f}"
+    rule = f"must be a number of seconds above 0 and up to {_LONGEST_TIMEOUT_SECONDS:.0f}"
     try:
         number = float(text)
     except ValueError:
         raise ValueError(rule) from None
-    if not 0 < number <= LONGEST_TIMEOUT_SECONDS:
+    if not 0 < number <= _LONGEST_TIMEOUT_SECONDS:
         raise ValueError(rule)
     return number
 
 
-def truth(text: str) -> bool:
+def _truth(text: str) -> bool:
     """Parse ``true`` or ``false``."""
     if text.lower() not in ("true", "false"):
         raise ValueError("must be true or false")
     return text.lower() == "true"
 
 
-def choice(kind: type[E]) -> Callable[[str], E]:
+def _choice(kind: type[E]) -> Callable[[str], E]:
     """A parser for the words of an enumeration."""
 
     def parse(text: str) -> E:
@@ -231,14 +233,14 @@ def choice(kind: type[E]) -> Callable[[str], E]:
     return parse
 
 
-def consumer_name(text: str) -> str:
+def _consumer_name(text: str) -> str:
     """Check a consumer's name; whether it was declared, the exchange knows."""
     if not text:
         raise ValueError("must be a name that the exchange knows")
     return text
 
 
-def network_address(text: str) -> str:
+def _network_address(text: str) -> str:
     """Check the form ``host:port``; whether an exchange listens there shows when a stream is opened."""
     if "," in text:
         raise ValueError(ONE_ADDRESS)
@@ -266,8 +268,8 @@ class StreamOptions:
             InvalidOptionError: an option is unknown, missing or out of its range.
         """
         known = SHARED_OPTIONS + READ_ONLY_OPTIONS + STREAM_READ_OPTIONS
-        refuse_unknown(options, known=known, elsewhere=WRITE_ONLY_OPTIONS, where="writing")
-        return cls(exchange=shared_options(options), max_rows=_max_rows(options))
+        _refuse_unknown(options, known=known, elsewhere=WRITE_ONLY_OPTIONS, where="writing")
+        return cls(exchange=_shared_options(options), max_rows=_max_rows(options))
 
 
 def _max_rows(options: Mapping[str, str]) -> int | None:
@@ -278,7 +280,7 @@ def _max_rows(options: Mapping[str, str]) -> int | None:
     if len(given) > 1:
         raise InvalidOptionError(option=given[1], value=options[given[1]], reason=f"is the same as {given[0]!r}")
     # Spark hands options over in lower case.
-    return value_of({_MAX_ROWS: options[given[0]]}, _MAX_ROWS, whole_number(1, 2**63 - 1))
+    return _value_of({_MAX_ROWS: options[given[0]]}, _MAX_ROWS, _whole_number(1, 2**63 - 1))
 
 
 class Delivery(StrEnum):
@@ -323,7 +325,7 @@ class WriteOptions:
         Raises:
             InvalidOptionError: an option is unknown, missing or out of its range.
         """
-        delivery = value_of(options, "delivery", choice(Delivery), Delivery.DIRECT)
+        delivery = _value_of(options, "delivery", _choice(Delivery), Delivery.DIRECT)
         if delivery is Delivery.DIRECT:
             _refuse(options, _KEY_OPTIONS, "needs option 'delivery' to be 'staged'")
         return _parsed(options, delivery, SHARED_OPTIONS + WRITE_ONLY_OPTIONS, ends_stream=True)
@@ -335,11 +337,11 @@ class WriteOptions:
         Raises:
             InvalidOptionError: an option is unknown, missing or out of its range, or is for batch jobs only.
         """
-        if value_of(options, "delivery", choice(Delivery), Delivery.STAGED) is Delivery.DIRECT:
+        if _value_of(options, "delivery", _choice(Delivery), Delivery.STAGED) is Delivery.DIRECT:
             reason = "must be 'staged' for a streaming query, which repeats a batch after a crash"
             raise InvalidOptionError(option="delivery", value=options["delivery"], reason=reason)
         _refuse(options, _KEY_OPTIONS, "is for batch jobs only: a streaming query has an id and numbers its batches")
-        if value_of(options, "end", truth, False):
+        if _value_of(options, "end", _truth, False):
             reason = "is for batch jobs only: a streaming query never knows that it was its last batch"
             raise InvalidOptionError(option="end", value=options["end"], reason=reason)
         known = SHARED_OPTIONS + WRITE_ONLY_OPTIONS + _OF_SPARK
@@ -353,12 +355,12 @@ class WriteOptions:
 def _parsed(
     options: Mapping[str, str], delivery: Delivery, known: tuple[str, ...], *, ends_stream: bool
 ) -> WriteOptions:
-    refuse_elsewhere(options, READ_ONLY_OPTIONS + STREAM_READ_OPTIONS, where="reading")
-    refuse_unknown(options, known=known)
+    _refuse_elsewhere(options, READ_ONLY_OPTIONS + STREAM_READ_OPTIONS, where="reading")
+    _refuse_unknown(options, known=known)
     return WriteOptions(
-        exchange=shared_options(options),
-        chunk_rows=value_of(options, "chunk_rows", whole_number(1, 2**31 - 1), 0),
-        ends_stream=value_of(options, "end", truth, ends_stream),
+        exchange=_shared_options(options),
+        chunk_rows=_value_of(options, "chunk_rows", _whole_number(1, 2**31 - 1), 0),
+        ends_stream=_value_of(options, "end", _truth, ends_stream),
         delivery=delivery,
         key=_key(options),
     )
@@ -372,7 +374,7 @@ def _key(options: Mapping[str, str]) -> BatchKey | None:
         other = next(option for option in _KEY_OPTIONS if option not in given)
         raise InvalidOptionError(option=given[0], value=options[given[0]], reason=f"needs option {other!r} beside it")
     return BatchKey(
-        query=value_of(options, "query", _name), batch=value_of(options, "batch", whole_number(0, 2**63 - 1))
+        query=_value_of(options, "query", _name), batch=_value_of(options, "batch", _whole_number(0, 2**63 - 1))
     )
 
 
