@@ -79,11 +79,10 @@ class Interrupts:
             sys.__unraisablehook__(lost)
         elif issubclass(lost.exc_type, KeyboardInterrupt) and not self._is_over:
             # Raise it in the next function that begins or ends; here it would be lost again.
-            sys.setprofile(_again)
+            sys.setprofile(self._again)
         # Other errors come from work that the signal has left half done.
 
-
-def _again(frame: FrameType, event: str, argument: object) -> None:
-    if frame.f_code is not Interrupts._note.__code__:
-        sys.setprofile(None)
-        raise KeyboardInterrupt
+    def _again(self, frame: FrameType, event: str, argument: object) -> None:
+        if frame.f_code is not Interrupts._note.__code__:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
