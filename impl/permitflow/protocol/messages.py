@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
-__all__ = ["NO_PERMITS", "Kind", "Message", "Offered", "Permits", "PlainChunk", "message_of", "plain_chunk"]
+__all__ = ["NO_PERMITS", "Kind", "Message", "Offered", "Permits", "PlainChunk", "message_of"]
 
 T = TypeVar("T")
 
@@ -83,19 +83,11 @@ class PlainChunk(Message[T]):
     kind = Kind.CHUNK
 
 
-def plain_chunk(payload: T, rows: int) -> Message[T]:
-    """The message of a chunk that costs its rows."""
-    message: PlainChunk[T] = PlainChunk()
-    message.payload = payload
-    message.rows = message.cost = rows
-    return message
-
-
 def message_of(payload: T | Message[T], cost: int) -> Message[T]:
     """The message of an entry of the inbox: a cost of 0 says that the payload is a whole message."""
     if not cost:
         return payload  # type: ignore[return-value]  # a cast is a call
-    message: PlainChunk[T] = PlainChunk()  # ``plain_chunk`` without the call
+    message: PlainChunk[T] = PlainChunk()
     message.payload = payload  # type: ignore[assignment]
     message.rows = message.cost = cost
     return message

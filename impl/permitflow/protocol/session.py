@@ -539,14 +539,6 @@ class DownstreamSession(Session[T]):
         """
         self.receiver.consume_many(messages)
 
-    def receive_message(self) -> Message[T] | None:
-        """Take the next message and consume it at once; None if nothing is here.
-
-        Raises:
-            LocalProtocolError: the application holds a message that it took.
-        """
-        return self.receiver.try_receive()
-
     @property
     def owes(self) -> bool:
         """Are there permits to write?"""

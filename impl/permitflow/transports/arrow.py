@@ -143,7 +143,7 @@ class BatchCodec:
         self._most_rows = int(MAX_CHUNK_BYTES / self.row_bytes) if self.row_bytes else -1
         self._codec, self._options = codec, write_options(codec)
         is_plain = codec is None and not self._has_dictionaries
-        self.short_rows = math.ceil(_COPIED_BELOW_BYTES / self.row_bytes) if self.row_bytes and is_plain else 0
+        self._short_rows = math.ceil(_COPIED_BELOW_BYTES / self.row_bytes) if self.row_bytes and is_plain else 0
         """Arrow's ``serialize`` writes a batch of fewer rows as it is to be sent."""
         self._piece_writer = PieceWriter(schema, self._options)
         self._gathering = None if self._has_dictionaries or codec else _Gathering(schema, self._piece_writer)
@@ -171,13 +171,6 @@ class BatchCodec:
                 return found, rows
         found = list(takewhile(self.accepts, found))
         return found, [batch.num_rows for batch in found]
-
-    def rows_of(self, batch: pa.RecordBatch) -> int:
-        """How many rows a batch has, if it is one that ``accepted`` would accept; else 0."""
-        if type(batch) is not _BATCH or not self._is_ours(batch.schema):
-            return 0
-        rows: int = batch.num_rows
-        return rows if rows <= self._most_rows or self._are_all_small((batch,)) else 0
 
     def _are_all_small(self, batches: Sequence[pa.RecordBatch]) -> bool:
         if self.row_bytes:
@@ -216,7 +209,7 @@ class BatchCodec:
         """
         if rows is None:
             rows = sum(map(_ROWS_OF, batches))
-        if len(batches) == 1 and rows < self.short_rows:
+        if len(batches) == 1 and rows < self._short_rows:
             return [memoryview(batches[0].serialize()).cast("B")]
         pieces = self.gathered(batches, rows) or self._joined(batches)
         if (size_bytes := size_of(pieces)) > MAX_CHUNK_BYTES:

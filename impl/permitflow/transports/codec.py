@@ -48,7 +48,6 @@ __all__ = [
     "encode_downstream",
     "encode_upstream",
     "front_of",
-    "front_of_chunk",
     "lone_chunks",
 ]
 
@@ -188,12 +187,6 @@ def encode_batch(rows: tuple[int, ...], permits: int, arrow: Sequence[Buffer]) -
     front = _front_of(said) if len(rows) <= _FEW_CHUNKS else _made_front(said)
     message = (front, *arrow)
     return SizedParts(message, len(front) + size_bytes) if isinstance(arrow, SizedParts) else [*message]
-
-
-@lru_cache(maxsize=_FRONTS)
-def front_of_chunk(rows: int, size_bytes: int) -> bytes:
-    """What stands before a chunk that travels alone, for as many permits as it has rows, as so many bytes."""
-    return _made_front((((rows,), rows, size_bytes),))
 
 
 def _message(train: Sequence[WireFrame], body: Sequence[Buffer], body_bytes: int) -> list[Buffer]:

@@ -25,7 +25,6 @@ from permitflow.transports.codec import (
     checked_marker,
     encode_batch,
     encode_upstream,
-    front_of_chunk,
 )
 from permitflow.transports.joined import FoldedChunks
 
@@ -116,9 +115,6 @@ class TrainWriter:
         """Of the agreement."""
         self._batches = batches
         self._parameters = parameters
-        self._short_rows = batches.short_rows
-        # A stream's chunks are often of one size: what stood before the last one, and what it said.
-        self._front, self._front_rows, self._front_bytes = b"", 0, 0
         self._most_rows = max(1, parameters.row_permits // _WINDOW_SHARE)
         # Where a row takes the same in each chunk, numbers of rows tell how chunks are to travel.
         self._row_bytes = row_bytes = batches.row_bytes if batches.can_join else None
@@ -158,20 +154,6 @@ class TrainWriter:
                 run, rows = [], []
                 yield _marked(frame)
         yield from self._chunks(run, rows)
-
-    def alone(self, chunk: pa.RecordBatch, rows: int) -> list[Buffer]:
-        """What ``messages`` makes of one chunk, for as many permits as it has rows.
-
-        Raises:
-            ChunkTooLargeError: as for ``encoded``.
-        """
-        if rows >= self._short_rows:
-            return encode_batch((rows,), rows, self._batches.encode((chunk,), rows))
-        arrow = memoryview(chunk.serialize())
-        if rows != self._front_rows or arrow.nbytes != self._front_bytes:
-            self._front_rows, self._front_bytes = rows, arrow.nbytes
-            self._front = front_of_chunk(rows, arrow.nbytes)
-        return [self._front, arrow]
 
     def messages(self, chunks: Chunks[object]) -> Iterable[list[Buffer]]:
         """Chunks that travel alone, in messages: what ``encoded`` and ``encode_upstream`` make of them.

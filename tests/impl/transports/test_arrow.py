@@ -161,12 +161,6 @@ def test_chunks_are_accepted_up_to_one_that_no_message_can_carry(
     codec = BatchCodec(small.schema)
     assert codec.accepted([small, small]) == ([small, small], [10, 10])
     assert codec.accepted([small, large, small]) == ([small], [10])
-    assert [codec.rows_of(batch) for batch in (small, large, small)] == [10, 0, 10]
-
-
-@pytest.mark.parametrize("other", [NUMBERS.rename_columns(["x", "y"]), NUMBERS.to_struct_array(), None], ids=type)
-def test_what_is_no_chunk_of_the_stream_has_no_rows(other: object) -> None:
-    assert BatchCodec(NUMBERS.schema).rows_of(other) == 0
 
 
 def test_dictionaries_count_for_the_size_as_well(monkeypatch: pytest.MonkeyPatch) -> None:

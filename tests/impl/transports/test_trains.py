@@ -33,8 +33,6 @@ def written(chunks: Sequence[pa.RecordBatch], parameters: ChannelParameters = WI
     writer, train = TrainWriter(codec, parameters), Chunks[object](list(chunks), rows, sum(rows))
     frames = [*writer.encoded([train])]
     assert in_bytes(writer.messages(train)) == in_bytes(encode_upstream(frames))
-    if len(chunks) == 1:
-        assert in_bytes([writer.alone(chunks[0], rows[0])]) == in_bytes(writer.messages(train))
     encoded = [frame for frame in frames if isinstance(frame, EncodedChunks)]
     arrived = [codec.decode(b"".join(each.arrow), each.rows) for each in encoded]
     assert pa.Table.from_batches(arrived).equals(pa.Table.from_batches(chunks))
@@ -91,13 +89,6 @@ def test_small_chunks_are_copied_into_one_batch() -> None:
 @pytest.mark.parametrize("rows", [1, 100, 2_013, 2_017, LARGE_ROWS], ids=str)
 def test_a_chunk_alone_is_a_batch_whatever_its_size(rows: int) -> None:
     assert [each.rows for each in written([numbers(rows)])] == [(rows,)]
-
-
-def test_chunks_alone_that_differ_in_size_stand_behind_what_is_true_of_them() -> None:
-    writer = TrainWriter(BatchCodec(numbers(1).schema), WINDOW)
-    for chunk in (numbers(5), numbers(5), with_a_null(5), numbers(4), numbers(5)):
-        (message,) = writer.messages(Chunks[object]([chunk], [chunk.num_rows], chunk.num_rows))
-        assert in_bytes([writer.alone(chunk, chunk.num_rows)]) == in_bytes([message])
 
 
 @pytest.mark.parametrize(
