@@ -1,21 +1,61 @@
-"""Two ends with numbers of their own, decided by the theorems.  Needs ``permitflow[proofs]``."""
+"""What becomes of two ends with numbers of their own: decided by the theorems.  Needs ``permitflow[proofs]``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from permitflow.checking.grid import Finding, Verdict
 from permitflow.simulation.setting import Setting, costs_of, largest_cost, most_outstanding
 
 if TYPE_CHECKING:
     from permitflow_model.kernel.system import Step
     from permitflow_proofs import Decision
 
-__all__ = ["Answer", "answer_for", "decided", "finding_of", "overspend_of", "spelt"]
+__all__ = ["Answer", "Finding", "Verdict", "answer_for", "decided", "finding_of", "overspend_of", "spelt"]
 
 
 # Sums of sizes that are looked at, about ten seconds; beyond it, every size up to the largest is asked about.
 _MOST_RESIDUES = 20_000_000
+
+
+Verdict = Literal["live", "deadlock", "overspend", "violation", "impossible", "too large", "undecided"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What became of one combination of numbers."""
+
+    values: Mapping[str, int]
+    """By the name of the axis, in rows."""
+
+    verdict: Verdict
+    reason: str
+    """Of the verdict, in words."""
+
+    run: tuple[str, ...] = ()
+    """The actions of a shortest run into a deadlock."""
+
+    max_cost: int | None = None
+    """The most a chunk costs here."""
+
+    safe_max_cost: int | None = None
+    """The most a chunk may cost, as the theorems say; only if decided."""
+
+    safe_batch: int | None = None
+    """The largest batch with which such chunks are live, as the theorems say; only if decided."""
+
+    states: int | None = None
+    """How many can be reached; only if explored."""
+
+    depth: int | None = None
+    """States on the longest shortest path; only if explored."""
+
+    seconds: float = 0.0
+    """That it took."""
+
+    @property
+    def holds(self) -> bool:
+        """Is it live, and nothing else wrong?"""
+        return self.verdict == "live"
 
 
 @dataclass(frozen=True)

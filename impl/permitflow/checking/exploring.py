@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from permitflow.checking.deciding import overspend_of, spelt
-from permitflow.checking.grid import Finding, Verdict
+from permitflow.checking.deciding import Finding, Verdict, overspend_of, spelt
 from permitflow.simulation.setting import Setting, costs_of, largest_cost
 from permitflow_model.kernel.explore import Graph, StateLimitReached, explore
 from permitflow_model.permit_channel import SYSTEM, Parameters, State

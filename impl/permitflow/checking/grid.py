@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Literal
 
+from permitflow.checking.deciding import Finding, finding_of
 from permitflow.errors import InvalidParametersError
 from permitflow.parameters_file.read import refusal_in_words
 from permitflow.protocol.frames import StatedParameters
@@ -21,9 +21,7 @@ __all__ = [
     "NAMES",
     "Cell",
     "Check",
-    "Finding",
     "Grid",
-    "Verdict",
     "cells_of",
     "check_cell",
     "grid_of",
@@ -32,8 +30,6 @@ __all__ = [
 
 MOST_STATES = 1_000_000
 """Of one channel: about a gigabyte and a minute."""
-
-Verdict = Literal["live", "deadlock", "overspend", "violation", "impossible", "too large", "undecided"]
 
 
 class Check(StrEnum):
@@ -44,44 +40,6 @@ class Check(StrEnum):
 
     EXPLORE = "explore"
     """By the model: every state that can be reached is visited, which only small numbers allow."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What became of one combination of numbers."""
-
-    values: Mapping[str, int]
-    """By the name of the axis, in rows."""
-
-    verdict: Verdict
-    reason: str
-    """Of the verdict, in words."""
-
-    run: tuple[str, ...] = ()
-    """The actions of a shortest run into a deadlock."""
-
-    max_cost: int | None = None
-    """The most a chunk costs here."""
-
-    safe_max_cost: int | None = None
-    """The most a chunk may cost, as the theorems say; only if decided."""
-
-    safe_batch: int | None = None
-    """The largest batch with which such chunks are live, as the theorems say; only if decided."""
-
-    states: int | None = None
-    """How many can be reached; only if explored."""
-
-    depth: int | None = None
-    """States on the longest shortest path; only if explored."""
-
-    seconds: float = 0.0
-    """That it took."""
-
-    @property
-    def holds(self) -> bool:
-        """Is it live, and nothing else wrong?"""
-        return self.verdict == "live"
 
 
 NAMES = ("row_count", "batch", "max_chunk", "chunk_rows")
@@ -193,8 +151,6 @@ def check_cell(check: Check, cell: Cell, *, max_states: int = MOST_STATES) -> Fi
         return Finding(values=values, verdict="impossible", reason=cell.reason)
     begin = time.perf_counter()
     if check is Check.DECIDE:
-        from permitflow.checking.deciding import finding_of
-
         finding = finding_of(cell.setting, values)
     else:
         from permitflow.checking.exploring import explored_finding
