@@ -15,10 +15,8 @@ from permitflow_model.kernel.replay import Blocked, Interpretation, Refused, Rep
 
 __all__ = ["interleave"]
 
-_TAIL = 12
+_LAST_STEPS = 12
 
-W = TypeVar("W")
-E = TypeVar("E")
 
 
 class _Node(NamedTuple, Generic[W, E]):
@@ -91,9 +89,9 @@ def _blocked(
 
 
 def _outcome(node: _Node[W, E], blocked: tuple[Blocked[E], ...]) -> Replay[W, E]:
-    tail: deque[tuple[W, E]] = deque(maxlen=_TAIL)
+    tail: deque[tuple[W, E]] = deque(maxlen=_LAST_STEPS)
     step: _Node[W, E] = node
-    while step.parent is not None and step.event is not None and len(tail) < _TAIL:
+    while step.parent is not None and step.event is not None and len(tail) < _LAST_STEPS:
         tail.appendleft((step.parent.world, step.event))
         step = step.parent
     return Replay(sum(node.positions), (node.world,), blocked=blocked, tail=tuple(tail))

@@ -19,7 +19,6 @@ from permitflow_model.kernel.watching import Notes, changes_of, watched
 
 __all__ = ["LookUp"]
 
-S = TypeVar("S")
 P = TypeVar("P")
 T = TypeVar("T")
 

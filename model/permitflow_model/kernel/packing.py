@@ -12,7 +12,6 @@ from permitflow_model.kernel.watching import Look, look_at
 
 __all__ = ["Packing"]
 
-S = TypeVar("S")
 
 
 class _Slot:

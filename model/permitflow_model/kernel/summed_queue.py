@@ -6,9 +6,6 @@ from typing import Generic, TypeVar, cast
 
 __all__ = ["SummedFifo"]
 
-T = TypeVar("T")
-V = TypeVar("V")
-P = TypeVar("P")
 
 
 class _Cell(Generic[T]):

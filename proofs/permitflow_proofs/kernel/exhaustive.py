@@ -12,8 +12,6 @@ from permitflow_proofs.kernel.runs import shortest_run
 __all__ = ["ExhaustiveObligation", "Refutation"]
 
 C = TypeVar("C")
-S = TypeVar("S")
-P = TypeVar("P")
 
 
 @dataclass(frozen=True)
