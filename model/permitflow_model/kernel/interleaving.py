@@ -15,8 +15,6 @@ from permitflow_model.kernel.replay import Blocked, Interpretation, Refused, Rep
 
 __all__ = ["interleave"]
 
-_LAST_STEPS = 12
-
 
 
 class _Node(NamedTuple, Generic[W, E]):
@@ -89,9 +87,9 @@ def _blocked(
 
 
 def _outcome(node: _Node[W, E], blocked: tuple[Blocked[E], ...]) -> Replay[W, E]:
-    tail: deque[tuple[W, E]] = deque(maxlen=_LAST_STEPS)
+    tail: deque[tuple[W, E]] = deque(maxlen=_TAIL)
     step: _Node[W, E] = node
-    while step.parent is not None and step.event is not None and len(tail) < _LAST_STEPS:
+    while step.parent is not None and step.event is not None and len(tail) < _TAIL:
         tail.appendleft((step.parent.world, step.event))
         step = step.parent
     return Replay(sum(node.positions), (node.world,), blocked=blocked, tail=tuple(tail))

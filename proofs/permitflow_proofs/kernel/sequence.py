@@ -17,7 +17,7 @@ from permitflow_proofs.kernel.terms import Integer, Truth, integer_term
 
 __all__ = ["SymbolicSequence", "no_items"]
 
-T = TypeVar("T", bound=tuple[int, ...])
+N = TypeVar("N", bound=tuple[int, ...])
 
 
 @cache
@@ -30,24 +30,24 @@ def _item_sort(item_type: type[tuple[int, ...]]) -> z3.DatatypeSortRef:
     return sort.create()
 
 
-class _Unknown:
+class _UnknownItems:
     """Any number of items that nobody has looked at."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
-class SymbolicSequence(Shape, Generic[T]):
+class SymbolicSequence(Shape, Generic[N]):
     """Items one after another, known or unknown, with the interface of the model's queue."""
 
     __slots__ = ("_parts", "_pattern", "_split", "_term")
     __hash__ = None  # type: ignore[assignment]  # the declared way to say: not hashable
 
-    def __init__(self, pattern: T, parts: Sequence[_Unknown | T] = ()) -> None:
+    def __init__(self, pattern: N, parts: Sequence[_UnknownItems | N] = ()) -> None:
         """``pattern``: any item.  Without parts, the sequence is empty."""
         self._pattern = pattern
         self._parts = tuple(parts)
-        self._split: dict[str, tuple[T, SymbolicSequence[T]]] = {}
+        self._split: dict[str, tuple[N, SymbolicSequence[N]]] = {}
         self._term: z3.SeqRef | None = None
 
     @property
@@ -62,21 +62,21 @@ class SymbolicSequence(Shape, Generic[T]):
     def _sort(self) -> z3.SeqSortRef:
         return z3.SeqSort(_item_sort(type(self._pattern)))
 
-    def _part_term(self, part: "_Unknown | T") -> z3.SeqRef:
-        if isinstance(part, _Unknown):
+    def _part_term(self, part: "_UnknownItems | N") -> z3.SeqRef:
+        if isinstance(part, _UnknownItems):
             return z3.Const(part.name, self._sort)
         make = _item_sort(type(self._pattern)).constructor(0)
         return z3.Unit(make(*(integer_term(field) for field in part)))
 
     # As a shape.
 
-    def another(self, name: str) -> "SymbolicSequence[T]":
+    def another(self, name: str) -> "SymbolicSequence[N]":
         """Any sequence of such items."""
         sort = self._sort
         declared = current_explorer().declare(
             name, lambda witness, own: str(witness.eval(z3.Const(own, sort), model_completion=True))
         )
-        return SymbolicSequence(self._pattern, (_Unknown(declared),))
+        return SymbolicSequence(self._pattern, (_UnknownItems(declared),))
 
     def equation(self, other: object) -> z3.BoolRef:
         """That both hold equal items in the same order.
@@ -86,11 +86,11 @@ class SymbolicSequence(Shape, Generic[T]):
         """
         return self.term == self._like(other).term
 
-    def _like(self, other: object) -> "SymbolicSequence[T]":
+    def _like(self, other: object) -> "SymbolicSequence[N]":
         if isinstance(other, SymbolicSequence):
             return other
         if isinstance(other, tuple):
-            return SymbolicSequence(self._pattern, cast("tuple[T, ...]", other))
+            return SymbolicSequence(self._pattern, cast("tuple[N, ...]", other))
         raise TypeError(f"expected a sequence of items, not {other!r}")
 
     def __eq__(self, other: object) -> Truth:  # type: ignore[override]  # a symbolic comparison has no value yet
@@ -109,7 +109,7 @@ class SymbolicSequence(Shape, Generic[T]):
         """How many items it holds."""
         return cast(int, Integer(lambda: z3.Length(self.term)))
 
-    def head(self) -> T:
+    def head(self) -> N:
         """The oldest item.
 
         Raises:
@@ -118,7 +118,7 @@ class SymbolicSequence(Shape, Generic[T]):
         self._require_items()
         return self._apart("head")[0]
 
-    def last(self) -> T:
+    def last(self) -> N:
         """The newest item.
 
         Raises:
@@ -127,31 +127,31 @@ class SymbolicSequence(Shape, Generic[T]):
         self._require_items()
         return self._apart("last")[0]
 
-    def push(self, item: T) -> "SymbolicSequence[T]":
+    def push(self, item: N) -> "SymbolicSequence[N]":
         """One more item at the end."""
         return SymbolicSequence(self._pattern, (*self._parts, item))
 
-    def join(self, behind: "SymbolicSequence[T] | tuple[T, ...]") -> "SymbolicSequence[T]":
+    def join(self, behind: "SymbolicSequence[N] | tuple[N, ...]") -> "SymbolicSequence[N]":
         """The items of both, those of the other one behind."""
         return SymbolicSequence(self._pattern, (*self._parts, *self._like(behind)._parts))
 
-    def without_head(self) -> "SymbolicSequence[T]":
+    def without_head(self) -> "SymbolicSequence[N]":
         """All but the oldest item; an empty one stays empty, as the model's does."""
         return self if self.is_empty() else self._apart("head")[1]
 
-    def without_last(self) -> "SymbolicSequence[T]":
+    def without_last(self) -> "SymbolicSequence[N]":
         """All but the newest item; an empty one stays empty, as the model's does."""
         return self if self.is_empty() else self._apart("last")[1]
 
-    def sum_of(self, measure: Callable[[T], int], plus: Callable[[int, int], int], nothing: int) -> int:
+    def sum_of(self, measure: Callable[[N], int], plus: Callable[[int, int], int], nothing: int) -> int:
         """The measures of all items together.
 
         Of the unknown items it is known that equal ones have the same sum, and what laws say of it.
         """
         return reduce(plus, (self._sum_of_part(part, measure) for part in self._parts), nothing)
 
-    def _sum_of_part(self, part: "_Unknown | T", measure: Callable[[T], int]) -> int:
-        if not isinstance(part, _Unknown):
+    def _sum_of_part(self, part: "_UnknownItems | N", measure: Callable[[N], int]) -> int:
+        if not isinstance(part, _UnknownItems):
             return measure(part)
         total = z3.Function(f"{type(self._pattern).__name__}.{measure.__name__}", self._sort, z3.IntSort())
         return cast(int, Integer(lambda: total(self._part_term(part))))
@@ -160,7 +160,7 @@ class SymbolicSequence(Shape, Generic[T]):
         if self.is_empty():
             raise IndexError(f"{self.term} is empty")
 
-    def _apart(self, end: str) -> "tuple[T, SymbolicSequence[T]]":
+    def _apart(self, end: str) -> "tuple[N, SymbolicSequence[N]]":
         """The item at one end and the others; there must be one."""
         if end not in self._split:
             item = any_like(self._pattern, end)
@@ -171,6 +171,6 @@ class SymbolicSequence(Shape, Generic[T]):
         return self._split[end]
 
 
-def no_items(pattern: T) -> Fifo[T]:
+def no_items(pattern: N) -> Fifo[N]:
     """An empty queue of such items, typed as what it stands for; ``any_like`` makes any other queue of them."""
-    return cast("Fifo[T]", SymbolicSequence(pattern))
+    return cast("Fifo[N]", SymbolicSequence(pattern))

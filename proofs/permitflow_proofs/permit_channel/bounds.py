@@ -4,7 +4,7 @@ from permitflow_model.permit_channel import SYSTEM, Parameters, State, held_by
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import CHANNEL
 
-__all__ = ["theorems"]
+__all__ = ["bound_theorems"]
 
 
 def _bounded_without_equality(state: State, parameters: Parameters) -> bool:
@@ -16,7 +16,7 @@ def _messages_bounded_too_tightly(state: State, parameters: Parameters) -> bool:
     return messages <= parameters.row_count + parameters.barrier_permits
 
 
-def theorems() -> tuple[Theorem, ...]:
+def bound_theorems() -> tuple[Theorem, ...]:
     """Permits and messages."""
     return (
         Theorem(

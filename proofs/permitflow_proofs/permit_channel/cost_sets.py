@@ -20,7 +20,7 @@ from permitflow_proofs.permit_channel.arbitrary import (
 )
 from permitflow_proofs.permit_channel.piling import gets_stuck, piling
 
-__all__ = ["theorems"]
+__all__ = ["cost_set_theorems"]
 
 
 def _some_sizes(**fixed: object) -> Parameters:
@@ -135,7 +135,7 @@ def _if() -> tuple[SymbolicObligation, ...]:
     )
 
 
-def theorems() -> tuple[Theorem, ...]:
+def cost_set_theorems() -> tuple[Theorem, ...]:
     """Any set of sizes."""
     return (
         Theorem(

@@ -14,7 +14,7 @@ from permitflow_proofs.permit_channel.arbitrary import any_parameters
 from permitflow_proofs.permit_channel.ordering import NUMBERED
 from permitflow_proofs.permit_channel.stuck import largest_cost
 
-__all__ = ["theorems"]
+__all__ = ["delivery_theorems"]
 
 
 def _nothing_under_way(state: State) -> bool:
@@ -49,7 +49,7 @@ def _delivers_flushing(excess: int) -> bool:
     return _at_rest(parameters, _all_consumed)
 
 
-def theorems() -> tuple[Theorem, ...]:
+def delivery_theorems() -> tuple[Theorem, ...]:
     """Delivery."""
     return (
         Theorem(

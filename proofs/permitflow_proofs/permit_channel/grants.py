@@ -12,7 +12,7 @@ from permitflow_proofs.kernel.symbols import assume, natural
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import any_parameters, any_state, channel
 
-__all__ = ["theorems"]
+__all__ = ["grant_theorems"]
 
 _PUBLISHED = channel(flush_idle=False)
 
@@ -47,7 +47,7 @@ def _number_follows(fewer: int) -> bool:
     return messages <= consumed // batch - fewer
 
 
-def theorems() -> tuple[Theorem, ...]:
+def grant_theorems() -> tuple[Theorem, ...]:
     """Grant messages."""
     actions = [action.name for action in SYSTEM.actions if action.name != "Flush"]
     return (

@@ -10,7 +10,7 @@ from permitflow_proofs.permit_channel.arbitrary import CHANNEL, any_parameters, 
 from permitflow_proofs.permit_channel.piling import gets_stuck
 from permitflow_proofs.permit_channel.stuck import is_live, largest_cost
 
-__all__ = ["theorems"]
+__all__ = ["idle_theorems"]
 
 
 def _flushing() -> Parameters:
@@ -31,7 +31,7 @@ def _whole_also_without_flush(state: State, parameters: Parameters) -> bool:
     return is_protocol_enabled(state, parameters) or state.permits == total(parameters)
 
 
-def theorems() -> tuple[Theorem, ...]:
+def idle_theorems() -> tuple[Theorem, ...]:
     """With the idle flush."""
     return (
         Theorem(

@@ -10,7 +10,7 @@ from permitflow_proofs.kernel.symbols import assume, assuming
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import INVARIANT, any_message, any_parameters, any_rows, any_state
 
-__all__ = ["DEAD_ENDS", "NUMBERED", "theorems"]
+__all__ = ["DEAD_ENDS", "NUMBERED", "order_theorems"]
 
 _IN_ORDER = SYSTEM.invariants["ExactlyOnceInOrder"]
 
@@ -36,7 +36,7 @@ def _message_in_range(parameters: Parameters) -> Message:
     return message
 
 
-def theorems() -> tuple[Theorem, ...]:
+def order_theorems() -> tuple[Theorem, ...]:
     """Order."""
     return (
         Theorem(

@@ -24,7 +24,7 @@ from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import channel
 from permitflow_proofs.permit_channel.progress import rank
 
-__all__ = ["longest_wait", "response_bound", "theorems"]
+__all__ = ["longest_wait", "response_bound", "response_theorems"]
 
 _PUBLISHED = channel(flush_idle=False)
 _FLUSHING = channel(flush_idle=True)
@@ -102,7 +102,7 @@ def _is_supplied(action: str, times: int) -> bool:
     return steps.are_supplied(after, parameters)
 
 
-def _steps_are_few(wrong: int) -> bool:
+def _published_steps_are_few(wrong: int) -> bool:
     """From what is used up to the number of steps, and one more that sends the chunk."""
     parameters = _PUBLISHED.any_parameters()
     state = _PUBLISHED.any_state(parameters)
@@ -210,7 +210,7 @@ def _bounded_response() -> tuple[SymbolicObligation, ...]:
             for supply in ("way", "away", "beside")
         ),
         SymbolicObligation(
-            "so there are few steps", partial(_steps_are_few, 0), partial(_steps_are_few, 1), "one step fewer"
+            "so there are few steps", partial(_published_steps_are_few, 0), partial(_published_steps_are_few, 1), "one step fewer"
         ),
     )
 
@@ -231,7 +231,7 @@ def _bounded_response_with_flush() -> tuple[SymbolicObligation, ...]:
     )
 
 
-def theorems() -> tuple[Theorem, ...]:
+def response_theorems() -> tuple[Theorem, ...]:
     """The response that progress gives."""
     return (
         Theorem(

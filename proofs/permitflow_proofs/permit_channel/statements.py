@@ -10,7 +10,7 @@ from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import CHANNEL
 
-__all__ = ["theorems"]
+__all__ = ["statements_of_2014"]
 
 # The mail's own example: four elements sent, all stored, none processed.
 _FOUR = Parameters(row_count=4, batch=1, clamp=4, sizes=(1, 4))
@@ -55,7 +55,7 @@ def _agree(left: Clause[State, Parameters], right: Clause[State, Parameters]) ->
     return CHANNEL.always(lambda state, parameters: left(state, parameters) == right(state, parameters))
 
 
-def theorems() -> tuple[Theorem, ...]:
+def statements_of_2014() -> tuple[Theorem, ...]:
     """Wrong and right."""
     return (
         Theorem(

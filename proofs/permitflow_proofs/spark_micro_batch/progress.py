@@ -8,7 +8,7 @@ from permitflow_proofs.kernel.symbols import assume
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.spark_micro_batch.arbitrary import QUERY, any_parameters, any_state, largest_chunk, query
 
-__all__ = ["rank", "theorems"]
+__all__ = ["rank", "progress_theorems"]
 
 _STILL_TO_DO = {
     "down": 22,
@@ -66,7 +66,7 @@ def _whole_in_any_call(state: State, parameters: Parameters) -> bool:
     return is_protocol_enabled(state, parameters) or state.phase == "failed" or state.acknowledged == state.start
 
 
-def theorems() -> tuple[Theorem, ...]:
+def progress_theorems() -> tuple[Theorem, ...]:
     """Progress."""
     return (
         Theorem(

@@ -11,7 +11,7 @@ from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.spark_micro_batch.arbitrary import any_parameters, any_state, largest_chunk
 from permitflow_proofs.spark_micro_batch.runs import BATCH_DONE, filled, filling, unacknowledged, unacknowledging
 
-__all__ = ["theorems"]
+__all__ = ["threshold_theorems"]
 
 
 def _in_latest_offset() -> Parameters:
@@ -105,7 +105,7 @@ def _obligation(name: str, claim: Callable[[int], bool], twin_change: str) -> Sy
     return SymbolicObligation(name, partial(claim, 0), partial(claim, 1), twin_change)
 
 
-def theorems() -> tuple[Theorem, ...]:
+def threshold_theorems() -> tuple[Theorem, ...]:
     """Thresholds."""
     return (
         Theorem(
