@@ -8,12 +8,10 @@ from typing import Any, TypeVar
 from permitflow_model import spark_micro_batch
 from permitflow_model.kernel.explore import Graph, Violation, explore
 from permitflow_model.kernel.system import System
-from permitflow_model.manifest import ManifestError, Model
-from permitflow_model.permit_channel import SYSTEM, Parameters
-from permitflow_model.permit_channel_probes import PROBES
-from permitflow_model.spark_micro_batch_probes import PROBES as SPARK_PROBES
+from permitflow_model.manifest import DEADLOCK, SUCCESS, ManifestError, Model, Verdict
+from permitflow_model.permit_channel import PROBES, SYSTEM, Parameters
+from permitflow_model.spark_micro_batch import PROBES as SPARK_PROBES
 from permitflow_model.tla_values import TlaValue
-from permitflow_model.verdict import DEADLOCK, SUCCESS, Verdict
 
 __all__ = ["SYSTEMS", "Exploration", "explore_model", "is_explorable", "parameters_for", "parameters_of"]
 

@@ -1,16 +1,185 @@
-"""``spec/manifest.toml``: the one record of all models that are checked, and of what comes out."""
+"""``spec/manifest.toml``: the one record of all models that are checked, and of what comes out.
 
+Its tables are read key by key, and say what is wrong with them.  A verdict is the same whoever checks, the explorer or
+TLC.  And where the specification says something: found in the text by the operator's name.
+"""
+
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Literal, TypeAlias
 
-from permitflow_model.tla_config import config_text
-from permitflow_model.tla_values import TlaValue
-from permitflow_model.toml_table import ManifestError, Table
-from permitflow_model.verdict import Verdict
+from permitflow_model.tla_values import TlaValue, config_text
 
-__all__ = ["ManifestError", "Model", "find_spec_directory", "read_manifest"]
+__all__ = [
+    "DEADLOCK",
+    "SUCCESS",
+    "ManifestError",
+    "Model",
+    "Table",
+    "UnknownOperator",
+    "Verdict",
+    "find_spec_directory",
+    "operator_line",
+    "read_manifest",
+    "reference",
+]
+
+
+class ManifestError(ValueError):
+    """The manifest, or what is looked for in it, cannot be used; the message says where and why."""
+
+
+class Table:
+    """One table; every key must be known, every value of its type."""
+
+    def __init__(self, content: object, *, where: str, known: set[str]) -> None:
+        """Check the keys.
+
+        Raises:
+            ManifestError: it is not a table, or has an unknown key.
+        """
+        if not isinstance(content, dict):
+            raise ManifestError(f"{where} must be a table, not {content!r}")
+        self.where = where
+        self._content: Mapping[str, object] = content
+        if unknown := sorted(set(content) - known):
+            raise ManifestError(f"{where} has the unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}")
+
+    def has(self, key: str) -> bool:
+        """Is there a value?"""
+        return key in self._content
+
+    def text(self, key: str) -> str:
+        """A text that is not empty.
+
+        Raises:
+            ManifestError: it is missing or not such a text.
+        """
+        value = self._content.get(key)
+        if not isinstance(value, str) or not value.strip():
+            raise ManifestError(f"{self.where} needs a text {key!r}, but it is {value!r}")
+        return value
+
+    def positive(self, key: str) -> int:
+        """A whole number above 0.
+
+        Raises:
+            ManifestError: it is missing or not such a number.
+        """
+        value = self._content.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ManifestError(f"{self.where} needs a whole number {key!r} of at least 1, but it is {value!r}")
+        return value
+
+    def flag(self, key: str) -> bool:
+        """true or false; false if it is not there.
+
+        Raises:
+            ManifestError: it is something else.
+        """
+        value = self._content.get(key, False)
+        if not isinstance(value, bool):
+            raise ManifestError(f"{self.where} needs true or false for {key!r}, not {value!r}")
+        return value
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """A list of names; empty if it is not there.
+
+        Raises:
+            ManifestError: it is something else, or a name stands there twice.
+        """
+        value = self._content.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+            raise ManifestError(f"{self.where} needs a list of names for {key!r}, not {value!r}")
+        if len(set(value)) < len(value):
+            raise ManifestError(f"{self.where} names something twice in {key!r}: {value!r}")
+        return tuple(value)
+
+    def values(self, key: str) -> dict[str, TlaValue]:
+        """A table of TLA+ values: numbers, texts, true or false, and lists, which are sets.
+
+        Raises:
+            ManifestError: it is something else.
+        """
+        value = self._content.get(key, {})
+        if not isinstance(value, dict):
+            raise ManifestError(f"{self.where} needs a table for {key!r}, not {value!r}")
+        return {name: self._value(name, item) for name, item in value.items()}
+
+    def tables(self, key: str) -> list[dict[str, object]]:
+        """A list of tables.
+
+        Raises:
+            ManifestError: it is something else, or empty.
+        """
+        value = self._content.get(key, [])
+        if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
+            raise ManifestError(f"{self.where} needs at least one [[{key}]]")
+        return value
+
+    def named_tables(self, key: str) -> dict[str, object]:
+        """Tables by name.
+
+        Raises:
+            ManifestError: it is something else.
+        """
+        value = self._content.get(key, {})
+        if not isinstance(value, dict):
+            raise ManifestError(f"{self.where} needs tables [{key}.NAME]")
+        return value
+
+    def _value(self, name: str, item: object) -> TlaValue:
+        match item:
+            case bool() | int() | str():
+                return item
+            case list():
+                return frozenset(self._value(name, element) for element in item)
+        raise ManifestError(f"{self.where} gives {name} the value {item!r}, which TLA+ does not have")
+
+
+Kind: TypeAlias = Literal["success", "invariant", "property", "deadlock"]
+
+_TEXT = re.compile(r"success|deadlock|(invariant|property) (\w+)")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Everything holds, or what is violated."""
+
+    kind: Kind
+    """``invariant``: a state formula; ``property``: a temporal one; ``deadlock``: a state without a next one."""
+
+    name: str | None = None
+    """The violated invariant or property; None also where TLC did not say which property."""
+
+    def __str__(self) -> str:
+        """As the manifest writes it."""
+        return self.kind if self.name is None else f"{self.kind} {self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Verdict":
+        """Read what the manifest writes: ``success``, ``deadlock``, ``invariant Name`` or ``property Name``.
+
+        Raises:
+            ValueError: it is none of these.
+        """
+        match = _TEXT.fullmatch(text)
+        if match is None:
+            raise ValueError(f"expected 'success', 'deadlock', 'invariant NAME' or 'property NAME', not {text!r}")
+        if text == "success":
+            return SUCCESS
+        if text == "deadlock":
+            return DEADLOCK
+        return cls("invariant" if match[1] == "invariant" else "property", match[2])
+
+
+SUCCESS = Verdict("success")
+DEADLOCK = Verdict("deadlock")
+
 
 _FILE = "manifest.toml"
 _MODULE_KEYS = {"like", "specification", "constants", "invariants"}
@@ -139,3 +308,36 @@ def _verdict(table: Table) -> Verdict:
         return Verdict.parse(table.text("expect"))
     except ValueError as error:
         raise ManifestError(f"{table.where}, expect: {error}") from None
+
+
+class UnknownOperator(LookupError):
+    """Somebody names an operator that the specification does not define."""
+
+    def __init__(self, module: str, operator: str) -> None:
+        """Name both."""
+        super().__init__(f"{module}.tla does not define {operator}; was it renamed?")
+        self.module = module
+        self.operator = operator
+
+
+@cache
+def _lines(module: str) -> tuple[str, ...]:
+    return tuple((find_spec_directory() / f"{module}.tla").read_text(encoding="utf-8").splitlines())
+
+
+def operator_line(module: str, operator: str) -> int:
+    """The line on which a module defines an operator, counted from 1.
+
+    Raises:
+        UnknownOperator: it does not.
+    """
+    definition = re.compile(rf"{re.escape(operator)}(\([^)]*\))?\s*==")
+    for number, line in enumerate(_lines(module), start=1):
+        if definition.match(line):
+            return number
+    raise UnknownOperator(module, operator)
+
+
+def reference(module: str, operator: str) -> str:
+    """File and line, as editors take them."""
+    return f"{module}.tla:{operator_line(module, operator)}"

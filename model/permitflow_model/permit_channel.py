@@ -1,35 +1,25 @@
-"""``PermitChannel.tla``, action for action: what must hold, and the whole as one system.
+"""``PermitChannel.tla``, action for action, and its probes (``PermitChannelProbes.tla``).
 
-Read it beside the specification: the same names, the same order; first ``permit_channel_state``, then
-``permit_channel_actions``, then this.  All numbers are permits unless their name says otherwise; a chunk of ``n`` rows
-costs ``n`` permits, an empty one costs 1, an oversize one the clamp.
+Read it beside the specification: the same names, the same order; first constants, variables and the arithmetic of
+permits, then the actions, then what must hold, and last the statements that are false, each for a reason worth knowing.
+All numbers are permits unless their name says otherwise; a chunk of ``n`` rows costs ``n`` permits, an empty one costs
+1, an oversize one the clamp.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from operator import add
+from typing import Literal, NamedTuple
 
-from permitflow_model.kernel.queue import Queue
-from permitflow_model.kernel.system import System
-from permitflow_model.permit_channel_actions import ACTIONS
-from permitflow_model.permit_channel_state import (
-    NO_WATERMARK,
-    NOTHING,
-    Message,
-    Parameters,
-    Permits,
-    State,
-    cost_of,
-    held,
-    initial,
-    plus,
-    successor,
-    total,
-)
+from permitflow_model.kernel.queue import Fifo, Queue
+from permitflow_model.kernel.system import Action, System, require
 
 __all__ = [
+    "ACTIONS",
     "NOTHING",
     "NO_WATERMARK",
     "OUT_OF_ORDER",
+    "PROBES",
     "SYSTEM",
     "Message",
     "Parameters",
@@ -47,13 +37,314 @@ __all__ = [
     "is_permits",
     "is_protocol_enabled",
     "is_stuck",
+    "next_sent",
     "plus",
     "row_bound_of",
     "rows_in",
     "rows_of",
+    "successor",
     "sum_permits",
     "total",
 ]
+
+Kind = Literal["chunk", "barrier", "watermark"]
+Whereabouts = Literal["pending", "sent", "heard"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """The constants of the specification."""
+
+    row_count: int
+    """Row permits of the channel."""
+
+    batch: int
+    """The receiver returns row permits once it holds this many."""
+
+    clamp: int
+    """The most a chunk costs; a larger one is admitted whole."""
+
+    sizes: tuple[int, ...]
+    """Chunk sizes that may be offered, in rows (for bounded exploration)."""
+
+    barrier_permits: int = 0
+    """Barriers that may be in the channel at once; 0: none are offered."""
+
+    watermarks: bool = False
+    """Are watermarks offered?"""
+
+    flush_idle: bool = False
+    """Does an idle receiver return a residue below ``batch``?"""
+
+    withdrawals: bool = False
+    """May the sender give up waiting?"""
+
+    waiters: int = 1
+    """Chunks and barriers that may wait for permits at once."""
+
+    tags: int = 1
+    """Numbers of chunks and barriers are taken modulo this; 1: they are anonymous."""
+
+    def __post_init__(self) -> None:
+        """Refuse what the specification's ASSUME refuses.
+
+        Raises:
+            ValueError: a parameter is out of its range.
+        """
+        for name in ("row_count", "batch", "clamp", "waiters", "tags"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.barrier_permits < 0:
+            raise ValueError(f"barrier_permits must not be negative, but is {self.barrier_permits}")
+        if any(rows < 0 for rows in self.sizes):
+            raise ValueError(f"a chunk size must not be negative, but sizes are {self.sizes}")
+        most = self.row_count + self.barrier_permits + self.waiters
+        if 1 < self.tags <= most:
+            raise ValueError(f"tags must be 1 or above row_count + barrier_permits + waiters = {most}, not {self.tags}")
+
+
+class Permits(NamedTuple):
+    """Permits by class."""
+
+    rows: int
+    barriers: int
+    watermarks: int
+
+
+class Message(NamedTuple):
+    """What travels: a chunk of data, a barrier or a watermark, with the permits it holds."""
+
+    kind: Kind
+    id: int
+    """The number of a chunk or barrier; for a watermark, the number of the one that it stands before."""
+    rows: int
+    cost: int
+
+
+class State(NamedTuple):
+    """The variables of the specification."""
+
+    offered: int
+    consumed: int
+    waiting: Queue[Message]
+    watermark_pending: int
+    newest_watermark: Whereabouts
+    permits: Permits
+    wire: Queue[Message]
+    inbox: Queue[Message]
+    unreturned: int
+    grants: Queue[Permits]
+
+
+NO_WATERMARK = -1
+NOTHING = Permits(0, 0, 0)
+
+
+def plus(left: Permits, right: Permits) -> Permits:
+    """Add class by class."""
+    return Permits(left.rows + right.rows, left.barriers + right.barriers, left.watermarks + right.watermarks)
+
+
+def total(parameters: Parameters) -> Permits:
+    """All permits of the channel: Buf, for each class."""
+    return Permits(parameters.row_count, parameters.barrier_permits, 1)
+
+
+def cost_of(rows: int, parameters: Parameters) -> int:
+    """Permits that a chunk of so many rows takes."""
+    return min(max(rows, 1), parameters.clamp)
+
+
+def held(message: Message) -> Permits:
+    """Permits that a message holds while it is in the channel."""
+    match message.kind:
+        case "chunk":
+            return Permits(message.cost, 0, 0)
+        case "barrier":
+            return Permits(0, message.cost, 0)
+        case "watermark":
+            return Permits(0, 0, message.cost)
+
+
+def successor(number: int, parameters: Parameters) -> int:
+    """The number of the next chunk or barrier."""
+    return (number + 1) % parameters.tags
+
+
+def next_sent(state: State) -> int:
+    """The number of the next chunk or barrier to be sent: where a watermark stands among them."""
+    return state.offered if state.waiting.is_empty() else state.waiting.head().id
+
+
+def initial(parameters: Parameters) -> State:
+    """Everything at rest, all permits at the sender."""
+    return State(
+        offered=0,
+        consumed=0,
+        waiting=Fifo(),
+        watermark_pending=NO_WATERMARK,
+        newest_watermark="heard",
+        permits=total(parameters),
+        wire=Fifo(),
+        inbox=Fifo(),
+        unreturned=0,
+        grants=Fifo(),
+    )
+
+
+# The environment: the application at the sender.
+
+
+def _offer(state: State, parameters: Parameters, message: Message) -> State:
+    """A message is put at the end of the line."""
+    return state._replace(waiting=state.waiting.push(message), offered=successor(state.offered, parameters))
+
+
+def offer_chunk(state: State, parameters: Parameters, rows: int) -> State:
+    """The application wants to send a chunk."""
+    require(state.waiting.size() < parameters.waiters)
+    return _offer(state, parameters, Message("chunk", state.offered, rows, cost_of(rows, parameters)))
+
+
+def offer_barrier(state: State, parameters: Parameters) -> State:
+    """The application wants to send a barrier: it waits behind the chunks that were offered before it."""
+    require(parameters.barrier_permits > 0)
+    require(state.waiting.size() < parameters.waiters)
+    return _offer(state, parameters, Message("barrier", state.offered, 0, 1))
+
+
+def offer_watermark(state: State, parameters: Parameters) -> State:
+    """The application announces a watermark: it never waits, and replaces an unsent one."""
+    require(parameters.watermarks)
+    return state._replace(watermark_pending=state.waiting.size(), newest_watermark="pending")
+
+
+def _withdraw(state: State) -> State:
+    """The newest message that waits is taken back."""
+    pending = state.watermark_pending
+    return state._replace(
+        waiting=state.waiting.without_last(),
+        offered=state.waiting.last().id,
+        watermark_pending=pending - 1 if pending == state.waiting.size() else pending,
+    )
+
+
+def withdraw_chunk(state: State, parameters: Parameters) -> State:
+    """The application gives up waiting with a chunk, its newest message: nothing was taken, nothing is lost."""
+    require(parameters.withdrawals)
+    require(not state.waiting.is_empty())
+    require(state.waiting.last().kind == "chunk")
+    return _withdraw(state)
+
+
+def withdraw_barrier(state: State, parameters: Parameters) -> State:
+    """The application gives up waiting with a barrier, its newest message."""
+    require(parameters.withdrawals)
+    require(not state.waiting.is_empty())
+    require(state.waiting.last().kind == "barrier")
+    return _withdraw(state)
+
+
+# The protocol.
+
+
+def _leave(state: State, permits: Permits) -> State:
+    """The oldest message that waits gets onto the wire; so many permits are left."""
+    pending = state.watermark_pending
+    return state._replace(
+        permits=permits,
+        wire=state.wire.push(state.waiting.head()),
+        waiting=state.waiting.without_head(),
+        watermark_pending=pending - 1 if pending > 0 else pending,
+    )
+
+
+def send_chunk(state: State, parameters: Parameters) -> State:
+    """The oldest message that waits is a chunk: it takes its permits and leaves."""
+    require(not state.waiting.is_empty())
+    chunk = state.waiting.head()
+    require(chunk.kind == "chunk")
+    require(chunk.cost <= state.permits.rows)
+    return _leave(state, state.permits._replace(rows=state.permits.rows - chunk.cost))
+
+
+def send_barrier(state: State, parameters: Parameters) -> State:
+    """The oldest message that waits is a barrier: it waits for no row permits, and overtakes no chunk."""
+    require(not state.waiting.is_empty())
+    require(state.waiting.head().kind == "barrier")
+    require(state.permits.barriers >= 1)
+    return _leave(state, state.permits._replace(barriers=state.permits.barriers - 1))
+
+
+def send_watermark(state: State, parameters: Parameters) -> State:
+    """A watermark overtakes nothing that was offered before it."""
+    require(state.watermark_pending == 0)
+    require(state.permits.watermarks >= 1)
+    return state._replace(
+        permits=state.permits._replace(watermarks=state.permits.watermarks - 1),
+        wire=state.wire.push(Message("watermark", next_sent(state), 0, 1)),
+        watermark_pending=NO_WATERMARK,
+        newest_watermark="sent",
+    )
+
+
+def deliver(state: State, parameters: Parameters) -> State:
+    """A message arrives at the receiver."""
+    require(not state.wire.is_empty())
+    return state._replace(inbox=state.inbox.push(state.wire.head()), wire=state.wire.without_head())
+
+
+def consume(state: State, parameters: Parameters) -> State:
+    """The application has consumed a message; its permits are returned verbatim, rows in batches."""
+    require(not state.inbox.is_empty())
+    message = state.inbox.head()
+    state = state._replace(inbox=state.inbox.without_head())
+    if message.kind == "watermark":
+        newest = "heard" if state.newest_watermark == "sent" else state.newest_watermark
+        return state._replace(newest_watermark=newest, grants=state.grants.push(held(message)))
+    state = state._replace(consumed=successor(state.consumed, parameters))
+    if message.kind == "barrier":
+        return state._replace(grants=state.grants.push(held(message)))
+    unreturned = state.unreturned + message.cost
+    if unreturned < parameters.batch:
+        return state._replace(unreturned=unreturned)
+    return state._replace(grants=state.grants.push(Permits(unreturned, 0, 0)), unreturned=0)
+
+
+def flush(state: State, parameters: Parameters) -> State:
+    """An idle receiver returns the residue (not in the published protocol)."""
+    require(parameters.flush_idle)
+    require(state.inbox.is_empty())
+    require(state.unreturned > 0)
+    return state._replace(grants=state.grants.push(Permits(state.unreturned, 0, 0)), unreturned=0)
+
+
+def add_permits(state: State, parameters: Parameters) -> State:
+    """Returned permits arrive at the sender."""
+    require(not state.grants.is_empty())
+    return state._replace(permits=plus(state.permits, state.grants.head()), grants=state.grants.without_head())
+
+
+ACTIONS: tuple[Action[State, Parameters], ...] = (
+    Action(
+        "OfferChunk",
+        offer_chunk,
+        lambda parameters: [(rows,) for rows in parameters.sizes],
+        is_environment=True,
+    ),
+    Action("OfferBarrier", offer_barrier, is_environment=True),
+    Action("OfferWatermark", offer_watermark, is_environment=True),
+    Action("WithdrawChunk", withdraw_chunk, is_environment=True),
+    Action("WithdrawBarrier", withdraw_barrier, is_environment=True),
+    Action("SendChunk", send_chunk),
+    Action("SendBarrier", send_barrier),
+    Action("SendWatermark", send_watermark),
+    Action("Deliver", deliver),
+    Action("Consume", consume),
+    Action("Flush", flush),
+    Action("AddPermits", add_permits),
+)
+
 
 OUT_OF_ORDER = -1
 """No message has this number: after one that is out of order, none is due."""
@@ -247,3 +538,71 @@ SYSTEM: System[State, Parameters] = System(
         "WholeWhenIdle": whole_when_idle,
     },
 )
+
+
+Probe = Callable[[State, Parameters], bool]
+
+
+def _rows(state: State) -> int:
+    return sum(message.rows for message in in_channel(state))
+
+
+def _is_blocked(state: State) -> bool:
+    if state.waiting.is_empty():
+        return False
+    head = state.waiting.head()
+    return head.kind == "chunk" and head.cost > state.permits.rows
+
+
+def _barrier_waits(state: State) -> bool:
+    return any(message.kind == "barrier" for message in state.waiting)
+
+
+def _is_everywhere(state: State) -> bool:
+    queues = (state.wire, state.inbox, state.grants)
+    return state.permits.rows > 0 and state.unreturned > 0 and not any(queue.is_empty() for queue in queues)
+
+
+def _most_rows(parameters: Parameters) -> int:
+    return row_bound_of(parameters.row_count, parameters.clamp, max(parameters.sizes, default=0))
+
+
+def _returned_rows(state: State) -> int:
+    return sum_permits(state.grants).rows
+
+
+def _rows_in_flight(state: State) -> int:
+    return sum_permits(map(held, state.wire)).rows
+
+
+_PROBES: Mapping[str, Probe] = {
+    "SenderNeverWaitsProbe": lambda state, _: not _is_blocked(state),
+    "PermitsNeverUsedUpProbe": lambda state, _: state.permits.rows > 0,
+    "NeverTwoInInboxProbe": lambda state, _: state.inbox.size() < 2,
+    "GrantNeverAboveBatchProbe": lambda state, parameters: all(
+        grant.rows <= parameters.batch for grant in state.grants
+    ),
+    "PermitsNeverEverywhereProbe": lambda state, _: not _is_everywhere(state),
+    "WholeWithoutFlushProbe": lambda state, parameters: (
+        is_protocol_enabled(state, parameters) or state.permits == total(parameters)
+    ),
+    "RowCountNeverExceededProbe": lambda state, parameters: _rows(state) <= parameters.row_count,
+    "RowBoundNeverReachedProbe": lambda state, parameters: _rows(state) < _most_rows(parameters),
+    "EmptyChunkFreeProbe": lambda state, _: sum_permits(map(held, in_channel(state))).rows <= _rows(state),
+    "BarrierNeverWaitsForRowsProbe": lambda state, _: (
+        not _barrier_waits(state) or state.permits.barriers == 0 or not _is_blocked(state)
+    ),
+    "BarrierNeverStuckProbe": lambda state, parameters: (
+        not _barrier_waits(state) or is_protocol_enabled(state, parameters)
+    ),
+    "WatermarkNeverConflatedProbe": lambda state, _: state.watermark_pending < 0 or state.permits.watermarks == 1,
+    "MailWrongSignProbe": lambda state, parameters: (
+        state.permits.rows + _returned_rows(state) == parameters.row_count + _rows_in_flight(state)
+    ),
+    "MailWithoutPendingProbe": lambda state, parameters: (
+        state.permits.rows + _returned_rows(state) + _rows_in_flight(state) == parameters.row_count
+    ),
+}
+
+PROBES = replace(SYSTEM, module="PermitChannelProbes", invariants={**SYSTEM.invariants, **_PROBES})
+"""The permit channel with its probes beside its invariants."""

@@ -15,14 +15,25 @@ as their kinds and rows tell them apart.
 
 The two ends' events touch different variables, except for the wires: ``wire``, to which the sender appends and from
 which the receiver removes, and ``grants``, the other way round.  That is what ``kernel.replay`` asks for.
+
+Of some recorded runs only one end is known (``SenderAlone``, ``ReceiverAlone``): is there an end that obeys, with
+which this one did what it did?
+
+The missing end's moves are the model's own.  It does nothing before it must, and there is never a choice that could be
+wrong: messages are consumed in the order in which they were sent, a residue may be returned between any two chunks,
+and a sender that has taken in all permits can send whatever any sender could have sent.
+
+A receiver that nobody recorded may be anybody's, and may return permits in other portions than the specification's: of
+one chunk bit by bit, or its barriers first.  To the sender that is all one, as long as they are out.  Then what comes
+back is parted as it came (``PART``), which is no action of the specification, and then comes by ``AddPermits``.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
-from permitflow_model.kernel.queue import Queue
+from permitflow_model.kernel.queue import Queue, SummedFifo
 from permitflow_model.kernel.replay import Refused, Starved
-from permitflow_model.kernel.summed_queue import SummedFifo
 from permitflow_model.kernel.system import Disabled, Step
 from permitflow_model.permit_channel import (
     NO_WATERMARK,
@@ -32,19 +43,121 @@ from permitflow_model.permit_channel import (
     Parameters,
     Permits,
     State,
+    carried_by,
     held,
     plus,
-)
-from permitflow_model.permit_channel_world import (
-    RECEIVER_ACTIONS,
-    Path,
-    TraceEvent,
-    World,
-    counters_of,
-    withdraw_at,
+    rows_in,
+    total,
 )
 
-__all__ = ["PermitChannelReplay"]
+__all__ = [
+    "PART",
+    "RECEIVER_ACTIONS",
+    "Path",
+    "PermitChannelReplay",
+    "ReceiverAlone",
+    "SenderAlone",
+    "TraceEvent",
+    "World",
+    "counters_of",
+    "withdraw_at",
+]
+
+RECEIVER_ACTIONS = frozenset({"Deliver", "Consume", "Flush"})
+"""Actions that happen at the receiver; all others happen at the sender."""
+
+
+class TraceEvent(Protocol):
+    """What the replay needs to know about a recorded event."""
+
+    @property
+    def action(self) -> str:
+        """Spelt as in the specification."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """Rows of the chunk, or 0."""
+        ...
+
+    @property
+    def permits(self) -> tuple[int, int, int]:
+        """Permits of the message, or returned permits: rows, barriers, watermarks."""
+        ...
+
+    @property
+    def counters(self) -> tuple[int, int, int] | None:
+        """What the end counted after the event, if it was recorded; ``counters_of`` says of what."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """A step of the model, and those before it.
+
+    All paths are equal: worlds are the same if they are in the same state, whatever has led there.
+    """
+
+    step: Step[State]
+    before: "Path | None"
+    event: TraceEvent | None = None
+    """The event that this step explains, or completes the explanation of."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Path)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def links(self) -> "list[Path]":
+        """All links from the beginning, this one last."""
+        links: list[Path] = []
+        path: Path | None = self
+        while path is not None:
+            links.append(path)
+            path = path.before
+        return links[::-1]
+
+    def steps(self) -> list[Step[State]]:
+        """All steps from the beginning, this one last."""
+        return [link.step for link in self.links()]
+
+
+class World(NamedTuple):
+    """What a trace has led to."""
+
+    state: State
+    path: Path | None = None
+    """The model's steps until now, if they are kept."""
+
+
+def counters_of(action: str, state: State) -> tuple[int, int, int]:
+    """What the end at which the action happened must count in this state.
+
+    The sender its permits, class by class; the receiver the messages and rows of its inbox, and what it has not
+    returned.
+    """
+    if action in RECEIVER_ACTIONS:
+        return state.inbox.size(), rows_in(state.inbox), state.unreturned
+    return state.permits
+
+
+def withdraw_at(state: State, position: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Actions that take back the waiting message at ``position`` (0 is the oldest) and leave the others as they were.
+
+    Yields action names with their arguments.
+    """
+    waiting = list(state.waiting)
+    for message in reversed(waiting[position:]):
+        yield ("WithdrawChunk" if message.kind == "chunk" else "WithdrawBarrier"), ()
+    # The watermark stood after so many messages; without one of them, it stands one place further forward.
+    pending = state.watermark_pending
+    place = pending - 1 if pending > position else NO_WATERMARK
+    for size, message in enumerate(waiting[position + 1 :], start=position + 1):
+        yield ("OfferChunk", (message.rows,)) if message.kind == "chunk" else ("OfferBarrier", ())
+        if size == place:
+            yield "OfferWatermark", ()
+
 
 # Checked after every event.  Not among them: ExactlyOnceInOrder, which says nothing about anonymous messages, and
 # NeverStuck and WholeWhenIdle, which are theorems about all reachable states and would double the time.
@@ -275,3 +388,82 @@ def _head_or_starve(queue: Queue[Message]) -> Message:
     if queue.is_empty():
         raise Starved("nothing is on the wire")
     return queue.head()
+
+
+PART = "PartGrants"
+"""The step by which permits on their way back become two portions; its arguments are the permits of the first."""
+
+
+class SenderAlone(PermitChannelReplay):
+    """Explains the sender's events; the model's receiver consumes what must have been consumed."""
+
+    def _add_permits(self, world: World, event: TraceEvent) -> Sequence[World]:
+        while (returned := carried_by(world.state.grants)) != event.permits and _is_within(returned, event.permits):
+            residue = Permits(world.state.unreturned, 0, 0)
+            if residue != NOTHING and plus(returned, residue) == event.permits:
+                world = self._step(world, "Flush")
+            elif not world.state.wire.is_empty():
+                world = self._consumed(world)
+            else:
+                break
+        try:
+            return super()._add_permits(world, event)
+        except (Refused, Starved):
+            return (self._step(self._parted(world, event), "AddPermits"),)
+
+    def _consumed(self, world: World) -> World:
+        return self._step(self._step(world, "Deliver"), "Consume")
+
+    def _parted(self, world: World, event: TraceEvent) -> World:
+        while not world.state.wire.is_empty():
+            world = self._consumed(world)
+        if world.state.unreturned:
+            world = self._step(world, "Flush")
+        state, first = world.state, Permits(*event.permits)
+        held = carried_by(state.grants)
+        if first == NOTHING or not (_is_within(NOTHING, first) and _is_within(first, held)):
+            raise Refused(f"{tuple(first)} permits come back, and all that was sent holds {tuple(held)}")
+        rest = Permits(*(all_of - part for all_of, part in zip(held, first, strict=True)))
+        portions = SummedFifo[Permits]().push(first)
+        state = state._replace(grants=portions if rest == NOTHING else portions.push(rest))
+        return world._replace(state=state, path=Path(Step(PART, first, state), world.path) if self._keep_path else None)
+
+
+class ReceiverAlone(PermitChannelReplay):
+    """Explains the receiver's events; the model's sender sends what arrives, if any sender could."""
+
+    def is_at_rest(self, world: World) -> bool:
+        """Has everything been consumed and returned?"""
+        return super().is_at_rest(self._with_all_permits_home(world))
+
+    def _deliver(self, world: World, event: TraceEvent) -> Sequence[World]:
+        world = self._with_all_permits_home(world)
+        name, arguments = _message_of(event)
+        world = self._step(world, f"Offer{name}", *arguments)
+        try:
+            world = self._step(world, f"Send{name}")
+        except Disabled:
+            has, of = tuple(world.state.permits), tuple(total(self.parameters))
+            raise Refused(
+                f"no sender that obeys could have sent it: it holds {tuple(event.permits)} permits, "
+                f"and of {of} at most {has} can be at the sender"
+            ) from None
+        return super()._deliver(world, event)
+
+    def _with_all_permits_home(self, world: World) -> World:
+        while not world.state.grants.is_empty():
+            world = self._step(world, "AddPermits")
+        return world
+
+
+def _is_within(permits: Permits, bound: tuple[int, int, int]) -> bool:
+    return all(here <= most for here, most in zip(permits, bound, strict=True))
+
+
+def _message_of(event: TraceEvent) -> tuple[str, tuple[int, ...]]:
+    _, barriers, watermarks = event.permits
+    if watermarks:
+        return "Watermark", ()
+    if barriers:
+        return "Barrier", ()
+    return "Chunk", (event.rows,)

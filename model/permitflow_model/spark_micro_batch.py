@@ -1,28 +1,21 @@
-"""``SparkMicroBatch.tla``, action for action: what must hold, and the whole as one system.
+"""``SparkMicroBatch.tla``, action for action: a streaming query that reads one channel of an exchange; and its probes.
 
-Read it beside the specification: first ``spark_micro_batch_state``, then ``spark_micro_batch_actions``, then this.  All
-numbers are rows of one channel; a row costs a permit.
+Read it beside the specification: first constants and variables, then the actions, then what must hold, and last the
+statements that are false (``SparkMicroBatchProbes.tla``).  All numbers are rows of one channel; a row costs a permit.
 """
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Literal, NamedTuple
 
-from permitflow_model.kernel.system import System
-from permitflow_model.spark_micro_batch_actions import ACTIONS, committed_end, keeps
-from permitflow_model.spark_micro_batch_state import (
-    NO_ROWS,
-    PHASES,
-    AcknowledgeIn,
-    Parameters,
-    Phase,
-    Rows,
-    Sink,
-    State,
-    initial,
-)
+from permitflow_model.kernel.system import Action, System, require
 
 __all__ = [
+    "ACTIONS",
     "NO_ROWS",
     "PHASES",
+    "PROBES",
     "SYSTEM",
     "AcknowledgeIn",
     "Parameters",
@@ -36,6 +29,367 @@ __all__ = [
     "is_stuck",
     "keeps",
 ]
+
+AcknowledgeIn = Literal["latestOffset", "commit", "read"]
+"""The call in which rows are acknowledged."""
+
+Sink = Literal["once", "again", "shared"]
+"""``once``: staged by batch and attempt, published once per batch.  ``again``: does not remember which batches it has
+published.  ``shared``: all attempts of all batches stage in the same place."""
+
+Phase = Literal["idle", "planned", "logged", "ready", "staged", "published", "down", "failed"]
+
+PHASES: tuple[Phase, ...] = ("idle", "planned", "logged", "ready", "staged", "published", "down", "failed")
+"""What the driver can be at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """The constants of the specification."""
+
+    row_count: int
+    """Row permits: the exchange takes over a producer's chunk if it keeps no more rows than this."""
+
+    batch_cap: int
+    """A batch has no more rows of the channel than this."""
+
+    sizes: tuple[int, ...]
+    """Chunk sizes that may be offered, in rows (for bounded exploration)."""
+
+    horizon: int
+    """Rows that are produced before the stream ends."""
+
+    staging_rows: int = 0
+    """Rows that jobs may have staged for the channel, or published beyond the row permits."""
+
+    acknowledge_in: AcknowledgeIn = "latestOffset"
+    sink: Sink = "once"
+
+    driver_crashes: bool = False
+    """May the driver crash?"""
+
+    durable: bool = True
+    """Does the exchange keep its rows when it crashes?"""
+
+    faults: int = 0
+    """How many faults of any kind may happen."""
+
+    def __post_init__(self) -> None:
+        """Refuse what the specification's ASSUME refuses.
+
+        Raises:
+            ValueError: a parameter is out of its range.
+        """
+        for name, least in (("row_count", 1), ("batch_cap", 1), ("horizon", 0), ("staging_rows", 0), ("faults", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        if any(rows < 1 for rows in self.sizes):
+            raise ValueError(f"a chunk has at least one row, but sizes are {self.sizes}")
+        if not any(self.acknowledge_in == call for call in ("latestOffset", "commit", "read")):
+            raise ValueError(f"acknowledge_in must be latestOffset, commit or read, not {self.acknowledge_in!r}")
+        if not any(self.sink == sink for sink in ("once", "again", "shared")):
+            raise ValueError(f"sink must be once, again or shared, not {self.sink!r}")
+
+
+class Rows(NamedTuple):
+    """The rows ``[start, end)`` of the channel."""
+
+    start: int
+    end: int
+
+
+class State(NamedTuple):
+    """The variables of the specification; rows are numbered from 0 since the channel was opened."""
+
+    waiting: int
+    """Rows of the chunk that waits for permits; 0: none waits."""
+    produced: int
+    """Rows that the exchange has taken over from the producer."""
+    acknowledged: int
+    """Rows whose permits have returned; the exchange has forgotten them."""
+    lost: int
+    """Rows below this and not acknowledged were lost in a crash of the exchange."""
+    phase: Phase
+    """What the driver is at."""
+    plan: int
+    """Where a batch ends that is not in the offset log yet; 0: there is none."""
+    start: int
+    """The last batch in the offset log: its first row ..."""
+    end: int
+    """... and the first row after it."""
+    committed: bool
+    """Is this batch in the commit log?"""
+    published: bool
+    """Has the sink published this batch?"""
+    running: bool
+    """Does an attempt run that the driver waits for?"""
+    late: Rows
+    """Rows of an attempt that runs on though nobody waits for it."""
+    staged: Rows
+    """Rows that are staged where the driver will publish from."""
+    output: int
+    """Rows in the published table, repetitions included."""
+    misplaced: int
+    """How many of them are not where they belong: row n at position n."""
+    faults: int
+    """How many faults may still happen."""
+
+
+NO_ROWS = Rows(0, 0)
+
+
+def initial(parameters: Parameters) -> State:
+    """Nothing was produced, both logs are empty, the driver waits for rows."""
+    return State(
+        waiting=0,
+        produced=0,
+        acknowledged=0,
+        lost=0,
+        phase="idle",
+        plan=0,
+        start=0,
+        end=0,
+        committed=True,
+        published=True,
+        running=False,
+        late=NO_ROWS,
+        staged=NO_ROWS,
+        output=0,
+        misplaced=0,
+        faults=parameters.faults,
+    )
+
+
+def committed_end(state: State) -> int:
+    """What would be lost for ever if it were lost now: the rows from here on."""
+    return state.end if state.committed else state.start
+
+
+def keeps(state: State, row: int) -> bool:
+    """The exchange still has all rows from this one on that it ever had."""
+    return state.acknowledged <= row and state.lost <= row
+
+
+# The producer.
+
+
+def offer(state: State, parameters: Parameters, rows: int) -> State:
+    """The producer wants to hand over a chunk."""
+    require(state.waiting == 0)
+    require(state.produced + rows <= parameters.horizon)
+    return state._replace(waiting=rows)
+
+
+def produce(state: State, parameters: Parameters) -> State:
+    """The exchange takes the chunk over; what it keeps stays within the permits."""
+    require(state.waiting > 0)
+    require(state.produced + state.waiting - state.acknowledged <= parameters.row_count)
+    require(state.lost <= state.acknowledged)
+    return state._replace(produced=state.produced + state.waiting, waiting=0)
+
+
+def produce_batch(state: State, parameters: Parameters, rows: int) -> State:
+    """A job publishes a batch that it has staged for the channel: its rows belong to the channel at once, all together.
+
+    The permits need not be there; what is kept beyond them takes the room of the next batch that is to be staged.
+    """
+    require(state.produced + state.waiting + rows <= parameters.horizon)
+    beyond = max(0, state.produced - state.acknowledged - parameters.row_count)
+    require(rows + beyond <= parameters.staging_rows)
+    require(state.lost <= state.acknowledged)
+    return state._replace(produced=state.produced + rows)
+
+
+# The driver.
+
+
+def plan_batch(state: State, parameters: Parameters) -> State:
+    """``latestOffset`` finds new rows: they are the next batch, as many of them as the cap allows."""
+    require(state.phase == "idle")
+    require(state.produced > state.end)
+    require(keeps(state, state.end))
+    if parameters.acknowledge_in == "latestOffset":
+        require(state.acknowledged == state.end)
+    return state._replace(plan=min(state.end + parameters.batch_cap, state.produced), phase="planned")
+
+
+def write_offset_log(state: State, parameters: Parameters) -> State:
+    """From now on this batch has these rows, whoever runs it."""
+    require(state.phase == "planned")
+    return state._replace(
+        start=state.end,
+        end=state.plan,
+        committed=False,
+        published=False,
+        plan=0,
+        phase="logged" if parameters.acknowledge_in == "commit" else "ready",
+    )
+
+
+def acknowledge(state: State, parameters: Parameters) -> State:
+    """Permits return.
+
+    ``latestOffset(start)`` is called at each trigger, new rows or not; ``commit`` only once the next batch is in the
+    offset log, and not for a batch that is run again after a crash.
+    """
+    if parameters.acknowledge_in == "commit":
+        require(state.phase == "logged")
+        return state._replace(acknowledged=state.start, phase="ready")
+    if parameters.acknowledge_in == "latestOffset":
+        require(state.phase == "idle")
+    else:
+        require(state.phase == "staged")
+    require(state.acknowledged < state.end)
+    return state._replace(acknowledged=state.end)
+
+
+def run_task(state: State, _parameters: Parameters) -> State:
+    """A task reads the rows of the batch."""
+    require(state.phase == "ready")
+    require(not state.running)
+    require(keeps(state, state.start))
+    return state._replace(running=True)
+
+
+def stage(state: State, _parameters: Parameters) -> State:
+    """The task has read and staged its rows, and the driver knows."""
+    require(state.phase == "ready")
+    require(state.running)
+    require(keeps(state, state.start))
+    return state._replace(staged=Rows(state.start, state.end), running=False, phase="staged")
+
+
+def publish(state: State, parameters: Parameters) -> State:
+    """The sink makes what is staged part of the table, unless it has done so before."""
+    require(state.phase == "staged")
+    if parameters.acknowledge_in == "read":
+        require(state.acknowledged >= state.end)
+    after = state._replace(published=True, phase="published")
+    if state.published and parameters.sink != "again":
+        return after
+    rows = state.staged.end - state.staged.start
+    return after._replace(
+        output=state.output + rows,
+        misplaced=state.misplaced if state.staged.start == state.output else state.misplaced + rows,
+    )
+
+
+def write_commit_log(state: State, _parameters: Parameters) -> State:
+    """The batch is done; what is left of its staged data is removed."""
+    require(state.phase == "published")
+    return state._replace(committed=True, staged=NO_ROWS, phase="idle")
+
+
+def restart(state: State, _parameters: Parameters) -> State:
+    """The driver starts again, and runs the last batch again if it is not in the commit log."""
+    require(state.phase == "down")
+    return state._replace(phase="idle" if state.committed else "ready")
+
+
+def report_loss(state: State, _parameters: Parameters) -> State:
+    """Rows that are needed are gone: the query fails and says so, rather than go on without them."""
+    require(state.phase == "idle" or state.phase == "ready")
+    require(not keeps(state, committed_end(state)))
+    return state._replace(phase="failed", running=False)
+
+
+# What goes wrong.
+
+
+def _with_a_fault(state: State) -> State:
+    require(state.faults > 0)
+    return state._replace(faults=state.faults - 1)
+
+
+def fail_task(state: State, _parameters: Parameters) -> State:
+    """An attempt fails; another one follows."""
+    require(state.running)
+    return _with_a_fault(state)._replace(running=False)
+
+
+def abandon_task(state: State, _parameters: Parameters) -> State:
+    """The driver takes an attempt for dead, or starts a faster one; it runs on."""
+    require(state.running)
+    require(state.late == NO_ROWS)
+    return _with_a_fault(state)._replace(running=False, late=Rows(state.start, state.end))
+
+
+def stage_late(state: State, parameters: Parameters) -> State:
+    """An attempt that nobody waits for has staged its rows: in a place of its own, or in the one that all share."""
+    require(state.late != NO_ROWS)
+    if parameters.sink == "shared":
+        return state._replace(late=NO_ROWS, staged=state.late)
+    return state._replace(late=NO_ROWS)
+
+
+def abort_late(state: State, _parameters: Parameters) -> State:
+    """An abort arrives late: of a batch that was published meanwhile, or from a driver that has died since.
+
+    It names the attempts that it gives up, so it never removes what is to be published.
+    """
+    require(state.staged != NO_ROWS)
+    require(state.phase != "staged")
+    return state._replace(staged=NO_ROWS)
+
+
+def acknowledge_for_driver(state: State, parameters: Parameters) -> State:
+    """The query was stopped: whoever was told what the commit log has acknowledges it in the driver's place.
+
+    If the word comes when the query runs again, it is what ``acknowledge`` says there, or nothing new.
+    """
+    require(state.phase == "down")
+    require(parameters.acknowledge_in == "latestOffset")
+    require(state.acknowledged < committed_end(state))
+    return state._replace(acknowledged=committed_end(state))
+
+
+def crash_driver(state: State, parameters: Parameters) -> State:
+    """The driver dies, and with it what is in no log."""
+    require(parameters.driver_crashes)
+    require(state.phase != "down")
+    require(state.phase != "failed")
+    return _with_a_fault(state)._replace(phase="down", plan=0, running=False)
+
+
+def crash_exchange(state: State, parameters: Parameters) -> State:
+    """An exchange that keeps its rows in memory crashes: what was not acknowledged is gone."""
+    require(not parameters.durable)
+    require(state.produced > state.acknowledged)
+    return _with_a_fault(state)._replace(lost=state.produced)
+
+
+def done(state: State, parameters: Parameters) -> State:
+    """All rows were read, or the query has failed: the end of the run."""
+    if state.phase != "failed":
+        require(state.phase == "idle")
+        require(state.end == parameters.horizon)
+    return state
+
+
+ACTIONS: tuple[Action[State, Parameters], ...] = (
+    Action("Offer", offer, lambda parameters: [(rows,) for rows in parameters.sizes], is_environment=True),
+    Action(
+        "ProduceBatch", produce_batch, lambda parameters: [(rows,) for rows in parameters.sizes], is_environment=True
+    ),
+    Action("FailTask", fail_task, is_environment=True),
+    Action("AbandonTask", abandon_task, is_environment=True),
+    Action("StageLate", stage_late, is_environment=True),
+    Action("AbortLate", abort_late, is_environment=True),
+    Action("AcknowledgeForDriver", acknowledge_for_driver, is_environment=True),
+    Action("CrashDriver", crash_driver, is_environment=True),
+    Action("CrashExchange", crash_exchange, is_environment=True),
+    Action("Done", done, is_environment=True),
+    Action("Produce", produce),
+    Action("PlanBatch", plan_batch),
+    Action("WriteOffsetLog", write_offset_log),
+    Action("Acknowledge", acknowledge),
+    Action("RunTask", run_task),
+    Action("Stage", stage),
+    Action("Publish", publish),
+    Action("WriteCommitLog", write_commit_log),
+    Action("Restart", restart),
+    Action("ReportLoss", report_loss),
+)
 
 
 def type_ok(state: State, _parameters: Parameters) -> bool:
@@ -129,3 +483,29 @@ SYSTEM: System[State, Parameters] = System(
         "WholeWhenIdle": whole_when_idle,
     },
 )
+
+
+def _is_full_batch_running(state: State, parameters: Parameters) -> bool:
+    return state.running and state.end - state.start == parameters.batch_cap
+
+
+_PROBES: Mapping[str, Callable[[State, Parameters], bool]] = {
+    "ProducerNeverWaitsProbe": lambda state, parameters: (
+        state.waiting == 0 or state.produced + state.waiting - state.acknowledged <= parameters.row_count
+    ),
+    "NeverBeyondTheWindowProbe": lambda state, parameters: state.produced - state.acknowledged <= parameters.row_count,
+    "NeverPublishedBeforeProbe": lambda state, _: not (state.phase == "staged" and state.published),
+    "NoLateAttemptProbe": lambda state, _: (
+        state.phase != "staged" or state.late == NO_ROWS or state.late.start == state.start
+    ),
+    "CrashAlwaysHarmsProbe": lambda state, _: (
+        state.lost <= state.acknowledged or state.phase != "idle" or state.lost > state.end
+    ),
+    "NeverFailsProbe": lambda state, _: state.phase != "failed",
+    "NoFullBatchWaitsProbe": lambda state, parameters: (
+        not _is_full_batch_running(state, parameters) or state.produced - state.end < parameters.batch_cap
+    ),
+}
+
+PROBES = replace(SYSTEM, module="SparkMicroBatchProbes", invariants={**SYSTEM.invariants, **_PROBES})
+"""The query with its probes beside its invariants."""

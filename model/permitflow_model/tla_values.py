@@ -1,10 +1,10 @@
-"""Values of TLA+: read from TLC's text, made from the model's states, written in one canonical form.
+"""Values of TLA+: read from TLC's text, made from the states of the model, written canonically or as a configuration.
 
 Compare values by their canonical text: Python holds ``True == 1``, TLA+ does not.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, Union
@@ -16,6 +16,7 @@ __all__ = [
     "TlaSyntaxError",
     "TlaValue",
     "camel_case",
+    "config_text",
     "format_state",
     "format_value",
     "parse_state",
@@ -274,3 +275,20 @@ def state_to_tla(state: object) -> dict[str, TlaValue]:
     if names is None:
         raise TypeError(f"a state of a model is a named tuple, not {type(state).__name__}")
     return {camel_case(name): to_tla(getattr(state, name)) for name in names}
+
+
+def config_text(
+    constants: Mapping[str, TlaValue],
+    *,
+    specification: str = "Spec",
+    invariants: Sequence[str] = (),
+    properties: Sequence[str] = (),
+) -> str:
+    """What a .cfg file must say to check these formulas; deadlocks are always looked for."""
+    lines = ["CONSTANTS"]
+    lines += [f"    {name} = {format_value(value)}" for name, value in constants.items()]
+    lines += [f"SPECIFICATION {specification}"]
+    for keyword, names in (("INVARIANTS", invariants), ("PROPERTIES", properties)):
+        if names:
+            lines += [keyword, *(f"    {name}" for name in names)]
+    return "\n".join(lines) + "\n"

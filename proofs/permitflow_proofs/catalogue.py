@@ -1,44 +1,28 @@
 """All theorems, in the order in which they build on each other."""
 
+from permitflow_proofs import spark_micro_batch
 from permitflow_proofs.kernel.theorem import Theorem
-from permitflow_proofs.permit_channel import (
-    bounds,
-    cost_sets,
-    delivery,
-    grants,
-    idle,
-    inductive,
-    ordering,
-    oversize,
-    progress,
-    refinement,
-    response,
-    statements,
-    stuck,
-)
-from permitflow_proofs.spark_micro_batch import inductive as spark_inductive
-from permitflow_proofs.spark_micro_batch import progress as spark_progress
-from permitflow_proofs.spark_micro_batch import thresholds as spark_thresholds
+from permitflow_proofs.permit_channel import inductive, oversize, progress, refinement, stuck
 
 __all__ = ["catalogue"]
 
 _TOPICS = (
     inductive.theorems,
-    bounds.bound_theorems,
-    ordering.order_theorems,
+    inductive.bound_theorems,
+    inductive.order_theorems,
     refinement.theorems,
     oversize.theorems,
     stuck.theorems,
-    cost_sets.cost_set_theorems,
-    idle.idle_theorems,
+    stuck.cost_set_theorems,
+    stuck.idle_theorems,
     progress.theorems,
-    delivery.delivery_theorems,
-    response.response_theorems,
-    grants.grant_theorems,
-    statements.statements_of_2014,
-    spark_inductive.theorems,
-    spark_thresholds.threshold_theorems,
-    spark_progress.progress_theorems,
+    progress.delivery_theorems,
+    progress.response_theorems,
+    inductive.grant_theorems,
+    inductive.statements_of_2014,
+    spark_micro_batch.theorems,
+    spark_micro_batch.threshold_theorems,
+    spark_micro_batch.progress_theorems,
 )
 
 

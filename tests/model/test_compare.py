@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from permitflow_model.compare import LabelledGraph, first_difference, graph_of_model
 from permitflow_model.kernel.explore import explore
 from permitflow_model.permit_channel import SYSTEM, Parameters
+from permitflow_model.tlc.graphs import LabelledGraph, first_difference, graph_of_model
 
 PARAMETERS = Parameters(row_count=2, batch=2, clamp=1, sizes=(0, 1), watermarks=True)
 GRAPH = graph_of_model(explore(SYSTEM, PARAMETERS))

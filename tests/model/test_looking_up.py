@@ -11,12 +11,11 @@ import pytest
 from permitflow_model import bounded_queue
 from permitflow_model.exploration import SYSTEMS, parameters_for
 from permitflow_model.kernel.explore import explore
+from permitflow_model.kernel.looking_up import Look, Notes, changes_of, watched
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, Step, System, require
-from permitflow_model.kernel.watching import Look, Notes, changes_of, watched
 from permitflow_model.manifest import Model, read_manifest
-from permitflow_model.permit_channel import SYSTEM
-from permitflow_model.permit_channel_probes import PROBES
+from permitflow_model.permit_channel import PROBES, SYSTEM
 
 S = TypeVar("S")
 P = TypeVar("P")

@@ -5,10 +5,17 @@ from pathlib import Path
 import pytest
 
 from permitflow_model.exploration import explore_model, parameters_of
-from permitflow_model.manifest import ManifestError, Model, find_spec_directory, read_manifest
+from permitflow_model.manifest import (
+    DEADLOCK,
+    SUCCESS,
+    ManifestError,
+    Model,
+    Verdict,
+    find_spec_directory,
+    read_manifest,
+)
 from permitflow_model.permit_channel import Parameters
 from permitflow_model.tlc.__main__ import main
-from permitflow_model.verdict import DEADLOCK, SUCCESS, Verdict
 
 GOOD = """
 [module.PermitChannel]

@@ -9,8 +9,7 @@ import pytest
 from permitflow_model.exploration import SYSTEMS, explore_model, is_explorable
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.manifest import Model, read_manifest
-from permitflow_model.permit_channel import SYSTEM, Message, Parameters, Permits, State
-from permitflow_model.permit_channel_probes import PROBES
+from permitflow_model.permit_channel import PROBES, SYSTEM, Message, Parameters, Permits, State
 from permitflow_model.tla_values import camel_case
 
 SPEC = Path(__file__).parents[2] / "spec"

@@ -17,9 +17,13 @@ from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.replay import Refused, Replay, Starved, replay
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.permit_channel import SYSTEM, Parameters, Permits, carried_by, plus
-from permitflow_model.permit_channel_one_end import ReceiverAlone, SenderAlone
-from permitflow_model.permit_channel_trace import PermitChannelReplay
-from permitflow_model.permit_channel_world import RECEIVER_ACTIONS, World
+from permitflow_model.permit_channel_trace import (
+    RECEIVER_ACTIONS,
+    PermitChannelReplay,
+    ReceiverAlone,
+    SenderAlone,
+    World,
+)
 from tests.support.made_traces import random_behaviour
 
 SMALL = Parameters(

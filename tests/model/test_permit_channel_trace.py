@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from permitflow_model.kernel.replay import Refused, Replay, Starved, replay
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, Permits, State, held
-from permitflow_model.permit_channel_trace import PermitChannelReplay
-from permitflow_model.permit_channel_world import World, withdraw_at
+from permitflow_model.permit_channel_trace import PermitChannelReplay, World, withdraw_at
 
 SMALL = Parameters(
     row_count=4,

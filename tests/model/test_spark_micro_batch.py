@@ -11,8 +11,7 @@ from permitflow_model.exploration import explore_model, parameters_for
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.manifest import ManifestError, read_manifest
-from permitflow_model.spark_micro_batch import NO_ROWS, PHASES, SYSTEM, Parameters, Rows, State
-from permitflow_model.spark_micro_batch_probes import PROBES
+from permitflow_model.spark_micro_batch import NO_ROWS, PHASES, PROBES, SYSTEM, Parameters, Rows, State
 from permitflow_model.tla_values import camel_case
 from permitflow_proofs import catalogue
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from permitflow_model.kernel.interleaving import interleave
-from permitflow_model.kernel.replay import Replay
+from permitflow_model.kernel.replay import Replay, interleave
 from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State
 from permitflow_model.spark_micro_batch_trace import (
     QueryEvent,

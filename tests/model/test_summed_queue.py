@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permitflow_model.kernel.queue import Fifo, Queue
-from permitflow_model.kernel.summed_queue import SummedFifo
+from permitflow_model.kernel.queue import Fifo, Queue, SummedFifo
 
 OPERATIONS = st.lists(st.one_of(st.integers(0, 9), st.sampled_from(["head", "last", "sum", "every"])), max_size=60)
 

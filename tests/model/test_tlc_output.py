@@ -2,9 +2,8 @@
 
 import pytest
 
-from permitflow_model.tlc.dump import read_dump
-from permitflow_model.tlc.output import TlcError, read_output
-from permitflow_model.verdict import DEADLOCK, SUCCESS, Verdict
+from permitflow_model.manifest import DEADLOCK, SUCCESS, Verdict
+from permitflow_model.tlc.output import TlcError, read_dump, read_output
 
 
 def message(code: int, text: str, severity: int = 0) -> str:

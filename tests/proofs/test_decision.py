@@ -9,7 +9,7 @@ import pytest
 
 from permitflow_model.permit_channel import SYSTEM, Parameters, is_stuck
 from permitflow_proofs import Decision, catalogue, decide
-from permitflow_proofs.kernel.runs import shortest_run
+from permitflow_proofs.kernel.obligation import shortest_run
 
 
 def steps_to_deadlock(parameters: Parameters) -> int | None:

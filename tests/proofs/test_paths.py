@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from permitflow_model.kernel.system import require
 from permitflow_proofs.kernel.obligation import decide
-from permitflow_proofs.kernel.paths import Explorer, Path, current_explorer
-from permitflow_proofs.kernel.symbols import assume, assuming, integer, merged, natural, truth
-from permitflow_proofs.kernel.terms import integer_term
-from permitflow_proofs.kernel.trail import Endless
+from permitflow_proofs.kernel.paths import Endless, Explorer, Path, current_explorer
+from permitflow_proofs.kernel.symbols import assume, assuming, integer, integer_term, merged, natural, truth
 
 
 def is_impossible(*terms: z3.BoolRef) -> bool:

@@ -7,12 +7,11 @@ import pytest
 
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import require
-from permitflow_model.permit_channel import NO_WATERMARK, SYSTEM, Parameters, Permits, State, held, plus
-from permitflow_model.permit_channel_state import successor
+from permitflow_model.permit_channel import NO_WATERMARK, SYSTEM, Parameters, Permits, State, held, plus, successor
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import decide
 from permitflow_proofs.permit_channel.arbitrary import CHANNEL, INVARIANT
-from permitflow_proofs.permit_channel.ordering import NUMBERED
+from permitflow_proofs.permit_channel.inductive import NUMBERED
 from permitflow_proofs.permit_channel.refinement import SEEN, implements
 
 Perform = Callable[[State, Parameters], State]

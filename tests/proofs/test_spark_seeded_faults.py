@@ -7,7 +7,7 @@ import pytest
 
 from permitflow_model.spark_micro_batch import SYSTEM, Parameters, Rows, State
 from permitflow_proofs.kernel.obligation import decide
-from permitflow_proofs.spark_micro_batch.arbitrary import INVARIANT, QUERY
+from permitflow_proofs.spark_micro_batch import INVARIANT, QUERY
 
 Perform = Callable[..., State]
 

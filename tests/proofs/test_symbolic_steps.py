@@ -22,7 +22,7 @@ from permitflow_model.permit_channel_refinement import queue_in
 from permitflow_proofs.kernel.obligation import decide
 from permitflow_proofs.kernel.symbols import assume, equal
 from permitflow_proofs.permit_channel.arbitrary import CHANNEL, INVARIANT, any_state
-from permitflow_proofs.permit_channel.ordering import DEAD_ENDS
+from permitflow_proofs.permit_channel.inductive import DEAD_ENDS
 from permitflow_proofs.permit_channel.refinement import SEEN_LAWS, seen
 
 PARAMETERS = st.builds(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from permitflow_model.manifest import UnknownOperator, operator_line
 from permitflow_model.permit_channel import SYSTEM
-from permitflow_model.specification import UnknownOperator, operator_line
 from permitflow_proofs import Verdict, catalogue
 from permitflow_proofs.document import theorems_document
 

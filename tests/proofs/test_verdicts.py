@@ -8,7 +8,7 @@ import pytest
 from permitflow_model.permit_channel import SYSTEM, Parameters, State, conservation, held_by
 from permitflow_proofs import Theorem, prove, proving
 from permitflow_proofs import __main__ as command
-from permitflow_proofs.kernel.exhaustive import ExhaustiveObligation, Refutation
+from permitflow_proofs.kernel.induction import ExhaustiveObligation, Refutation
 from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation
 from permitflow_proofs.kernel.symbols import assume, integer, natural
 from permitflow_proofs.permit_channel.arbitrary import CHANNEL
@@ -74,7 +74,7 @@ def test_a_twin_that_does_not_fail_makes_the_check_worthless(twin: Callable[[], 
 
 
 def test_what_the_solver_cannot_tell_is_unknown_and_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("permitflow_proofs.kernel.trail._SOLVER_STEPS", 20_000)
+    monkeypatch.setattr("permitflow_proofs.kernel.paths._SOLVER_STEPS", 20_000)
     verdict = prove(theorem(obligation(hard, false)))
     assert (verdict.outcome, verdict.is_as_expected) == ("unknown", False)
 
@@ -84,7 +84,7 @@ def test_premises_that_the_solver_cannot_meet_do_not_count_as_met(monkeypatch: p
         assume(not hard())
         return True
 
-    monkeypatch.setattr("permitflow_proofs.kernel.trail._SOLVER_STEPS", 20_000)
+    monkeypatch.setattr("permitflow_proofs.kernel.paths._SOLVER_STEPS", 20_000)
     assert prove(theorem(obligation(beyond, false))).problems() == ["it: says nothing, its premises cannot be met"]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from permitflow_model.tlc import TlcError
-from permitflow_model.tlc.processes import TlcProcesses
+from permitflow_model.tlc.run import TlcProcesses
 
 # In a process of its own: in this one, TLC may be at work for other tests, and nobody is to interrupt that.
 CHECKING = """

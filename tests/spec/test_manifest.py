@@ -10,13 +10,12 @@ import pytest
 
 from permitflow_model.exploration import SYSTEMS, is_explorable, parameters_for
 from permitflow_model.kernel.system import System
-from permitflow_model.manifest import Model, read_manifest
+from permitflow_model.manifest import DEADLOCK, SUCCESS, Model, read_manifest
 from permitflow_model.permit_channel import SYSTEM
 from permitflow_model.spark_micro_batch import SYSTEM as SPARK
 from permitflow_model.tla_values import format_state, state_to_tla
 from permitflow_model.tlc import TlcNotFoundError, TlcResult
 from permitflow_model.tlc.check import check_model, run_manifest
-from permitflow_model.verdict import DEADLOCK, SUCCESS
 
 S = TypeVar("S")
 P = TypeVar("P")

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from permitflow_model import bounded_queue
-from permitflow_model.compare import first_difference, graph_of_model
 from permitflow_model.exploration import explore_model
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import System
@@ -15,6 +14,7 @@ from permitflow_model.permit_channel import SYSTEM
 from permitflow_model.spark_micro_batch import SYSTEM as SPARK
 from permitflow_model.tlc import TlcResult
 from permitflow_model.tlc.check import run_model
+from permitflow_model.tlc.graphs import first_difference, graph_of_model
 
 COMPARED = [name for name, model in read_manifest(Path(__file__).parents[2] / "spec").items() if model.graph]
 

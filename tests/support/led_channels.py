@@ -30,8 +30,7 @@ from permitflow.tracing.events import Event
 from permitflow.tracing.file import MemoryTrace
 from permitflow_model.kernel.replay import Refused, Starved
 from permitflow_model.permit_channel import SYSTEM, State
-from permitflow_model.permit_channel_trace import PermitChannelReplay
-from permitflow_model.permit_channel_world import World
+from permitflow_model.permit_channel_trace import PermitChannelReplay, World
 
 Task: TypeAlias = asyncio.Task[None]
 Ends: TypeAlias = tuple[SendEnd[object], ReceiveEnd[object]]

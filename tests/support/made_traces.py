@@ -14,7 +14,7 @@ from permitflow.protocol.messages import Permits
 from permitflow.protocol.recording import SENDER_ACTIONS, End
 from permitflow.tracing.events import Event
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, State, held
-from permitflow_model.permit_channel_world import counters_of
+from permitflow_model.permit_channel_trace import counters_of
 
 
 def random_behaviour(

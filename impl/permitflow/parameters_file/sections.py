@@ -1,6 +1,6 @@
 """A TOML file as sections that are read key by key; a complaint names the key, the value, the line and what to write.
 
-``permitflow_model.toml_table`` reads the manifest of the specification: its values are TLA+ values, and its authors
+``permitflow_model.manifest`` reads the manifest of the specification: its values are TLA+ values, and its authors
 know the keys.  Here people describe channels of their own: lines, units and the nearest known key matter.
 """
 

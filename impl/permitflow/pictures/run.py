@@ -9,9 +9,7 @@ from permitflow.tracing.events import Event
 from permitflow_model.kernel.replay import Replay
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State, cost_of, is_stuck
-from permitflow_model.permit_channel_one_end import PART
-from permitflow_model.permit_channel_trace import PermitChannelReplay
-from permitflow_model.permit_channel_world import World
+from permitflow_model.permit_channel_trace import PART, PermitChannelReplay, World
 
 __all__ = [
     "MOST_STEPS",

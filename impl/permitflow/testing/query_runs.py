@@ -12,8 +12,7 @@ from pathlib import Path
 from permitflow.errors import CheckpointError, TraceMismatchError, TraceUnreadableError
 from permitflow.spark.recording import EVENTS_SUFFIX, file_name_of
 from permitflow.spark.stream_planning import StreamOffset
-from permitflow_model.kernel.interleaving import interleave
-from permitflow_model.kernel.replay import Replay
+from permitflow_model.kernel.replay import Replay, interleave
 from permitflow_model.spark_micro_batch import State
 from permitflow_model.spark_micro_batch_trace import (
     QueryEvent,

@@ -7,9 +7,8 @@ from pathlib import Path
 from permitflow.testing.traces import UNLIMITED, judge, largest_rows, model_of
 from permitflow.tracing.reader import ChannelTrace
 from permitflow_model.permit_channel import Permits
-from permitflow_model.permit_channel_one_end import PART
-from permitflow_model.permit_channel_world import Path as Explained
-from permitflow_model.permit_channel_world import TraceEvent
+from permitflow_model.permit_channel_trace import PART, TraceEvent
+from permitflow_model.permit_channel_trace import Path as Explained
 from permitflow_model.tlc.trace import SEGMENT_STEPS, Told, Walk, walk_trace
 
 __all__ = ["Referee", "ask_tlc"]

@@ -10,9 +10,7 @@ from permitflow.tracing.events import Event
 from permitflow.tracing.reader import ChannelTrace, Trace
 from permitflow_model.kernel.replay import Blocked, Replay, replay
 from permitflow_model.permit_channel import SYSTEM, Parameters, row_bound_of, rows_in
-from permitflow_model.permit_channel_one_end import ReceiverAlone, SenderAlone
-from permitflow_model.permit_channel_trace import PermitChannelReplay
-from permitflow_model.permit_channel_world import World
+from permitflow_model.permit_channel_trace import PermitChannelReplay, ReceiverAlone, SenderAlone, World
 
 __all__ = [
     "UNLIMITED",

@@ -1,10 +1,15 @@
-"""The one queue of all models.  Proofs bring their own implementation, which knows only lengths and totals."""
+"""The queues of all models.  Proofs bring their own implementation, which knows only lengths and totals.
+
+One is a tuple, for exploration; the other is for long runs: each step costs the same however much is in it, and so does
+each sum over it.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import reduce
-from typing import Protocol, TypeVar
+from operator import and_
+from typing import Generic, Protocol, TypeVar, cast
 
-__all__ = ["Fifo", "Queue"]
+__all__ = ["Fifo", "Queue", "SummedFifo"]
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -112,3 +117,176 @@ class Fifo(tuple[T, ...]):
     def join(self, behind: "Fifo[T]") -> "Fifo[T]":
         """The items of both queues, those of the other one behind."""
         return Fifo((*self, *behind))
+
+
+class _Cell(Generic[T]):
+    """An item on a stack of items.  It remembers the sums over itself and everything below."""
+
+    __slots__ = ("below", "item", "sums")
+
+    def __init__(self, item: T, below: "_Cell[T] | None") -> None:
+        self.item = item
+        self.below = below
+        self.sums: dict[object, tuple[object, object]] = {}
+
+
+class SummedFifo(Generic[T]):
+    """A queue as two stacks: the front with the oldest item on top, the back with the newest on top.
+
+    The back is turned over when the front is used up, so every operation takes constant time on average as long as
+    old versions of the queue are not used again.
+    """
+
+    __slots__ = ("_back", "_front", "_size", "_sums")
+
+    def __init__(self, front: _Cell[T] | None = None, back: _Cell[T] | None = None, size: int = 0) -> None:
+        """Without arguments: an empty queue."""
+        if front is None and back is not None:
+            front, back = _turned(back), None
+        self._front = front
+        self._back = back
+        self._size = size
+        # Most steps leave most queues as they are, and several invariants ask for the same sum.
+        self._sums: dict[object, object] = {}
+
+    def is_empty(self) -> bool:
+        """Is there nothing in it?"""
+        return self._size == 0
+
+    def size(self) -> int:
+        """How many items it holds."""
+        return self._size
+
+    def head(self) -> T:
+        """The oldest item."""
+        return _top(self._front).item
+
+    def last(self) -> T:
+        """The newest item."""
+        return _top(self._with_back()._back).item
+
+    def push(self, item: T) -> "SummedFifo[T]":
+        """The queue with one more item at its end."""
+        return SummedFifo(self._front, _Cell(item, self._back), self._size + 1)
+
+    def without_head(self) -> "SummedFifo[T]":
+        """The queue without its oldest item."""
+        return SummedFifo(_top(self._front).below, self._back, self._size - 1)
+
+    def without_last(self) -> "SummedFifo[T]":
+        """The queue without its newest item."""
+        queue = self._with_back()
+        return SummedFifo(queue._front, _top(queue._back).below, queue._size - 1)
+
+    def sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
+        """The measures of all items together, oldest first."""
+        try:
+            return cast("V", self._sums[measure])  # only `measure` writes under its key
+        except KeyError:
+            total = self._sums[measure] = self._sum_of(measure, plus, nothing)
+            return total
+
+    def _sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
+        back = _fold(self._back, measure, None, measure, plus, nothing)
+        if self._front is None:
+            return back
+        # On the front stack the newest item is at the bottom.
+        front = _fold(self._front, measure, None, measure, lambda newer, older: plus(older, newer), nothing)
+        return front if self._back is None else plus(front, back)
+
+    def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
+        """Where the items lead, oldest first; takes time in proportion to their number."""
+        for item in self:
+            start = follow(start, item, parameters)
+        return start
+
+    def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
+        """Does it hold for every item?"""
+        for stack in (self._front, self._back):
+            if stack is None:
+                continue
+            known = stack.sums.get(holds)
+            if known is not None and known[0] is parameters:
+                all_hold = cast("bool", known[1])
+            else:
+                all_hold = _fold(stack, holds, parameters, lambda item: holds(item, parameters), and_, True)
+            if not all_hold:
+                return False
+        return True
+
+    def __iter__(self) -> Iterator[T]:
+        """Oldest first."""
+        yield from _items(self._front)
+        yield from reversed(list(_items(self._back)))
+
+    def __eq__(self, other: object) -> bool:
+        """Queues are equal if they hold equal items in the same order, whatever their kind."""
+        if not isinstance(other, SummedFifo | tuple):
+            return NotImplemented
+        return tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        """As the tuple of its items."""
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        """As the tuple of its items."""
+        return f"SummedFifo{tuple(self)!r}"
+
+    def _with_back(self) -> "SummedFifo[T]":
+        if self._back is not None:
+            return self
+        # A queue never has only a back: the constructor would turn it over again.
+        queue: SummedFifo[T] = SummedFifo(size=self._size)
+        queue._back = _turned(self._front)
+        return queue
+
+
+def _top(stack: _Cell[T] | None) -> _Cell[T]:
+    if stack is None:
+        raise IndexError("the queue is empty")
+    return stack
+
+
+def _items(stack: _Cell[T] | None) -> Iterator[T]:
+    while stack is not None:
+        yield stack.item
+        stack = stack.below
+
+
+def _turned(stack: _Cell[T] | None) -> _Cell[T] | None:
+    turned: _Cell[T] | None = None
+    for item in _items(stack):
+        turned = _Cell(item, turned)
+    return turned
+
+
+def _fold(
+    stack: _Cell[T] | None,
+    key: object,
+    owner: object,
+    measure: Callable[[T], V],
+    plus: Callable[[V, V], V],
+    nothing: V,
+) -> V:
+    """Sum a stack from its bottom, and remember each partial sum; ``owner`` tells sums under the same key apart."""
+    if stack is None:
+        return nothing
+    # Mostly the sum of the whole stack is known, or of all but its newest item.
+    known = stack.sums.get(key)
+    if known is not None and known[0] is owner:
+        return cast("V", known[1])  # only `measure` writes under its key
+    unsummed: list[_Cell[T]] = []
+    total = nothing
+    while stack is not None:
+        known = stack.sums.get(key)
+        if known is not None and known[0] is owner:
+            total = cast("V", known[1])
+            break
+        unsummed.append(stack)
+        stack = stack.below
+    while unsummed:
+        cell = unsummed.pop()
+        total = plus(total, measure(cell.item))
+        cell.sums[key] = (owner, total)
+    return total

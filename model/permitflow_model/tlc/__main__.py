@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from permitflow_model.manifest import ManifestError, Model, find_spec_directory, read_manifest
 from permitflow_model.tla_values import format_state
 from permitflow_model.tlc.check import run_model
-from permitflow_model.tlc.install import TlcNotFoundError
 from permitflow_model.tlc.output import TlcError, TlcResult
+from permitflow_model.tlc.run import TlcNotFoundError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

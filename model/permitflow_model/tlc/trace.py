@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from permitflow_model.manifest import find_spec_directory
+from permitflow_model.manifest import SUCCESS, find_spec_directory
 from permitflow_model.permit_channel import Parameters, State, rows_in
-from permitflow_model.tla_config import config_text
-from permitflow_model.tla_values import TlaValue, camel_case, format_value, to_tla
+from permitflow_model.tla_values import TlaValue, camel_case, config_text, format_value, to_tla
 from permitflow_model.tlc.output import TlcError
 from permitflow_model.tlc.run import run_tlc
-from permitflow_model.verdict import SUCCESS
 
 __all__ = ["SEGMENT_STEPS", "Told", "Walk", "walk_trace"]
 

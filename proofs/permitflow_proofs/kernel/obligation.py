@@ -1,30 +1,94 @@
 """What has to be shown, its twin that must fail, and what came out.
 
 A claim is an ordinary function without arguments that makes symbols, assumes things and returns a truth value.
-It is proved when it is true on every path; it is vacuous when no path gets as far as returning.
+It is proved when it is true on every path; it is vacuous when no path gets as far as returning.  Runs of a model are
+concrete ones to show, or symbolic ones to prove that something can be reached.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import z3
 
-from permitflow_proofs.kernel.formulas import conjunction, disjunction
-from permitflow_proofs.kernel.paths import Explorer
-from permitflow_proofs.kernel.runs import Run
+from permitflow_model.kernel.explore import explore
+from permitflow_model.kernel.system import Disabled, Step, System
+from permitflow_proofs.kernel.paths import Explorer, conjunction, disjunction
 
 __all__ = [
     "Claim",
     "Counterexample",
     "Examination",
     "Finding",
+    "Move",
     "Obligation",
     "Outcome",
     "Question",
+    "Run",
     "SymbolicObligation",
     "decide",
+    "replay",
+    "shortest_run",
+    "take",
 ]
+
+S = TypeVar("S")
+P = TypeVar("P")
+
+Move = tuple[str, tuple[int, ...]]
+"""An action's name and its arguments."""
+
+
+@dataclass(frozen=True)
+class Run(Generic[S, P]):
+    """A behaviour of the model, step by step."""
+
+    parameters: P
+    start: S
+    steps: tuple[Step[S], ...]
+
+    @property
+    def end(self) -> S:
+        """The state that the last step leads to."""
+        return self.steps[-1].state if self.steps else self.start
+
+
+def replay(system: System[S, P], parameters: P, moves: Iterable[Move]) -> Run[S, P]:
+    """Take these steps from the initial state.
+
+    Raises:
+        Disabled: the model does not allow one of them.
+    """
+    start = state = system.initial(parameters)
+    steps = []
+    for action, arguments in moves:
+        state = system.perform(action, state, parameters, *arguments)
+        steps.append(Step(action, arguments, state))
+    return Run(parameters, start, tuple(steps))
+
+
+def shortest_run(system: System[S, P], parameters: P, until: Callable[[S, P], bool]) -> Run[S, P] | None:
+    """A run with the fewest steps to a state in which this holds; None if there is none."""
+    graph = explore(
+        system,
+        parameters,
+        invariants={"until": lambda state, parameters: not until(state, parameters)},
+        stop_at_violation=True,
+    )
+    for violation in graph.violations:
+        return Run(parameters, violation.start, violation.steps)
+    return None
+
+
+def take(system: System[S, P], parameters: P, state: S, moves: Iterable[Move]) -> S | None:
+    """Where these steps lead, also symbolically; None where one of them is not possible."""
+    try:
+        for action, arguments in moves:
+            state = system.perform(action, state, parameters, *arguments)
+    except Disabled:
+        return None
+    return state
+
 
 Outcome = Literal["proved", "refuted", "unknown"]
 

@@ -1,21 +1,26 @@
-"""Make symbols and assume things about them.
+"""Symbols that stand for all values at once, and what is assumed of them.
 
-The functions are typed as what the symbols stand for, so that models and proofs stay plain typed Python.
+Integers, truth values and choices behave like ``int``, ``bool`` and ``str`` in guards and updates.  A comparison is a
+truth value, and Python's question for its truth (``if``, ``and``, ``min``, ``all``) forks the run.  What cannot be
+symbolic (hashing, indexing, ``range``) raises ``TypeError``.  The functions that make symbols are typed as what these
+stand for, so that models and proofs stay plain typed Python.
 """
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import z3
 
-from permitflow_proofs.kernel.formulas import conjunction
-from permitflow_proofs.kernel.paths import current_explorer
-from permitflow_proofs.kernel.terms import Choice, Integer, Truth, integer_term, truth_term
+from permitflow_proofs.kernel.paths import conjunction, current_explorer
 
 __all__ = [
+    "Choice",
+    "Integer",
     "Shape",
+    "Truth",
     "any_like",
     "assume",
     "assuming",
@@ -24,12 +29,176 @@ __all__ = [
     "function",
     "implies",
     "integer",
+    "integer_term",
     "merged",
     "natural",
     "operation",
     "predicate",
     "truth",
+    "truth_term",
 ]
+
+Make = Callable[[], Any]
+"""Builds a Z3 term.  Terms are built late: a path that is walked again needs none of its beginning."""
+
+
+def integer_term(value: object) -> z3.ArithRef:
+    """The Z3 term of an integer, symbolic or not.
+
+    Raises:
+        TypeError: it is no integer.
+    """
+    if isinstance(value, Integer):
+        return value.term
+    if isinstance(value, int):
+        return z3.IntVal(int(value))
+    raise TypeError(f"expected an integer, not {value!r}")
+
+
+def truth_term(value: object) -> z3.BoolRef:
+    """The Z3 term of a truth value, symbolic or not.
+
+    Raises:
+        TypeError: it is no truth value.
+    """
+    if isinstance(value, Truth):
+        return value.term
+    if isinstance(value, bool):
+        return z3.BoolVal(value)
+    raise TypeError(f"expected a truth value, not {value!r}")
+
+
+class _Term:
+    """A Z3 term that is built when it is asked for, once."""
+
+    __slots__ = ("_make", "_term")
+    __hash__ = None  # type: ignore[assignment]  # the declared way to say: not hashable
+
+    def __init__(self, make: Make) -> None:
+        """``make`` builds the term."""
+        self._make = make
+        self._term: Any = None
+
+    @property
+    def term(self) -> Any:
+        """The term for Z3."""
+        if self._term is None:
+            self._term = self._make()
+        return self._term
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.term})"
+
+
+class Truth(_Term):
+    """A condition.  Python's question for its truth forks the run."""
+
+    __slots__ = ()
+    __hash__ = None
+
+    def __bool__(self) -> bool:
+        return current_explorer().decide(self)
+
+    def __eq__(self, other: object) -> "Truth":  # type: ignore[override]  # a symbolic comparison has no value yet
+        return Truth(lambda: self.term == truth_term(other))
+
+    def __ne__(self, other: object) -> "Truth":  # type: ignore[override]  # see __eq__
+        return Truth(lambda: self.term != truth_term(other))
+
+
+def _arithmetic(operate: Callable[[Any, Any], Any]) -> Callable[["Integer", object], Any]:
+    def result(self: "Integer", other: object) -> Any:  # NotImplemented, too
+        if not isinstance(other, Integer | int):
+            return NotImplemented
+        return Integer(lambda: operate(self.term, integer_term(other)))
+
+    return result
+
+
+def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[["Integer", object], Any]:
+    def result(self: "Integer", other: object) -> Any:  # NotImplemented, too
+        if not isinstance(other, Integer | int):
+            return NotImplemented
+        return Truth(lambda: compare(self.term, integer_term(other)))
+
+    return result
+
+
+class Integer(_Term):
+    """A mathematical integer."""
+
+    __slots__ = ()
+    __hash__ = None
+
+    __add__ = _arithmetic(operator.add)
+    __radd__ = _arithmetic(lambda own, other: other + own)
+    __sub__ = _arithmetic(operator.sub)
+    __rsub__ = _arithmetic(lambda own, other: other - own)
+    __mul__ = _arithmetic(operator.mul)
+    __rmul__ = _arithmetic(lambda own, other: other * own)
+    __lt__ = _comparison(operator.lt)
+    __le__ = _comparison(operator.le)
+    __gt__ = _comparison(operator.gt)
+    __ge__ = _comparison(operator.ge)
+    __eq__ = _comparison(operator.eq)
+    __ne__ = _comparison(operator.ne)
+
+    def __neg__(self) -> "Integer":
+        return Integer(lambda: -self.term)
+
+    def __floordiv__(self, divisor: "Integer | int") -> "Integer":
+        # SMT-LIB's division agrees with Python's for positive divisors only.
+        _require_positive(divisor)
+        return Integer(lambda: self.term / integer_term(divisor))
+
+    def __rfloordiv__(self, dividend: int) -> "Integer":
+        return Integer(lambda: integer_term(dividend)) // self
+
+    def __mod__(self, divisor: "Integer | int") -> "Integer":
+        _require_positive(divisor)
+        # Counting round a ring: two cases that stay linear when the divisor is a symbol.
+        if 0 <= self < divisor:
+            return self
+        if divisor <= self < divisor + divisor:
+            return self - divisor  # type: ignore[no-any-return]  # made by _arithmetic
+        return Integer(lambda: self.term % integer_term(divisor))
+
+    def __rmod__(self, dividend: int) -> "Integer":
+        return Integer(lambda: integer_term(dividend)) % self
+
+    def __bool__(self) -> bool:
+        return bool(self != 0)
+
+
+def _require_positive(divisor: "Integer | int") -> None:
+    if not divisor > 0:
+        raise ArithmeticError(f"division by {divisor!r}, which may not be positive here")
+
+
+class Choice(_Term):
+    """One of several words, compared with ``==``, also by ``match``."""
+
+    __slots__ = ("options",)
+    __hash__ = None
+
+    def __init__(self, make: Make, options: tuple[str, ...]) -> None:
+        """``make`` builds a term of sort Int that is an index into the options."""
+        super().__init__(make)
+        self.options = options
+
+    def __eq__(self, other: object) -> Truth:  # type: ignore[override]  # a symbolic comparison has no value yet
+        if isinstance(other, Choice) and other.options == self.options:
+            return Truth(lambda: self.term == other.term)
+        # A word that is no option is a slip of the pen, not just false.
+        if not isinstance(other, str) or other not in self.options:
+            raise TypeError(f"{other!r} is none of {self.options}")
+        index = self.options.index(other)
+        return Truth(lambda: self.term == index)
+
+    def __ne__(self, other: object) -> Truth:  # type: ignore[override]  # see __eq__
+        same = self == other
+        return Truth(lambda: z3.Not(same.term))
+
 
 V = TypeVar("V")
 C = TypeVar("C", bound=str)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from permitflow_model.specification import reference
+from permitflow_model.manifest import reference
 from permitflow_proofs.kernel import second_solver
 from permitflow_proofs.kernel.obligation import Counterexample, Examination, Obligation, Outcome
 

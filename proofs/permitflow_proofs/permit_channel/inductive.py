@@ -1,6 +1,10 @@
-"""The inductive invariant: every clause holds at the start, and every action keeps it.
+"""The inductive invariant, and what follows from it in one step.
 
-Each clause is shown in states that satisfy all clauses, so they are inductive together.
+Every clause holds at the start, and every action keeps it.  Each is shown in states that satisfy all clauses, so they
+are inductive together.  Then: how much a channel holds at most; the order of the data; how many grant messages the
+receiver sends, by ghosts that count what the state forgets, as ``PermitChannelHistory.tla`` does (of the messages the
+proof keeps BATCH times their number, so that it stays linear); and two equations that circulate since 2014 (E. Varga's
+mail "back pressure"), refuted: the first has the wrong sign, the second forgets what is stored and what is owed.
 """
 
 from collections.abc import Iterator
@@ -9,18 +13,25 @@ from functools import partial
 from permitflow_model.permit_channel import (
     NO_WATERMARK,
     NOTHING,
+    OUT_OF_ORDER,
+    SYSTEM,
     Message,
     Parameters,
     Permits,
     State,
+    carried_by,
+    due_after,
+    held,
     held_by,
+    is_message,
     plus,
+    successor,
 )
-from permitflow_proofs.kernel.induction import Clause
+from permitflow_proofs.kernel.induction import Clause, Refutation, Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import Law
-from permitflow_proofs.kernel.queue_facts import queue_obligations
-from permitflow_proofs.kernel.queue_laws import law_obligations
+from permitflow_proofs.kernel.queue_facts import dead_end_obligation, law_obligations, queue_obligations
+from permitflow_proofs.kernel.symbols import assume, assuming, natural
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import (
     CHANNEL,
@@ -30,11 +41,22 @@ from permitflow_proofs.permit_channel.arbitrary import (
     any_message,
     any_parameters,
     any_permits,
+    any_rows,
+    any_state,
+    channel,
     lawful_grant,
     lawful_message,
 )
 
-__all__ = ["theorems"]
+__all__ = [
+    "DEAD_ENDS",
+    "NUMBERED",
+    "bound_theorems",
+    "grant_theorems",
+    "order_theorems",
+    "statements_of_2014",
+    "theorems",
+]
 
 
 def _with_a_negative_residue(state: State, _parameters: Parameters) -> State:
@@ -198,4 +220,293 @@ def theorems() -> tuple[Theorem, ...]:
             ),
         ),
         *_laws(),
+    )
+
+
+def _bounded_without_equality(state: State, parameters: Parameters) -> bool:
+    return held_by(state.wire).rows + held_by(state.inbox).rows < parameters.row_count
+
+
+def _messages_bounded_too_tightly(state: State, parameters: Parameters) -> bool:
+    messages = state.wire.size() + state.inbox.size() + state.grants.size()
+    return messages <= parameters.row_count + parameters.barrier_permits
+
+
+def bound_theorems() -> tuple[Theorem, ...]:
+    """Permits and messages."""
+    return (
+        Theorem(
+            id="bounded",
+            statement="The channel never holds more than ROW_COUNT permits of data, nor more barriers than permits.",
+            module="PermitChannel",
+            operator="Bounded",
+            obligations=(
+                CHANNEL.holds_whenever_invariant(
+                    "follows from the invariant",
+                    SYSTEM.invariants["Bounded"],
+                    _bounded_without_equality,
+                    "fewer than ROW_COUNT",
+                ),
+            ),
+        ),
+        Theorem(
+            id="messages-bounded",
+            statement=(
+                "Messages and grants in flight number at most ROW_COUNT + barrier permits + 1, empty chunks and "
+                "watermarks included."
+            ),
+            module="PermitChannel",
+            operator="MessagesBounded",
+            obligations=(
+                CHANNEL.holds_whenever_invariant(
+                    "follows from the invariant",
+                    SYSTEM.invariants["MessagesBounded"],
+                    _messages_bounded_too_tightly,
+                    "one message fewer",
+                ),
+            ),
+        ),
+    )
+
+
+_IN_ORDER = SYSTEM.invariants["ExactlyOnceInOrder"]
+
+DEAD_ENDS = {due_after: OUT_OF_ORDER}
+
+NUMBERED = Subject(
+    SYSTEM,
+    any_parameters,
+    partial(any_state, invariant={**INVARIANT, "ExactlyOnceInOrder": _IN_ORDER}, dead_ends=DEAD_ENDS),
+    {"OfferChunk": any_rows},
+)
+"""The channel, with its chunks and barriers in order."""
+
+
+def _a_number_left_out(state: State, parameters: Parameters) -> State:
+    return state._replace(offered=successor(state.offered, parameters))
+
+
+def _message_in_range(parameters: Parameters) -> Message:
+    message = any_message("message")
+    with assuming():
+        assume(is_message(message, parameters))
+    return message
+
+
+def order_theorems() -> tuple[Theorem, ...]:
+    """Order."""
+    return (
+        Theorem(
+            id="exactly-once-in-order",
+            statement=(
+                "Chunks and barriers, numbered together, are consumed in the order in which they were offered, each "
+                "once, and watermarks keep their place among them: from the next number to be consumed to the next to "
+                "be offered, none is left out, repeated or overtaken."
+            ),
+            module="PermitChannel",
+            operator="ExactlyOnceInOrder",
+            obligations=(
+                *NUMBERED.induction(_IN_ORDER, _a_number_left_out, "after the step a number is left out"),
+                dead_end_obligation(
+                    due_after, OUT_OF_ORDER, _message_in_range, lambda: any_message("message"), any_parameters
+                ),
+            ),
+        ),
+    )
+
+
+_PUBLISHED = channel(flush_idle=False)
+
+
+def _starts_balanced(wrong: int) -> bool:
+    """BATCH * messages + unreturned <= consumed: nothing has been sent, consumed or kept back."""
+    return 0 + SYSTEM.initial(_PUBLISHED.any_parameters()).unreturned + wrong <= 0
+
+
+def _keeps_balance(action: str, wrong: int) -> bool:
+    parameters = _PUBLISHED.any_parameters()
+    before = _PUBLISHED.any_state(parameters)
+    consumed, batches = natural("consumed_permits"), natural("batch_times_messages")
+    assume(batches + before.unreturned <= consumed)
+    after = _PUBLISHED.perform(action, before, parameters)
+    if action == "Consume":
+        consumed = consumed + held(before.inbox.head()).rows
+    if after.grants.size() > before.grants.size() and after.grants.last().rows > 0:
+        batches = batches + parameters.batch
+    return batches + after.unreturned + wrong <= consumed
+
+
+def _flush_is_possible(flush_idle: bool) -> bool:
+    parameters = any_parameters(flush_idle=flush_idle)
+    return SYSTEM.is_enabled("Flush", any_state(parameters), parameters)
+
+
+def _number_follows(fewer: int) -> bool:
+    """From BATCH * messages <= consumed to the number of messages."""
+    batch, consumed, messages = natural("batch", 1), natural("consumed_permits"), natural("grant_messages")
+    assume(batch * messages <= consumed)
+    return messages <= consumed // batch - fewer
+
+
+def grant_theorems() -> tuple[Theorem, ...]:
+    """Grant messages."""
+    actions = [action.name for action in SYSTEM.actions if action.name != "Flush"]
+    return (
+        Theorem(
+            id="grant-messages",
+            statement=(
+                "Without the idle flush the receiver sends at most floor(consumed / BATCH) grant messages for rows "
+                "(the return at the end of the stream adds one)."
+            ),
+            module="PermitChannelHistory",
+            operator="GrantBound",
+            obligations=(
+                SymbolicObligation(
+                    "holds initially", lambda: _starts_balanced(0), lambda: _starts_balanced(1), "a residue of 1"
+                ),
+                *(
+                    SymbolicObligation(
+                        f"kept by {action}",
+                        partial(_keeps_balance, action, 0),
+                        partial(_keeps_balance, action, 1),
+                        "one permit more is owed",
+                    )
+                    for action in actions
+                ),
+                SymbolicObligation(
+                    "Flush does not happen",
+                    lambda: not _flush_is_possible(flush_idle=False),
+                    lambda: not _flush_is_possible(flush_idle=True),
+                    "with the idle flush",
+                ),
+                SymbolicObligation(
+                    "the number follows",
+                    lambda: _number_follows(0),
+                    lambda: _number_follows(1),
+                    "one message fewer",
+                ),
+            ),
+        ),
+    )
+
+
+# The mail's own example: four elements sent, all stored, none processed.
+_FOUR = Parameters(row_count=4, batch=1, clamp=4, sizes=(1, 4))
+
+
+def _in_flight_on_the_wrong_side(state: State, parameters: Parameters) -> bool:
+    """PendingPermits + PermitsInFlight = Buf + InFlight."""
+    in_flight = held_by(state.wire).rows
+    return state.permits.rows + carried_by(state.grants).rows == parameters.row_count + in_flight
+
+
+def _stored_forgotten(state: State, parameters: Parameters) -> bool:
+    """Permits + InFlight = Buf, where Permits are those at the sender and those in flight."""
+    permits = state.permits.rows + carried_by(state.grants).rows
+    return permits + held_by(state.wire).rows == parameters.row_count
+
+
+def _right(state: State, parameters: Parameters) -> bool:
+    """PendingPermits + PermitsInFlight = Buf - (in flight + stored + owed)."""
+    gone = held_by(state.wire).rows + held_by(state.inbox).rows + state.unreturned
+    return state.permits.rows + carried_by(state.grants).rows == parameters.row_count - gone
+
+
+def _residue_forgotten(state: State, parameters: Parameters) -> bool:
+    gone = held_by(state.wire).rows + held_by(state.inbox).rows
+    return state.permits.rows + carried_by(state.grants).rows == parameters.row_count - gone
+
+
+def _nothing_is_gone(state: State, _parameters: Parameters) -> bool:
+    return held_by(state.wire).rows + held_by(state.inbox).rows + state.unreturned == 0
+
+
+def _nothing_is_stored_or_owed(state: State, _parameters: Parameters) -> bool:
+    return held_by(state.inbox).rows + state.unreturned == 0
+
+
+def _nothing_is_stored(state: State, _parameters: Parameters) -> bool:
+    return held_by(state.inbox).rows == 0
+
+
+def _agree(left: Clause[State, Parameters], right: Clause[State, Parameters]) -> bool:
+    return CHANNEL.always(lambda state, parameters: left(state, parameters) == right(state, parameters))
+
+
+def statements_of_2014() -> tuple[Theorem, ...]:
+    """Wrong and right."""
+    return (
+        Theorem(
+            id="2014-sign",
+            statement='False: "PendingPermits + PermitsInFlight = Buf + InFlight".',
+            module="PermitChannel",
+            operator="Conservation",
+            expected="refuted",
+            obligations=(
+                Refutation(
+                    "a state where it is false",
+                    _in_flight_on_the_wrong_side,
+                    _right,
+                    "what is in flight, stored or owed is subtracted",
+                    CHANNEL.always,
+                    SYSTEM,
+                    _FOUR,
+                ),
+            ),
+        ),
+        Theorem(
+            id="2014-stored",
+            statement='False: "Permits + InFlight = Buf".',
+            module="PermitChannel",
+            operator="Conservation",
+            expected="refuted",
+            obligations=(
+                Refutation(
+                    "a state where it is false",
+                    _stored_forgotten,
+                    _right,
+                    "what is stored, owed or on its way back counts too",
+                    CHANNEL.always,
+                    SYSTEM,
+                    _FOUR,
+                ),
+            ),
+        ),
+        Theorem(
+            id="2014-right",
+            statement="True: PendingPermits + PermitsInFlight = Buf - (in flight + stored + owed).",
+            module="PermitChannel",
+            operator="Conservation",
+            obligations=(
+                SymbolicObligation(
+                    "in every state",
+                    lambda: CHANNEL.always(_right),
+                    lambda: CHANNEL.always(_residue_forgotten),
+                    "what is owed is forgotten",
+                ),
+            ),
+        ),
+        Theorem(
+            id="2014-where-true",
+            statement=(
+                "The first of the two false equations holds exactly while nothing is in flight, stored or owed, the "
+                "second exactly while nothing is stored or owed."
+            ),
+            module="PermitChannel",
+            operator="Conservation",
+            obligations=(
+                SymbolicObligation(
+                    "the first",
+                    lambda: _agree(_in_flight_on_the_wrong_side, _nothing_is_gone),
+                    lambda: _agree(_in_flight_on_the_wrong_side, _nothing_is_stored_or_owed),
+                    "also while something is in flight",
+                ),
+                SymbolicObligation(
+                    "the second",
+                    lambda: _agree(_stored_forgotten, _nothing_is_stored_or_owed),
+                    lambda: _agree(_stored_forgotten, _nothing_is_stored),
+                    "also while something is owed",
+                ),
+            ),
+        ),
     )

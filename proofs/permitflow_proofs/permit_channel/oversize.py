@@ -13,10 +13,9 @@ from permitflow_model.permit_channel import (
     rows_in,
     rows_of,
 )
-from permitflow_proofs.kernel.obligation import SymbolicObligation
+from permitflow_proofs.kernel.obligation import SymbolicObligation, take
 from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
-from permitflow_proofs.kernel.queue_laws import law_obligations
-from permitflow_proofs.kernel.runs import take
+from permitflow_proofs.kernel.queue_facts import law_obligations
 from permitflow_proofs.kernel.symbols import assume, natural
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import (

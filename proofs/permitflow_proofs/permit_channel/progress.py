@@ -2,17 +2,46 @@
 
 The rank counts, for each permit, how many places it still has to pass.  It falls with every action of the protocol,
 so what waits is served, or stuck, after boundedly many of them.
+
+What becomes of everything that was offered: where the protocol can do nothing more, all of it has been consumed.
+
+``rank-falls`` says that the protocol comes to rest, and ``bounded-response`` when; this says where.
+
+How soon the oldest waiting chunk is sent, in steps of the protocol.
+
+Each step but SendChunk uses up some of three supplies, and adds to none:
+
+* the *way* of row permits to the application: two steps in flight, one in the inbox; at most 2 R in all;
+* the row permits *away* from the sender: each grant brings back BATCH or more of at most R, so there are at most
+  floor(R / BATCH) grants;
+* what is left to do for barriers and watermarks, which have permits of their own.
+
+Ghosts count the steps by the supply that each uses up, so that their number is bounded by what there was at first.
+Where the channel is live, a chunk that waits is therefore sent after at most so many steps, and one more.
 """
 
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 
-from permitflow_model.permit_channel import Parameters, State, carried_by, held_by
+from permitflow_model.kernel.explore import explore
+from permitflow_model.permit_channel import (
+    NO_WATERMARK,
+    SYSTEM,
+    Parameters,
+    State,
+    carried_by,
+    held_by,
+    is_protocol_enabled,
+)
+from permitflow_proofs.kernel.induction import Clause, ExhaustiveObligation
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.symbols import assume, natural
+from permitflow_proofs.kernel.symbols import assume, assuming, natural
 from permitflow_proofs.kernel.theorem import Theorem
-from permitflow_proofs.permit_channel.arbitrary import CHANNEL, amount
+from permitflow_proofs.permit_channel.arbitrary import CHANNEL, amount, any_parameters, channel
+from permitflow_proofs.permit_channel.inductive import NUMBERED
+from permitflow_proofs.permit_channel.stuck import largest_cost
 
-__all__ = ["rank", "theorems"]
+__all__ = ["delivery_theorems", "longest_wait", "rank", "response_bound", "response_theorems", "theorems"]
 
 
 def rank(state: State, _parameters: Parameters) -> int:
@@ -72,6 +101,329 @@ def theorems() -> tuple[Theorem, ...]:
                     partial(_steps_are_few, 0),
                     partial(_steps_are_few, 1),
                     "one step fewer",
+                ),
+            ),
+        ),
+    )
+
+
+def _nothing_under_way(state: State) -> bool:
+    return state.wire.is_empty() and state.inbox.is_empty() and state.grants.is_empty()
+
+
+def _all_consumed(state: State) -> bool:
+    return (
+        state.waiting.is_empty()
+        and state.watermark_pending == NO_WATERMARK
+        and state.newest_watermark == "heard"
+        and _nothing_under_way(state)
+        and state.consumed == state.offered
+    )
+
+
+def _at_rest(parameters: Parameters, holds: Callable[[State], bool]) -> bool:
+    """Does it hold in every state in which the protocol can do nothing?"""
+    state = NUMBERED.any_state(parameters)
+    return is_protocol_enabled(state, parameters) or holds(state)
+
+
+def _delivers(excess: int) -> bool:
+    parameters = any_parameters(flush_idle=False)
+    assume(largest_cost(parameters) <= parameters.row_count - parameters.batch + 1 + excess)
+    return _at_rest(parameters, _all_consumed)
+
+
+def _delivers_flushing(excess: int) -> bool:
+    parameters = any_parameters(flush_idle=True)
+    assume(largest_cost(parameters) <= parameters.row_count + excess)
+    return _at_rest(parameters, _all_consumed)
+
+
+def delivery_theorems() -> tuple[Theorem, ...]:
+    """Delivery."""
+    return (
+        Theorem(
+            id="all-delivered",
+            statement=(
+                "Where the protocol can do nothing more, nothing is under way; and in a live channel every chunk and "
+                "barrier that was offered has been consumed, and the newest watermark."
+            ),
+            module="PermitChannel",
+            operator="EveryChunkDelivered",
+            obligations=(
+                SymbolicObligation(
+                    "nothing is under way, live or not",
+                    lambda: _at_rest(any_parameters(), _nothing_under_way),
+                    lambda: _at_rest(any_parameters(), _all_consumed),
+                    "and nothing waits",
+                ),
+                SymbolicObligation(
+                    "all is consumed if chunks cost at most ROW_COUNT - BATCH + 1",
+                    partial(_delivers, 0),
+                    partial(_delivers, 1),
+                    "one more",
+                ),
+                SymbolicObligation(
+                    "all is consumed if chunks cost at most ROW_COUNT, with the idle flush",
+                    partial(_delivers_flushing, 0),
+                    partial(_delivers_flushing, 1),
+                    "one more",
+                ),
+            ),
+        ),
+    )
+
+
+_PUBLISHED = channel(flush_idle=False)
+_FLUSHING = channel(flush_idle=True)
+
+
+def _way(state: State) -> int:
+    """Steps that row permits still have to take to the application, if each chunk held only one."""
+    return 2 * held_by(state.wire).rows + held_by(state.inbox).rows
+
+
+def _away(state: State) -> int:
+    """Row permits that are not at the sender."""
+    held = held_by(state.wire).rows + held_by(state.inbox).rows
+    return held + state.unreturned + carried_by(state.grants).rows
+
+
+def _beside(state: State) -> int:
+    """Steps that barriers and watermarks still have to take."""
+    waiting, wire = held_by(state.waiting), held_by(state.wire)
+    inbox, grants = held_by(state.inbox), carried_by(state.grants)
+    barriers = 4 * waiting.barriers + 3 * wire.barriers + 2 * inbox.barriers + grants.barriers
+    watermarks = (4 if state.watermark_pending >= 0 else 0) + 3 * wire.watermarks + 2 * inbox.watermarks
+    return barriers + watermarks + grants.watermarks
+
+
+def _most_beside(parameters: Parameters) -> int:
+    barriers = 3 * parameters.barrier_permits + 4 * parameters.waiters if parameters.barrier_permits > 0 else 0
+    return barriers + (7 if parameters.watermarks else 0)
+
+
+def response_bound(parameters: Parameters) -> int:
+    """Steps of the protocol after which the oldest waiting chunk has been sent, at the latest.
+
+    For a live channel, while no further barriers and watermarks are offered; without the idle flush.
+    """
+    return 2 * parameters.row_count + parameters.row_count // parameters.batch + _most_beside(parameters) + 1
+
+
+class _Steps:
+    """How many steps there have been since some moment, by the supply that they used up."""
+
+    def __init__(self) -> None:
+        self.way = natural("way_steps")
+        self.beside = natural("beside_steps")
+        self.batches = natural("batch_times_steps")
+        """BATCH times the number of the others, so that all stays linear."""
+
+    def count(self, before: State, after: State, parameters: Parameters, times: int) -> None:
+        """Count a step, so many times."""
+        if _way(after) < _way(before):
+            self.way += times
+        elif _beside(after) < _beside(before):
+            self.beside += times
+        else:
+            self.batches += times * parameters.batch
+
+    def are_supplied(self, state: State, parameters: Parameters) -> bool:
+        """What was used up and what is left are no more than there can be."""
+        return (
+            self.way + _way(state) <= 2 * parameters.row_count
+            and self.beside + _beside(state) <= _most_beside(parameters)
+            and self.batches + _away(state) <= parameters.row_count
+        )
+
+
+def _is_supplied(action: str, times: int) -> bool:
+    parameters = _PUBLISHED.any_parameters()
+    before = _PUBLISHED.any_state(parameters)
+    steps = _Steps()
+    with assuming():
+        assume(steps.are_supplied(before, parameters))
+    after = _PUBLISHED.perform(action, before, parameters)
+    if times:
+        steps.count(before, after, parameters, times)
+    return steps.are_supplied(after, parameters)
+
+
+def _published_steps_are_few(wrong: int) -> bool:
+    """From what is used up to the number of steps, and one more that sends the chunk."""
+    parameters = _PUBLISHED.any_parameters()
+    state = _PUBLISHED.any_state(parameters)
+    steps, batches = _Steps(), natural("batch_steps")
+    with assuming():
+        assume(steps.are_supplied(state, parameters))
+    assume(steps.batches == batches * parameters.batch)
+    return steps.way + steps.beside + batches + 1 <= response_bound(parameters) - wrong
+
+
+def _at_most(supply: str, less: int) -> Clause[State, Parameters]:
+    def clause(state: State, parameters: Parameters) -> bool:
+        if supply == "way":
+            return 0 <= _way(state) <= 2 * parameters.row_count - less
+        if supply == "away":
+            return 0 <= _away(state) <= parameters.row_count - less
+        return 0 <= _beside(state) <= _most_beside(parameters) - less
+
+    return clause
+
+
+# With the idle flush a grant may bring back a single permit.
+
+
+def _rank_without_chunks_that_wait(state: State, parameters: Parameters) -> int:
+    without = state._replace(waiting=SYSTEM.initial(parameters).waiting)
+    return rank(without, parameters) + 5 * held_by(state.waiting).barriers
+
+
+def _response_bound_with_flush(parameters: Parameters) -> int:
+    barriers = 4 * parameters.barrier_permits + 5 * parameters.waiters if parameters.barrier_permits > 0 else 0
+    return 4 * parameters.row_count + barriers + (9 if parameters.watermarks else 0) + 1
+
+
+def _rank_is_bounded(state: State, parameters: Parameters, less: int) -> bool:
+    return 0 <= _rank_without_chunks_that_wait(state, parameters) <= _response_bound_with_flush(parameters) - 1 - less
+
+
+def _is_ranked(action: str, times: int) -> bool:
+    """Steps until now and the rank together are no more than the rank can be."""
+    parameters = _FLUSHING.any_parameters()
+    before, steps = _FLUSHING.any_state(parameters), natural("steps")
+    most = _response_bound_with_flush(parameters) - 1
+    assume(steps + _rank_without_chunks_that_wait(before, parameters) <= most)
+    after = _FLUSHING.perform(action, before, parameters)
+    return steps + times + _rank_without_chunks_that_wait(after, parameters) <= most
+
+
+def _ranked_are_few(wrong: int) -> bool:
+    parameters = _FLUSHING.any_parameters()
+    state, steps = _FLUSHING.any_state(parameters), natural("steps")
+    assume(steps + _rank_without_chunks_that_wait(state, parameters) <= _response_bound_with_flush(parameters) - 1)
+    return steps + 1 <= _response_bound_with_flush(parameters) - wrong
+
+
+# The exact response on small channels.
+
+
+def _cases() -> Iterator[Parameters]:
+    for row_count in range(1, 6):
+        for batch in range(1, row_count + 1):
+            largest = row_count - batch + 1
+            yield Parameters(row_count=row_count, batch=batch, clamp=largest, sizes=tuple(range(1, largest + 1)))
+
+
+@cache
+def longest_wait(parameters: Parameters) -> int:
+    """The most protocol steps, over all reachable states, until the oldest chunk that waits has been sent."""
+
+    @cache
+    def steps(state: State) -> int:
+        found = 0
+        for step in SYSTEM.successors(state, parameters):
+            if not SYSTEM.action(step.action).is_environment:
+                found = max(found, 1 + (0 if step.action == "SendChunk" else steps(step.state)))
+        return found
+
+    return max(steps(state) for state in explore(SYSTEM, parameters).states if not state.waiting.is_empty())
+
+
+def _counted(
+    claim: Callable[[str, int], bool], actions: Sequence[str], others: Sequence[str]
+) -> Iterator[SymbolicObligation]:
+    """Each of these actions is a step that uses up a supply; the others are none, and supply nothing."""
+    for action in actions:
+        yield SymbolicObligation(action, partial(claim, action, 1), partial(claim, action, 2), "it counts twice")
+    for action in others:
+        yield SymbolicObligation(
+            f"{action} supplies nothing", partial(claim, action, 0), partial(claim, action, 6), "it counts as six steps"
+        )
+
+
+# What the application may do meanwhile.
+_MEANWHILE = ("OfferChunk", "WithdrawChunk", "WithdrawBarrier")
+
+
+def _bounded_response() -> tuple[SymbolicObligation, ...]:
+    steps = [action for action in _PUBLISHED.protocol_actions() if action not in ("SendChunk", "Flush")]
+    return (
+        *_counted(_is_supplied, steps, _MEANWHILE),
+        *(
+            _PUBLISHED.holds_whenever_invariant(
+                f"the supply is bounded: {supply}", _at_most(supply, 0), _at_most(supply, 1), "the bound is one lower"
+            )
+            for supply in ("way", "away", "beside")
+        ),
+        SymbolicObligation(
+            "so there are few steps",
+            partial(_published_steps_are_few, 0),
+            partial(_published_steps_are_few, 1),
+            "one step fewer",
+        ),
+    )
+
+
+def _bounded_response_with_flush() -> tuple[SymbolicObligation, ...]:
+    steps = [action for action in _FLUSHING.protocol_actions() if action != "SendChunk"]
+    return (
+        *_counted(_is_ranked, steps, _MEANWHILE),
+        _FLUSHING.holds_whenever_invariant(
+            "the rank of all that does not wait is bounded",
+            partial(_rank_is_bounded, less=0),
+            partial(_rank_is_bounded, less=1),
+            "the bound is one lower",
+        ),
+        SymbolicObligation(
+            "so there are few steps", partial(_ranked_are_few, 0), partial(_ranked_are_few, 1), "one step fewer"
+        ),
+    )
+
+
+def response_theorems() -> tuple[Theorem, ...]:
+    """The response that progress gives."""
+    return (
+        Theorem(
+            id="bounded-response",
+            statement=(
+                "In a live channel the oldest waiting chunk is sent within 2 R + floor(R / BATCH) + 1 steps of the "
+                "protocol (R = ROW_COUNT); with b barrier permits and at most W messages in line 3 b + 4 W more, with "
+                "watermarks 7 more, if no further barriers and watermarks are offered meanwhile."
+            ),
+            module="PermitChannel",
+            operator="SendChunk",
+            obligations=_bounded_response(),
+        ),
+        Theorem(
+            id="bounded-response-flush",
+            statement=(
+                "With the idle flush, within 4 R + 1 steps of the protocol; with b barrier permits and at most W "
+                "messages in line 4 b + 5 W more, with watermarks 9 more, if no further ones are offered meanwhile."
+            ),
+            module="PermitChannel",
+            operator="Flush",
+            obligations=_bounded_response_with_flush(),
+        ),
+        Theorem(
+            id="exact-response",
+            statement=(
+                "At the tight clamp R - BATCH + 1 no smaller bound would do: a chunk may have to wait "
+                "2 R + floor(R / BATCH) + 1 steps."
+            ),
+            module="PermitChannel",
+            operator="SendChunk",
+            scope="bounded: R <= 5, every BATCH, every chunk size",
+            tool="explorer",
+            obligations=(
+                ExhaustiveObligation(
+                    "the longest run of protocol steps to SendChunk is as long as the bound",
+                    _cases,
+                    lambda case: longest_wait(case) == response_bound(case),
+                    lambda case: longest_wait(case) < response_bound(case),
+                    "shorter",
+                    lambda case: {"row_count": case.row_count, "batch": case.batch},
                 ),
             ),
         ),

@@ -16,11 +16,9 @@ from permitflow_model.kernel.queue import Queue
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, State
 from permitflow_model.permit_channel_refinement import chunks_in, queue_in, queue_move, queue_parameters
 from permitflow_proofs.kernel.induction import Subject
-from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.queue import Law, Sums
-from permitflow_proofs.kernel.queue_laws import law_obligations
-from permitflow_proofs.kernel.runs import take
-from permitflow_proofs.kernel.sequence import no_items
+from permitflow_proofs.kernel.obligation import SymbolicObligation, take
+from permitflow_proofs.kernel.queue import Law, Sums, no_items
+from permitflow_proofs.kernel.queue_facts import law_obligations
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import any_message, any_parameters, any_rows, any_state, permits_in
 

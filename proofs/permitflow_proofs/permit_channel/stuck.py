@@ -1,25 +1,127 @@
-"""When a channel can get stuck, and when never: the exact thresholds, in both directions.
+"""How a channel gets stuck: chunks pile up at the receiver, below its batch, until another one does not fit.
+
+These runs are symbolic: one obligation stands for the step from any residue to the next, so that by induction every
+pile is reached, whatever the parameters.
+
+When a channel can get stuck, and when never: the exact thresholds, in both directions.
 
 Live means: in no state that satisfies the inductive invariant does anybody wait while the protocol cannot move.
-The converse is shown by runs with symbolic parameters (``piling.py``).
+The converse is shown by the runs above.
+
+The exact condition for any set of chunk sizes.
+
+A *pile* is a sum of costs of offered chunks, all partial sums below BATCH.  Let ``piles`` be a set that holds 0 and,
+with each of its members, every larger pile that one more chunk makes.  Then every residue is in it (by induction over
+steps), so a stuck chunk finds a pile that leaves too little.  The smallest such set is the set of piles; each of its
+members is reached, or the channel gets stuck on the way there (by induction over piles).
+
+The idle flush: no batching deadlock, and an idle channel that holds all its permits again.
 """
 
 from collections.abc import Callable
 from functools import partial
 
 from permitflow_model.permit_channel import (
+    SYSTEM,
+    Message,
     Parameters,
+    State,
     cost_of,
+    is_protocol_enabled,
     is_stuck,
     never_stuck,
+    total,
 )
-from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.symbols import assume, merged, natural
+from permitflow_proofs.kernel.induction import Subject
+from permitflow_proofs.kernel.obligation import Move, SymbolicObligation, take
+from permitflow_proofs.kernel.symbols import assume, assuming, implies, merged, natural, predicate
 from permitflow_proofs.kernel.theorem import Theorem
-from permitflow_proofs.permit_channel.arbitrary import any_parameters, any_state
-from permitflow_proofs.permit_channel.piling import gets_stuck, piling
+from permitflow_proofs.permit_channel.arbitrary import (
+    CHANNEL,
+    INVARIANT,
+    Sizes,
+    any_parameters,
+    any_rows,
+    any_state,
+    channel,
+)
 
-__all__ = ["Premise", "is_live", "largest_cost", "live_below", "published", "theorems"]
+__all__ = [
+    "Premise",
+    "at_rest",
+    "cost_set_theorems",
+    "gets_stuck",
+    "idle_theorems",
+    "is_live",
+    "largest_cost",
+    "live_below",
+    "piling",
+    "published",
+    "theorems",
+]
+
+_SENT_AND_CONSUMED: tuple[Move, ...] = (("SendChunk", ()), ("Deliver", ()), ("Consume", ()))
+
+
+def at_rest(parameters: Parameters, residue: int, number: int = 0) -> State:
+    """The receiver keeps ``residue`` permits back, the sender has all others, nothing is under way.
+
+    ``number``: of the next chunk.
+    """
+    start = SYSTEM.initial(parameters)
+    return start._replace(
+        offered=number,
+        consumed=number,
+        permits=start.permits._replace(rows=parameters.row_count - residue),
+        unreturned=residue,
+    )
+
+
+def gets_stuck(parameters: Parameters, residue: int, rows: int) -> bool:
+    """At rest with this residue: is a chunk of so many rows stuck as soon as it is offered?"""
+    after = take(SYSTEM, parameters, at_rest(parameters, residue), [("OfferChunk", (rows,))])
+    return after is not None and is_stuck(after, parameters)
+
+
+def _starts(any_parameters: Callable[[], Parameters], residue: int) -> bool:
+    parameters = any_parameters()
+    return SYSTEM.initial(parameters) == at_rest(parameters, residue)
+
+
+def _piles_up(any_parameters: Callable[[], Parameters], *, any_cost: bool, too_many: int) -> bool:
+    """A chunk is offered, sent, delivered and consumed, and its permits are kept back."""
+    parameters = any_parameters()
+    residue, number = natural("residue"), natural("number")
+    (rows,) = any_rows(parameters)
+    with assuming():
+        cost = cost_of(rows, parameters)
+        assume(any_cost or cost == 1)
+        assume(number < parameters.tags)
+        assume(residue + cost < parameters.batch + too_many)
+        assume(residue + cost <= parameters.row_count)
+    moves = [("OfferChunk", (rows,)), *_SENT_AND_CONSUMED]
+    after = take(SYSTEM, parameters, at_rest(parameters, residue, number), moves)
+    return after is not None and after == at_rest(parameters, residue + cost, after.offered)
+
+
+def piling(any_parameters: Callable[[], Parameters], *, any_cost: bool = False) -> tuple[SymbolicObligation, ...]:
+    """Every residue below the batch is reached that chunks of these costs (by default: one permit) add up to."""
+    chunk = "a chunk of any cost" if any_cost else "a chunk that costs one permit"
+    return (
+        SymbolicObligation(
+            "the channel starts at rest with residue 0",
+            lambda: _starts(any_parameters, 0),
+            lambda: _starts(any_parameters, 1),
+            "with residue 1",
+        ),
+        SymbolicObligation(
+            f"{chunk} leads from rest to rest and adds to the residue, if that stays below BATCH and the chunk fits",
+            lambda: _piles_up(any_parameters, any_cost=any_cost, too_many=0),
+            lambda: _piles_up(any_parameters, any_cost=any_cost, too_many=1),
+            "the residue may reach BATCH",
+        ),
+    )
+
 
 Premise = Callable[[Parameters, int], None]
 """Assumes something about parameters; the number is 0, or by how much the twin oversteps."""
@@ -241,6 +343,208 @@ def theorems() -> tuple[Theorem, ...]:
                     lambda: _barrier_is_never_stuck(0),
                     lambda: _barrier_is_never_stuck(1),
                     "a barrier permit has been lost",
+                ),
+            ),
+        ),
+    )
+
+
+def _some_sizes(**fixed: object) -> Parameters:
+    """Any set of sizes."""
+    return any_parameters(sizes=Sizes(natural("largest_rows"), predicate("is_offered")), **fixed)
+
+
+def _published() -> Parameters:
+    return _some_sizes(flush_idle=False)
+
+
+def _is_pile(permits: int) -> bool:
+    return predicate("is_pile")(permits)
+
+
+def _grows(pile: int, rows: int, parameters: Parameters, too_far: int) -> bool:
+    """One more chunk makes a larger pile of this one."""
+    return implies(
+        merged(lambda: rows in parameters.sizes and pile + cost_of(rows, parameters) < parameters.batch - too_far),
+        merged(lambda: not _is_pile(pile) or _is_pile(pile + cost_of(rows, parameters))),
+    )
+
+
+def _is_of_a_size(message: Message, parameters: Parameters) -> bool:
+    return message.kind != "chunk" or message.rows in parameters.sizes
+
+
+def _chunks_are_of_a_size(state: State, parameters: Parameters) -> bool:
+    return all(queue.every(_is_of_a_size, parameters) for queue in (state.waiting, state.wire, state.inbox))
+
+
+def _residue_is_pile(state: State, _parameters: Parameters) -> bool:
+    return _is_pile(state.unreturned)
+
+
+_INVARIANT = {**INVARIANT, "ChunksAreOfASize": _chunks_are_of_a_size, "ResidueIsPile": _residue_is_pile}
+
+
+def _any_state(parameters: Parameters) -> State:
+    assume(_is_pile(0))
+    return any_state(parameters, _INVARIANT)
+
+
+_CHANNEL = Subject(SYSTEM, _some_sizes, _any_state, {"OfferChunk": any_rows})
+
+
+def _with_another_chunk(state: State, parameters: Parameters) -> State:
+    return state._replace(wire=state.wire.push(Message("chunk", 0, max(parameters.sizes) + 1, 1)))
+
+
+def _residue_stays_pile(action: str, too_far: int) -> bool:
+    parameters = _some_sizes()
+    before = _any_state(parameters)
+    after = _CHANNEL.perform(action, before, parameters)
+    if action == "Consume":
+        assume(_grows(before.unreturned, before.inbox.head().rows, parameters, too_far))
+    # The twin of an action that leaves the residue alone: it does not.
+    changed = too_far if action != "Consume" else 0
+    return _is_pile(after.unreturned + changed)
+
+
+def _starts_as_pile(wrong: int) -> bool:
+    assume(_is_pile(0))
+    return _is_pile(SYSTEM.initial(_some_sizes()).unreturned + wrong)
+
+
+def _stuck_behind_a_pile(more: int) -> bool:
+    parameters = _some_sizes()
+    state = _any_state(parameters)
+    if not is_stuck(state, parameters):
+        return True
+    chunk = state.waiting.head()
+    return (
+        _is_pile(state.unreturned)
+        and state.unreturned < parameters.batch
+        and chunk.rows in parameters.sizes
+        and chunk.cost > parameters.row_count - state.unreturned + more
+    )
+
+
+def _pile_sticks(nearer: int) -> bool:
+    parameters = _published()
+    pile = natural("pile")
+    (rows,) = any_rows(parameters)
+    with assuming():
+        assume(pile < parameters.batch)
+        assume(cost_of(rows, parameters) > parameters.row_count - pile - nearer)
+    return gets_stuck(parameters, pile, rows)
+
+
+def _if() -> tuple[SymbolicObligation, ...]:
+    return (
+        *_CHANNEL.induction(_chunks_are_of_a_size, _with_another_chunk, "a chunk of another size gets onto the wire"),
+        SymbolicObligation(
+            "the first residue is a pile", lambda: _starts_as_pile(0), lambda: _starts_as_pile(1), "it is 1"
+        ),
+        *(
+            SymbolicObligation(
+                f"{action.name} leaves a pile",
+                lambda name=action.name: _residue_stays_pile(name, 0),  # type: ignore[misc]  # binds the loop's value
+                lambda name=action.name: _residue_stays_pile(name, 1),  # type: ignore[misc]  # likewise
+                "piles end one below BATCH" if action.name == "Consume" else "the residue changes",
+            )
+            for action in SYSTEM.actions
+        ),
+        SymbolicObligation(
+            "only if: whoever is stuck is a chunk c behind a pile a with c > ROW_COUNT - a",
+            lambda: _stuck_behind_a_pile(0),
+            lambda: _stuck_behind_a_pile(1),
+            "c > ROW_COUNT - a + 1",
+        ),
+    )
+
+
+def cost_set_theorems() -> tuple[Theorem, ...]:
+    """Any set of sizes."""
+    return (
+        Theorem(
+            id="sets-of-sizes",
+            statement=(
+                "For any set of costs: stuck if and only if some sum a of them, all partial sums below BATCH, and some "
+                "cost c have c > ROW_COUNT - a."
+            ),
+            module="PermitChannel",
+            operator="Stuck",
+            scope="all parameters, all sets of sizes",
+            obligations=(
+                *_if(),
+                *piling(_published, any_cost=True),
+                SymbolicObligation(
+                    "if: with a pile a at the receiver, a chunk c > ROW_COUNT - a is stuck as soon as it is offered",
+                    lambda: _pile_sticks(0),
+                    lambda: _pile_sticks(1),
+                    "c >= ROW_COUNT - a",
+                ),
+            ),
+        ),
+    )
+
+
+def _flushing() -> Parameters:
+    return any_parameters(flush_idle=True)
+
+
+def _fits(parameters: Parameters, excess: int) -> None:
+    assume(largest_cost(parameters) <= parameters.row_count + excess)
+
+
+def _never_fits(nearer: int) -> bool:
+    parameters = _flushing()
+    assume(largest_cost(parameters) > parameters.row_count - nearer)
+    return gets_stuck(parameters, 0, max(parameters.sizes))
+
+
+def _whole_also_without_flush(state: State, parameters: Parameters) -> bool:
+    return is_protocol_enabled(state, parameters) or state.permits == total(parameters)
+
+
+def idle_theorems() -> tuple[Theorem, ...]:
+    """With the idle flush."""
+    return (
+        Theorem(
+            id="flush-idle",
+            statement=(
+                "If an idle receiver returns its residue: live if and only if no chunk costs more than ROW_COUNT, "
+                "whatever the batches."
+            ),
+            module="PermitChannel",
+            operator="Flush",
+            obligations=(
+                SymbolicObligation(
+                    "if",
+                    partial(is_live, _flushing, _fits, 0),
+                    partial(is_live, _flushing, _fits, 1),
+                    "chunks of ROW_COUNT + 1",
+                ),
+                SymbolicObligation(
+                    "only if: a larger chunk is stuck as soon as it is offered",
+                    lambda: _never_fits(0),
+                    lambda: _never_fits(1),
+                    "chunks of ROW_COUNT",
+                ),
+            ),
+        ),
+        Theorem(
+            id="whole-when-idle",
+            statement="With the idle flush, a channel in which nothing can move holds all its permits again.",
+            module="PermitChannel",
+            operator="WholeWhenIdle",
+            obligations=(
+                CHANNEL.holds_whenever_invariant(
+                    "in every state", SYSTEM.invariants["WholeWhenIdle"], _whole_also_without_flush, "without the flush"
+                ),
+                channel(flush_idle=True).holds_whenever_invariant(
+                    "with the flush on",
+                    _whole_also_without_flush,
+                    lambda state, _parameters: state.unreturned == 0,
+                    "also while something moves",
                 ),
             ),
         ),

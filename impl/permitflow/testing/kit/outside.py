@@ -19,7 +19,7 @@ from permitflow.testing.moves import Move
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import Disabled, System, require
 from permitflow_model.permit_channel import NO_WATERMARK, SYSTEM, Message, Parameters, State
-from permitflow_model.permit_channel_world import withdraw_at
+from permitflow_model.permit_channel_trace import withdraw_at
 
 __all__ = ["DONE", "NOTHING", "REFUSED", "WITHDRAWN", "Outcome", "Outside", "Seen", "World", "canonical"]
 

@@ -32,7 +32,7 @@ from permitflow.testing.moves import Divergence, Move, PairAdapter, attempt, com
 from permitflow.testing.traces import judge, model_of
 from permitflow.tracing.file import MemoryTrace
 from permitflow_model.permit_channel import SYSTEM, State
-from permitflow_model.permit_channel_world import withdraw_at
+from permitflow_model.permit_channel_trace import withdraw_at
 
 __all__ = [
     "ChannelRuns",

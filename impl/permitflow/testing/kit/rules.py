@@ -15,8 +15,8 @@ from permitflow.testing.kit.adapter import ChannelAdapter, Feature
 from permitflow.testing.kit.mistakes import Perform
 from permitflow.testing.kit.outside import Outside
 from permitflow.testing.moves import Move
+from permitflow_model.manifest import reference
 from permitflow_model.permit_channel import Permits
-from permitflow_model.specification import reference
 
 __all__ = [
     "BARRIERS",

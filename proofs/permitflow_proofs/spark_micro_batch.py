@@ -1,0 +1,666 @@
+"""Streaming queries: what holds in every state, when they get stuck, and where they come to rest.
+
+The clauses are shown in states that satisfy all of them, so they are inductive together.  Runs with symbolic parameters
+show how the replay buffer fills: one obligation stands for the step from any number of rows to the next, so that by
+induction every number is reached.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import cast
+
+from permitflow_model.spark_micro_batch import (
+    NO_ROWS,
+    PHASES,
+    SYSTEM,
+    Parameters,
+    Rows,
+    State,
+    committed_end,
+    is_protocol_enabled,
+    is_stuck,
+    never_stuck,
+)
+from permitflow_proofs.kernel.induction import Clause, Fault, Subject
+from permitflow_proofs.kernel.obligation import Move, SymbolicObligation, take
+from permitflow_proofs.kernel.symbols import (
+    any_like,
+    assume,
+    assuming,
+    choice,
+    equal,
+    implies,
+    integer,
+    merged,
+    natural,
+    truth,
+)
+from permitflow_proofs.kernel.theorem import Theorem
+from permitflow_proofs.permit_channel.arbitrary import Sizes
+
+__all__ = [
+    "BATCH_DONE",
+    "INVARIANT",
+    "QUERY",
+    "any_parameters",
+    "any_rows",
+    "any_state",
+    "filled",
+    "filling",
+    "largest_chunk",
+    "progress_theorems",
+    "query",
+    "rank",
+    "theorems",
+    "threshold_theorems",
+    "unacknowledged",
+    "unacknowledging",
+]
+
+
+def any_parameters(**fixed: object) -> Parameters:
+    """Any parameters of a query that acknowledges in ``latestOffset`` or ``commit``; its sink publishes once."""
+    chosen: dict[str, object] = {
+        name: integer(name)
+        for name in ("row_count", "batch_cap", "horizon", "staging_rows", "faults")
+        if name not in fixed
+    }
+    chosen |= {name: truth(name) for name in ("driver_crashes", "durable") if name not in fixed}
+    if "acknowledge_in" not in fixed:
+        chosen["acknowledge_in"] = choice("acknowledge_in", ("latestOffset", "commit", "read"))
+    # The premise about parameters is the model's own refusal of bad ones.
+    with assuming(ValueError):
+        make = cast(Callable[..., Parameters], Parameters)
+        parameters = make(**chosen, **fixed, sizes=Sizes(natural("largest_rows")), sink="once")
+    assume(parameters.acknowledge_in != "read")
+    return parameters
+
+
+def largest_chunk(parameters: Parameters) -> int:
+    """Rows of the largest chunk that may be offered."""
+    return max(parameters.sizes)
+
+
+def any_rows(parameters: Parameters) -> tuple[int]:
+    """The size of any chunk that may be offered, or batch that may be published: the argument of both."""
+    rows = natural("rows", 1)
+    assume(rows <= largest_chunk(parameters))
+    return (rows,)
+
+
+# Clauses that the induction needs besides the specification's own.
+
+
+def phases_agree(state: State, parameters: Parameters) -> bool:
+    """What the driver is at agrees with what logs and sink say."""
+    return all(
+        (
+            *(implies(state.phase == phase, state.committed) for phase in ("idle", "planned")),
+            *(implies(state.committed, state.phase != phase) for phase in ("logged", "ready", "staged", "published")),
+            implies(state.phase == "logged", parameters.acknowledge_in == "commit"),
+            implies(state.published, state.phase != "logged"),
+            implies(state.phase == "published", state.published),
+            implies(state.phase == "staged", equal(state.staged, Rows(state.start, state.end))),
+            implies(state.running, state.phase == "ready"),
+            implies(state.start == state.end, state.committed),
+        )
+    )
+
+
+def acknowledged_in_time(state: State, parameters: Parameters) -> bool:
+    """How far acknowledgements may be behind, by the call in which they are made."""
+    if parameters.acknowledge_in == "latestOffset":
+        return state.acknowledged == (state.end if state.phase == "planned" else state.start) or (
+            state.committed and state.acknowledged == state.end
+        )
+    if parameters.driver_crashes or state.phase in ("logged", "failed"):
+        return True
+    return state.phase != "down" and state.acknowledged == state.start
+
+
+def waiting_is_offered(state: State, parameters: Parameters) -> bool:
+    """No chunk that waits is larger than the largest that may be offered."""
+    return state.waiting <= largest_chunk(parameters) or state.waiting == 0
+
+
+def nothing_lost_if_durable(state: State, parameters: Parameters) -> bool:
+    """An exchange that keeps its rows has lost none."""
+    return not parameters.durable or state.lost == 0
+
+
+INVARIANT: Mapping[str, Clause[State, Parameters]] = {
+    **{
+        name: SYSTEM.invariants[name]
+        for name in (
+            "TypeOK",
+            "Bounded",
+            "AcknowledgedIsCommitted",
+            "PublishedOnceInOrder",
+            "CommittedIsPublished",
+            "BatchCapped",
+            "NeverFails",
+        )
+    },
+    "PhasesAgree": phases_agree,
+    "AcknowledgedInTime": acknowledged_in_time,
+    "WaitingIsOffered": waiting_is_offered,
+    "NothingLostIfDurable": nothing_lost_if_durable,
+}
+"""What every reachable state satisfies; proved by induction."""
+
+
+def any_state(parameters: Parameters, invariant: Mapping[str, Clause[State, Parameters]] = INVARIANT) -> State:
+    """Any state that satisfies the invariant."""
+    numbers = ("waiting", "produced", "acknowledged", "lost", "plan", "start", "end", "output", "misplaced", "faults")
+    switches = ("committed", "published", "running")
+    values: dict[str, object] = {name: integer(name) for name in numbers}
+    values |= {name: truth(name) for name in switches}
+    values["phase"] = choice("phase", PHASES)
+    values |= {name: any_like(NO_ROWS, name) for name in ("late", "staged")}
+    state = cast(Callable[..., State], State)(**values)
+    for clause in invariant.values():
+        assume(merged(lambda clause=clause: clause(state, parameters)))  # type: ignore[misc]  # binds the loop's value
+    return state
+
+
+def query(**fixed: object) -> Subject[State, Parameters]:
+    """The query with any parameters, some of them fixed."""
+    return Subject(
+        system=SYSTEM,
+        any_parameters=lambda: any_parameters(**fixed),
+        any_state=any_state,
+        any_arguments={"Offer": any_rows, "ProduceBatch": any_rows},
+    )
+
+
+QUERY = query()
+
+
+def _with_a_negative_count(state: State, _parameters: Parameters) -> State:
+    return state._replace(waiting=-1)
+
+
+def _with_a_row_too_many(state: State, parameters: Parameters) -> State:
+    return state._replace(produced=state.acknowledged + parameters.row_count + parameters.staging_rows + 1)
+
+
+def _with_a_row_acknowledged(state: State, _parameters: Parameters) -> State:
+    return state._replace(acknowledged=committed_end(state) + 1)
+
+
+def _with_a_row_repeated(state: State, _parameters: Parameters) -> State:
+    return state._replace(output=state.output + 1, misplaced=state.misplaced + 1)
+
+
+def _with_a_commit_too_early(state: State, _parameters: Parameters) -> State:
+    return state._replace(committed=True, published=False)
+
+
+def _with_a_larger_batch(state: State, parameters: Parameters) -> State:
+    return state._replace(end=state.start + parameters.batch_cap + 1)
+
+
+def _failed(state: State, _parameters: Parameters) -> State:
+    return state._replace(phase="failed")
+
+
+def _running_while_down(state: State, _parameters: Parameters) -> State:
+    return state._replace(phase="down", running=True)
+
+
+def _with_an_old_acknowledgement(state: State, _parameters: Parameters) -> State:
+    return state._replace(acknowledged=state.start - 1)
+
+
+def _with_a_larger_chunk(state: State, parameters: Parameters) -> State:
+    return state._replace(waiting=largest_chunk(parameters) + 1)
+
+
+def _with_a_row_lost(state: State, _parameters: Parameters) -> State:
+    return state._replace(lost=1)
+
+
+def _runs(state: State, _parameters: Parameters) -> bool:
+    return state.phase != "failed"
+
+
+def _lost_nothing(state: State, _parameters: Parameters) -> bool:
+    return state.lost == 0
+
+
+_BROKEN: Mapping[str, Clause[State, Parameters]] = {"NeverFails": _runs, "NothingLostIfDurable": _lost_nothing}
+"""What the mistake breaks where the clause itself says nothing: an exchange in memory may lose rows."""
+
+_THEOREMS: tuple[tuple[str, str, str, str, Fault[State, Parameters], str], ...] = (
+    (
+        "spark-bounded",
+        "Bounded",
+        "Bounded",
+        "The replay buffer of an exchange never has more than ROW_COUNT rows of a channel, and those that may be "
+        "staged for it, whatever crashes.",
+        _with_a_row_too_many,
+        "after the step the exchange keeps one row too many",
+    ),
+    (
+        "spark-acknowledged",
+        "AcknowledgedIsCommitted",
+        "AcknowledgedIsCommitted",
+        "No row is acknowledged before the commit log has its batch, in latestOffset as in commit.",
+        _with_a_row_acknowledged,
+        "after the step one row more is acknowledged",
+    ),
+    (
+        "spark-exactly-once",
+        "PublishedOnceInOrder",
+        "PublishedOnceInOrder",
+        "With a sink that publishes once per batch: the table holds each row of the channel once and in order, "
+        "whatever crashes, is retried or is late.",
+        _with_a_row_repeated,
+        "after the step one row is there twice",
+    ),
+    (
+        "spark-committed",
+        "CommittedIsPublished",
+        "CommittedIsPublished",
+        "The commit log has no batch that is not published.",
+        _with_a_commit_too_early,
+        "the commit log is written too early",
+    ),
+    (
+        "spark-batch-capped",
+        "BatchCapped",
+        "BatchCapped",
+        "No batch has more rows of the channel than its cap.",
+        _with_a_larger_batch,
+        "the batch is one row larger",
+    ),
+    (
+        "spark-never-fails",
+        "NeverFails",
+        "NeverFails",
+        "A query never misses a row of an exchange that keeps its rows.",
+        _failed,
+        "the query fails",
+    ),
+    ("spark-type-ok", "TypeOK", "TypeOK", "No count of a query is ever negative.", _with_a_negative_count, "-1 waits"),
+    (
+        "spark-phases",
+        "PhasesAgree",
+        "Phases",
+        "What the driver is at agrees with its logs and with the sink, after any crash.",
+        _running_while_down,
+        "a task of a dead driver is waited for",
+    ),
+    (
+        "spark-in-time",
+        "AcknowledgedInTime",
+        "Acknowledge",
+        "Acknowledgements are behind by the last batch at most: in latestOffset always, in commit unless the driver "
+        "crashes.",
+        _with_an_old_acknowledgement,
+        "behind by one row more",
+    ),
+    (
+        "spark-offered",
+        "WaitingIsOffered",
+        "Offer",
+        "No chunk that waits is larger than the largest that may be offered.",
+        _with_a_larger_chunk,
+        "a larger chunk waits",
+    ),
+    (
+        "spark-nothing-lost",
+        "NothingLostIfDurable",
+        "CrashExchange",
+        "An exchange that keeps its rows loses none.",
+        _with_a_row_lost,
+        "a row is lost",
+    ),
+)
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """The inductive invariant of a query."""
+    return tuple(
+        Theorem(
+            id=name,
+            statement=statement,
+            module="SparkMicroBatch",
+            operator=operator,
+            obligations=QUERY.induction(INVARIANT[clause], fault, in_words, _BROKEN.get(clause)),
+        )
+        for name, clause, operator, statement, fault, in_words in _THEOREMS
+    )
+
+
+_HANDED_OVER: tuple[Move, ...] = (("Offer", (1,)), ("Produce", ()))
+_RUN: tuple[Move, ...] = (("RunTask", ()), ("Stage", ()), ("Publish", ()), ("WriteCommitLog", ()))
+_LOGGED: tuple[Move, ...] = (("PlanBatch", ()), ("WriteOffsetLog", ()))
+
+BATCH_DONE: tuple[Move, ...] = (*_LOGGED, ("Acknowledge", ()), *_RUN)
+"""A whole batch of a query that acknowledges in ``commit``."""
+
+_CRASHED_BEFORE_COMMIT: tuple[Move, ...] = (*_LOGGED, ("CrashDriver", ()), ("Restart", ()), *_RUN)
+
+
+def filled(parameters: Parameters, rows: int) -> State:
+    """The exchange has so many rows, and the query has not begun."""
+    return SYSTEM.initial(parameters)._replace(produced=rows)
+
+
+def unacknowledged(parameters: Parameters, rows: int, faults: int) -> State:
+    """So many rows were read, each in a batch of its own, and none was acknowledged; so many faults are left."""
+    return SYSTEM.initial(parameters)._replace(
+        produced=rows, start=rows - 1 if rows > 0 else 0, end=rows, output=rows, faults=faults
+    )
+
+
+def _starts(any_parameters: Callable[[], Parameters], rows: int) -> bool:
+    parameters = any_parameters()
+    start = SYSTEM.initial(parameters)
+    return start == filled(parameters, rows) and start == unacknowledged(parameters, rows, parameters.faults)
+
+
+def _fills(any_parameters: Callable[[], Parameters], too_many: int) -> bool:
+    parameters, rows = any_parameters(), natural("rows_before")
+    assume(rows < parameters.row_count + too_many)
+    assume(rows < parameters.horizon)
+    return take(SYSTEM, parameters, filled(parameters, rows), _HANDED_OVER) == filled(parameters, rows + 1)
+
+
+def _stays(any_parameters: Callable[[], Parameters], too_many: int) -> bool:
+    parameters, rows, faults = any_parameters(), natural("rows_before"), natural("faults_before", 1)
+    assume(rows < parameters.row_count + too_many)
+    assume(rows < parameters.horizon)
+    before, after = (unacknowledged(parameters, rows + more, faults - more) for more in (0, 1))
+    return take(SYSTEM, parameters, before, [*_HANDED_OVER, *_CRASHED_BEFORE_COMMIT]) == after
+
+
+def _starting(any_parameters: Callable[[], Parameters]) -> SymbolicObligation:
+    return SymbolicObligation(
+        "it starts with no row", lambda: _starts(any_parameters, 0), lambda: _starts(any_parameters, 1), "with one"
+    )
+
+
+def filling(any_parameters: Callable[[], Parameters]) -> tuple[SymbolicObligation, ...]:
+    """The exchange may be given any number of rows, up to its permits, before the query begins."""
+    return (
+        _starting(any_parameters),
+        SymbolicObligation(
+            "a chunk of one row is taken over, if there is a permit",
+            lambda: _fills(any_parameters, 0),
+            lambda: _fills(any_parameters, 1),
+            "without a permit",
+        ),
+    )
+
+
+def unacknowledging(any_parameters: Callable[[], Parameters]) -> tuple[SymbolicObligation, ...]:
+    """Any number of rows, up to the permits, may be read and committed, and not one acknowledged."""
+    return (
+        _starting(any_parameters),
+        SymbolicObligation(
+            "a batch of one row is committed, and not acknowledged, if the driver crashes before commit is called",
+            lambda: _stays(any_parameters, 0),
+            lambda: _stays(any_parameters, 1),
+            "without a permit",
+        ),
+    )
+
+
+def _in_latest_offset() -> Parameters:
+    return any_parameters(acknowledge_in="latestOffset")
+
+
+def _without_staging() -> Parameters:
+    """Nobody publishes batches into the channel: they would come beside the permits."""
+    return any_parameters(acknowledge_in="latestOffset", staging_rows=0)
+
+
+def _in_commit() -> Parameters:
+    """Acknowledged in ``commit``; the driver does not crash, and the exchange keeps its rows."""
+    return any_parameters(acknowledge_in="commit", driver_crashes=False, durable=True)
+
+
+def _in_commit_with_crashes() -> Parameters:
+    return any_parameters(acknowledge_in="commit", driver_crashes=True)
+
+
+def _gets_stuck(parameters: Parameters, state: State, moves: tuple[Move, ...]) -> bool:
+    """These steps are possible, and then the largest chunk is stuck."""
+    after = take(SYSTEM, parameters, state, [*moves, ("Offer", (largest_chunk(parameters),))])
+    return after is not None and is_stuck(after, parameters)
+
+
+def _is_live(excess: int) -> bool:
+    parameters = _in_latest_offset()
+    assume(largest_chunk(parameters) <= parameters.row_count + excess)
+    return never_stuck(any_state(parameters), parameters)
+
+
+def _never_fits(nearer: int) -> bool:
+    parameters = _in_latest_offset()
+    assume(largest_chunk(parameters) > parameters.row_count - nearer)
+    assume(largest_chunk(parameters) <= parameters.horizon)
+    return _gets_stuck(parameters, SYSTEM.initial(parameters), ())
+
+
+def _is_live_in_commit(excess: int) -> bool:
+    parameters = _in_commit()
+    assume(parameters.batch_cap <= parameters.row_count - largest_chunk(parameters) + excess)
+    return never_stuck(any_state(parameters), parameters)
+
+
+def _is_stuck_in_commit(nearer: int) -> bool:
+    """One batch takes so many rows that the largest chunk does not fit beside it."""
+    parameters = _in_commit()
+    largest = largest_chunk(parameters)
+    assume(parameters.batch_cap > parameters.row_count - largest - nearer)
+    too_many = max(0, parameters.row_count - largest + 1)
+    assume(parameters.horizon >= too_many + largest)
+    return _gets_stuck(parameters, filled(parameters, too_many), BATCH_DONE if too_many > 0 else ())
+
+
+def _is_stuck_after_crashes(fewer: int) -> bool:
+    """So many rows were never acknowledged that the largest chunk does not fit."""
+    parameters = _in_commit_with_crashes()
+    largest = largest_chunk(parameters)
+    too_many = max(0, parameters.row_count - largest + 1)
+    assume(parameters.horizon >= too_many + largest)
+    assume(parameters.faults >= too_many)
+    return _gets_stuck(parameters, unacknowledged(parameters, too_many - fewer, parameters.faults - too_many), ())
+
+
+def _is_full_batch_running(state: State, parameters: Parameters) -> bool:
+    return state.running and state.end - state.start == parameters.batch_cap
+
+
+def _has_two_batches(state: State, parameters: Parameters) -> bool:
+    """A full batch runs, and a full one waits."""
+    return _is_full_batch_running(state, parameters) and state.produced - state.end >= parameters.batch_cap
+
+
+def _two_batches_fit(fewer: int) -> bool:
+    parameters = _without_staging()
+    state = any_state(parameters)
+    return not _has_two_batches(state, parameters) or 2 * parameters.batch_cap <= parameters.row_count - fewer
+
+
+def _two_batches_come(excess: int) -> bool:
+    parameters = _without_staging()
+    rows = 2 * parameters.batch_cap
+    assume(rows <= parameters.row_count + excess)
+    moves: list[Move] = [("PlanBatch", ()), ("WriteOffsetLog", ()), ("RunTask", ())]
+    after = take(SYSTEM, parameters, filled(parameters, rows), moves)
+    return after is not None and _has_two_batches(after, parameters) and SYSTEM.invariants["Bounded"](after, parameters)
+
+
+def _obligation(name: str, claim: Callable[[int], bool], twin_change: str) -> SymbolicObligation:
+    return SymbolicObligation(name, partial(claim, 0), partial(claim, 1), twin_change)
+
+
+def threshold_theorems() -> tuple[Theorem, ...]:
+    """Thresholds."""
+    return (
+        Theorem(
+            id="spark-live",
+            statement=(
+                "Acknowledging in latestOffset: no producer is ever stuck, whatever the cap and whatever crashes, if "
+                "and only if no chunk is larger than ROW_COUNT."
+            ),
+            module="SparkMicroBatch",
+            operator="NeverStuck",
+            obligations=(
+                _obligation("if", _is_live, "chunks of ROW_COUNT + 1"),
+                _obligation("only if: a larger chunk is stuck as soon as it is offered", _never_fits, "of ROW_COUNT"),
+            ),
+        ),
+        Theorem(
+            id="spark-commit-threshold",
+            statement=(
+                "Acknowledging in commit, while neither driver nor exchange crash: live if and only if the batch cap "
+                "is at most ROW_COUNT - the largest chunk."
+            ),
+            module="SparkMicroBatch",
+            operator="Acknowledge",
+            obligations=(
+                _obligation("if", _is_live_in_commit, "by one more"),
+                *filling(_in_commit),
+                _obligation(
+                    "only if: beyond, one batch leaves no room for the largest chunk, and is never acknowledged",
+                    _is_stuck_in_commit,
+                    "also at the threshold",
+                ),
+            ),
+        ),
+        Theorem(
+            id="spark-commit-crash",
+            statement=(
+                "Acknowledging in commit, if the driver may crash: no cap is small enough. Crashes between offset log "
+                "and commit skip calls, until no chunk fits."
+            ),
+            module="SparkMicroBatch",
+            operator="CrashDriver",
+            obligations=(
+                *unacknowledging(_in_commit_with_crashes),
+                _obligation(
+                    "the largest chunk is stuck behind rows that are committed, and not acknowledged",
+                    _is_stuck_after_crashes,
+                    "behind one row less",
+                ),
+            ),
+        ),
+        Theorem(
+            id="spark-double-buffer",
+            statement=(
+                "A full batch of what producers hand over can wait while a full batch runs if and only if the batch "
+                "cap is at most half of ROW_COUNT."
+            ),
+            module="SparkMicroBatch",
+            operator="PlanBatch",
+            obligations=(
+                _obligation("only if", _two_batches_fit, "half of ROW_COUNT - 1"),
+                *filling(_without_staging),
+                _obligation("if", _two_batches_come, "half of ROW_COUNT + 1"),
+            ),
+        ),
+    )
+
+
+_STILL_TO_DO = {
+    "down": 22,
+    "idle": 20,
+    "planned": 18,
+    "logged": 14,
+    "ready": 12,
+    "staged": 8,
+    "published": 6,
+    "failed": 0,
+}
+"""For each phase, how far its batch still has to go; two for each step, as an acknowledgement may come between."""
+
+_BATCH = 16
+"""A batch that is committed brings the driver from published back to idle, which weighs 14 more."""
+
+
+def rank(state: State, _parameters: Parameters) -> int:
+    """How much is still to do; falls with every step of exchange, driver and sink."""
+    phase = next(weight for phase, weight in _STILL_TO_DO.items() if state.phase == phase)
+    task = -2 if state.running else 0
+    acknowledgement = 1 if state.acknowledged < state.end else 0
+    rows = _BATCH * (state.produced - committed_end(state)) + (_BATCH + 1) * state.waiting
+    return rows + phase + task + acknowledgement
+
+
+def _falls(before: State, after: State, parameters: Parameters) -> bool:
+    return rank(after, parameters) < rank(before, parameters)
+
+
+def _falls_by_far_more(before: State, after: State, parameters: Parameters) -> bool:
+    return rank(after, parameters) < rank(before, parameters) - 20 - _BATCH * (before.end - before.start)
+
+
+def _natural(state: State, parameters: Parameters) -> bool:
+    return rank(state, parameters) >= 0
+
+
+def _positive(state: State, parameters: Parameters) -> bool:
+    return rank(state, parameters) > 0
+
+
+def _is_drained(state: State) -> bool:
+    return state.waiting == 0 and state.produced == state.acknowledged == state.end == state.output
+
+
+def _drains(excess: int) -> bool:
+    parameters = any_parameters(acknowledge_in="latestOffset")
+    assume(largest_chunk(parameters) <= parameters.row_count + excess)
+    state = any_state(parameters)
+    return is_protocol_enabled(state, parameters) or state.phase == "failed" or _is_drained(state)
+
+
+def _whole_in_any_call(state: State, parameters: Parameters) -> bool:
+    return is_protocol_enabled(state, parameters) or state.phase == "failed" or state.acknowledged == state.start
+
+
+def progress_theorems() -> tuple[Theorem, ...]:
+    """Progress."""
+    return (
+        Theorem(
+            id="spark-rank-falls",
+            statement=(
+                "What is still to do, rows and steps of their batch, falls with every step of exchange, driver and "
+                "sink: between faults, a query comes to rest."
+            ),
+            module="SparkMicroBatch",
+            operator="Protocol",
+            obligations=(
+                *QUERY.step_obligations(QUERY.protocol_actions(), _falls, _falls_by_far_more, "it falls by far more"),
+                QUERY.holds_whenever_invariant("never negative", _natural, _positive, "never 0"),
+            ),
+        ),
+        Theorem(
+            id="spark-whole-when-idle",
+            statement=(
+                "Acknowledging in latestOffset: where a query can do nothing more, the permits of all rows that it has "
+                "read have returned, the tail of the stream included."
+            ),
+            module="SparkMicroBatch",
+            operator="WholeWhenIdle",
+            obligations=(
+                query(acknowledge_in="latestOffset").holds_whenever_invariant(
+                    "in every state", SYSTEM.invariants["WholeWhenIdle"], _whole_in_any_call, "but for the last batch"
+                ),
+            ),
+        ),
+        Theorem(
+            id="spark-drained",
+            statement=(
+                "Acknowledging in latestOffset: where a query can do nothing more, and has not failed, all rows that "
+                "were offered are published and acknowledged, if no chunk is larger than ROW_COUNT."
+            ),
+            module="SparkMicroBatch",
+            operator="Drained",
+            obligations=(SymbolicObligation("in every state", partial(_drains, 0), partial(_drains, 1), "by one row"),),
+        ),
+    )

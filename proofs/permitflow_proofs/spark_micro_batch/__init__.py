@@ -1,1 +1,0 @@
-"""Theorems about a streaming query that reads a channel batch by batch, for all parameters."""
