@@ -25,13 +25,14 @@ from benchmarks.harness import in_turns
 from benchmarks.results import Record, Series, table
 from permitflow import ChannelParameters, EndOfStream, LocalReceiver, LocalSender, open_channel
 
-__all__ = ["QUEUE", "LocalRate", "measure_local"]
+__all__ = ["ANYIO", "LocalRate", "measure_local"]
 
 ROW_PERMITS = 32_768
 CHUNK_ROWS = (1, 1_024, 4_096)
 AT_ONCE = 64
 """Chunks that ``send_many`` is given, and the most that ``receive_many`` gives."""
 QUEUE = "asyncio.Queue"
+ANYIO = "anyio"
 MESSAGES = 20_000
 SMOKE_MESSAGES = 1_000
 # A round takes a tenth of a second; a few more of them make up for that.
@@ -157,7 +158,7 @@ def channel(
 
 CANDIDATES: dict[str, Candidate] = {
     QUEUE: queue,
-    "anyio": anyio_stream,
+    ANYIO: anyio_stream,
     "receive": channel(one_by_one, received),
     "async for": channel(one_by_one, iterated),
     "receive_many": channel(one_by_one, received_many),
