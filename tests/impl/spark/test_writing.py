@@ -206,6 +206,7 @@ def test_a_task_that_fails_halfway_fails_the_readers_and_is_not_repeated(driver:
 HOLDING = """
 import sys, time
 from permitflow.transports.grpc_blocking import open_source
+print("dialling", flush=True)
 with open_source(*sys.argv[1:]) as source:
     print(next(source).num_rows, flush=True)
     time.sleep(1000)
@@ -222,6 +223,9 @@ def test_a_job_fails_whose_reader_is_killed_with_rows_after_the_last_one_was_sen
     def job(spark: SparkSession) -> str:
         command = [sys.executable, "-c", HOLDING, options["address"], channel]
         reader = subprocess.Popen(command, stdout=subprocess.PIPE)
+        # The end of a channel without a reader waits for none, and a process takes longer to start than a job.
+        assert reader.stdout is not None
+        reader.stdout.readline()
 
         def kill_while_the_commit_waits() -> None:
             with control(options["address"]) as orders:
