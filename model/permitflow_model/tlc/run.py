@@ -111,8 +111,8 @@ class TlcProcesses:
             process = subprocess.Popen(
                 command,
                 cwd=folder,
-                # A copy: without it a thread that changes the environment meanwhile can make the start fail.
-                env=dict(os.environ),
+                # A copy that another thread may change the environment under: `dict(os.environ)` fails then.
+                env={name: value for name in os.environ if (value := os.environ.get(name)) is not None},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
