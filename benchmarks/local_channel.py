@@ -150,7 +150,7 @@ def channel(
         _, total = await asyncio.gather(produce(sender, chunks), consume(receiver))
         moved = receiver.statistics()
         assert moved.consumed_chunks == len(chunks), moved
-        assert moved.peak_permits_outstanding <= row_permits, moved
+        assert moved.peak_rows_held <= row_permits, moved
         return total
 
     return move

@@ -114,8 +114,8 @@ def growth_bytes_per_second(times: list[float], sizes: list[int]) -> float:
 def broken_promises(name: str, result: Run, rows: int, row_permits: int) -> list[str]:
     """What did not hold in a run."""
     channel = result.source
-    peaks = {channel["name"]: channel["numbers"]["peak_permits_outstanding"]} | {
-        stream["stream"]: stream["numbers"]["peak_permits_outstanding"] for stream in channel["streams"]
+    peaks = {channel["name"]: channel["numbers"]["peak_rows_held"]} | {
+        stream["stream"]: stream["numbers"]["peak_rows_held"] for stream in channel["streams"]
     }
     broken = [
         f"{name}: {peak} permits were out on {where}, more than {row_permits}"
@@ -154,8 +154,8 @@ def figures(result: Run, rows: int) -> dict[str, float]:
         "chunks": numbers["sent_chunks"],
         "seconds": result.seconds,
         "rows_per_second": rows / result.seconds,
-        "peak_permits_outstanding": stream["numbers"]["peak_permits_outstanding"],
-        "peak_permits_in_the_exchange": numbers["peak_permits_outstanding"],
+        "peak_rows_held": stream["numbers"]["peak_rows_held"],
+        "peak_rows_in_the_exchange": numbers["peak_rows_held"],
         "back_pressure_rate": numbers["waiting_seconds"] / numbers["open_seconds"],
         "source_mib": max((sample.source_bytes for sample in result.samples), default=0) / 2**20,
         "consumer_mib": max((sample.consumer_bytes for sample in result.samples), default=0) / 2**20,

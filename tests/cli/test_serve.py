@@ -18,10 +18,12 @@ import pyarrow as pa
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from permitflow.channels.statistics import ChannelStatistics
 from permitflow.cli.serving import metrics_at
 from permitflow.errors import InvalidOptionError, PeerGoneError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange.statistics import BridgeState, BridgeStatistics
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
@@ -119,8 +121,8 @@ def test_it_bridges_producers_and_consumers_and_says_what_flowed(run: asyncio.Ru
     assert traffic["orders/0"]["rows_in"] == 0
     moved = traffic["orders/1"]
     assert (moved["rows_in"], moved["rows_out"], moved["state"]) == (5000, 5000, "spent")
-    assert moved["in_flight"] == 0
-    assert 0 < moved["peak_in_flight"] <= moved["bound"] == 400
+    assert moved["rows_held"] == 0
+    assert 0 < moved["peak_rows_held"] <= moved["window_rows"] == 400
 
 
 COMMANDS = "\x1b[2J\x9b1A\rlate\nlistening at 10.6.6.6:1\u202e"
@@ -289,7 +291,7 @@ def test_a_terminal_gets_a_table() -> None:
         os.close(parent)
     text = seen.decode()
     assert "listening at 127.0.0.1:" in text
-    for heading in ("channel", "rows in", "rows/s", "in flight", "waited in/out"):
+    for heading in ("channel", "rows in", "in/s", "held", "blocked in/out"):
         assert heading in text
 
 
@@ -375,11 +377,36 @@ def test_each_channel_has_its_counts_and_each_consumer_its_lag(run: asyncio.Runn
     samples = run.run(test())
     assert samples["permitflow_rows_in_total", "kept"] == 4
     assert samples["permitflow_rows_held", "kept"] == 4
-    assert samples["permitflow_row_permits", "once"] == 8
+    assert samples["permitflow_window_rows", "once"] == 8
+    assert samples["permitflow_row_permits_here", "once"] == 8
+    assert ("permitflow_row_permits_here", "kept") not in samples
     assert samples["permitflow_lag_rows", "kept", "etl"] == 1
     assert samples["permitflow_lag_rows", "kept", "audit"] == 4
     assert samples["permitflow_channel_state", "once", "waiting"] == 1
     assert ("permitflow_staged_rows", "once") not in samples
+
+
+class MutedChannel:
+    """An exchange with a channel of a flow that has no window and counts something of its own."""
+
+    def each_statistics(self) -> Iterator[BridgeStatistics]:
+        numbers = ChannelStatistics(name="m", sent_rows=7, gauges={"mutes": 3}, gauge_help={"mutes": "Times muted."})
+        yield BridgeStatistics(name="m", state=BridgeState.OPEN, reason="", numbers=numbers, producers=1, streams=())
+
+
+def test_what_only_a_flow_counts_is_told_by_its_own_name_and_words(run: asyncio.Runner) -> None:
+    def asked(address: str) -> tuple[Samples, bytes]:
+        with urlopen(address, timeout=30) as answer:
+            return scraped(address), answer.read()
+
+    async def test() -> tuple[Samples, bytes]:
+        with metrics_at("127.0.0.1:0", MutedChannel()) as address:  # type: ignore[arg-type]  # as far as it is asked
+            return await asyncio.to_thread(asked, address)
+
+    samples, text = run.run(test())
+    assert (samples["permitflow_mutes", "m"], samples["permitflow_rows_in_total", "m"]) == (3, 7)
+    assert b"# HELP permitflow_mutes Times muted." in text
+    assert not [name for name, *_ in samples if "permits" in name or "window" in name]
 
 
 def test_streams_that_are_compressed_are_counted_by_codec(run: asyncio.Runner) -> None:

@@ -70,6 +70,16 @@ def test_json_has_all_numbers(run: asyncio.Runner, command: Command) -> None:
     assert kept["blocked_share"] > 0
 
 
+def test_what_only_a_flow_counts_is_shown_where_it_is_asked_for(run: asyncio.Runner, command: Command) -> None:
+    _, stdout, _ = look(run, command, "--once", "--gauges", "--channel", "once")
+    heading, once = (" ".join(line.split()) for line in stdout.splitlines())
+    assert heading.endswith(" row_permits_here unreturned_permits")
+    assert once.endswith(" 8 0")
+    _, stdout, _ = look(run, command, "--once", "--json")
+    gauges = [channel["gauges"] for channel in json.loads(stdout)["channels"]]
+    assert gauges == [{}, {"row_permits_here": 8, "unreturned_permits": 0}]
+
+
 def test_streams_that_are_compressed_are_counted(run: asyncio.Runner, command: Command) -> None:
     async def test() -> str:
         exchange = Exchange(parameters=SMALL, same_host=SameHost.NEVER)

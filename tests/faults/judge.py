@@ -148,8 +148,8 @@ def the_bound_holds(evidence: Evidence) -> Iterator[str]:
     most = evidence.schedule.row_permits
     for event in evidence.exchange_says:
         for channel in event.get("channels", ()):
-            if isinstance(channel, dict) and channel["peak_in_flight"] > most:
-                yield f"the exchange held {channel['peak_in_flight']} rows of {most}"
+            if isinstance(channel, dict) and channel["peak_rows_held"] > most:
+                yield f"the exchange held {channel['peak_rows_held']} rows of {most}"
     for party in evidence.journals:
         for event in events(evidence, party, "numbers"):
             for name, count in event["peaks"].items():

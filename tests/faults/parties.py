@@ -100,7 +100,7 @@ class Journal:
     def note(self, statistics: "ChannelStatistics") -> None:
         """The numbers of an end of a stream."""
         facts = asdict(statistics)
-        self.tell("numbers", peaks={name: facts[name] for name in ("peak_inbox_rows", "peak_permits_outstanding")})
+        self.tell("numbers", peaks={name: facts[name] for name in ("peak_inbox_rows", "peak_rows_held")})
 
     @property
     def has_patience(self) -> bool:

@@ -86,7 +86,7 @@ def made_up(**changes: Any) -> Evidence:
         {"event": "ended", "at": 4.0},
     ]
     over = {"event": "over", "at": 5.0}
-    said = [{"event": "stopped", "channels": [{"peak_in_flight": 64}]}]
+    said = [{"event": "stopped", "channels": [{"peak_rows_held": 64}]}]
     journals = {Party.PRODUCER: [*producer, numbers, over], Party.CONSUMER: [*consumer, numbers, over]}
     for party in journals:
         journals[party] = changes.get(party.value, journals[party])
@@ -150,8 +150,8 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("consumed is received", {"consumer": HALF, "schedule": REPLAY}),
     ("what is kept goes on", {"consumer": HALF, "producer": HALF, "schedule": REPLAY, "fired": {0}}),
     ("what is kept goes on", {"producer": HALF, "schedule": schedule(Retention.ONCE, Kind.DELAY), "fired": {0}}),
-    ("the bound holds", {"exchange_says": [{"event": "stopped", "channels": [{"peak_in_flight": 65}]}]}),
-    ("the bound holds", {"producer": [{"event": "numbers", "peaks": {"peak_permits_outstanding": 65}}], "fired": {0}}),
+    ("the bound holds", {"exchange_says": [{"event": "stopped", "channels": [{"peak_rows_held": 65}]}]}),
+    ("the bound holds", {"producer": [{"event": "numbers", "peaks": {"peak_rows_held": 65}}], "fired": {0}}),
     ("the exchange lives", {"exchange_says": [{"event": "listening", "channels": ["rows/0"]}]}),
 ]
 

@@ -143,7 +143,7 @@ class Stage:
 
     def do_ledger(self) -> None:
         now = self._sender.statistics()
-        permits, inbox, unreturned = now.row_permits_here, now.inbox_rows, now.unreturned_permits
+        permits, inbox, unreturned = now.gauges["row_permits_here"], now.inbox_rows, now.gauges["unreturned_permits"]
         total = permits + inbox + unreturned
         self._seen.append(f"permits {permits} + inbox {inbox} + unreturned {unreturned} = {total}")
 

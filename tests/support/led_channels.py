@@ -570,7 +570,7 @@ class ChannelRun:
             "sent_rows": (at_sender.sent_rows, sum(first.sent_rows)),
             "consumed_chunks": (at_receiver.consumed_chunks, len(last.consumed_rows)),
             "consumed_rows": (at_receiver.consumed_rows, sum(last.consumed_rows)),
-            "peak_permits_outstanding": (at_sender.peak_permits_outstanding, peak),
+            "peak_rows_held": (at_sender.peak_rows_held, peak),
             "peak_inbox_rows": (at_receiver.peak_inbox_rows, last.peak_inbox_rows),
         }
         wrong = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

@@ -27,7 +27,7 @@ from permitflow.errors import (
     WouldBlock,
 )
 from permitflow.protocol.messages import Message
-from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.parameters import GAUGE_HELP, ChannelParameters, Oversize
 from permitflow.protocol.receiver import PermitReceiver
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.sender import PermitSender
@@ -258,19 +258,20 @@ class _Channel(Generic[T]):
         now = self._clock() if self._over_at is None else self._over_at
         return ChannelStatistics(
             name=self.name,
-            parameters=self.parameters,
             sent_chunks=sender.sent_chunks,
             sent_rows=sender.sent_rows,
             consumed_chunks=receiver.consumed_chunks,
             consumed_rows=receiver.consumed_rows,
-            peak_permits_outstanding=self.parameters.row_permits - sender.least_row_permits,
-            peak_inbox_rows=receiver.peak_inbox_rows,
-            row_permits_here=sender.row_permits,
+            window_rows=self.parameters.row_permits,
+            rows_held=sender.rows_held,
+            peak_rows_held=sender.peak_rows_held,
             inbox_rows=receiver.inbox_rows,
-            unreturned_permits=receiver.unreturned,
+            peak_inbox_rows=receiver.peak_inbox_rows,
             waiting_sends=self.waiting_sends,
             waiting_seconds=self._waiting.seconds,
             open_seconds=now - self._opened_at,
+            gauges=sender.gauges() | receiver.gauges(),
+            gauge_help=GAUGE_HELP,
         )
 
 

@@ -1,8 +1,7 @@
 """What happened on a channel, in numbers."""
 
-from dataclasses import asdict, dataclass
-
-from permitflow.protocol.parameters import ChannelParameters
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 
 __all__ = ["ChannelStatistics"]
 
@@ -11,14 +10,11 @@ __all__ = ["ChannelStatistics"]
 class ChannelStatistics:
     """A snapshot of one channel.  Counts and peaks are since the channel was opened, the others of this moment.
 
-    An end of a remote channel knows only its own side: what it cannot know is 0.
+    An end of a remote channel knows only its own side: what it cannot know is 0, and of ``gauges`` not there.
     """
 
     name: str
     """The channel's name."""
-
-    parameters: ChannelParameters
-    """What both ends agreed on."""
 
     path: str = ""
     """Of an end of a remote channel: how its messages travel, through shared memory, or over the network and why."""
@@ -39,29 +35,37 @@ class ChannelStatistics:
     consumed_rows: int = 0
     """Rows that the receiving application has consumed."""
 
-    peak_permits_outstanding: int = 0
-    """The most row permits that were ever away from the sender at once; never above ``row_permits``."""
+    window_rows: int | None = None
+    """The most rows that may be in the channel at once; None: its flow has no such bound."""
+
+    rows_held: int = 0
+    """Rows that take room in the channel: they have left the sender and, as far as it knows, their room is not free
+    again.  An empty chunk counts as one row; one that is larger than a permit flow's clamp and admitted whole, as the
+    clamp."""
+
+    peak_rows_held: int = 0
+    """The most rows that ever took room at once; never above ``window_rows``."""
 
     peak_inbox_rows: int = 0
     """The most rows that were ever received and not consumed; oversize chunks admitted whole count in full."""
 
-    row_permits_here: int = 0
-    """Row permits at the sender, unspent; all of them while the channel is idle."""
-
     inbox_rows: int = 0
     """Rows that were received and not consumed."""
 
-    unreturned_permits: int = 0
-    """Row permits of consumed chunks that the receiver has not returned yet."""
-
     waiting_sends: int = 0
-    """Sends that wait for permits."""
+    """Sends that wait because the channel's flow lets nothing leave now."""
 
     waiting_seconds: float = 0.0
-    """Time during which at least one send waited for permits."""
+    """Time during which at least one send waited so."""
 
     open_seconds: float = 0.0
     """Time since the channel was opened, until the stream was over."""
+
+    gauges: Mapping[str, int] = field(default_factory=dict)
+    """What only the channel's flow counts, by the flow's own names."""
+
+    gauge_help: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """What each gauge of the flow says, in words; the same for all its channels."""
 
     @property
     def back_pressure_rate(self) -> float:
@@ -70,4 +74,6 @@ class ChannelStatistics:
 
     def as_json(self) -> dict[str, object]:
         """All numbers, the rate too, ready for JSON."""
-        return {**asdict(self), "back_pressure_rate": self.back_pressure_rate}
+        facts = asdict(self) | {"back_pressure_rate": self.back_pressure_rate}
+        del facts["gauge_help"]
+        return facts

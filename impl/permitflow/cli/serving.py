@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -17,17 +16,18 @@ from permitflow.cli.console import open_console
 from permitflow.cli.options import StreamName
 from permitflow.cli.outcomes import unusable
 from permitflow.cli.output import is_special
-from permitflow.cli.serve_reports import JsonLines, LiveTable, LogLines, Report, traffic_between
+from permitflow.cli.serve_reports import JsonLines, LiveTable, LogLines, Report
 from permitflow.errors import InvalidOptionError, TraceWriteError
 from permitflow.exchange.draining import drain, remainder
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange.serving import in_turns, traffic_through
 from permitflow.exchange.statistics import traffic_of
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.protocol.traffic import ChannelTraffic
+from permitflow.protocol.traffic import ChannelTraffic, Statistics, flows_between
 from permitflow.tracing import FileTrace
 from permitflow.transports.shared_memory import SameHost
 
@@ -40,19 +40,19 @@ _COUNTERS = {
     "rows_in": "Rows from producers.",
     "rows_out": "Rows that have left for consumers, or that all consumers have acknowledged.",
     "waiting_seconds": "Time in which some row from a producer waited for room.",
-    "consumer_waiting_seconds": "Time in which some row on its way out waited for a consumer's permits.",
+    "consumer_waiting_seconds": "Time in which some row on its way out waited for a consumer.",
 }
 _GAUGES = {
-    "row_permits": "The most rows that are in the channel at once.",
+    "window_rows": "The most rows that may be in the channel at once.",
     "rows_held": "Rows that take room in the channel.",
     "peak_rows_held": "The most rows that ever took room at once.",
-    "rows_with_consumers": "Rows that have left, and whose permits have not come back.",
+    "rows_with_consumers": "Rows that have left for consumers and, as far as the exchange knows, are not consumed.",
     "producers": "Streams that are putting.",
     "consumers": "Streams that are getting.",
 }
 _KEPT = {
     "staged_rows": "Rows that nobody sees yet.",
-    "published_rows": "Rows that are published, and beyond the row permits of the channel.",
+    "published_rows": "Rows that are published, and beyond the window of the channel.",
 }
 _LABELLED: Mapping[str, tuple[str, str, Callable[[ChannelTraffic], Mapping[str, int]]]] = {
     "lag_rows": (
@@ -212,7 +212,7 @@ async def _serve(
         report.listening([server.address for server in servers], plan.channels)
         if plan.metrics_address is not None:
             report.metrics(stack.enter_context(metrics_at(plan.metrics_address, exchange)))
-        await _watch(exchange, report, stopped)
+        begun = await _watch(exchange, report, stopped)
         report.stopping()
         draining = asyncio.ensure_future(drain(exchange, plan.drain_seconds))
         await _watch(exchange, report, draining)
@@ -220,8 +220,7 @@ async def _serve(
         async with asyncio.TaskGroup() as group:
             for server in servers:
                 group.create_task(server.stop())
-    at_the_end = exchange.statistics()
-    report.stopped(traffic_between(at_the_end, at_the_end, 0.0), remainder(exchange))
+    report.stopped(flows_between(begun, await traffic_through(exchange)), remainder(exchange))
     return stopped.result()
 
 
@@ -242,16 +241,18 @@ def _resolve_by_signals(stopped: "asyncio.Future[bool]") -> None:
         loop.add_signal_handler(number, stop, number is signal.SIGINT)
 
 
-async def _watch(exchange: Exchange, report: Report, until: "asyncio.Future[T]") -> None:
+async def _watch(exchange: Exchange, report: Report, until: "asyncio.Future[T]") -> Statistics | None:
+    """Report what flows; what there was at first, if anybody looks."""
     if report.interval_seconds is None:
         await asyncio.wait({until})
-        return
-    before, since = exchange.statistics(), monotonic()
+        return None
+    first = before = await traffic_through(exchange)
     while not until.done():
         await asyncio.wait({until}, timeout=report.interval_seconds)
-        now, at = exchange.statistics(), monotonic()
-        report.show(traffic_between(before, now, at - since))
-        before, since = now, at
+        now = await traffic_through(exchange)
+        report.show(flows_between(before, now))
+        before = now
+    return first
 
 
 @contextmanager
@@ -294,7 +295,9 @@ class _Collector:
         """All metrics; called in the server's threads."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        channels = asyncio.run_coroutine_threadsafe(self._channels(), self._loop).result(_LONGEST_ANSWER_SECONDS)
+        asking = asyncio.run_coroutine_threadsafe(in_turns(self._exchange.each_statistics()), self._loop)
+        bridges = asking.result(_LONGEST_ANSWER_SECONDS)
+        channels = [traffic_of(bridge) for bridge in bridges]
         for name, text in _COUNTERS.items():
             counter = CounterMetricFamily(f"permitflow_{name}", text, labels=["channel"])
             for traffic in channels:
@@ -304,8 +307,15 @@ class _Collector:
             gauge = GaugeMetricFamily(f"permitflow_{name}", text, labels=["channel"])
             for traffic in channels:
                 holder = traffic.kept if name in _KEPT else traffic
-                if holder is not None:
-                    gauge.add_metric([traffic.channel], getattr(holder, name))
+                if holder is not None and (value := getattr(holder, name)) is not None:
+                    gauge.add_metric([traffic.channel], value)
+            yield gauge
+        helps = {name: text for bridge in bridges for name, text in bridge.numbers.gauge_help.items()}
+        for name in {name: None for traffic in channels for name in traffic.gauges}:
+            gauge = GaugeMetricFamily(f"permitflow_{name}", helps.get(name, ""), labels=["channel"])
+            for traffic in channels:
+                if name in traffic.gauges:
+                    gauge.add_metric([traffic.channel], traffic.gauges[name])
             yield gauge
         for name, (label, text, read) in _LABELLED.items():
             labelled = GaugeMetricFamily(f"permitflow_{name}", text, labels=["channel", label])
@@ -313,6 +323,3 @@ class _Collector:
                 for value, number in read(traffic).items():
                     labelled.add_metric([traffic.channel, value], number)
             yield labelled
-
-    async def _channels(self) -> list[ChannelTraffic]:
-        return [traffic_of(bridge) for bridge in self._exchange.statistics()]

@@ -16,8 +16,8 @@ from rich.table import Table
 from permitflow.cli.console import open_console
 from permitflow.cli.options import duration, host_and_port
 from permitflow.cli.outcomes import ExitCode, Json, complain, requires_extra, unusable
-from permitflow.errors import InvalidParametersError, PermitflowError, UnknownChannelError, printable
-from permitflow.protocol.traffic import Flow, KeptRows
+from permitflow.cli.traffic_table import traffic_table
+from permitflow.errors import InvalidParametersError, PermitflowError, UnknownChannelError
 
 if TYPE_CHECKING:
     from permitflow.transports.blocking_control import Look, TrafficWatch
@@ -41,6 +41,9 @@ def top(
             parser=duration, metavar="DURATION", show_default=False, help="Time between two looks. Default: 1s."
         ),
     ] = 1.0,
+    gauges: Annotated[
+        bool, typer.Option("--gauges", help="Show also what only the flow of a channel counts, as its unspent permits.")
+    ] = False,
     once: Annotated[bool, typer.Option("--once", help="Look for one interval, print it, and end.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -53,8 +56,8 @@ def top(
 
     Columns: streams that put and get now; rows in since the exchange started, rows in and out a second; held: rows
     that take room in the channel, and the room that is left; blocked: the share of the time in which rows from
-    producers waited for room, and in which rows on their way out waited for a consumer's permits; lag, of channels
-    that keep their rows: how many rows each consumer has still to acknowledge. --json tells more.
+    producers waited for room, and in which rows on their way out waited for a consumer; lag, of channels that keep
+    their rows: how many rows each consumer has still to acknowledge. --json tells more.
 
     An exchange that is gone may come back: it is asked again and again, until Ctrl-C, and meanwhile it is said when it
     was last seen, and what is wrong. With --once, that is an error.
@@ -73,7 +76,7 @@ def top(
     try:
         with TrafficWatch(address, channel or ()) as watch, live or nullcontext():
             _first_look(watch)
-            _follow(watch, _Report(console, live, as_json=as_json), address, interval, once=once)
+            _follow(watch, _Report(console, live, as_json=as_json, shows_gauges=gauges), address, interval, once=once)
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
@@ -135,10 +138,11 @@ class _Loss:
 class _Report:
     """Shows each look: as a line of JSON, as a live table on a terminal, or as one table after the other."""
 
-    def __init__(self, console: Console, live: Live | None, *, as_json: bool) -> None:
+    def __init__(self, console: Console, live: Live | None, *, as_json: bool, shows_gauges: bool) -> None:
         self._console = console
         self._live = live
         self._as_json = as_json
+        self._shows_gauges = shows_gauges
         self._loss: _Loss | None = None
 
     def show(self, look: "Look") -> None:
@@ -146,12 +150,15 @@ class _Report:
         if self._as_json:
             typer.echo(json.dumps(look.as_json()))
         elif self._live is not None:
-            self._live.update(_flow_table(look), refresh=True)
+            self._live.update(self._table(look), refresh=True)
         else:
             if self._loss is not None:
                 self._console.print(f"{self._loss.address} is seen again", soft_wrap=True)
                 self._loss = None
-            self._console.print(_flow_table(look))
+            self._console.print(self._table(look))
+
+    def _table(self, look: "Look") -> Table:
+        return traffic_table(look.flows, shows_gauges=self._shows_gauges)
 
     def lost(self, loss: _Loss) -> None:
         """Say since when nothing is seen, and why; as text once, as long as the reason is the same."""
@@ -163,40 +170,3 @@ class _Report:
             if self._loss is None or self._loss.reason != loss.reason:
                 self._console.print(str(loss), soft_wrap=True)
             self._loss = loss
-
-
-def _flow_table(look: "Look") -> Table:
-    """All channels, one a row; narrow enough for a small terminal."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("channel", "state", "put/get"):
-        table.add_column(heading)
-    for heading in ("rows in", "in/s", "out/s", "held", "room", "blocked in/out"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    keeps_rows = any(flow.traffic.kept is not None for flow in look.flows)
-    if keeps_rows:
-        table.add_column("lag", no_wrap=True)
-    compresses = any(flow.traffic.compressed_streams for flow in look.flows)
-    if compresses:
-        table.add_column("compressed", no_wrap=True)
-    for flow in look.flows:
-        traffic = flow.traffic
-        more = ([_lag(traffic.kept)] if keeps_rows else []) + ([printable(traffic.compression)] if compresses else [])
-        table.add_row(*_cells(flow), *more)
-    return table
-
-
-def _cells(flow: Flow) -> tuple[str, ...]:
-    traffic = flow.traffic
-    return (
-        *(printable(traffic.channel), printable(traffic.state)),
-        *(f"{traffic.producers}/{traffic.consumers}", f"{traffic.rows_in:,}"),
-        *(f"{flow.rows_in_per_second:,.0f}", f"{flow.rows_out_per_second:,.0f}"),
-        *(f"{traffic.rows_held:,}", f"{traffic.room_rows:,}"),
-        f"{flow.blocked_share:.0%}/{flow.consumer_blocked_share:.0%}",
-    )
-
-
-def _lag(kept: KeptRows | None) -> str:
-    """A line for each consumer."""
-    lag_rows = {} if kept is None else kept.lag_rows
-    return "\n".join(f"{printable(consumer)} {rows:,}" for consumer, rows in lag_rows.items())

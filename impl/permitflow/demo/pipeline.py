@@ -297,7 +297,7 @@ class Watch:
             return
         traffic = event["channels"]
         assert isinstance(traffic, list)  # so serve reports it
-        peaks = {str(each["channel"]): int(each["peak_in_flight"]) for each in traffic}
+        peaks = {str(each["channel"]): int(each["peak_rows_held"]) for each in traffic}
         for channel in self.channels:
             channel.told(peaks[channel.channel])
 

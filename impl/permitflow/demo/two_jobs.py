@@ -82,7 +82,7 @@ class StreamNumbers:
     bound: int
     """``row_permits`` of the agreement: ``peak_rows`` may never be above it."""
     back_pressure_rate: float
-    """The share of its time in which the sender waited for permits."""
+    """The share of the time in which the sender waited for permits: of a sender in Spark, of its stream's time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,8 +348,8 @@ def hops_of(folder: Path, traffic: list[Event]) -> tuple[Hop, ...]:
     """
     trace = read_trace(folder)
     tasks = [json.loads(path.read_text()) for path in sorted(folder.glob("write-*.statistics.json"))]
-    inside = {str(channel["channel"]): float(str(channel["waited_inside"])) for channel in traffic}
-    outside = {str(channel["channel"]): float(str(channel["waited_for_consumer"])) for channel in traffic}
+    inside = {str(channel["channel"]): float(str(channel["blocked_share"])) for channel in traffic}
+    outside = {str(channel["channel"]): float(str(channel["consumer_blocked_share"])) for channel in traffic}
     rates = {
         "Spark job 1 to the exchange": {
             stream["name"]: stream["back_pressure_rate"] for streams in tasks for stream in streams

@@ -443,14 +443,14 @@ class ReplayChannel:
         next_row, first_kept_row = self._opened_with
         return ChannelStatistics(
             name=self.name,
-            parameters=self.parameters,
             sent_chunks=log.appended_chunks,
             sent_rows=books.next_row - next_row,
             consumed_rows=books.first_kept_row - first_kept_row,
-            peak_permits_outstanding=min(books.peak_kept_rows, books.row_permits),
-            peak_inbox_rows=books.peak_kept_rows,
-            row_permits_here=max(0, books.room_rows),
+            window_rows=books.row_permits,
+            rows_held=min(books.kept_rows, books.row_permits),
+            peak_rows_held=min(books.peak_kept_rows, books.row_permits),
             inbox_rows=books.kept_rows,
+            peak_inbox_rows=books.peak_kept_rows,
             waiting_sends=log.waiting.running,
             waiting_seconds=log.waiting.seconds,
             open_seconds=monotonic() - self._opened_at,

@@ -44,7 +44,7 @@ from permitflow.transports.control_codec import decode_request, reply_pieces
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 
-__all__ = ["METHODS", "carry_out"]
+__all__ = ["METHODS", "carry_out", "in_turns", "traffic_through"]
 
 T = TypeVar("T")
 
@@ -184,7 +184,7 @@ async def serve_control(exchange: Exchange, carrier: Carrier, *, peer: str, stop
             watch = group.create_task(_until_stopped(stopping))
             while (message := await carrier.read()) is not None:
                 reply = await carry_out(exchange, decode_request(message))
-                await carrier.write(await _in_turns(reply_pieces(reply)))
+                await carrier.write(await in_turns(reply_pieces(reply)))
             watch.cancel()
     except BaseExceptionGroup as several:
         raise several.exceptions[0] from several.exceptions[0].__cause__
@@ -227,9 +227,17 @@ async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply
         case Discard():
             return Discarded(await exchange.staging.discard(request.query, request.batch, request.parts))
         case AskStatistics():
-            names = tuple(_once_each(request.channels, exchange.served))
-            started = monotonic()
-            return Statistics(started, tuple(await _in_turns(map(traffic_of, exchange.each_statistics(names)))))
+            return await traffic_through(exchange, tuple(_once_each(request.channels, exchange.served)))
+
+
+async def traffic_through(exchange: Exchange, names: Sequence[str] = ()) -> Statistics:
+    """What has flowed through these channels, or through all, one after the other, while others are served as well.
+
+    Raises:
+        UnknownChannelError: there is no such channel.
+    """
+    started = monotonic()
+    return Statistics(started, tuple(await in_turns(map(traffic_of, exchange.each_statistics(names)))))
 
 
 def _channels(exchange: Exchange, names: Iterable[str]) -> list[ReplayChannel]:
@@ -246,7 +254,7 @@ def _once_each(names: Iterable[str], find: Callable[[str], T]) -> dict[str, T]:
     return found
 
 
-async def _in_turns(items: Iterable[T]) -> list[T]:
+async def in_turns(items: Iterable[T]) -> list[T]:
     """All of them, while others are served as well."""
     made, since = [], monotonic()
     for item in items:

@@ -56,7 +56,7 @@ class StreamStatistics:
     state: str
     """How far it has come: open, ended, closed, failed."""
     numbers: ChannelStatistics
-    """As this end counts; the parameters are those that were agreed on."""
+    """As this end counts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +70,7 @@ class ReplayStatistics:
     acknowledged: Mapping[str, int]
     """By each consumer: the first row that it still needs."""
     peak_kept_rows: int
-    """The most rows that were ever kept at once, since the exchange started; never above ``row_permits``."""
+    """The most rows that were ever kept at once, since the exchange started; never above ``window_rows``."""
 
     @property
     def kept_rows(self) -> int:
@@ -87,7 +87,7 @@ class StagingStatistics:
     staged_rows: int
     """Not published: no consumer sees them."""
     published_rows: int
-    """Published, and beyond the row permits of the channel: consumers are slow."""
+    """Published, and beyond the window of the channel: consumers are slow."""
     attempts: int
     """That have rows here which are not published, or may have."""
     open_attempts: int
@@ -133,18 +133,19 @@ def traffic_of(bridge: BridgeStatistics) -> ChannelTraffic:
         channel=bridge.name,
         state=bridge.state.value,
         reason=bridge.reason,
-        row_permits=numbers.parameters.row_permits,
+        window_rows=numbers.window_rows,
         producers=bridge.producers,
         consumers=len(reading),
         rows_in=numbers.sent_rows,
         rows_out=numbers.consumed_rows,
-        rows_held=numbers.parameters.row_permits - numbers.row_permits_here,
-        peak_rows_held=numbers.peak_permits_outstanding,
-        rows_with_consumers=sum(each.parameters.row_permits - each.row_permits_here for each in reading),
+        rows_held=numbers.rows_held,
+        peak_rows_held=numbers.peak_rows_held,
+        rows_with_consumers=sum(each.rows_held for each in reading),
         waiting_seconds=numbers.waiting_seconds,
         consumer_waiting_seconds=sum(stream.numbers.waiting_seconds for stream in gets),
         compressed_streams=_compressed(bridge),
         kept=_kept(bridge),
+        gauges=numbers.gauges,
     )
 
 

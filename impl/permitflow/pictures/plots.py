@@ -428,7 +428,7 @@ def back_pressure_figure(
             axes.plot(seconds, [flow[key] for _, flow in flows], color=colour, linewidth=2.0, label=channel)
         waited = [flow["consumer_blocked_share"] for _, flow in flows]
         above.plot(seconds, waited, color=colour, linewidth=1.2, linestyle=":")
-        bounds.add(max((flow["row_permits"] for _, flow in flows), default=0))
+        bounds |= {flow["window_rows"] for _, flow in flows} - {None}
     muted = _palette()["muted"]
     above.plot([], [], color=muted, linewidth=1.2, linestyle=":", label="rows for a consumer waited for it")
     for axes, words in (

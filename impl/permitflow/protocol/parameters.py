@@ -6,7 +6,7 @@ from typing import Any
 
 from permitflow.errors import InvalidParametersError
 
-__all__ = ["MOST_NAME_CHARACTERS", "ChannelParameters", "Oversize", "kept_parameters", "require_name"]
+__all__ = ["GAUGE_HELP", "MOST_NAME_CHARACTERS", "ChannelParameters", "Oversize", "kept_parameters", "require_name"]
 
 # Four Arrow batches of 8,192 rows in flight; RisingWave began with the same pair (PR 6170).  A larger window is faster
 # for large chunks, and lets each chunk of a full channel wait as much longer: docs/performance.md, "The defaults".
@@ -22,6 +22,12 @@ DEFAULT_BARRIER_PERMITS = 1
 # Returning an eighth of the window at a time keeps the number of grant messages small; with half of it, the sender
 # would stand still until its consumer is halfway through: docs/performance.md, "The batch".
 BATCH_SHARE = 8
+
+GAUGE_HELP = {
+    "row_permits_here": "Row permits at the sender, unspent; all of them while the channel is idle.",
+    "unreturned_permits": "Row permits of consumed chunks that the receiver has not returned yet.",
+}
+"""What each gauge of a channel with permits says: ``PermitSender.gauges``, ``PermitReceiver.gauges``."""
 
 
 class Oversize(StrEnum):

@@ -133,6 +133,10 @@ class PermitReceiver(Generic[T]):
         """Row permits of consumed chunks that have not been returned yet."""
         return self._unreturned
 
+    def gauges(self) -> dict[str, int]:
+        """What only permits count, by name: ``GAUGE_HELP`` has the words."""
+        return {"unreturned_permits": self._unreturned}
+
     @property
     def due_rows(self) -> int:
         """Row permits to give back now."""

@@ -80,9 +80,18 @@ class PermitSender(Generic[T]):
         return self._row_permits
 
     @property
-    def least_row_permits(self) -> int:
-        """The fewest row permits that were ever left: ``row_permits`` less this is the peak in the channel."""
-        return self._least_row_permits
+    def rows_held(self) -> int:
+        """Row permits that are away from here: with messages, with the receiver or on their way back."""
+        return self.total.rows - self._row_permits
+
+    @property
+    def peak_rows_held(self) -> int:
+        """The most row permits that were ever away from here at once."""
+        return self.total.rows - self._least_row_permits
+
+    def gauges(self) -> dict[str, int]:
+        """What only permits count, by name: ``GAUGE_HELP`` has the words."""
+        return {"row_permits_here": self._row_permits}
 
     @property
     def sent_chunks(self) -> int:

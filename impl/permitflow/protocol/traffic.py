@@ -17,7 +17,7 @@ class KeptRows:
     staged_rows: int = 0
     """Rows that nobody sees yet."""
     published_rows: int = 0
-    """Rows that are published, and beyond the row permits of the channel."""
+    """Rows that are published, and beyond the window of the channel."""
 
     @property
     def lag_rows(self) -> dict[str, int]:
@@ -34,8 +34,8 @@ class ChannelTraffic:
     """As in ``permitflow serve``: waiting, open, ended, spent, broken."""
     reason: str
     """Why it is over; else empty."""
-    row_permits: int
-    """The most rows that are in the channel at once."""
+    window_rows: int | None
+    """The most rows that may be in the channel at once; None: its flow has no such bound."""
     producers: int
     """Streams that are putting now."""
     consumers: int
@@ -45,23 +45,26 @@ class ChannelTraffic:
     rows_out: int
     """Rows that have left for consumers; if rows are kept: that all consumers have acknowledged."""
     rows_held: int
-    """Rows that take room in the channel now; never above ``row_permits``."""
+    """Rows that take room in the channel now; never above ``window_rows``."""
     peak_rows_held: int
+    """The most rows that ever took room at once."""
     rows_with_consumers: int
-    """Rows that have left for consumers that are connected, and whose permits have not come back."""
+    """Rows that have left for consumers that are connected and, as far as the exchange knows, are not consumed."""
     waiting_seconds: float
     """Time in which some row from a producer waited for room."""
     consumer_waiting_seconds: float
-    """Time in which some row that was to leave waited for a consumer's permits."""
+    """Time in which some row that was to leave waited for a consumer."""
     compressed_streams: Mapping[str, int] = field(default_factory=dict)
     """By codec: streams that are open now; those in which nothing is compressed are left out."""
     kept: KeptRows | None = None
     """None: rows are gone once they were read."""
+    gauges: Mapping[str, int] = field(default_factory=dict)
+    """What only the channel's flow counts, by the flow's own names."""
 
     @property
-    def room_rows(self) -> int:
-        """Rows that may still come in."""
-        return max(0, self.row_permits - self.rows_held)
+    def room_rows(self) -> int | None:
+        """Rows that may still come in; None: its flow has no such bound."""
+        return None if self.window_rows is None else max(0, self.window_rows - self.rows_held)
 
     @property
     def compression(self) -> str:
@@ -91,12 +94,13 @@ class Flow:
     blocked_share: float
     """The share of the time in which rows from producers waited for room: 0 for never, 1 for always."""
     consumer_blocked_share: float
-    """The share of the time in which rows on their way out waited for a consumer's permits."""
+    """The share of the time in which rows on their way out waited for a consumer."""
 
     def as_json(self) -> dict[str, object]:
         """All numbers, ready for JSON."""
         kept = self.traffic.kept
-        found = asdict(self.traffic) | {"room_rows": self.traffic.room_rows}
+        # Not ``asdict``: it copies deeply, of thousands of channels.
+        found = {name: getattr(self.traffic, name) for name in (*ChannelTraffic.__slots__, "room_rows")}
         found["kept"] = None if kept is None else asdict(kept) | {"lag_rows": kept.lag_rows}
         rates = ("rows_in_per_second", "rows_out_per_second", "blocked_share", "consumer_blocked_share")
         return found | {name: getattr(self, name) for name in rates}

@@ -30,7 +30,7 @@ from permitflow.errors import (
 from permitflow.protocol.compression import require_none_in_memory
 from permitflow.protocol.frames import Agreement, EndOutcome, Get, Put
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.parameters import GAUGE_HELP, ChannelParameters, Oversize
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.sender import Offered
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
@@ -460,12 +460,15 @@ class BlockingSink(BlockingStream):
             name=self.stream,
             path=self._call.path,
             compression=self._session.compression.words,
-            parameters=self.parameters,
             sent_chunks=sender.sent_chunks,
             sent_rows=sender.sent_rows,
-            peak_permits_outstanding=self.parameters.row_permits - sender.least_row_permits,
+            window_rows=self.parameters.row_permits,
+            rows_held=sender.rows_held,
+            peak_rows_held=sender.peak_rows_held,
             waiting_seconds=self._waiting_seconds,
             open_seconds=self.open_seconds,
+            gauges=sender.gauges(),
+            gauge_help=GAUGE_HELP,
         )
 
     def _write(self) -> None:
@@ -658,11 +661,14 @@ class BlockingSource(Arrivals, BlockingStream):
             name=self.stream,
             path=self._call.path,
             compression=self._session.compression.words,
-            parameters=self.parameters,
+            window_rows=self.parameters.row_permits,
             consumed_chunks=receiver.consumed_chunks,
             consumed_rows=receiver.consumed_rows,
+            inbox_rows=receiver.inbox_rows,
             peak_inbox_rows=receiver.peak_inbox_rows,
             open_seconds=self.open_seconds,
+            gauges=receiver.gauges(),
+            gauge_help=GAUGE_HELP,
         )
 
     def _finish(self) -> None:

@@ -18,6 +18,7 @@ from permitflow.errors import (
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.frames import Abort, Agreement, End, EndOutcome, Failure
 from permitflow.protocol.messages import Message
+from permitflow.protocol.parameters import GAUGE_HELP
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrivals import RESIDUE_SECONDS, Arrivals
 from permitflow.transports.carrier import Buffer, Carrier
@@ -385,11 +386,12 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
             name=self.name,
             path=self._carrier.meeting.path,
             compression=self._session.compression.words,
-            parameters=self.parameters,
+            window_rows=self.parameters.row_permits,
             consumed_chunks=self._core.consumed_chunks,
             consumed_rows=self._core.consumed_rows,
-            peak_inbox_rows=self._core.peak_inbox_rows,
             inbox_rows=self._core.inbox_rows,
-            unreturned_permits=self._core.unreturned,
+            peak_inbox_rows=self._core.peak_inbox_rows,
             open_seconds=self._open_seconds,
+            gauges=self._core.gauges(),
+            gauge_help=GAUGE_HELP,
         )

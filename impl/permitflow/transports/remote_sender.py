@@ -15,7 +15,7 @@ from permitflow.errors import ChannelClosedError, InvalidParametersError, Permit
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.frames import AddPermits, Agreement, Chunks, EndOutcome, Failure
 from permitflow.protocol.messages import Message
-from permitflow.protocol.parameters import Oversize
+from permitflow.protocol.parameters import GAUGE_HELP, Oversize
 from permitflow.protocol.session import State, UpstreamSession
 from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.codec import checked_marker, decode_downstream, encode_upstream
@@ -353,17 +353,19 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
 
     def statistics(self) -> ChannelStatistics:
         """What has happened so far."""
-        sender, parameters = self._session.sender, self.parameters
+        sender = self._session.sender
         return ChannelStatistics(
             name=self.name,
             path=self._carrier.meeting.path,
             compression=self._session.compression.words,
-            parameters=parameters,
             sent_chunks=sender.sent_chunks,
             sent_rows=sender.sent_rows,
-            peak_permits_outstanding=parameters.row_permits - sender.least_row_permits,
-            row_permits_here=sender.row_permits,
+            window_rows=self.parameters.row_permits,
+            rows_held=sender.rows_held,
+            peak_rows_held=sender.peak_rows_held,
             waiting_sends=len(self._line.parked) + self._has_short_caller,
             waiting_seconds=self._waiting.seconds,
             open_seconds=self._open_seconds,
+            gauges=sender.gauges(),
+            gauge_help=GAUGE_HELP,
         )

@@ -253,7 +253,12 @@ def test_a_cancelled_task_loses_nothing_whenever_it_is_cancelled(scenario: Scena
 def assert_whole(run: Run) -> None:
     """All permits are back, of each class, and nobody stands in line."""
     now = run.sender.statistics()
-    assert (now.row_permits_here, now.unreturned_permits, now.inbox_rows, now.waiting_sends) == (4, 0, 0, 0)
+    assert (now.gauges["row_permits_here"], now.gauges["unreturned_permits"], now.inbox_rows, now.waiting_sends) == (
+        4,
+        0,
+        0,
+        0,
+    )
     run.sender.send_barrier_nowait()
     run.sender.send_nowait("x", 3)
     assert [message.rows for message in run.drain()] == [0, 3]
@@ -276,7 +281,7 @@ def test_a_time_out_is_a_cancellation_like_any_other() -> None:
             await asyncio.wait_for(receiver.receive(), timeout=0.001)
         sender.send_nowait("y", 3)
         assert receiver.receive_nowait().payload == "y"
-        assert sender.statistics().row_permits_here == 4
+        assert sender.statistics().gauges["row_permits_here"] == 4
 
     asyncio.run(test())
 
@@ -305,6 +310,6 @@ def test_a_task_group_that_fails_takes_its_sends_back() -> None:
         while sender.statistics().inbox_rows:
             received.append(receiver.receive_nowait().payload)
         assert received == ["x"], "the window was full: none of them has left"
-        assert sender.statistics().row_permits_here == 4
+        assert sender.statistics().gauges["row_permits_here"] == 4
 
     asyncio.run(test())

@@ -60,7 +60,7 @@ async def test_everything_is_delivered_before_the_end(settle: Settle) -> None:
         3,
     ]
     await asyncio.gather(*waiting)
-    assert sender.statistics().row_permits_here == 8
+    assert sender.statistics().gauges["row_permits_here"] == 8
 
 
 async def test_the_end_may_be_said_and_seen_again() -> None:
@@ -193,7 +193,7 @@ async def test_the_end_comes_after_what_is_still_held() -> None:
     with pytest.raises(EndOfStream):
         await receiver.take()
     receiver.consume()
-    assert sender.statistics().row_permits_here == 8
+    assert sender.statistics().gauges["row_permits_here"] == 8
 
 
 # Closed, aborted, left.

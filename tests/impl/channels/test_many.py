@@ -59,7 +59,7 @@ async def test_chunks_leave_from_the_left_until_the_queue_is_empty(settle: Settl
     await sending
     assert not queue
     assert received(receiver) == ["dd", "e"]
-    assert sender.statistics().row_permits_here == 4
+    assert sender.statistics().gauges["row_permits_here"] == 4
 
 
 async def test_all_that_is_received_returns_its_permits_once() -> None:
@@ -69,8 +69,8 @@ async def test_all_that_is_received_returns_its_permits_once() -> None:
         first = receiver.receive_nowait()
         rest = await receiver.receive_many() if len(expected) > 1 else []
         assert [message.payload for message in (first, *rest)] == list(expected)
-        assert sender.statistics().row_permits_here == 8
-        assert receiver.statistics().unreturned_permits == 0
+        assert sender.statistics().gauges["row_permits_here"] == 8
+        assert receiver.statistics().gauges["unreturned_permits"] == 0
 
 
 async def test_a_queue_of_short_chunks_does_not_overtake_one_that_waits(settle: Settle) -> None:
@@ -125,11 +125,11 @@ async def test_a_chunk_that_sends_when_it_is_asked_for_its_rows_spends_no_permit
     sender, receiver = ends
     sending = asyncio.ensure_future(sender.send_many(deque([SendsWhenAsked(sender), *["c"] * behind])))
     await settle()
-    assert sender.statistics().row_permits_here == 0
+    assert sender.statistics().gauges["row_permits_here"] == 0
     assert [message.rows for message in await receiver.receive_many()] == [2, 2]
     await sending
     assert [message.rows for message in await receiver.receive_many()] == [3, *[1] * behind]
-    assert sender.statistics().peak_permits_outstanding <= 4
+    assert sender.statistics().peak_rows_held <= 4
 
 
 async def test_nothing_is_to_be_sent() -> None:
@@ -204,7 +204,7 @@ async def test_chunks_above_the_clamp_travel_whole_where_that_was_agreed() -> No
     queue = deque(["abcdefgh", "i"])
     await sender.send_many(queue)
     assert received(receiver) == ["abcdefgh", "i"]
-    assert sender.statistics().row_permits_here == 4
+    assert sender.statistics().gauges["row_permits_here"] == 4
 
 
 async def test_taken_messages_keep_their_permits_until_they_are_consumed(settle: Settle) -> None:
@@ -216,15 +216,15 @@ async def test_taken_messages_keep_their_permits_until_they_are_consumed(settle:
     assert [message.payload for message in await receiver.take_many()] == ["dd", "e", "epoch"]
     with pytest.raises(WouldBlock):
         receiver.take_nowait()
-    assert sender.statistics().row_permits_here == 1
+    assert sender.statistics().gauges["row_permits_here"] == 1
 
     receiver.consume(3)
     after = sender.statistics()
-    assert (after.row_permits_here, after.unreturned_permits, after.consumed_chunks) == (4, 1, 3)
+    assert (after.gauges["row_permits_here"], after.gauges["unreturned_permits"], after.consumed_chunks) == (4, 1, 3)
     receiver.consume()
-    assert sender.statistics().row_permits_here == 7
+    assert sender.statistics().gauges["row_permits_here"] == 7
     receiver.consume(2)
-    assert sender.statistics().row_permits_here == 8
+    assert sender.statistics().gauges["row_permits_here"] == 8
     sender.send_barrier_nowait()
     sender.send_barrier_nowait()
 

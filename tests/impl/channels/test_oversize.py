@@ -45,7 +45,7 @@ def test_the_slices_of_a_chunk_are_the_chunk_and_never_exceed_the_permits(rows: 
         assert [row for message in received for row in message.payload] == list(range(rows))
         assert all(message.rows == message.cost <= row_permits - 1 for message in received if message.rows)
         assert receiver.statistics().peak_inbox_rows <= row_permits
-        assert sender.statistics().peak_permits_outstanding <= row_permits
+        assert sender.statistics().peak_rows_held <= row_permits
 
     asyncio.run(test())
 
@@ -110,7 +110,7 @@ async def test_a_split_send_that_is_cancelled_before_its_first_slice_has_sent_no
     assert receiver.receive_nowait().payload == "xxx"
     await small
     assert receiver.receive_nowait().payload == "yyyyyy"
-    assert sender.statistics().row_permits_here == 8
+    assert sender.statistics().gauges["row_permits_here"] == 8
     assert sender.statistics().waiting_sends == 0
 
 
@@ -128,7 +128,7 @@ async def test_a_split_send_that_is_cancelled_later_is_finished_by_itself(settle
     while not after.done() or sender.statistics().inbox_rows:
         received.append((await receiver.receive()).payload)
     assert received == ["abcdef", "ghijkl", "mnopqr", "st", "zz"]
-    assert sender.statistics().row_permits_here == 8
+    assert sender.statistics().gauges["row_permits_here"] == 8
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True], ids=["awaited", "cancelled"])
@@ -186,7 +186,7 @@ async def test_whole_chunks_are_admitted_for_the_clamp(settle: Settle) -> None:
     """V1.3."""
     sender, receiver = channel(2_048, 256, Oversize.WHOLE)
     await sender.send("large", 10_000)
-    assert sender.statistics().row_permits_here == 256
+    assert sender.statistics().gauges["row_permits_here"] == 256
     sender.send_nowait("x", 256)
     waiting = asyncio.ensure_future(sender.send("y", 1))
     await settle()
@@ -196,7 +196,7 @@ async def test_whole_chunks_are_admitted_for_the_clamp(settle: Settle) -> None:
     message = receiver.receive_nowait()
     assert (message.payload, message.rows, message.cost) == ("large", 10_000, 1_792)
     await waiting
-    assert sender.statistics().row_permits_here == 1_791
+    assert sender.statistics().gauges["row_permits_here"] == 1_791
     assert sender.statistics().peak_inbox_rows == 10_256
 
 
@@ -213,6 +213,6 @@ def test_whole_chunks_never_exceed_the_published_bound(sizes: list[int]) -> None
 
         most = sender.statistics().peak_inbox_rows
         assert most <= 8 + (8 // 3) * max(0, max(sizes) - 3)
-        assert sender.statistics().row_permits_here == 8
+        assert sender.statistics().gauges["row_permits_here"] == 8
 
     asyncio.run(test())

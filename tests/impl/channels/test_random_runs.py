@@ -182,8 +182,8 @@ def assert_accounted_for(run: RandomRun, seed: int) -> None:
             allowed = [[], everything]
         assert sorted(arrived[number]) in allowed, f"seed {seed}: send {number} of {rows} rows, {send}"
     now = run.sender.statistics()
-    assert now.row_permits_here == run.parameters.row_permits, f"seed {seed}"
-    assert (now.waiting_sends, now.inbox_rows, now.unreturned_permits) == (0, 0, 0), f"seed {seed}"
+    assert now.gauges["row_permits_here"] == run.parameters.row_permits, f"seed {seed}"
+    assert (now.waiting_sends, now.inbox_rows, now.gauges["unreturned_permits"]) == (0, 0, 0), f"seed {seed}"
     assert (now.sent_chunks, now.sent_rows) == (now.consumed_chunks, now.consumed_rows), f"seed {seed}"
     if run.parameters.oversize is Oversize.SPLIT:
         assert now.peak_inbox_rows <= run.parameters.row_permits, f"seed {seed}"

@@ -99,7 +99,9 @@ def test_the_clock_stops_when_the_stream_is_over(ending: str) -> None:
 def test_a_channel_that_was_just_opened_has_a_rate_of_nothing() -> None:
     async def test(loop: ClockLoop) -> None:
         sender, _ = channel()
-        assert sender.statistics() == ChannelStatistics(name="orders", parameters=sender.parameters, row_permits_here=8)
+        assert sender.statistics() == ChannelStatistics(
+            name="orders", window_rows=8, gauges={"row_permits_here": 8, "unreturned_permits": 0}
+        )
         assert sender.statistics().back_pressure_rate == 0
 
     by_the_clock(test)
@@ -121,16 +123,17 @@ def test_both_ends_report_the_same_numbers() -> None:
             == receiver.statistics()
             == ChannelStatistics(
                 name="orders",
-                parameters=sender.parameters,
+                window_rows=8,
+                rows_held=7,
                 sent_chunks=4,
                 sent_rows=10,
                 consumed_chunks=1,
                 consumed_rows=3,
-                peak_permits_outstanding=7,
+                peak_rows_held=7,
                 peak_inbox_rows=7,
-                row_permits_here=1,
                 inbox_rows=7,
                 waiting_sends=1,
+                gauges={"row_permits_here": 1, "unreturned_permits": 0},
             )
         )
         receiver.consume()
@@ -206,7 +209,7 @@ def test_peaks_outlive_what_drops_the_rows(ending: str) -> None:
             case _:
                 receiver.close()
         for end in (sender, receiver):
-            assert end.statistics().peak_inbox_rows == end.statistics().peak_permits_outstanding == 5
+            assert end.statistics().peak_inbox_rows == end.statistics().peak_rows_held == 5
 
     by_the_clock(test)
 
@@ -217,6 +220,6 @@ def test_control_messages_do_not_count_as_rows() -> None:
     sender.send_watermark("w")
 
     now = sender.statistics()
-    assert (now.sent_chunks, now.sent_rows, now.inbox_rows, now.row_permits_here) == (0, 0, 0, 8)
+    assert (now.sent_chunks, now.sent_rows, now.inbox_rows, now.gauges["row_permits_here"]) == (0, 0, 0, 8)
     assert [message.rows for message in (receiver.receive_nowait(), receiver.receive_nowait())] == [0, 0]
     assert receiver.statistics().consumed_chunks == 0

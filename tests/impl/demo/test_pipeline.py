@@ -212,9 +212,9 @@ def test_what_the_exchange_says_of_itself_counts() -> None:
     watch = Watch("127.0.0.1:1", ["a/0", "a/1"], row_permits=BOUND, incoming=1, stuck_seconds=1)
     watch.hear({"event": "listening", "channels": ["a/0", "a/1"]})
     for peak in (10, BOUND, 3):
-        watch.hear({"event": "traffic", "channels": [{"channel": f"a/{n}", "peak_in_flight": peak} for n in (1, 0)]})
+        watch.hear({"event": "traffic", "channels": [{"channel": f"a/{n}", "peak_rows_held": peak} for n in (1, 0)]})
     assert [(channel.peak_kept_rows, channel.problems) for channel in watch.channels] == [(BOUND, [])] * 2
-    watch.hear({"event": "stopped", "channels": [{"channel": f"a/{n}", "peak_in_flight": BOUND + n} for n in (0, 1)]})
+    watch.hear({"event": "stopped", "channels": [{"channel": f"a/{n}", "peak_rows_held": BOUND + n} for n in (0, 1)]})
     assert watch.channels[1].problems == ["a/1: 65 rows were kept, 64 may be"]
 
 

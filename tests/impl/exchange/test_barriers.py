@@ -80,7 +80,9 @@ async def test_from_a_remote_producer_through_the_exchange_to_a_remote_consumer(
     ):
         sends = offer_all(sender)
         # Until all windows on the way are full, and the producer waits.
-        await until(lambda: sender.statistics().row_permits_here < 6 and sender.statistics().waiting_sends > 5)
+        await until(
+            lambda: sender.statistics().gauges["row_permits_here"] < 6 and sender.statistics().waiting_sends > 5
+        )
 
         async with asyncio.TaskGroup() as group:
             group.create_task(sender.end())

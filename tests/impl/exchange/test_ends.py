@@ -177,7 +177,7 @@ async def test_an_end_waits_until_the_consumer_has_consumed_the_last_message(lis
         for _ in range(6):
             receiver.consume()
         # The permits of the chunks are back, that of the barrier is not.
-        await until(lambda: channel.statistics().streams[-1].numbers.row_permits_here == 64)
+        await until(lambda: channel.statistics().streams[-1].numbers.gauges["row_permits_here"] == 64)
         assert not ending.done()
         receiver.consume()
         assert await ending is CONSUMED

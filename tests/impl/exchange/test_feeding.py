@@ -80,7 +80,7 @@ async def test_chunks_of_all_sizes_and_barriers_arrive_in_order(path: str, seed:
                 numbers += message.payload.column(0).to_pylist()
     assert numbers == list(range(sum(sizes)))
     assert seen == len(barriers)
-    assert exchange.channel("c").statistics().numbers.row_permits_here == PARAMETERS.row_permits
+    assert exchange.channel("c").statistics().numbers.gauges["row_permits_here"] == PARAMETERS.row_permits
 
 
 async def test_what_lacks_permits_waits_and_that_is_counted(path: str) -> None:

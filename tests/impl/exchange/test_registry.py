@@ -36,6 +36,7 @@ from permitflow.protocol.parameters import ChannelParameters, kept_parameters
 from permitflow.protocol.recording import End, Recorder
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.traffic import ChannelTraffic, Flow, KeptRows, Statistics, flows_between
+from permitflow.transports.control_codec import decode_reply, encode_reply
 from permitflow.transports.grpc_aio import control, get, put
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -149,8 +150,8 @@ async def test_statistics_tell_who_moved_what_and_how_far_it_is() -> None:
     streams = {stream.direction: stream for stream in channel.streams}
     assert {stream.stream for stream in channel.streams} == {"orders/0#put1", "orders/0#get1"}
     assert streams[Direction.PUT].numbers.consumed_rows == streams[Direction.GET].numbers.sent_rows == 3
-    assert streams[Direction.GET].numbers.row_permits_here == 8
-    assert all(stream.numbers.parameters == SMALL for stream in channel.streams)
+    assert streams[Direction.GET].numbers.gauges["row_permits_here"] == 8
+    assert all(stream.numbers.window_rows == SMALL.row_permits for stream in channel.streams)
     assert all(stream.peer.startswith("ipv4:127.0.0.1:") for stream in channel.streams)
 
 
@@ -405,7 +406,7 @@ TRAFFIC = ChannelTraffic(
     channel="orders/0",
     state="open",
     reason="",
-    row_permits=100,
+    window_rows=100,
     producers=1,
     consumers=1,
     rows_in=500,
@@ -417,6 +418,14 @@ TRAFFIC = ChannelTraffic(
     consumer_waiting_seconds=1.0,
     kept=KeptRows(next_row=500, acknowledged={"default": 450}),
 )
+
+
+def test_what_a_flow_has_of_its_own_arrives_and_what_it_has_not_is_no_number() -> None:
+    asked = Statistics(1.0, (replace(TRAFFIC, window_rows=None, gauges={"mutes": 3, "epoch": -1}),))
+    heard = decode_reply(encode_reply(asked))
+    assert heard == asked
+    (flow,) = flows_between(None, heard)
+    assert (flow.traffic.window_rows, flow.traffic.room_rows, flow.as_json()["room_rows"]) == (None, None, None)
 
 
 def test_rates_and_shares_are_those_of_the_time_between_two_answers() -> None:

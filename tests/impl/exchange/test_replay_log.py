@@ -202,7 +202,7 @@ async def test_statistics_tell_what_is_kept_and_for_whom() -> None:
     assert (told.replay.next_row, told.replay.first_kept_row, told.replay.kept_rows) == (7, 2, 5)
     assert told.replay.peak_kept_rows == 7
     assert told.replay.acknowledged == {"etl": 5, "audit": 2}
-    assert (told.numbers.sent_rows, told.numbers.consumed_rows, told.numbers.row_permits_here) == (7, 2, 3)
+    assert (told.numbers.sent_rows, told.numbers.consumed_rows, told.numbers.rows_held) == (7, 2, 5)
 
 
 class LateConsumer:
@@ -237,7 +237,7 @@ async def test_no_more_rows_are_kept_than_there_are_permits() -> None:
         await channel.acknowledge(3)
     assert channel.position().next_row == 11
     assert channel.statistics().numbers.waiting_seconds > 0
-    assert channel.statistics().numbers.peak_permits_outstanding == 8
+    assert channel.statistics().numbers.peak_rows_held == 8
 
 
 async def test_producers_that_wait_are_served_in_the_order_in_which_they_came() -> None:

@@ -48,17 +48,17 @@ def test_many_rows_pass_within_the_bound_and_a_slow_consumer_costs_no_memory(rep
     assert done.returncode == 0
     fast, slow = told["runs"]["full speed"], told["runs"]["slow consumer"]
     assert (fast["rows"], fast["chunks"]) == (300_000, 1172)
-    assert fast["peak_permits_outstanding"] <= told["bound"] == 8192
+    assert fast["peak_rows_held"] <= told["bound"] == 8192
     # The window was full: the bound was tried.
-    assert slow["peak_permits_outstanding"] == slow["peak_permits_in_the_exchange"] == 8192
+    assert slow["peak_rows_held"] == slow["peak_rows_in_the_exchange"] == 8192
     assert slow["back_pressure_rate"] > 0.5
     assert slow["rows_per_second"] < fast["rows_per_second"] / 20
 
 
 def a_run(soak: ModuleType, **changes: Any) -> Any:
     """A run that kept every promise, but for these changes."""
-    stream = {"stream": "rows/0#get1", "numbers": {"peak_permits_outstanding": changes.get("peak", 8)}}
-    source = {"name": "rows/0", "numbers": {"peak_permits_outstanding": 8}, "streams": [stream]}
+    stream = {"stream": "rows/0#get1", "numbers": {"peak_rows_held": changes.get("peak", 8)}}
+    source = {"name": "rows/0", "numbers": {"peak_rows_held": 8}, "streams": [stream]}
     growth, step, step_at = changes.get("growth", 0), changes.get("step", 0), changes.get("step_at", 0)
     sizes = [10**8 + n * growth // 10 + step * (n >= step_at) for n in range(changes.get("samples", 100))]
     samples = [soak.Sample(n / 10, size, 10**8) for n, size in enumerate(sizes)]

@@ -165,7 +165,7 @@ def look(at_seconds: float, **held_rows: int) -> dict[str, object]:
             "blocked_share": rows / 100,
             "consumer_blocked_share": 0.5,
             "rows_held": rows,
-            "row_permits": 100,
+            "window_rows": 100,
             "rows_in_per_second": 10.0 * rows,
         }
         for channel, rows in held_rows.items()

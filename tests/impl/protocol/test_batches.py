@@ -70,7 +70,7 @@ class Pair:
         sender, receiver = self.sender, self.receiver
         return (
             sender.permits,
-            sender.least_row_permits,
+            sender.peak_rows_held,
             sender.sent_chunks,
             sender.sent_rows,
             receiver.granted,

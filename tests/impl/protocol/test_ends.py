@@ -109,13 +109,13 @@ def test_nothing_leaves_where_nothing_was_offered(send: Callable[[PermitSender[s
         send(sender_of())
 
 
-def test_the_fewest_permits_that_were_ever_left_are_remembered() -> None:
+def test_the_most_permits_that_were_ever_away_are_remembered() -> None:
     sender = sender_of()
     for rows in (100, 900):
         sender.offer_chunk("", rows)
         sender.send_chunk()
     sender.add_permits(Permits(rows=1_000))
-    assert (sender.permits.rows, sender.least_row_permits) == (2_048, 1_048)
+    assert (sender.rows_held, sender.peak_rows_held) == (0, 1_000)
 
 
 # The receiver.

@@ -74,7 +74,7 @@ def test_a_large_chunk_arrives_in_slices_that_fit_the_agreement(complete: Comple
             async with put(server.address, "orders/0", SCHEMA) as sender:
                 await sender.send(batch(*range(1000)))
                 await sender.end()
-                assert sender.statistics().peak_permits_outstanding <= 100
+                assert sender.statistics().peak_rows_held <= 100
         return reading.result()
 
     messages = complete(test())
@@ -121,10 +121,10 @@ async def test_a_slow_consumer_stops_the_producer_at_the_bound() -> None:
         assert len(sent) <= 3 * 8 // 2 + 2
         with pytest.raises(WouldBlock):
             sender.send_nowait(batch(1))
-        assert sender.statistics().peak_permits_outstanding == 8
+        assert sender.statistics().peak_rows_held == 8
         (channel,) = exchange.statistics()
-        assert channel.numbers.peak_permits_outstanding == 8
-        assert all(stream.numbers.peak_permits_outstanding <= 8 for stream in channel.streams)
+        assert channel.numbers.peak_rows_held == 8
+        assert all(stream.numbers.peak_rows_held <= 8 for stream in channel.streams)
         async with asyncio.TaskGroup() as group:
             ending = group.create_task(sender.end())
             received = await everything(receiver)
@@ -162,7 +162,7 @@ async def test_an_idle_consumer_has_returned_all_permits() -> None:
 
         def permits_here() -> int:
             (stream,) = exchange.statistics()[0].streams
-            return stream.numbers.row_permits_here
+            return stream.numbers.gauges["row_permits_here"]
 
         await until(lambda: permits_here() == 8)
         await channel.sender.end()

@@ -78,7 +78,7 @@ def test_rows_arrive_in_order_and_large_chunks_in_slices(exchange: ServedExchang
     consumed, sent = source.statistics(), sending.result(PATIENCE_SECONDS)
     assert (sent.sent_rows, consumed.consumed_rows) == (3000, 3000)
     assert sent.sent_chunks == consumed.consumed_chunks == len(received)
-    assert 0 < sent.peak_permits_outstanding <= exchange.parameters.row_permits
+    assert 0 < sent.peak_rows_held <= exchange.parameters.row_permits
     assert 0 < consumed.peak_inbox_rows <= exchange.parameters.row_permits
     assert 0.0 <= sent.back_pressure_rate <= 1.0
 
@@ -107,7 +107,7 @@ def test_a_consumer_that_holds_a_batch_stops_its_sender_at_the_windows(exchange:
         windows = 3 * exchange.parameters.row_permits
         starve(sink, windows - 3 * 64)
         assert sink.statistics().sent_rows <= windows
-        assert sink.statistics().peak_permits_outstanding <= exchange.parameters.row_permits
+        assert sink.statistics().peak_rows_held <= exchange.parameters.row_permits
         assert held.num_rows == 64
         sink.abort("seen enough")
 

@@ -141,7 +141,7 @@ def test_what_was_taken_jointly_keeps_its_permits_until_it_is_consumed(complete:
             receiver.consume(len(taken))
             assert (receiver.statistics().consumed_rows, rest.rows) == (16, 8)
             receiver.consume()
-            await until(lambda: sender.statistics().row_permits_here == 64)
+            await until(lambda: sender.statistics().gauges["row_permits_here"] == 64)
 
     complete(test())
 

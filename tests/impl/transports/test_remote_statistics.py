@@ -34,6 +34,6 @@ def test_peaks_outlive_the_ends(complete: Complete) -> None:
             await until(lambda: receiver.statistics().inbox_rows == 3)
             sender.abort("enough")
         assert receiver.statistics().inbox_rows == 0
-        assert receiver.statistics().peak_inbox_rows == sender.statistics().peak_permits_outstanding == 3
+        assert receiver.statistics().peak_inbox_rows == sender.statistics().peak_rows_held == 3
 
     complete(test())

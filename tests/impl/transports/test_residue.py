@@ -95,7 +95,7 @@ def test_no_chunk_needs_what_waits(complete: Complete) -> None:
             producer.send(9)
             await receiver.receive()
             await turns()
-            assert WINDOW.max_chunk_cost <= WINDOW.row_permits - receiver.statistics().unreturned_permits
+            assert WINDOW.max_chunk_cost <= WINDOW.row_permits - receiver.statistics().gauges["unreturned_permits"]
             producer.send(WINDOW.max_chunk_cost)
             await receiver.receive()
             await turns()

@@ -78,7 +78,7 @@ def test_chunks_leave_at_once_while_their_permits_last(complete: Complete) -> No
             assert end.send_at_once([chunk(300)]) == 0
             assert len(wire.written) == 1
             numbers = end.statistics()
-            assert (numbers.sent_chunks, numbers.sent_rows, numbers.row_permits_here) == (1, 300, 100)
+            assert (numbers.sent_chunks, numbers.sent_rows, numbers.gauges["row_permits_here"]) == (1, 300, 100)
             wire.bring(*encode_downstream([AddPermits(Permits(rows=300))]))
             assert end.send_at_once([chunk(100), chunk(100), chunk(100)]) == 2
 

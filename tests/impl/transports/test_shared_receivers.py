@@ -63,7 +63,7 @@ def test_nobody_receives_what_came_after_another_task_has_taken_something(
             assert [number for read in (taken, *rest) for number in numbers(read)] == [*range(4 * rows)]
             statistics = receiver.statistics()
             assert (statistics.consumed_chunks, statistics.consumed_rows) == (4, 4 * rows)
-            assert (statistics.inbox_rows, statistics.unreturned_permits) == (0, 0)
+            assert (statistics.inbox_rows, statistics.gauges["unreturned_permits"]) == (0, 0)
 
     complete(test())
 

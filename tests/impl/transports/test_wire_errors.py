@@ -280,7 +280,14 @@ def positioned(reason: str) -> str:
 
 def counted(reason: str) -> str:
     numbers: dict[str, Any] = dict.fromkeys((field.name for field in fields(ChannelTraffic)), 0)
-    numbers |= {"channel": "c", "state": "broken", "reason": reason, "compressed_streams": {}, "kept": None}
+    numbers |= {
+        "channel": "c",
+        "state": "broken",
+        "reason": reason,
+        "compressed_streams": {},
+        "kept": None,
+        "gauges": {},
+    }
     traffic = ChannelTraffic(**numbers)
     reply = decode_reply(encode_reply(Statistics(0.0, (traffic,))))
     assert isinstance(reply, Statistics)

@@ -442,8 +442,15 @@ class Statistics(_message.Message):
     def __init__(self, at_seconds: _Optional[float] = ..., channels: _Optional[_Iterable[_Union[ChannelTraffic, _Mapping]]] = ...) -> None: ...
 
 class ChannelTraffic(_message.Message):
-    __slots__ = ("channel", "state", "reason", "row_permits", "producers", "consumers", "rows_in", "rows_out", "rows_held", "peak_rows_held", "rows_with_consumers", "waiting_seconds", "consumer_waiting_seconds", "kept", "compressed_streams")
+    __slots__ = ("channel", "state", "reason", "window_rows", "producers", "consumers", "rows_in", "rows_out", "rows_held", "peak_rows_held", "rows_with_consumers", "waiting_seconds", "consumer_waiting_seconds", "kept", "compressed_streams", "gauges")
     class CompressedStreamsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class GaugesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -453,7 +460,7 @@ class ChannelTraffic(_message.Message):
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
-    ROW_PERMITS_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_ROWS_FIELD_NUMBER: _ClassVar[int]
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
     CONSUMERS_FIELD_NUMBER: _ClassVar[int]
     ROWS_IN_FIELD_NUMBER: _ClassVar[int]
@@ -465,10 +472,11 @@ class ChannelTraffic(_message.Message):
     CONSUMER_WAITING_SECONDS_FIELD_NUMBER: _ClassVar[int]
     KEPT_FIELD_NUMBER: _ClassVar[int]
     COMPRESSED_STREAMS_FIELD_NUMBER: _ClassVar[int]
+    GAUGES_FIELD_NUMBER: _ClassVar[int]
     channel: str
     state: str
     reason: str
-    row_permits: int
+    window_rows: int
     producers: int
     consumers: int
     rows_in: int
@@ -480,7 +488,8 @@ class ChannelTraffic(_message.Message):
     consumer_waiting_seconds: float
     kept: Kept
     compressed_streams: _containers.ScalarMap[str, int]
-    def __init__(self, channel: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., row_permits: _Optional[int] = ..., producers: _Optional[int] = ..., consumers: _Optional[int] = ..., rows_in: _Optional[int] = ..., rows_out: _Optional[int] = ..., rows_held: _Optional[int] = ..., peak_rows_held: _Optional[int] = ..., rows_with_consumers: _Optional[int] = ..., waiting_seconds: _Optional[float] = ..., consumer_waiting_seconds: _Optional[float] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ..., compressed_streams: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    gauges: _containers.ScalarMap[str, int]
+    def __init__(self, channel: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., window_rows: _Optional[int] = ..., producers: _Optional[int] = ..., consumers: _Optional[int] = ..., rows_in: _Optional[int] = ..., rows_out: _Optional[int] = ..., rows_held: _Optional[int] = ..., peak_rows_held: _Optional[int] = ..., rows_with_consumers: _Optional[int] = ..., waiting_seconds: _Optional[float] = ..., consumer_waiting_seconds: _Optional[float] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ..., compressed_streams: _Optional[_Mapping[str, int]] = ..., gauges: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Kept(_message.Message):
     __slots__ = ("next_row", "acknowledged", "staged_rows", "published_rows")
