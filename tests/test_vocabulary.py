@@ -15,7 +15,7 @@ import pytest
 import permitflow.protocol
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.receiver import PermitReceiver
-from permitflow.protocol.recording import RECEIVER_ACTIONS, SENDER_ACTIONS
+from permitflow.protocol.recording import ENDS, PERMIT_ACTIONS
 from permitflow.protocol.sender import PermitSender
 from permitflow.testing.core_pair import CorePair
 from permitflow.testing.moves import Move, PairAdapter
@@ -160,7 +160,7 @@ def sources_of_actions() -> dict[str, set[str]]:
     return {
         "the specification": actions_of_the_specification(),
         "the model": {action.name for action in SYSTEM.actions},
-        "the recorders' lists": set(SENDER_ACTIONS | RECEIVER_ACTIONS),
+        "the recorders' table": {action for of_end in PERMIT_ACTIONS.actions.values() for action in of_end},
         "what the core records": recorded["sender"] | recorded["receiver"],
         "docs/vocabulary.md": set(names_in("Action", "Action")),
         **{source: {by_method.get(name, name) for name in names} for source, names in spelt.items()},
@@ -184,8 +184,8 @@ def test_a_name_that_differs_is_noticed() -> None:
 
 def test_each_end_records_its_own_actions() -> None:
     recorded = recorded_actions()
-    assert recorded == {"sender": SENDER_ACTIONS, "receiver": RECEIVER_ACTIONS}
-    assert permit_channel_trace.RECEIVER_ACTIONS == RECEIVER_ACTIONS
+    assert recorded == {end: set(PERMIT_ACTIONS.actions[end]) for end in ENDS}
+    assert recorded["receiver"] == permit_channel_trace.RECEIVER_ACTIONS
     assert {row["Action"].strip("`"): row["Recorded by"] for row in tables()["Action"]} == {
         action: end for end, actions in recorded.items() for action in actions
     }

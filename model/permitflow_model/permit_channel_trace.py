@@ -60,6 +60,8 @@ __all__ = [
     "TraceEvent",
     "World",
     "counters_of",
+    "permits_of",
+    "rows_of",
     "withdraw_at",
 ]
 
@@ -76,19 +78,24 @@ class TraceEvent(Protocol):
         ...
 
     @property
-    def rows(self) -> int:
-        """Rows of the chunk, or 0."""
+    def arguments(self) -> tuple[int, ...]:
+        """Rows of the chunk, or 0; permits of the message, or returned permits: rows, barriers, watermarks."""
         ...
 
     @property
-    def permits(self) -> tuple[int, int, int]:
-        """Permits of the message, or returned permits: rows, barriers, watermarks."""
-        ...
-
-    @property
-    def counters(self) -> tuple[int, int, int] | None:
+    def counters(self) -> tuple[int, ...]:
         """What the end counted after the event, if it was recorded; ``counters_of`` says of what."""
         ...
+
+
+def rows_of(event: TraceEvent) -> int:
+    """Rows of the chunk, or 0."""
+    return event.arguments[0]
+
+
+def permits_of(event: TraceEvent) -> Permits:
+    """Permits of the message, or returned permits."""
+    return Permits(*event.arguments[1:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +217,7 @@ class PermitChannelReplay:
         if explain is None:
             raise Refused(f"the specification has no action {event.action!r}")
         following = explain(world, event)
-        if event.counters is not None:
+        if event.counters:
             _compare_counters(event, following[0].state)
         if self._keep_path:
             return [_marked(after, world, event) for after in following]
@@ -250,7 +257,7 @@ class PermitChannelReplay:
     # The application.
 
     def _offer_chunk(self, world: World, event: TraceEvent) -> Sequence[World]:
-        after = self._step(world, "OfferChunk", event.rows)
+        after = self._step(world, "OfferChunk", rows_of(event))
         _compare(event, after.state.waiting.last())
         return (after,)
 
@@ -264,13 +271,14 @@ class PermitChannelReplay:
 
     def _withdraw(self, world: World, event: TraceEvent) -> Sequence[World]:
         kind = "chunk" if event.action == "WithdrawChunk" else "barrier"
+        rows, permits = rows_of(event), permits_of(event)
         matching = [
             position
             for position, message in enumerate(world.state.waiting)
-            if (message.kind, message.rows, held(message)) == (kind, event.rows, event.permits)
+            if (message.kind, message.rows, held(message)) == (kind, rows, permits)
         ]
         if not matching:
-            raise Refused(f"no {kind} of {event.rows} rows that holds {event.permits} waits")
+            raise Refused(f"no {kind} of {rows} rows that holds {permits} waits")
         following = [self._withdraw_at(world, position) for position in matching]
         return tuple({world.state: world for world in following}.values())
 
@@ -311,20 +319,20 @@ class PermitChannelReplay:
         return (self._or_refuse(world, "SendWatermark", what),)
 
     def _add_permits(self, world: World, event: TraceEvent) -> Sequence[World]:
-        returned = NOTHING
+        returned, told = NOTHING, permits_of(event)
         steps = 0
         for grant in world.state.grants:
-            if returned == event.permits:
+            if returned == told:
                 break
             returned = plus(returned, grant)
             steps += 1
-        if not steps and returned == event.permits:
+        if not steps and returned == told:
             raise Refused("no permits are returned")
-        if returned != event.permits:
+        if returned != told:
             way = tuple(tuple(grant) for grant in world.state.grants)
-            if any(here > told for here, told in zip(returned, event.permits, strict=True)):
-                raise Refused(f"{tuple(event.permits)} is no sum of the permits that come back first: {way[:5]}")
-            raise Starved(f"of {tuple(event.permits)} permits only {tuple(returned)} are on their way back")
+            if any(here > due for here, due in zip(returned, told, strict=True)):
+                raise Refused(f"{tuple(told)} is no sum of the permits that come back first: {way[:5]}")
+            raise Starved(f"of {tuple(told)} permits only {tuple(returned)} are on their way back")
         for _ in range(steps):
             world = self._step(world, "AddPermits")
         return (world,)
@@ -343,8 +351,8 @@ class PermitChannelReplay:
 
     def _flush(self, world: World, event: TraceEvent) -> Sequence[World]:
         state = world.state
-        if event.permits != (state.unreturned, 0, 0):
-            raise Refused(f"{tuple(event.permits)} permits are returned, the residue is {state.unreturned} row permits")
+        if (told := permits_of(event)) != (state.unreturned, 0, 0):
+            raise Refused(f"{tuple(told)} permits are returned, the residue is {state.unreturned} row permits")
         what = (
             "nothing is left to return"
             if state.inbox.is_empty()
@@ -374,8 +382,8 @@ def _compare_counters(event: TraceEvent, after: State) -> None:
 
 
 def _compare(event: TraceEvent, message: Message) -> None:
-    if (event.rows, event.permits) != (message.rows, held(message)):
-        told = f"{event.rows} rows and {tuple(event.permits)} permits"
+    if event.arguments != (message.rows, *held(message)):
+        told = f"{rows_of(event)} rows and {tuple(permits_of(event))} permits"
         raise Refused(f"it is recorded with {told}, but it must be a {_named(message)}")
 
 
@@ -398,9 +406,10 @@ class SenderAlone(PermitChannelReplay):
     """Explains the sender's events; the model's receiver consumes what must have been consumed."""
 
     def _add_permits(self, world: World, event: TraceEvent) -> Sequence[World]:
-        while (returned := carried_by(world.state.grants)) != event.permits and _is_within(returned, event.permits):
+        told = permits_of(event)
+        while (returned := carried_by(world.state.grants)) != told and _is_within(returned, told):
             residue = Permits(world.state.unreturned, 0, 0)
-            if residue != NOTHING and plus(returned, residue) == event.permits:
+            if residue != NOTHING and plus(returned, residue) == told:
                 world = self._step(world, "Flush")
             elif not world.state.wire.is_empty():
                 world = self._consumed(world)
@@ -419,7 +428,7 @@ class SenderAlone(PermitChannelReplay):
             world = self._consumed(world)
         if world.state.unreturned:
             world = self._step(world, "Flush")
-        state, first = world.state, Permits(*event.permits)
+        state, first = world.state, permits_of(event)
         held = carried_by(state.grants)
         if first == NOTHING or not (_is_within(NOTHING, first) and _is_within(first, held)):
             raise Refused(f"{tuple(first)} permits come back, and all that was sent holds {tuple(held)}")
@@ -445,7 +454,7 @@ class ReceiverAlone(PermitChannelReplay):
         except Disabled:
             has, of = tuple(world.state.permits), tuple(total(self.parameters))
             raise Refused(
-                f"no sender that obeys could have sent it: it holds {tuple(event.permits)} permits, "
+                f"no sender that obeys could have sent it: it holds {tuple(permits_of(event))} permits, "
                 f"and of {of} at most {has} can be at the sender"
             ) from None
         return super()._deliver(world, event)
@@ -461,9 +470,9 @@ def _is_within(permits: Permits, bound: tuple[int, int, int]) -> bool:
 
 
 def _message_of(event: TraceEvent) -> tuple[str, tuple[int, ...]]:
-    _, barriers, watermarks = event.permits
+    _, barriers, watermarks = permits_of(event)
     if watermarks:
         return "Watermark", ()
     if barriers:
         return "Barrier", ()
-    return "Chunk", (event.rows,)
+    return "Chunk", (rows_of(event),)

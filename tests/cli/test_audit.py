@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import ENDS, PERMIT_ACTIONS
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event, Header
 from permitflow.tracing.parquet import ParquetWriter
@@ -19,7 +21,7 @@ Command = Callable[..., tuple[int, str, str]]
 Report = Callable[..., tuple[int, dict[str, Any]]]
 
 AGREED = ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2)
-HEADERS = [Header("orders", "sender", AGREED), Header("orders", "receiver", AGREED)]
+HEADERS = [*(Header("orders", end, PERMIT_ACTIONS, asdict(AGREED)) for end in ENDS)]
 
 
 def run() -> list[Event]:
@@ -92,7 +94,7 @@ def test_a_damaged_file_is_unusable_and_no_traceback(command: Command, tmp_path:
     path = Path(write(tmp_path / "run.parquet", run()))
     whole = path.read_bytes()
     assert b"Flush" in whole
-    path.write_bytes(whole.replace(b"Flush", b"Flus\xdd"))
+    path.write_bytes(whole.replace(b"Flush", b"Flus\xdd", 1))
     code, _, error = command("audit", str(path), "--processes", "1")
     assert code == 2
     assert "action must be text; it is damaged" in error

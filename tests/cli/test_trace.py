@@ -142,7 +142,7 @@ def test_the_report_for_programs_names_the_event(tmp_path: Path, report: Report)
 
 def test_wrong_counters_are_not_a_behaviour(good: Path, command: Command) -> None:
     lines = good.read_text().splitlines(keepends=True)
-    position = next(number for number, line in enumerate(lines) if '"Deliver"' in line)
+    position = next(number for number, line in enumerate(lines) if '"action": "Deliver"' in line)
     told = json.loads(lines[position])
     told["counters"][1] += 1
     lines[position] = json.dumps(told) + "\n"
@@ -169,7 +169,7 @@ def test_one_end_alone_is_checked_as_far_as_that_goes(end: str, ends: tuple[Path
 def test_one_end_alone_can_be_wrong(ends: tuple[Path, Path], command: Command) -> None:
     sender, receiver = ends
     lines = sender.read_text().splitlines(keepends=True)[:-1]
-    returned = next(number for number, line in enumerate(lines) if '"AddPermits"' in line)
+    returned = next(number for number, line in enumerate(lines) if '"action": "AddPermits"' in line)
     lines[returned] = lines[returned].replace('"permits": [2', '"permits": [31')
     write(sender, lines)
     code, stdout, _ = command("trace", "validate", str(sender))
@@ -244,7 +244,7 @@ def test_what_is_no_trace_is_unusable(content: str | None, complaint: str, tmp_p
 def test_one_channel_of_several_is_chosen_by_name(tmp_path: Path, report: Report, command: Command) -> None:
     with FileTrace(tmp_path / "two.jsonl") as trace:
         for number in (0, 1):
-            run_pair(lambda _name, end, agreed, number=number: trace.recorder(f"orders/{number}", end, agreed))
+            run_pair(lambda _name, *facts, number=number: trace.recorder(f"orders/{number}", *facts))
 
     assert [channel["channel"] for channel in report("trace", "validate", str(tmp_path))[1]["channels"]] == [
         "orders/0",

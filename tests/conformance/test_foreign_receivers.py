@@ -62,7 +62,7 @@ def of_exchange(path: Path) -> Trace:
 def test_permits_may_come_back_in_any_portions(tmp_path: Path, portions: Sequence[Permits]) -> None:
     asyncio.run(run(tmp_path / "run.jsonl", portions))
     returned = of_exchange(tmp_path / "run.jsonl").channels["orders/0#get1"].logs[0]
-    assert [event.permits for event in returned if event.action == "AddPermits"] == list(portions)
+    assert [event.arguments[1:] for event in returned if event.action == "AddPermits"] == list(portions)
 
 
 def test_tlc_agrees_where_permits_came_back_in_portions(tmp_path: Path) -> None:
@@ -82,4 +82,4 @@ def test_what_is_no_return_ends_the_stream_and_is_not_recorded(
     with pytest.raises(kind):
         asyncio.run(run(tmp_path / "run.jsonl", portions))
     returned = of_exchange(tmp_path / "run.jsonl").channels["orders/0#get1"].logs[0]
-    assert [event.permits for event in returned if event.action == "AddPermits"] == [Permits(1)]
+    assert [event.arguments[1:] for event in returned if event.action == "AddPermits"] == [Permits(1)]

@@ -49,7 +49,7 @@ async def _seen(
     *,
     is_recorded: bool,
 ) -> list[object]:
-    record = (lambda channel, end, agreed: lambda action, rows, permits, counters=None: None) if is_recorded else None
+    record = (lambda *facts: lambda action, arguments, counters: None) if is_recorded else None
     async with kind.open(parameters, record) as ends:
         app = Application(kind, ends)
         seen = [await _outcome(app, moves, pause=pause) for moves, pause in runs]

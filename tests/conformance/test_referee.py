@@ -1,12 +1,13 @@
 """TLC, with the specification's own text, judges recorded runs as the model does; where it does not, that is seen."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.recording import PERMIT_ACTIONS
 from permitflow.testing.referee import Referee, ask_tlc
 from permitflow.testing.traces import judge, model_of
 from permitflow.tracing import ChannelTrace, Event
@@ -21,7 +22,7 @@ def random_run(seed: int, events: int) -> ChannelTrace:
     """All actions, chunks of all kinds, several barriers and chunks waiting; both ends in one log."""
     parameters = model_of(AGREED, sizes=(0, 1, 3, 5), waiters=3)
     log = tuple(random_behaviour(parameters, seed=seed, events=events))
-    return ChannelTrace("channel", AGREED, frozenset({"sender", "receiver"}), (log,))
+    return ChannelTrace("channel", PERMIT_ACTIONS, asdict(AGREED), frozenset({"sender", "receiver"}), (log,))
 
 
 def apart(channel: ChannelTrace) -> ChannelTrace:
@@ -74,7 +75,7 @@ def event_of(
     number: int, action: str, rows: int, permits: tuple[int, int, int], counters: tuple[int, int, int]
 ) -> Event:
     like = next(event for event in random_run(seed=1, events=600).logs[0] if event.action == action)
-    return like._replace(sequence=number, rows=rows, permits=type(like.permits)(*permits), counters=counters)
+    return like._replace(sequence=number, arguments=(rows, *permits), counters=counters)
 
 
 def dropped(channel: ChannelTrace) -> ChannelTrace:
@@ -90,14 +91,15 @@ def repeated(channel: ChannelTrace) -> ChannelTrace:
 def miscounted(channel: ChannelTrace) -> ChannelTrace:
     position = position_of("Consume", channel)
     event = channel.logs[0][position]
-    assert event.counters is not None
+    assert event.counters
     return with_event(channel, position, event._replace(counters=(event.counters[0] + 1, *event.counters[1:])))
 
 
 def misread(channel: ChannelTrace) -> ChannelTrace:
     position = position_of("Deliver", channel)
     event = channel.logs[0][position]
-    return with_event(channel, position, event._replace(rows=event.rows + 1, counters=None))
+    rows, *permits = event.arguments
+    return with_event(channel, position, event._replace(arguments=(rows + 1, *permits), counters=()))
 
 
 def position_of(action: str, channel: ChannelTrace) -> int:

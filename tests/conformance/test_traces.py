@@ -6,6 +6,8 @@ Runs of sabotaged implementations are stopped at the right step, and the verdict
 import asyncio
 import sys
 from asyncio.subprocess import create_subprocess_exec
+from collections.abc import Mapping
+from dataclasses import asdict
 from itertools import count
 from pathlib import Path
 
@@ -17,15 +19,16 @@ from permitflow.errors import LedgerError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.frames import AddPermits, DownstreamFrame
-from permitflow.protocol.messages import Message, Permits
+from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.protocol.recording import Counters, End, Recorder, RecorderFactory
+from permitflow.protocol.recording import PERMIT_ACTIONS, ActionTable, End, ParameterValue, Recorder, RecorderFactory
 from permitflow.protocol.sender import PermitSender
 from permitflow.protocol.session import DownstreamSession
 from permitflow.testing.core_pair import CorePair
 from permitflow.testing.traces import Verdict, judge, judge_all
 from permitflow.tracing import ChannelTrace, Event, FileTrace, MemoryTrace, read_trace
 from permitflow.transports.grpc_aio import get, put
+from permitflow_model.permit_channel_trace import rows_of
 
 SCHEMA = pa.schema([("serial", pa.int64())])
 AGREED = ChannelParameters(row_permits=8, permit_batch=2, max_chunk_cost=4)
@@ -66,7 +69,7 @@ def test_a_run_of_the_local_channel_is_a_behaviour(run: asyncio.Runner, tmp_path
     read = read_trace(tmp_path)
     assert rows == sum(number % 11 for number in range(400))
     assert read.is_complete
-    assert sum(event.rows for event in read.channels["orders"].logs[0] if event.action == "Consume") == rows
+    assert sum(rows_of(event) for event in read.channels["orders"].logs[0] if event.action == "Consume") == rows
     everything_is_valid_and_at_rest(judge_all(read))
     everything_is_valid_and_at_rest(judge_all(read, by_end=True))
 
@@ -99,7 +102,7 @@ def test_a_run_through_an_exchange_is_three_behaviours(run: asyncio.Runner, over
     assert [verdict.channel for verdict in verdicts] == ["orders/0", "orders/0#get1", "orders/0#put1"]
     everything_is_valid_and_at_rest(verdicts)
     everything_is_valid_and_at_rest(judge_all(trace.trace(), by_end=True))
-    rows = [event.rows for event in trace.events if event.action == "SendChunk"]
+    rows = [rows_of(event) for event in trace.events if event.action == "SendChunk"]
     assert max(rows) == (20 if oversize is Oversize.SPLIT else 32)
 
 
@@ -182,20 +185,21 @@ class ReturnedOnArrival(CorePair):
 
     def __init__(self, parameters: ChannelParameters, *, tags: int = 1, record: RecorderFactory) -> None:
         super().__init__(parameters, tags=tags)
-        self.sender = PermitSender(parameters, record=record("channel", "sender", parameters))
-        self.note = record("channel", "receiver", parameters)
+        stated = asdict(parameters)
+        self.sender = PermitSender(parameters, record=record("channel", "sender", PERMIT_ACTIONS, stated))
+        self.note = record("channel", "receiver", PERMIT_ACTIONS, stated)
         self.here: list[Message[int]] = []
 
     def deliver(self) -> None:
         message = self.wire[0]
         super().deliver()
-        self.note("Deliver", message.rows, message.held())
+        self.note("Deliver", (message.rows, *message.held()), ())
         self.here.append(message)
         super().consume()
 
     def consume(self) -> None:
         message = self.here.pop(0)
-        self.note("Consume", message.rows, message.held())
+        self.note("Consume", (message.rows, *message.held()), ())
 
 
 def recorded(pair_type: type[CorePair], parameters: ChannelParameters, moves: str) -> ChannelTrace:
@@ -238,7 +242,7 @@ def test_permits_that_were_returned_twice_are_found_where_they_arrive_again(by_e
 
     (block,) = verdict.replay.blocked[:1]
     assert block.event == kth(channel, "AddPermits", 3)
-    assert block.event.permits == kth(channel, "AddPermits", 2).permits
+    assert block.event.arguments == kth(channel, "AddPermits", 2).arguments
     assert block.is_refused
     assert "(3, 0, 0) is no sum of the permits that come back first: ((4, 0, 0)" in block.reason
 
@@ -300,11 +304,11 @@ def test_permits_lost_in_a_real_stream_are_found_at_the_next_return(
             return []
         return frames
 
-    def recorder(channel: str, end: End, parameters: ChannelParameters) -> Recorder:
-        keep = trace.recorder(channel, end, parameters)
+    def recorder(channel: str, end: End, table: ActionTable, parameters: Mapping[str, ParameterValue]) -> Recorder:
+        keep = trace.recorder(channel, end, table, parameters)
 
-        def record(action: str, rows: int, permits: Permits, counters: Counters | None = None) -> None:
-            keep(action, rows, permits, counters)
+        def record(action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
+            keep(action, arguments, counters)
             if action == "AddPermits":
                 returned.set()
 

@@ -35,29 +35,28 @@ class Event(NamedTuple):
     """What a recorder would write."""
 
     action: str
-    rows: int
-    permits: Permits
-    counters: tuple[int, int, int] | None = None
+    arguments: tuple[int, ...]
+    counters: tuple[int, ...] = ()
 
 
 def chunk(action: str, rows: int) -> Event:
-    return Event(action, rows, Permits(min(max(rows, 1), SMALL.clamp), 0, 0))
+    return Event(action, (rows, min(max(rows, 1), SMALL.clamp), 0, 0))
 
 
 def barrier(action: str) -> Event:
-    return Event(action, 0, Permits(0, 1, 0))
+    return Event(action, (0, 0, 1, 0))
 
 
 def watermark(action: str) -> Event:
-    return Event(action, 0, Permits(0, 0, 1))
+    return Event(action, (0, 0, 0, 1))
 
 
 def returned(rows: int = 0, barriers: int = 0, watermarks: int = 0) -> Event:
-    return Event("AddPermits", 0, Permits(rows, barriers, watermarks))
+    return Event("AddPermits", (0, rows, barriers, watermarks))
 
 
 def flushed(rows: int) -> Event:
-    return Event("Flush", 0, Permits(rows, 0, 0))
+    return Event("Flush", (0, rows, 0, 0))
 
 
 def event_of(action: str, before: State, after: State) -> Event:
@@ -77,11 +76,11 @@ def event_of(action: str, before: State, after: State) -> Event:
     if before.inbox.size():
         of_message["Consume"] = before.inbox.head()
     if action in of_message:
-        return Event(action, of_message[action].rows, held(of_message[action]))
+        return Event(action, (of_message[action].rows, *held(of_message[action])))
     if action == "Flush":
         return flushed(before.unreturned)
     if action == "AddPermits":
-        return Event(action, 0, before.grants.head())
+        return Event(action, (0, *before.grants.head()))
     return watermark(action)
 
 
@@ -298,8 +297,8 @@ REFUSED = [
         "with 2 rows and (2, 0, 0) permits, but it must be a chunk of 1 rows",
         [chunk("OfferChunk", 1), chunk("SendChunk", 2)],
     ),
-    ("with 1 rows and (2, 0, 0) permits", [Event("OfferChunk", 1, Permits(2, 0, 0))]),
-    ("must be a barrier with (0, 1, 0)", [Event("OfferBarrier", 0, Permits(1, 0, 0))]),
+    ("with 1 rows and (2, 0, 0) permits", [Event("OfferChunk", (1, 2, 0, 0))]),
+    ("must be a barrier with (0, 1, 0)", [Event("OfferBarrier", (0, 1, 0, 0))]),
     ("no barrier waits", [barrier("SendBarrier")]),
     ("no barrier permit is here", [*[barrier("OfferBarrier")] * 3, *[barrier("SendBarrier")] * 3]),
     ("no watermark is pending", [watermark("SendWatermark")]),
@@ -321,7 +320,7 @@ REFUSED = [
     ("the inbox is not empty", [*consumed(chunk("OfferChunk", 1)), *consumed(chunk("OfferChunk", 1))[:3], flushed(1)]),
     ("the residue is 0 row permits", [flushed(1)]),
     ("nothing is left to return", [flushed(0)]),
-    ("no action 'Sned'", [Event("Sned", 0, NOTHING)]),
+    ("no action 'Sned'", [Event("Sned", (0, 0, 0, 0))]),
 ]
 
 

@@ -6,7 +6,7 @@ of four dashes, then what happens, then an empty line.  Actions are spelt as in 
 
 import asyncio
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from permitflow import (
     Permits,
     open_channel,
 )
-from permitflow.protocol.recording import Counters, End, Recorder
+from permitflow.protocol.recording import ActionTable, End, ParameterValue, Recorder
 
 STORIES = sorted(Path(__file__).parent.glob("*.txt"))
 # Every task of a story waits or is done after fewer turns of the loop.
@@ -91,9 +91,11 @@ class Stage:
         for name in [name for name, task in self._tasks.items() if task.done()]:
             self._seen.append(f"{name} {outcome(self._tasks.pop(name))}")
 
-    def _recorder(self, channel: str, end: End, parameters: ChannelParameters) -> Recorder:
-        def record(action: str, rows: int, permits: Permits, counters: Counters | None = None) -> None:
-            classes = [f"{count} {name}" for name, count in permits._asdict().items() if count]
+    def _recorder(
+        self, channel: str, end: End, table: ActionTable, parameters: Mapping[str, ParameterValue]
+    ) -> Recorder:
+        def record(action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
+            classes = [f"{count} {name}" for name, count in zip(Permits._fields, arguments[1:], strict=True) if count]
             self._seen.append(f"  {action} {' '.join(classes)}")
 
         return record

@@ -9,7 +9,7 @@ Moves may come one after the other without a pause, so that cancellations meet w
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import UnionType
@@ -20,9 +20,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from permitflow.channels.interface import ReceiveEnd, SendEnd
 from permitflow.errors import EndOfStream, LocalProtocolError, PermitflowError, WouldBlock
-from permitflow.protocol.messages import Kind, Message, Permits
+from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.protocol.recording import Counters, End, Recorder, RecorderFactory
+from permitflow.protocol.recording import ActionTable, End, ParameterValue, Recorder, RecorderFactory
 from permitflow.testing.kit.random_runs import channel_parameters, drawn_from
 from permitflow.testing.moves import Divergence, Move
 from permitflow.testing.traces import UNLIMITED, judge_all, model_of
@@ -30,7 +30,7 @@ from permitflow.tracing.events import Event
 from permitflow.tracing.file import MemoryTrace
 from permitflow_model.kernel.replay import Refused, Starved
 from permitflow_model.permit_channel import SYSTEM, State
-from permitflow_model.permit_channel_trace import PermitChannelReplay, World
+from permitflow_model.permit_channel_trace import PermitChannelReplay, World, permits_of, rows_of
 
 Task: TypeAlias = asyncio.Task[None]
 Ends: TypeAlias = tuple[SendEnd[object], ReceiveEnd[object]]
@@ -298,9 +298,9 @@ class Hop:
             if broken := self._replay.broken(world):
                 raise Refused(f"it breaks {', '.join(broken)}")
         if event.action == "SendChunk":
-            self.sent_rows.append(event.rows)
-        if event.action == "Consume" and event.permits.rows:
-            self.consumed_rows.append(event.rows)
+            self.sent_rows.append(rows_of(event))
+        if event.action == "Consume" and permits_of(event).rows:
+            self.consumed_rows.append(rows_of(event))
         self.least_row_permits = min(self.least_row_permits, self.state.permits.rows)
         self.peak_inbox_rows = max(self.peak_inbox_rows, sum(message.rows for message in self.state.inbox))
 
@@ -344,13 +344,15 @@ class Following:
         """Set whenever something was recorded."""
         self.listeners: list[Callable[[Event], None]] = []
 
-    def recorder(self, channel: str, end: End, parameters: ChannelParameters) -> Recorder:
+    def recorder(
+        self, channel: str, end: End, table: ActionTable, parameters: Mapping[str, ParameterValue]
+    ) -> Recorder:
         """Record, and follow."""
-        keep = self.trace.recorder(channel, end, parameters)
-        hop = self.hops.setdefault(channel, Hop(parameters))
+        keep = self.trace.recorder(channel, end, table, parameters)
+        hop = self.hops.setdefault(channel, Hop(ChannelParameters(**parameters)))  # type: ignore[arg-type]
 
-        def record(action: str, rows: int, permits: Permits, counters: Counters | None = None) -> None:
-            keep(action, rows, permits, counters)
+        def record(action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
+            keep(action, arguments, counters)
             event = self.trace.events[-1]
             if self.failure is None:
                 self._follow(hop, event)

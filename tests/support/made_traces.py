@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from permitflow.audit.findings import Clause
 from permitflow.protocol.messages import Permits
-from permitflow.protocol.recording import SENDER_ACTIONS, End
+from permitflow.protocol.recording import PERMIT_ACTIONS, End
 from permitflow.tracing.events import Event
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, State, held
-from permitflow_model.permit_channel_trace import counters_of
+from permitflow_model.permit_channel_trace import counters_of, permits_of, rows_of
 
 
 def random_behaviour(
@@ -34,11 +34,11 @@ def random_behaviour(
         if not steps:
             return
         step = choose.choice(steps)
-        end: End = "sender" if step.action in SENDER_ACTIONS else "receiver"
+        end: End = "sender" if step.action in PERMIT_ACTIONS.actions["sender"] else "receiver"
         sequences[end] += 1
         rows, permits = _concerned(step.action, state, step.state)
-        first, second, third = counters_of(step.action, step.state)
-        yield Event(channel, end, sequences[end], step.action, rows, permits, None, (first, second, third))
+        counters = tuple(counters_of(step.action, step.state))
+        yield Event(channel, end, sequences[end], step.action, (rows, *permits), None, counters)
         state = step.state
 
 
@@ -90,14 +90,15 @@ def _choose(events: Sequence[Event], choose: random.Random, suits: Callable[[Eve
 
 
 def _counting(event: Event, place: int, count: int) -> Event:
-    counters = list(event.counters or ())
+    counters = list(event.counters)
     counters[place] = count
-    first, second, third = counters
-    return event._replace(counters=(first, second, third))
+    return event._replace(counters=tuple(counters))
 
 
-def _with_rows(event: Event, rows: int) -> Event:
-    return event._replace(permits=event.permits._replace(rows=rows))
+def with_permits(event: Event, *permits: int) -> Event:
+    """The event with other permits, as far as they are given: of rows, barriers, watermarks."""
+    rows, *others = event.arguments
+    return event._replace(arguments=(rows, *permits, *others[len(permits) :]))
 
 
 def _renumbered(events: Sequence[Event]) -> list[Event]:
@@ -131,18 +132,18 @@ def _event_twice(events: Sequence[Event], choose: random.Random) -> Fault:
 
 def _mispriced(events: Sequence[Event], choose: random.Random) -> Fault:
     index = _choose(events, choose, lambda event: event.action == "SendChunk")
-    event = _with_rows(events[index], events[index].permits.rows + 1)
+    event = with_permits(events[index], permits_of(events[index]).rows + 1)
     return _one(events, index, event, Clause.COST, Clause.CONSERVATION)
 
 
 def _permits_created(events: Sequence[Event], choose: random.Random) -> Fault:
     index = _choose(events, choose, lambda event: event.action == "AddPermits")
-    return _one(events, index, _with_rows(events[index], events[index].permits.rows + 1), Clause.CONSERVATION)
+    return _one(events, index, with_permits(events[index], permits_of(events[index]).rows + 1), Clause.CONSERVATION)
 
 
 def _permits_lost(events: Sequence[Event], choose: random.Random) -> Fault:
-    index = _choose(events, choose, lambda event: event.action == "AddPermits" and event.permits.rows > 1)
-    return _one(events, index, _with_rows(events[index], events[index].permits.rows - 1), Clause.CONSERVATION)
+    index = _choose(events, choose, lambda event: event.action == "AddPermits" and permits_of(event).rows > 1)
+    return _one(events, index, with_permits(events[index], permits_of(events[index]).rows - 1), Clause.CONSERVATION)
 
 
 def _miscounted(events: Sequence[Event], choose: random.Random) -> Fault:
@@ -159,14 +160,14 @@ def _batch_kept(events: Sequence[Event], choose: random.Random) -> Fault:
     index = _choose(
         events,
         choose,
-        lambda event: event.action == "Consume" and event.permits.rows > 0 and _counters(event)[2] == 0,
+        lambda event: event.action == "Consume" and permits_of(event).rows > 0 and _counters(event)[2] == 0,
     )
-    return _one(events, index, _counting(events[index], 2, events[index].permits.rows), Clause.GRANTS_BATCHED)
+    return _one(events, index, _counting(events[index], 2, permits_of(events[index]).rows), Clause.GRANTS_BATCHED)
 
 
 def _residue_wrong(events: Sequence[Event], choose: random.Random) -> Fault:
     index = _choose(events, choose, lambda event: event.action == "Flush")
-    return _one(events, index, _with_rows(events[index], events[index].permits.rows + 1), Clause.GRANTS_BATCHED)
+    return _one(events, index, with_permits(events[index], permits_of(events[index]).rows + 1), Clause.GRANTS_BATCHED)
 
 
 def _never_offered(events: Sequence[Event], choose: random.Random) -> Fault:
@@ -184,7 +185,7 @@ def _another_delivered(events: Sequence[Event], choose: random.Random) -> Fault:
     """A chunk of one row arrives as an empty one: both cost one permit, so that all books are right."""
     delivered = [index for index, event in enumerate(events) if event.action == "Deliver"]
     consumed = [index for index, event in enumerate(events) if event.action == "Consume"]
-    places = [number for number in range(len(consumed)) if events[delivered[number]].rows == 1]
+    places = [number for number in range(len(consumed)) if rows_of(events[delivered[number]]) == 1]
     if not places:
         raise NoPlaceError
     number = choose.choice(places)
@@ -193,7 +194,7 @@ def _another_delivered(events: Sequence[Event], choose: random.Random) -> Fault:
         if changed[index].end == "receiver":
             changed[index] = _counting(changed[index], 1, _counters(changed[index])[1] - 1)
     for index in (delivered[number], consumed[number]):
-        changed[index] = changed[index]._replace(rows=0)
+        changed[index] = changed[index]._replace(arguments=(0, *changed[index].arguments[1:]))
     first = changed[delivered[number]]
     return Fault(changed, frozenset({("receiver", first.sequence, Clause.IN_ORDER)}))
 
@@ -203,13 +204,13 @@ def _never_returned(events: Sequence[Event], choose: random.Random) -> Fault:
     last = max(index for index, event in enumerate(events) if event.end == "receiver")
     if events[last].action != "Flush":
         raise NoPlaceError
-    came = max(index for index, event in enumerate(events) if event.action == "AddPermits" and event.permits.rows)
+    came = max(index for index, event in enumerate(events) if event.action == "AddPermits" and permits_of(event).rows)
     expected: Expected = ("sender", events[came].sequence, Clause.RETURNED)
     return Fault([*events[:last], *events[last + 1 :]], frozenset({expected}))
 
 
-def _counters(event: Event) -> tuple[int, int, int]:
-    if event.counters is None:
+def _counters(event: Event) -> tuple[int, ...]:
+    if not event.counters:
         raise NoPlaceError
     return event.counters
 

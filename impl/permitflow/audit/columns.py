@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import COUNTERS, RECEIVER_ACTIONS, SENDER_ACTIONS, Counters, End
-from permitflow.tracing.parquet import PERMITS, coded, in_one_piece
+from permitflow.protocol.recording import PERMIT_ACTIONS, End
+from permitflow.tracing.parquet import coded, in_one_piece
 
 __all__ = [
     "ACTIONS",
@@ -46,12 +46,13 @@ _EventPlaces: TypeAlias = slice | _Places
 _Of = TypeVar("_Of", bound=np.generic)
 
 
-ACTIONS = (*sorted(SENDER_ACTIONS), *sorted(RECEIVER_ACTIONS))
+ACTIONS = tuple(action for end in ("sender", "receiver") for action in sorted(PERMIT_ACTIONS.actions[end]))
 """An action is its index here; those of the receiver come last."""
 
 CODE = {name: code for code, name in enumerate(ACTIONS)}
 """The other way round."""
 
+_PERMITS = ("permits_rows", "permits_barriers", "permits_watermarks")
 _ENDS: tuple[End, End] = ("sender", "receiver")
 _NO_BOUND = int(np.iinfo(np.int64).max)
 
@@ -124,7 +125,7 @@ class Events:
     """Three rows: of rows, barriers, watermarks."""
 
     counters: Integers
-    """Three rows: the end's own, after the event; ``protocol.recording.COUNTERS`` says of what."""
+    """Three rows: the end's own, after the event; its ``ActionTable`` says of what."""
 
     has_counters: Marks
 
@@ -166,7 +167,7 @@ class Events:
         """Those of one event."""
         return triple(self.permits, index)
 
-    def counters_of(self, index: int) -> Counters | None:
+    def counters_of(self, index: int) -> tuple[int, int, int] | None:
         """What the end counted after an event."""
         return triple(self.counters, index) if self.has_counters[index] else None
 
@@ -265,7 +266,7 @@ class _Columns:
         names, action = self._coded("action")
         self._action = self._known("action", names, ACTIONS).take(action)
         self._numbers: dict[str, Integers] = {
-            name: in_one_piece(table, name).to_numpy() for name in ("sequence", "rows", *PERMITS)
+            name: in_one_piece(table, name).to_numpy() for name in ("sequence", "rows", *_PERMITS)
         }
 
     def of(self, end: End, blocks: slice) -> Events:
@@ -281,7 +282,7 @@ class _Columns:
             sequence=_chosen(self._numbers["sequence"], places),
             action=_chosen(self._action, places),
             rows=_chosen(self._numbers["rows"], places),
-            permits=np.stack([_chosen(self._numbers[name], places) for name in PERMITS]),
+            permits=np.stack([_chosen(self._numbers[name], places) for name in _PERMITS]),
             counters=counters,
             has_counters=has_counters,
         )
@@ -289,7 +290,7 @@ class _Columns:
         return events
 
     def _check_actions(self, events: Events) -> None:
-        of_sender = events.action < len(SENDER_ACTIONS)
+        of_sender = events.action < len(PERMIT_ACTIONS.actions["sender"])
         misplaced = ~of_sender if events.end == "sender" else of_sender
         if misplaced.any():
             index = int(np.argmax(misplaced))
@@ -299,7 +300,7 @@ class _Columns:
 
     def _counted(self, end: End, places: _EventPlaces) -> tuple[Integers, Marks]:
         """What an end counted, and where all of it is known; elsewhere there may be any number."""
-        columns = [in_one_piece(self._table, name) for name in COUNTERS[end]]
+        columns = [in_one_piece(self._table, name) for name in PERMIT_ACTIONS.counters[end]]
         numbers = (np.frombuffer(column.buffers()[1], np.int64, len(column), column.offset * 8) for column in columns)
         return np.stack([_chosen(column, places) for column in numbers]), _chosen(_are_known(columns), places)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from permitflow.protocol.recording import Counters, End
+from permitflow.protocol.recording import End
 
 __all__ = ["Audit", "ChannelAudit", "Clause", "Violation"]
 
@@ -88,10 +88,10 @@ class Violation:
     action: str
     rows: int
     permits: tuple[int, int, int]
-    before: Counters | None = None
-    """What the end counted before the event; ``protocol.recording.COUNTERS`` says of what."""
+    before: tuple[int, int, int] | None = None
+    """What the end counted before the event; its ``ActionTable`` says of what."""
 
-    after: Counters | None = None
+    after: tuple[int, int, int] | None = None
     """What it counted after it."""
 
     reason: str = ""

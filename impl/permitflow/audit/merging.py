@@ -37,7 +37,7 @@ from permitflow.audit.summary import (
 from permitflow.audit.units import Plan, Unit, plan, read_unit, read_units
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import Counters, End
+from permitflow.protocol.recording import End
 from permitflow_model.side_by_side import in_processes
 
 __all__ = ["audit_files", "examine_share", "merge"]
@@ -160,7 +160,7 @@ def joined(earlier: Summary, later: Summary, parameters: ChannelParameters) -> S
     return replace(whole, last_due=triple(due_counters(event, _columns([earlier.last_counters])), 0))
 
 
-def _before(counters: Sequence[Counters]) -> Before:
+def _before(counters: Sequence[tuple[int, int, int]]) -> Before:
     count = len(counters)
     return Before(_columns(counters), known=np.ones(count, np.bool_), continues=np.zeros(count, np.bool_))
 

@@ -27,7 +27,7 @@ from permitflow.audit.laws import (
     waiting_steps,
 )
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import Counters, End
+from permitflow.protocol.recording import End
 
 __all__ = [
     "Moment",
@@ -96,11 +96,11 @@ class Summary:
     events: int
     first_sequence: int
     last_sequence: int
-    first: tuple[int, int, tuple[int, int, int], Counters | None]
+    first: tuple[int, int, tuple[int, int, int], tuple[int, int, int] | None]
     """The first event: action's code, rows, permits, counters."""
 
-    last_counters: Counters | None
-    last_due: Counters
+    last_counters: tuple[int, int, int] | None
+    last_due: tuple[int, int, int]
     """What the last counters should have been by those before; the same, unless the end has miscounted there."""
 
     chunks_waiting: Rise
@@ -249,7 +249,7 @@ def _summaries_of(events: Events, before: Before, due: Integers) -> list[Summary
     ]
 
 
-def _told(events: Events, index: int) -> tuple[int, int, tuple[int, int, int], Counters | None]:
+def _told(events: Events, index: int) -> tuple[int, int, tuple[int, int, int], tuple[int, int, int] | None]:
     row_count = int(events.rows[index])
     return int(events.action[index]), row_count, events.permits_of(index), events.counters_of(index)
 

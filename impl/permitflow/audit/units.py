@@ -12,19 +12,19 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from permitflow.errors import TraceMismatchError, TraceUnreadableError
+from permitflow.errors import InvalidParametersError, TraceMismatchError, TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import End
+from permitflow.protocol.recording import PERMIT_ACTIONS, End
 from permitflow.tracing.events import Header
 from permitflow.tracing.json_lines import JsonLinesReading
-from permitflow.tracing.parquet import POSITION, SCHEMA, TIME, UNREADABLE, read_headers, table_of, why_unreadable
+from permitflow.tracing.parquet import POSITION, TIME, UNREADABLE, read_headers, schema_of, table_of, why_unreadable
 from permitflow.tracing.reader import trace_files
 
 __all__ = ["Plan", "Unit", "plan", "read_unit", "read_units"]
 
 _URL = re.compile(r"(\w+):/+(.*)")
 # What happened when is of no concern, nor what the other end did meanwhile.
-_COLUMNS = pa.schema([field for field in SCHEMA if field.name not in {TIME, POSITION}])
+_COLUMNS = pa.schema([field for field in schema_of(PERMIT_ACTIONS) if field.name not in {TIME, POSITION}])
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,13 @@ def _footer(file: Path) -> tuple[list[Header], list[int]]:
 
 
 def _note(whole: Plan, headers: Iterable[Header], source: str) -> None:
-    for channel, end, parameters in headers:
+    for channel, end, table, stated in headers:
+        if table != PERMIT_ACTIONS:
+            raise TraceMismatchError(channel=channel, reason=f"{table.flow!r} is recorded, not permits")
+        try:
+            parameters = ChannelParameters(**stated)  # type: ignore[arg-type]  # it looks at the types itself
+        except (InvalidParametersError, TypeError) as error:
+            raise TraceMismatchError(channel=channel, reason=str(error)) from error
         known = whole.parameters.setdefault(channel, parameters)
         if known != parameters:
             raise TraceMismatchError(channel=channel, reason=f"{source} has {parameters}, others have {known}")
@@ -148,7 +154,7 @@ def _note(whole: Plan, headers: Iterable[Header], source: str) -> None:
 
 
 def read_unit(unit: Unit) -> pa.Table:
-    """The events of a unit, with the columns of ``tracing.parquet.SCHEMA`` but for time and position.
+    """The events of a unit, with the columns of ``tracing.parquet.schema_of`` but for time and position.
 
     Raises:
         TraceUnreadableError: it cannot be read, or holds something else.
@@ -168,7 +174,7 @@ def read_units(units: Iterable[Unit]) -> Iterator[tuple[Unit, pa.Table]]:
             parquet = None
             for unit in of_file:
                 if unit.row_group is None:
-                    yield unit, table_of(JsonLinesReading(Path(path), allow_truncated=True).events)
+                    yield unit, table_of(JsonLinesReading(Path(path), allow_truncated=True).events, PERMIT_ACTIONS)
                     continue
                 if parquet is None:
                     parquet = stack.enter_context(pq.ParquetFile(path))

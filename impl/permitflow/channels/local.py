@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from enum import Enum
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
@@ -29,7 +30,7 @@ from permitflow.errors import (
 from permitflow.protocol.messages import Message
 from permitflow.protocol.parameters import GAUGE_HELP, ChannelParameters, Oversize
 from permitflow.protocol.receiver import PermitReceiver
-from permitflow.protocol.recording import RecorderFactory
+from permitflow.protocol.recording import ENDS, PERMIT_ACTIONS, RecorderFactory
 from permitflow.protocol.sender import PermitSender
 
 __all__ = ["LocalReceiver", "LocalSender", "open_channel"]
@@ -91,7 +92,9 @@ class _Channel(Generic[T]):
         """``clock`` tells the time in seconds."""
         self.name = name
         self.parameters = parameters
-        of_sender, of_receiver = (record(name, end, parameters) if record else None for end in ("sender", "receiver"))
+        of_sender, of_receiver = (
+            record(name, end, PERMIT_ACTIONS, asdict(parameters)) if record else None for end in ENDS
+        )
         self.sender: PermitSender[T] = PermitSender(parameters, record=of_sender)
         self.receiver: PermitReceiver[T] = PermitReceiver(parameters, record=of_receiver)
         self.sending = _Sending.OPEN

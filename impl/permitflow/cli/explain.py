@@ -12,6 +12,7 @@ from permitflow.cli.options import Batch, FlushIdle, MaxChunk, RowCount, Sizes
 from permitflow.cli.outcomes import Json, print_json, requires_extra, unusable
 from permitflow.cli.output import require_apart, write_files
 from permitflow.cli.trace import files_of, read_files, select_channels
+from permitflow.errors import TraceError
 
 if TYPE_CHECKING:
     from permitflow.pictures.run import Run
@@ -158,7 +159,8 @@ def _graph(numbers: Numbers, *, with_barriers: bool) -> "StateGraph":
 
 def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) -> "Run":
     from permitflow.pictures.run import Recording, recorded_run
-    from permitflow.testing.traces import UNLIMITED, judge, model_of
+    from permitflow.testing.traces import UNLIMITED, agreed_of, judge, model_of
+    from permitflow_model.permit_channel_trace import rows_of
 
     channels = select_channels(read_files(files, allow_truncated), [name] if name else [])
     if len(channels) > 1:
@@ -166,12 +168,15 @@ def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) ->
         more = f" and {len(names) - 8} more" if len(names) > 8 else ""
         unusable(f"the trace holds {len(names)} channels; choose one with --channel: {', '.join(names[:8])}{more}")
     (channel,) = channels
-    verdict = judge(channel, keep_path=True)
-    largest = max((event.rows for log in channel.logs for event in log), default=0)
+    try:
+        verdict = judge(channel, keep_path=True)
+    except TraceError as error:
+        unusable(str(error))
+    largest = max((rows_of(event) for log in channel.logs for event in log), default=0)
     return recorded_run(
         Recording(
             channel=channel.channel,
-            parameters=model_of(channel.parameters, sizes=(largest,), waiters=UNLIMITED),
+            parameters=model_of(agreed_of(channel), sizes=(largest,), waiters=UNLIMITED),
             replay=verdict.replay,
             is_valid=verdict.is_valid,
             is_at_rest=verdict.is_at_rest,

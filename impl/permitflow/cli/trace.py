@@ -86,7 +86,10 @@ def validate(
         task = progress.add_task("", total=len(channels))
         for each in channels:
             progress.update(task, description=each.channel)
-            verdicts.append(judge(each))
+            try:
+                verdicts.append(judge(each))
+            except TraceError as error:
+                unusable(str(error))
             progress.advance(task)
     referees = _ask_tlc(channels) if with_tlc else {}
     holds = all(verdict.is_valid for verdict in verdicts) and all(referee.agrees for referee in referees.values())
@@ -246,7 +249,9 @@ def _last_steps(verdict: "Verdict") -> Table:
 
 
 def _told(event: "Event") -> tuple[str, str, str, str]:
-    rows = event.rows or (event.permits.rows if event.action in ("AddPermits", "Flush") else 0)
+    from permitflow_model.permit_channel_trace import permits_of, rows_of
+
+    rows = rows_of(event) or (permits_of(event).rows if event.action in ("AddPermits", "Flush") else 0)
     return event.end, f"{event.sequence:,}", event.action, f"{rows:,}" if rows else ""
 
 
@@ -277,6 +282,8 @@ def _as_json(verdict: "Verdict") -> dict[str, object]:
 
 
 def _problem_as_json(verdict: "Verdict") -> dict[str, object]:
+    from permitflow_model.permit_channel_trace import permits_of, rows_of
+
     blocked = [(block.event, block.reason, block.is_refused) for block in verdict.replay.blocked]
     broken = (
         [(verdict.replay.last, f"breaks {', '.join(verdict.replay.broken)}", True)] if verdict.replay.broken else []
@@ -287,8 +294,8 @@ def _problem_as_json(verdict: "Verdict") -> dict[str, object]:
                 "end": event.end,
                 "sequence": event.sequence,
                 "action": event.action,
-                "rows": event.rows,
-                "permits": list(event.permits),
+                "rows": rows_of(event),
+                "permits": list(permits_of(event)),
                 "reason": reason,
                 "is_refused": is_refused,
             }

@@ -30,9 +30,10 @@ from permitflow.demo.console import (
 from permitflow.demo.settings import DemoSettings, PartSettings
 from permitflow.demo.tpch import ShippingMode, cached_tables
 from permitflow.errors import DemoError
-from permitflow.testing.traces import judge_all
+from permitflow.testing.traces import agreed_of, judge_all
 from permitflow.tracing import ChannelTrace, Trace, read_trace
 from permitflow.tracing import Event as TraceEvent
+from permitflow_model.permit_channel_trace import permits_of, rows_of
 
 __all__ = [
     "DemoReport",
@@ -375,10 +376,10 @@ def _numbers(trace: Trace, stream: str, rate: float) -> StreamNumbers:
     sent = [event for event in _sender_events(channel) if event.action == "SendChunk"]
     return StreamNumbers(
         stream=stream,
-        rows=sum(event.rows for event in sent),
+        rows=sum(rows_of(event) for event in sent),
         chunks=len(sent),
         peak_rows=max(_rows_away(channel), default=0),
-        bound=channel.parameters.row_permits,
+        bound=agreed_of(channel).row_permits,
         back_pressure_rate=rate,
     )
 
@@ -392,9 +393,9 @@ def _rows_away(channel: ChannelTrace) -> Iterator[int]:
     away = 0
     for event in _sender_events(channel):
         if event.action == "SendChunk":
-            away += event.permits.rows
+            away += permits_of(event).rows
         elif event.action == "AddPermits":
-            away -= event.permits.rows
+            away -= permits_of(event).rows
         yield away
 
 

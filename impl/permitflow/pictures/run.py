@@ -9,7 +9,7 @@ from permitflow.tracing.events import Event
 from permitflow_model.kernel.replay import Replay
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State, cost_of, is_stuck
-from permitflow_model.permit_channel_trace import PART, PermitChannelReplay, World
+from permitflow_model.permit_channel_trace import PART, PermitChannelReplay, World, permits_of, rows_of
 
 __all__ = [
     "MOST_STEPS",
@@ -320,8 +320,8 @@ def _what(event: Event | None) -> str:
     if event is None:
         return "nothing"
     names = ("row permits", "barrier permits", "watermark permits")
-    permits = [f"{count:,} {name}" for count, name in zip(event.permits, names, strict=True) if count]
-    rows = f"{event.rows:,} rows, " if event.rows else ""
+    permits = [f"{count:,} {name}" for count, name in zip(permits_of(event), names, strict=True) if count]
+    rows = f"{rows_of(event):,} rows, " if rows_of(event) else ""
     return f"event {event.sequence:,} of the {event.end}, {event.action} ({rows}{', '.join(permits) or 'no permits'})"
 
 

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 from permitflow.errors import LocalProtocolError, OverspendError, WouldBlock
 from permitflow.protocol.messages import Kind, Message, Permits, message_of
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import Counters, Recorder
+from permitflow.protocol.recording import Recorder
 
 __all__ = ["PermitReceiver"]
 
@@ -174,7 +174,7 @@ class PermitReceiver(Generic[T]):
         else:
             self._accept_control(message)
         if self._record is not None:
-            self._record("Deliver", message.rows, message.held(), self._counters())
+            self._record("Deliver", (message.rows, *message.held()), self._counters())
 
     def deliver_many(self, payloads: Sequence[T], rows: Sequence[int]) -> None:
         """Accept chunks from the wire that travel for as many permits as they have rows.
@@ -223,7 +223,7 @@ class PermitReceiver(Generic[T]):
         """Tell the recorder of chunks that have come at once as if they had come one by one."""
         messages, here = len(self._costs) - len(rows), self._inbox_rows - sum(rows)
         for count, (cost, sum_rows) in enumerate(zip(rows, accumulate(rows), strict=True), start=1):
-            record("Deliver", cost, Permits(rows=cost), (messages + count, here + sum_rows, self._unreturned))
+            record("Deliver", (cost, cost, 0, 0), (messages + count, here + sum_rows, self._unreturned))
 
     def replace_newest(self, payloads: Sequence[T | Message[T]]) -> None:
         """Let these stand where the newest so many of ``payloads`` do; nothing that is counted changes."""
@@ -403,7 +403,7 @@ class PermitReceiver(Generic[T]):
             rows -= message.rows
             unreturned += message.cost if message.kind is _CHUNK else 0
             last_batch = batches[bisect_right(batches, unreturned) - 1]
-            record("Consume", message.rows, message.held(), (count, rows, unreturned - last_batch))
+            record("Consume", (message.rows, *message.held()), (count, rows, unreturned - last_batch))
 
     # Permits that go back.
 
@@ -433,7 +433,7 @@ class PermitReceiver(Generic[T]):
         residue, self._unreturned = self._unreturned, 0
         self._due_rows += residue
         if self._record is not None:
-            self._record("Flush", 0, Permits(rows=residue), self._counters())
+            self._record("Flush", (0, residue, 0, 0), self._counters())
         return True
 
     def take_returns(self) -> Permits | None:
@@ -445,7 +445,7 @@ class PermitReceiver(Generic[T]):
             self.release_residue()
         return self.take_due() if self._due_rows or self._due_barriers or self._due_watermarks else None
 
-    def _counters(self) -> Counters:
+    def _counters(self) -> tuple[int, int, int]:
         return len(self._costs), self._inbox_rows, self._unreturned
 
     def drop(self) -> None:

@@ -1,59 +1,111 @@
-"""A hook for whoever wants to see the specification's actions as they happen.  Without one it costs nothing."""
+"""A hook that hears of the specification's actions as they happen.  Without one it costs nothing.
 
+The recorder knows a protocol by its ``ActionTable`` only: which actions each end has, what the numbers beside an action
+are called, and what an end counts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
 from typing import Literal, Protocol, TypeAlias
 
-from permitflow.protocol.messages import Permits
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.errors import InvalidParametersError
 
 __all__ = [
-    "COUNTERS",
-    "RECEIVER_ACTIONS",
-    "SENDER_ACTIONS",
-    "Counters",
+    "ENDS",
+    "PERMIT_ACTIONS",
+    "ActionTable",
     "End",
+    "ParameterValue",
     "Recorder",
     "RecorderFactory",
+    "column_of",
+    "fields_of",
 ]
 
 End = Literal["sender", "receiver"]
 
-Counters: TypeAlias = tuple[int, int, int]
-"""An end's own count of what it has, after the action; ``COUNTERS`` says of what."""
+ENDS: tuple[End, End] = ("sender", "receiver")
 
-COUNTERS: dict[End, tuple[str, str, str]] = {
-    "sender": ("row_permits", "barrier_permits", "watermark_permits"),
-    "receiver": ("inbox_messages", "inbox_rows", "unreturned_permits"),
-}
-"""The sender counts its unspent permits; the receiver what has arrived and was not consumed, and the row permits of
-consumed chunks that it has not returned yet."""
+ParameterValue: TypeAlias = str | int | float | bool | None
+"""What a parameter of a channel may be in a recording."""
 
-SENDER_ACTIONS = frozenset(
-    {
-        "OfferChunk",
-        "OfferBarrier",
-        "OfferWatermark",
-        "WithdrawChunk",
-        "WithdrawBarrier",
-        "SendChunk",
-        "SendBarrier",
-        "SendWatermark",
-        "AddPermits",
-    }
-)
-"""Actions that happen at the sender."""
+# What a recording says of every event; an argument or a counter has another name.
+_RESERVED = frozenset({"action", "channel", "counters", "end", "position", "sequence", "time_seconds"})
 
-RECEIVER_ACTIONS = frozenset({"Deliver", "Consume", "Flush"})
-"""Actions that happen at the receiver."""
+
+@dataclass(frozen=True)
+class ActionTable:
+    """The names by which a protocol's runs are recorded.
+
+    Raises:
+        InvalidParametersError: two numbers would have the same name, or one that is taken.
+    """
+
+    flow: str
+    """The protocol's own name."""
+
+    actions: Mapping[End, Mapping[str, tuple[str, ...]]]
+    """For each end its actions, spelt as in the specification, and of each action the names of its arguments.
+
+    Names with the same beginning before a dot, one after the other, are parts of one thing: ``permits.rows``.
+    """
+
+    counters: Mapping[End, tuple[str, ...]]
+    """What an end itself counts, after each of its actions."""
+
+    def __post_init__(self) -> None:
+        """Refuse names that cannot stand beside each other."""
+        arguments = [names for of_end in self.actions.values() for names in of_end.values()]
+        for names in (*arguments, *self.counters.values()):
+            if len(set(names)) < len(names):
+                raise InvalidParametersError(name="names", value=names, rule="must differ")
+        columns, counted = set(self.argument_columns), set(self.counter_columns)
+        told = {name for names in arguments for name in names}
+        fields = {name for names in arguments for name, _ in fields_of(names)}
+        if twice := sorted((columns & counted) | ((fields | columns | counted) & _RESERVED)):
+            raise InvalidParametersError(name="names", value=", ".join(twice), rule="must not be taken otherwise")
+        if len(columns) < len(told):
+            raise InvalidParametersError(name="names", value=sorted(told), rule="must differ where a dot is no dot")
+
+    @property
+    def argument_columns(self) -> tuple[str, ...]:
+        """The names of all actions' arguments, each once, as columns: with ``_`` for the dot."""
+        of_actions = (names for end in ENDS for names in self.actions[end].values())
+        return tuple(dict.fromkeys(column_of(name) for names in of_actions for name in names))
+
+    @property
+    def counter_columns(self) -> tuple[str, ...]:
+        """The names of both ends' counters, each once."""
+        return tuple(dict.fromkeys(name for end in ENDS for name in self.counters[end]))
+
+
+def column_of(name: str) -> str:
+    """How an argument is called where a dot may not stand."""
+    return name.replace(".", "_")
+
+
+@cache
+def fields_of(names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    """The things that arguments are, one after the other; of how many parts each, 0 if it is one number."""
+    fields, start = [], 0
+    while start < len(names):
+        name, dot, _ = names[start].partition(".")
+        stop = start + 1
+        while dot and stop < len(names) and names[stop].startswith(name + dot):
+            stop += 1
+        fields.append((name, stop - start if dot else 0))
+        start = stop
+    return tuple(fields)
 
 
 class Recorder(Protocol):
     """Takes note of one action at one end of a channel, at the moment at which the state changes."""
 
-    def __call__(self, action: str, rows: int, permits: Permits, counters: Counters | None = None) -> None:
-        """``action`` is spelt as in the specification; ``rows`` are the chunk's, or 0.
+    def __call__(self, action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
+        """``action`` and what the numbers are is in the end's ``ActionTable``.
 
-        ``permits`` are those that the message holds or, for Flush and AddPermits, those that are returned.
-        ``counters`` are the end's own, after the action; None if it keeps none.
+        ``counters`` are the end's own, after the action; empty if it keeps none.
         A recorder never raises: it is called in the middle of a change of state.
         """
         ...
@@ -62,6 +114,43 @@ class Recorder(Protocol):
 class RecorderFactory(Protocol):
     """Opens the recorder of one end of a channel, once the two ends have agreed on the parameters."""
 
-    def __call__(self, channel: str, end: End, parameters: ChannelParameters) -> Recorder:
+    def __call__(
+        self, channel: str, end: End, table: ActionTable, parameters: Mapping[str, ParameterValue]
+    ) -> Recorder:
         """``channel`` names one stream: both of its ends give the same name, and no other stream does."""
         ...
+
+
+# Permits.
+
+_MESSAGE = ("rows", "permits.rows", "permits.barriers", "permits.watermarks")
+
+PERMIT_ACTIONS = ActionTable(
+    flow="permits",
+    actions={
+        "sender": dict.fromkeys(
+            (
+                "OfferChunk",
+                "OfferBarrier",
+                "OfferWatermark",
+                "WithdrawChunk",
+                "WithdrawBarrier",
+                "SendChunk",
+                "SendBarrier",
+                "SendWatermark",
+                "AddPermits",
+            ),
+            _MESSAGE,
+        ),
+        "receiver": dict.fromkeys(("Deliver", "Consume", "Flush"), _MESSAGE),
+    },
+    counters={
+        "sender": ("row_permits", "barrier_permits", "watermark_permits"),
+        "receiver": ("inbox_messages", "inbox_rows", "unreturned_permits"),
+    },
+)
+"""Each action tells the rows of its chunk, or 0, and the permits that the message holds or, for Flush and AddPermits,
+those that are returned.
+
+The sender counts its unspent permits; the receiver what has arrived and was not consumed, and the row permits of
+consumed chunks that it has not returned yet."""

@@ -186,7 +186,7 @@ class PermitSender(Generic[T]):
         offered = Offered(Message(_CHUNK, payload, rows, self.parameters.cost_of(rows)))
         self._waiting.append(offered)
         if self._record is not None:
-            self._record("OfferChunk", rows, offered.message.held(), self.permits)
+            self._record("OfferChunk", (offered.message.rows, *offered.message.held()), self.permits)
         return offered
 
     def offer_barrier(self, payload: T) -> Offered[T]:
@@ -197,7 +197,7 @@ class PermitSender(Generic[T]):
         offered = Offered(Message(Kind.BARRIER, payload, 0, 1))
         self._waiting.append(offered)
         if self._record is not None:
-            self._record("OfferBarrier", 0, offered.message.held(), self.permits)
+            self._record("OfferBarrier", (offered.message.rows, *offered.message.held()), self.permits)
         return offered
 
     def offer_watermark(self, payload: T) -> None:
@@ -210,7 +210,7 @@ class PermitSender(Generic[T]):
         self._watermark = Message(Kind.WATERMARK, payload, 0, 1)
         self._watermark_after = len(self._waiting)
         if self._record is not None:
-            self._record("OfferWatermark", 0, self._watermark.held(), self.permits)
+            self._record("OfferWatermark", (self._watermark.rows, *self._watermark.held()), self.permits)
 
     def withdraw(self, offered: Offered[T]) -> bool:
         """Take back a message that still waits; say whether it was still here.  Nothing is lost.
@@ -239,7 +239,7 @@ class PermitSender(Generic[T]):
     def _record_withdrawn(self, message: Message[T]) -> None:
         if self._record is not None:
             action = "WithdrawChunk" if message.kind is _CHUNK else "WithdrawBarrier"
-            self._record(action, message.rows, message.held(), self.permits)
+            self._record(action, (message.rows, *message.held()), self.permits)
 
     # Leaving.
 
@@ -297,7 +297,7 @@ class PermitSender(Generic[T]):
         self._leave_line()
         self._leave(message.rows, message.cost, 1)
         if self._record is not None:
-            self._record("SendChunk", message.rows, message.held(), self.permits)
+            self._record("SendChunk", (message.rows, *message.held()), self.permits)
         return message
 
     def _leave_line(self) -> None:
@@ -316,12 +316,12 @@ class PermitSender(Generic[T]):
 
     def _record_sent(self, record: Recorder, rows: Iterable[int]) -> None:
         """Tell the recorder of chunks that have left at once as if they had left one by one."""
-        here = self.permits
-        left = here.rows + sum(rows)
+        left, barriers, watermarks = self.permits
+        left += sum(rows)
         for cost in rows:
-            record("OfferChunk", cost, Permits(rows=cost), here._replace(rows=left))
+            record("OfferChunk", (cost, cost, 0, 0), (left, barriers, watermarks))
             left -= cost
-            record("SendChunk", cost, Permits(rows=cost), here._replace(rows=left))
+            record("SendChunk", (cost, cost, 0, 0), (left, barriers, watermarks))
 
     def send_barrier(self) -> Message[T]:
         """Let the barrier leave that is the oldest message.
@@ -336,7 +336,7 @@ class PermitSender(Generic[T]):
         self._leave_line()
         self._barrier_permits -= 1
         if self._record is not None:
-            self._record("SendBarrier", 0, message.held(), self.permits)
+            self._record("SendBarrier", (message.rows, *message.held()), self.permits)
         return message
 
     def send_watermark(self) -> Message[T]:
@@ -352,7 +352,7 @@ class PermitSender(Generic[T]):
         self._watermark = None
         self._watermark_permits -= 1
         if self._record is not None:
-            self._record("SendWatermark", 0, message.held(), self.permits)
+            self._record("SendWatermark", (message.rows, *message.held()), self.permits)
         return message
 
     def take_sendable(self) -> list[Message[T]]:
@@ -394,7 +394,7 @@ class PermitSender(Generic[T]):
         self._barrier_permits += barriers
         self._watermark_permits += watermarks
         if self._record is not None:
-            self._record("AddPermits", 0, returned, self.permits)
+            self._record("AddPermits", (0, *returned), self.permits)
 
     def _overrun(self, returned: Permits) -> RemoteProtocolError:
         for permit_class, count, outstanding in zip(Permits._fields, returned, self.outstanding, strict=True):

@@ -7,6 +7,7 @@ state FAILED: the stream is dead, and nothing more may be fed in.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import asdict
 from enum import StrEnum
 from functools import cached_property
 from typing import Generic, Literal, TypeAlias, TypeVar
@@ -45,7 +46,7 @@ from permitflow.protocol.frames import (
 from permitflow.protocol.messages import NO_PERMITS, Kind, Message, Permits
 from permitflow.protocol.parameters import ChannelParameters, Oversize
 from permitflow.protocol.receiver import PermitReceiver
-from permitflow.protocol.recording import Recorder, RecorderFactory
+from permitflow.protocol.recording import PERMIT_ACTIONS, Recorder, RecorderFactory
 from permitflow.protocol.sender import Offered, PermitSender
 
 __all__ = ["DOWNSTREAM", "UPSTREAM", "DownstreamSession", "FrameType", "Session", "State", "UpstreamSession"]
@@ -170,7 +171,8 @@ class Session(ABC, Generic[T]):
     def _recorder(self) -> Recorder | None:
         if self._factory is None:
             return None
-        return self._factory(self.agreement.stream or self.channel, self.END, self.parameters)
+        stream = self.agreement.stream or self.channel
+        return self._factory(stream, self.END, PERMIT_ACTIONS, asdict(self.parameters))
 
     def receive(self, frame: Frame[T]) -> None:
         """Take a frame of the peer.

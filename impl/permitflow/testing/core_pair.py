@@ -2,11 +2,12 @@
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import asdict
 
 from permitflow.protocol.messages import Kind, Message, Offered, Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.receiver import PermitReceiver
-from permitflow.protocol.recording import RecorderFactory
+from permitflow.protocol.recording import PERMIT_ACTIONS, RecorderFactory
 from permitflow.protocol.sender import PermitSender
 from permitflow.testing.moves import ActionRefused, Divergence
 from permitflow_model.kernel.queue import Fifo
@@ -25,8 +26,8 @@ class CorePair:
 
     def __init__(self, parameters: ChannelParameters, *, tags: int = 1, record: RecorderFactory | None = None) -> None:
         """Chunks and barriers are numbered modulo ``tags`` in what ``observe`` shows."""
-        of_sender = None if record is None else record("channel", "sender", parameters)
-        of_receiver = None if record is None else record("channel", "receiver", parameters)
+        of_sender = None if record is None else record("channel", "sender", PERMIT_ACTIONS, asdict(parameters))
+        of_receiver = None if record is None else record("channel", "receiver", PERMIT_ACTIONS, asdict(parameters))
         self.sender: PermitSender[int] = PermitSender(parameters, record=of_sender)
         self.receiver: PermitReceiver[int] = PermitReceiver(parameters, record=of_receiver)
         self.wire: deque[Message[int]] = deque()

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from permitflow.testing.traces import UNLIMITED, judge, largest_rows, model_of
+from permitflow.testing.traces import UNLIMITED, agreed_of, judge, largest_rows, model_of
 from permitflow.tracing.reader import ChannelTrace
 from permitflow_model.permit_channel import Permits
-from permitflow_model.permit_channel_trace import PART, TraceEvent
+from permitflow_model.permit_channel_trace import PART, TraceEvent, permits_of, rows_of
 from permitflow_model.permit_channel_trace import Path as Explained
 from permitflow_model.tlc.trace import SEGMENT_STEPS, Told, Walk, walk_trace
 
@@ -75,7 +75,7 @@ def ask_tlc(
     told = list(_told(links))
     # What the model plays of an end that was not recorded could go on in many ways: TLC is not asked for all of them.
     blocked = [_of_event(block.event) for block in verdict.replay.blocked if len(channel.ends) == 2]
-    parameters = model_of(channel.parameters, sizes=(largest_rows(channel),), waiters=UNLIMITED)
+    parameters = model_of(agreed_of(channel), sizes=(largest_rows(channel),), waiters=UNLIMITED)
     whole = Walk(steps=0, reached=0, goes_on=False, seconds=0.0)
     for first in range(0, max(len(told), 1), segment_steps):
         segment = told[first : first + segment_steps]
@@ -113,4 +113,4 @@ def _told(links: list[Explained]) -> Iterator[Told]:
 
 
 def _of_event(event: TraceEvent) -> Told:
-    return Told(event.action, event.rows, event.permits, event.counters)
+    return Told(event.action, rows_of(event), permits_of(event), event.counters)

@@ -4,18 +4,27 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from permitflow.errors import InvalidParametersError, TraceMismatchError
 from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.protocol.recording import End
+from permitflow.protocol.recording import PERMIT_ACTIONS, End
 from permitflow.tracing.events import Event
 from permitflow.tracing.reader import ChannelTrace, Trace
 from permitflow_model.kernel.replay import Blocked, Replay, replay
 from permitflow_model.permit_channel import SYSTEM, Parameters, row_bound_of, rows_in
-from permitflow_model.permit_channel_trace import PermitChannelReplay, ReceiverAlone, SenderAlone, World
+from permitflow_model.permit_channel_trace import (
+    PermitChannelReplay,
+    ReceiverAlone,
+    SenderAlone,
+    World,
+    permits_of,
+    rows_of,
+)
 
 __all__ = [
     "UNLIMITED",
     "Peaks",
     "Verdict",
+    "agreed_of",
     "event_in_words",
     "judge",
     "judge_all",
@@ -169,15 +178,32 @@ def model_of(
     )
 
 
+def agreed_of(channel: ChannelTrace) -> ChannelParameters:
+    """The parameters of a recorded permit channel.
+
+    Raises:
+        TraceMismatchError: they are none, or another protocol was recorded.
+    """
+    if channel.table != PERMIT_ACTIONS:
+        raise TraceMismatchError(channel=channel.channel, reason=f"{channel.table.flow!r} is recorded, not permits")
+    try:
+        return ChannelParameters(**channel.parameters)  # type: ignore[arg-type]  # it looks at the types itself
+    except (InvalidParametersError, TypeError) as error:
+        raise TraceMismatchError(channel=channel.channel, reason=str(error)) from error
+
+
 def judge(channel: ChannelTrace, *, by_end: bool = False, keep_path: bool = False) -> Verdict:
     """Replay what was recorded of one channel.
 
     Where one process recorded both ends, the order in which it did so counts: a permit that comes back before its
     chunk was consumed is found out at once.  With ``by_end`` each end's own order is all that counts, as it is
     anyway where two processes recorded.  Of an end that was not recorded, the model plays the part.
+
+    Raises:
+        TraceMismatchError: its parameters are impossible, or another protocol was recorded.
     """
     logs = channel.logs_by_end if by_end else channel.logs
-    parameters = model_of(channel.parameters, sizes=(largest_rows(channel),), waiters=UNLIMITED)
+    parameters = model_of(agreed_of(channel), sizes=(largest_rows(channel),), waiters=UNLIMITED)
     interpretation = _ONE_END.get(channel.ends, PermitChannelReplay)(parameters, keep_path=keep_path)
     watched = _Watched(interpretation)
     outcome = replay(watched, interpretation.start(), logs)
@@ -230,24 +256,23 @@ class _Watched:
 
 
 def _rows_of(action: str, logs: Sequence[Sequence[Event]]) -> int:
-    return sum(event.rows for log in logs for event in log if event.action == action)
+    return sum(rows_of(event) for log in logs for event in log if event.action == action)
 
 
 def largest_rows(channel: ChannelTrace) -> int:
     """Rows of the largest chunk that the channel may have carried."""
-    if channel.parameters.oversize is Oversize.SPLIT:
-        return channel.parameters.max_chunk_cost
-    return max((event.rows for log in channel.logs for event in log), default=0)
+    agreed = agreed_of(channel)
+    if agreed.oversize is Oversize.SPLIT:
+        return agreed.max_chunk_cost
+    return max((rows_of(event) for log in channel.logs for event in log), default=0)
 
 
 def event_in_words(event: Event | None) -> str:
     """Action, permits and place of an event."""
     if event is None:
         return "nothing"
-    permits = ", ".join(
-        f"{count} {name}" for name, count in zip(event.permits._fields, event.permits, strict=True) if count
-    )
-    rows = f"{event.rows} rows, " if event.action.endswith("Chunk") or event.rows else ""
+    permits = ", ".join(f"{count} {name}" for name, count in permits_of(event)._asdict().items() if count)
+    rows = f"{rows_of(event)} rows, " if event.action.endswith("Chunk") or rows_of(event) else ""
     return f"{event.action} ({rows}permits: {permits or 'none'}), event {event.sequence} of the {event.end},"
 
 

@@ -1,26 +1,35 @@
 """What a trace consists of, checked value by value where it is read: files may come from anywhere."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError
-from permitflow.protocol.messages import Permits
-from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import RECEIVER_ACTIONS, SENDER_ACTIONS, Counters, End
+from permitflow.protocol.recording import ENDS, PERMIT_ACTIONS, ActionTable, End, ParameterValue, fields_of
 
-__all__ = ["FORMAT_VERSION", "Event", "Header", "check_action", "end_of", "event_of", "header_of", "text_of"]
+__all__ = [
+    "FORMAT_VERSION",
+    "Event",
+    "Header",
+    "HeadersAsJson",
+    "HeadersFromJson",
+    "arguments_of",
+    "end_of",
+    "event_of",
+    "text_of",
+]
 
 FORMAT_VERSION = 1
 
 
 class Header(NamedTuple):
-    """Says that one end of a channel was recorded, and with which parameters the channel works."""
+    """Says that one end of a channel was recorded, of which protocol, and with which parameters the channel works."""
 
     channel: str
     """The name of one stream; equal at both of its ends, and different for every other stream."""
 
     end: End
-    parameters: ChannelParameters
+    table: ActionTable
+    parameters: Mapping[str, ParameterValue]
 
 
 class Event(NamedTuple):
@@ -34,45 +43,97 @@ class Event(NamedTuple):
     action: str
     """Spelt as in the specification."""
 
-    rows: int
-    """Rows of the chunk, or 0."""
-
-    permits: Permits
-    """Permits that the message holds or, for Flush and AddPermits, those that are returned."""
+    arguments: tuple[int, ...]
+    """The channel's ``ActionTable`` names them."""
 
     time_seconds: float | None = None
     """By the monotonic clock of the end's machine: for people, never for the order of events."""
 
-    counters: Counters | None = None
-    """What the end itself counted after the action; ``protocol.recording.COUNTERS`` names the three numbers."""
+    counters: tuple[int, ...] = ()
+    """What the end itself counted after the action, if it did; the channel's ``ActionTable`` names them."""
 
-
-_ACTIONS_OF: dict[End, frozenset[str]] = {"sender": SENDER_ACTIONS, "receiver": RECEIVER_ACTIONS}
 
 # As in columns of Parquet.
 _NUMBERS = range(-(1 << 63), 1 << 63)
 
 
-def header_of(content: Mapping[str, object]) -> Header:
-    """Read a header.
+class HeadersAsJson:
+    """Writes headers; the first one of a protocol holds its table."""
 
-    Raises:
-        KeyError: something is missing.
-        TypeError, ValueError: something is not what it should be.
-    """
-    parameters = content["parameters"]
-    if not isinstance(parameters, dict):
-        raise TypeError("parameters must be an object")
-    for value in parameters.values():
-        _require_holdable(value)
+    def __init__(self) -> None:
+        """None has been written."""
+        self._known: set[str] = set()
+
+    def content_of(self, header: Header) -> dict[str, object]:
+        """What is written of a header."""
+        table = header.table
+        content: dict[str, object] = {
+            "channel": header.channel,
+            "end": header.end,
+            "flow": table.flow,
+            "parameters": dict(header.parameters),
+        }
+        if table.flow not in self._known:
+            self._known.add(table.flow)
+            content |= {"actions": table.actions, "counters": table.counters}
+        return content
+
+
+class HeadersFromJson:
+    """Reads headers, of one file, in their order."""
+
+    def __init__(self) -> None:
+        """Files of before there was more than one protocol say nothing of it."""
+        self._tables = {PERMIT_ACTIONS.flow: PERMIT_ACTIONS}
+
+    def header_of(self, content: Mapping[str, object]) -> Header:
+        """Read a header.
+
+        Raises:
+            KeyError: something is missing.
+            TypeError, ValueError: something is not what it should be.
+        """
+        flow = text_of(content.get("flow", PERMIT_ACTIONS.flow))
+        if "actions" in content:
+            self._tables[flow] = _table_of(flow, content)
+        if flow not in self._tables:
+            raise ValueError(f"nothing says which actions {flow!r} has")
+        parameters = content["parameters"]
+        if not isinstance(parameters, dict):
+            raise TypeError("parameters must be an object")
+        for name, value in parameters.items():
+            if value is not None and not isinstance(value, str | int | float):
+                raise TypeError(f"the parameter {name!r} must be plain, not {value!r}")
+            _require_holdable(value)
+        return Header(text_of(content["channel"]), end_of(content["end"]), self._tables[flow], parameters)
+
+
+def _table_of(flow: str, content: Mapping[str, object]) -> ActionTable:
+    actions, counters = _by_end(content["actions"]), _by_end(content["counters"])
+    arguments: dict[End, dict[str, tuple[str, ...]]] = {}
+    for end, of_end in actions.items():
+        if not isinstance(of_end, dict):
+            raise TypeError("actions must be an object for each end")
+        arguments[end] = {text_of(action): _names(names) for action, names in of_end.items()}
     try:
-        read = ChannelParameters(**parameters)
+        return ActionTable(flow, arguments, {end: _names(names) for end, names in counters.items()})
     except InvalidParametersError as error:
         raise ValueError(str(error)) from error
-    return Header(text_of(content["channel"]), end_of(content["end"]), read)
 
 
-def event_of(content: Mapping[str, object], names: dict[str, str]) -> Event:
+def _by_end(content: object) -> dict[End, object]:
+    if not isinstance(content, dict):
+        raise TypeError("actions and counters must be objects")
+    return {end: content[end] for end in ENDS}
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError("names must be a list")
+    return tuple(text_of(name) for name in value)
+
+
+def event_of(content: Mapping[str, object], table: ActionTable, names: dict[str, str]) -> Event:
     """Read an event; ``names`` keeps one string for each name, where JSON makes a new one for every value.
 
     Raises:
@@ -80,27 +141,36 @@ def event_of(content: Mapping[str, object], names: dict[str, str]) -> Event:
         TypeError, ValueError: something is not what it should be.
     """
     channel, end, action = text_of(content["channel"]), end_of(content["end"]), text_of(content["action"])
-    check_action(end, action)
-    rows, sequence = _number(content["rows"]), _number(content["sequence"])
-    permits = Permits(*_three_numbers("permits", content["permits"]))
+    arguments = tuple(_arguments(content, arguments_of(table, end, action)))
+    sequence = _number(content["sequence"])
     counted = content.get("counters")
-    counters = None if counted is None else _three_numbers("counters", counted)
+    counters = () if counted is None else _numbers("counters", counted, len(table.counters[end]))
     seconds = content.get("time_seconds")
     if seconds is not None and not isinstance(seconds, int | float):
         raise TypeError(f"time_seconds must be a number, not {seconds!r}")
     _require_holdable(seconds)
     channel, action = names.setdefault(channel, channel), names.setdefault(action, action)
-    return Event(channel, end, sequence, action, rows, permits, seconds, counters)
+    return Event(channel, end, sequence, action, arguments, seconds, counters)
 
 
-def check_action(end: End, action: str) -> None:
-    """Refuse an action that does not happen at this end.
+def _arguments(content: Mapping[str, object], names: tuple[str, ...]) -> Iterator[int]:
+    for name, parts in fields_of(names):
+        if parts:
+            yield from _numbers(name, content[name], parts)
+        else:
+            yield _number(content[name])
+
+
+def arguments_of(table: ActionTable, end: End, action: str) -> tuple[str, ...]:
+    """The names of an action's arguments.
 
     Raises:
-        ValueError: it does not.
+        ValueError: it does not happen at this end.
     """
-    if action not in _ACTIONS_OF[end]:
+    names = table.actions[end].get(action)
+    if names is None:
         raise ValueError(f"the {end} has no action {action!r}")
+    return names
 
 
 def end_of(value: object) -> End:
@@ -130,12 +200,12 @@ def text_of(value: object) -> str:
     return value
 
 
-def _three_numbers(name: str, value: object) -> Counters:
+def _numbers(name: str, value: object, count: int) -> tuple[int, ...]:
     if not isinstance(value, list):
         raise TypeError(f"{name} must be a list")
-    if len(value) != 3:
-        raise ValueError(f"{name} must be 3 numbers")
-    return _number(value[0]), _number(value[1]), _number(value[2])
+    if len(value) != count:
+        raise ValueError(f"{name} must be {count} numbers")
+    return tuple(map(_number, value))
 
 
 def _number(value: object) -> int:

@@ -12,21 +12,19 @@ import sys
 import threading
 import weakref
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import Protocol
 
 from permitflow.errors import InvalidParametersError, TraceWriteError
-from permitflow.protocol.messages import Permits
-from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import SENDER_ACTIONS, Counters, End, Recorder
+from permitflow.protocol.recording import ActionTable, End, ParameterValue, Recorder
 from permitflow.tracing.events import Event, Header
 from permitflow.tracing.json_lines import JsonLinesWriter
 from permitflow.tracing.reader import Recording, Trace, assemble
 
-__all__ = ["FileTrace", "MemoryTrace", "Writer", "recorder_of_both"]
+__all__ = ["FileTrace", "MemoryTrace", "Writer"]
 
 # About 800 kB of text: one write per some ten milliseconds at full speed.
 BUFFERED_EVENTS = 4096
@@ -68,6 +66,7 @@ class FileTrace:
         self._buffered_events = buffered_events
         self._records: deque[Header | Event] = deque()
         self._opened: set[tuple[str, End]] = set()
+        self._tables: dict[str, ActionTable] = {}
         self._lock = threading.Lock()
         self._failure: TraceWriteError | None = None
         try:
@@ -99,31 +98,24 @@ class FileTrace:
         """Why the recording stopped, if it did."""
         return self._failure
 
-    def recorder(self, channel: str, end: End, parameters: ChannelParameters) -> Recorder:
+    def recorder(
+        self, channel: str, end: End, table: ActionTable, parameters: Mapping[str, ParameterValue]
+    ) -> Recorder:
         """Open one end of a channel; a ``RecorderFactory``.
 
         Raises:
-            InvalidParametersError: this end of this channel was opened before, or the trace is closed.
+            InvalidParametersError: this end of this channel was opened before, the trace is closed, or the channel is
+                of another protocol than those before it and the file is Parquet, which has one set of columns.
         """
-        self._open_end(Header(channel, end, parameters))
+        self._open_end(Header(channel, end, table, parameters))
         sequence = 0
 
-        def record(action: str, rows: int, permits: Permits, counters: Counters | None = None) -> None:
+        def record(action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
             nonlocal sequence
             sequence += 1
-            self._append(Event(channel, end, sequence, action, rows, permits, monotonic(), counters))
+            self._append(Event(channel, end, sequence, action, arguments, monotonic(), counters))
 
         return record
-
-    def recorder_of_both(self, channel: str, parameters: ChannelParameters) -> Recorder:
-        """Open both ends of a channel that lives in this process; the action tells the end.
-
-        Raises:
-            InvalidParametersError: this channel was opened before, or the trace is closed.
-        """
-        return recorder_of_both(
-            self.recorder(channel, "sender", parameters), self.recorder(channel, "receiver", parameters)
-        )
 
     def flush(self) -> None:
         """Write what is buffered.  A failure is kept for ``close``."""
@@ -172,8 +164,18 @@ class FileTrace:
                 raise InvalidParametersError(
                     name="channel", value=header.channel, rule=f"must be new to the trace ({header.end} is recorded)"
                 )
+            self._require_fitting(header.table)
             self._opened.add((header.channel, header.end))
             self._records.append(header)
+
+    def _require_fitting(self, table: ActionTable) -> None:
+        known = self._tables.setdefault(table.flow, table)
+        if known != table:
+            raise InvalidParametersError(name="table", value=table.flow, rule="must be that of its flow until now")
+        if len(self._tables) > 1 and self.path.suffix == ".parquet":
+            del self._tables[table.flow]
+            rule = f"must be {next(iter(self._tables))!r} in this Parquet file; JSON lines hold several"
+            raise InvalidParametersError(name="flow", value=table.flow, rule=rule)
 
     def _append(self, event: Event) -> None:
         records = self._records
@@ -204,15 +206,6 @@ class FileTrace:
             self._writer.abandon()
             self._writer = None
         self._failure = TraceWriteError(path=str(self.path), reason="a forked process must open its own trace")
-
-
-def recorder_of_both(sender: Recorder, receiver: Recorder) -> Recorder:
-    """One recorder for a channel whose two ends live in one process."""
-
-    def record(action: str, rows: int, permits: Permits, counters: Counters | None = None) -> None:
-        (sender if action in SENDER_ACTIONS else receiver)(action, rows, permits, counters)
-
-    return record
 
 
 def _writer_for(path: Path) -> Writer:
@@ -273,7 +266,9 @@ class MemoryTrace:
         """Events that the ring could not keep."""
         return self._recorded.total() - len(self._ring)
 
-    def recorder(self, channel: str, end: End, parameters: ChannelParameters) -> Recorder:
+    def recorder(
+        self, channel: str, end: End, table: ActionTable, parameters: Mapping[str, ParameterValue]
+    ) -> Recorder:
         """Open one end of a channel; a ``RecorderFactory``.
 
         Raises:
@@ -283,24 +278,14 @@ class MemoryTrace:
             raise InvalidParametersError(
                 name="channel", value=channel, rule=f"must be new to the trace ({end} is recorded)"
             )
-        self._headers.append(Header(channel, end, parameters))
+        self._headers.append(Header(channel, end, table, parameters))
         counts, key, keep = self._recorded, (channel, end), self._ring.append
 
-        def record(action: str, rows: int, permits: Permits, counters: Counters | None = None) -> None:
+        def record(action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
             counts[key] = sequence = counts[key] + 1
-            keep(Event(channel, end, sequence, action, rows, permits, monotonic(), counters))
+            keep(Event(channel, end, sequence, action, arguments, monotonic(), counters))
 
         return record
-
-    def recorder_of_both(self, channel: str, parameters: ChannelParameters) -> Recorder:
-        """Open both ends of a channel that lives in this process; the action tells the end.
-
-        Raises:
-            InvalidParametersError: this channel was opened before.
-        """
-        return recorder_of_both(
-            self.recorder(channel, "sender", parameters), self.recorder(channel, "receiver", parameters)
-        )
 
     def trace(self) -> Trace:
         """What was recorded until now, as if it had been read from a file."""

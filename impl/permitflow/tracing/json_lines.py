@@ -4,15 +4,14 @@ They are read strictly: a line that is none of ours is an error that names it.
 """
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO
 
 from permitflow.errors import TraceTruncatedError, TraceUnreadableError
-from permitflow.protocol.recording import COUNTERS
-from permitflow.tracing.events import FORMAT_VERSION, Event, Header, event_of, header_of
+from permitflow.protocol.recording import ActionTable, End, fields_of
+from permitflow.tracing.events import FORMAT_VERSION, Event, Header, HeadersAsJson, HeadersFromJson, event_of
 
 __all__ = ["JsonLinesReading", "JsonLinesWriter"]
 
@@ -31,7 +30,8 @@ class JsonLinesWriter:
         """
         # Unbuffered: the trace's own buffer is the only one, so that a failed write is noticed where it happens.
         self._file: BinaryIO = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by `close`
-        self._prefixes: dict[tuple[str, str], str] = {}
+        self._headers = HeadersAsJson()
+        self._opened: dict[tuple[str, End], tuple[str, Mapping[str, tuple[str, ...]]]] = {}
         self._events = 0
 
     def write(self, records: Iterable[Header | Event]) -> None:
@@ -51,7 +51,7 @@ class JsonLinesWriter:
             OSError: not everything could be written.
         """
         try:
-            self._write(json.dumps({"permitflow_trace_events": self._events - len(self._prefixes)}) + "\n")
+            self._write(json.dumps({"permitflow_trace_events": self._events - len(self._opened)}) + "\n")
         finally:
             self.abandon()
 
@@ -65,25 +65,31 @@ class JsonLinesWriter:
             rest = rest[self._file.write(rest) :]
 
     def _header(self, header: Header) -> str:
-        channel, end, parameters = header
-        self._prefixes[channel, end] = f'{{"channel": {json.dumps(channel)}, "end": "{end}", "sequence": '
-        content = {
-            "permitflow_trace": FORMAT_VERSION,
-            "channel": channel,
-            "end": end,
-            "parameters": asdict(parameters),
-            "counters": COUNTERS[end],
-        }
-        return json.dumps(content) + "\n"
+        channel, end, table, _ = header
+        prefix = f'{{"channel": {json.dumps(channel)}, "end": "{end}", "sequence": '
+        self._opened[channel, end] = prefix, table.actions[end]
+        return json.dumps({"permitflow_trace": FORMAT_VERSION, **self._headers.content_of(header)}) + "\n"
 
     def _event(self, event: Event) -> str:
-        channel, end, sequence, action, rows, (of_rows, of_barriers, of_watermarks), seconds, counters = event
-        time = "" if seconds is None else f', "time_seconds": {seconds:.6f}'
-        counted = "" if counters is None else f', "counters": [{counters[0]}, {counters[1]}, {counters[2]}]'
-        return (
-            f'{self._prefixes[channel, end]}{sequence}, "action": "{action}", "rows": {rows}, '
-            f'"permits": [{of_rows}, {of_barriers}, {of_watermarks}]{time}{counted}}}\n'
-        )
+        channel, end, sequence, action, arguments, seconds, counters = event
+        prefix, actions = self._opened[channel, end]
+        numbers = (*arguments, *counters) if seconds is None else (*arguments, seconds, *counters)
+        return f"{prefix}{sequence}{_rest_of(action, actions[action], seconds is not None, len(counters)) % numbers}"
+
+
+@cache
+def _rest_of(action: str, names: tuple[str, ...], has_time: bool, counters: int) -> str:
+    """A line from its action on, where its numbers are to be put in."""
+    fields = [f'"{name}": {_list_of(parts) if parts else "%d"}' for name, parts in fields_of(names)]
+    if has_time:
+        fields.append('"time_seconds": %.6f')
+    if counters:
+        fields.append(f'"counters": {_list_of(counters)}')
+    return ", ".join((f', "action": "{action}"', *fields)) + "}\n"
+
+
+def _list_of(count: int) -> str:
+    return f"[{', '.join(['%d'] * count)}]"
 
 
 class JsonLinesReading:
@@ -101,7 +107,8 @@ class JsonLinesReading:
         self.is_closed = False
         """Does it end with its closing line?"""
         self._path = path
-        self._opened: set[tuple[str, str]] = set()
+        self._headers = HeadersFromJson()
+        self._tables: dict[tuple[str, str], ActionTable] = {}
         self._names: dict[str, str] = {}
         for number, line in self._lines(allow_truncated):
             try:
@@ -140,10 +147,10 @@ class JsonLinesReading:
         if self.is_closed:
             raise ValueError("it comes after the closing line")
         if "action" in content:
-            event = event_of(content, self._names)
-            if event[:2] not in self._opened:
-                raise ValueError(f"no header opened the {event.end} of channel {event.channel!r}")
-            self.events.append(event)
+            table = self._tables.get((content["channel"], content["end"]))
+            if table is None:
+                raise ValueError(f"no header opened the {content['end']} of channel {content['channel']!r}")
+            self.events.append(event_of(content, table, self._names))
         elif "permitflow_trace" in content:
             self._take_header(content)
         elif content["permitflow_trace_events"] == len(self.events):
@@ -154,6 +161,6 @@ class JsonLinesReading:
     def _take_header(self, content: dict[str, object]) -> None:
         if content["permitflow_trace"] != FORMAT_VERSION:
             raise ValueError(f"format version {content['permitflow_trace']!r}, known is {FORMAT_VERSION}")
-        header = header_of(content)
+        header = self._headers.header_of(content)
         self.headers.append(header)
-        self._opened.add(header[:2])
+        self._tables[header.channel, header.end] = header.table

@@ -1,7 +1,8 @@
 """Trace files in Parquet: a fraction of the size, and readable by Spark, DuckDB or pandas as they are.
 
-One row for each event.  What the headers say stands in the file's metadata, in the footer: a file whose writer was
-killed has none and cannot be read at all.  Where that may happen, record JSON lines.
+One row for each event; the columns for arguments and counters are named by the protocol's ``ActionTable``, and a file
+holds channels of one protocol.  What the headers say stands in the file's metadata, in the footer: a file whose writer
+was killed has none and cannot be read at all.  Where that may happen, record JSON lines.
 
 In a row group the events of each end of each channel lie together, and ``position`` tells the order of all.  What one
 end counts has no value where the other end acted: so values are there, or missing, in one run for each end, and not in
@@ -10,28 +11,23 @@ side by side.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from permitflow.protocol.messages import Permits
-from permitflow.protocol.recording import COUNTERS, Counters, End
-from permitflow.tracing.events import Event, Header, check_action, end_of, header_of
+from permitflow.protocol.recording import ENDS, PERMIT_ACTIONS, ActionTable, End, column_of
+from permitflow.tracing.events import Event, Header, HeadersAsJson, HeadersFromJson, arguments_of, end_of
 
 __all__ = [
-    "COUNTING_UP",
-    "PERMITS",
     "POSITION",
     "ROW_GROUP_EVENTS",
-    "SCHEMA",
     "TIME",
     "UNREADABLE",
-    "ParquetTables",
     "ParquetWriter",
     "by_end",
     "coded",
@@ -39,69 +35,91 @@ __all__ = [
     "in_order",
     "read_headers",
     "read_parquet",
+    "schema_of",
     "table_of",
     "why_unreadable",
 ]
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
-PERMITS = tuple(f"permits_{name}" for name in Permits._fields)
-"""The columns that hold an event's permits, class by class."""
-
 POSITION = "position"
 """The column that counts the events of a file from 1, in the order in which they were recorded."""
 
 TIME = "time_seconds"
 
-COUNTING_UP = ("sequence", POSITION)
+_COUNTING_UP = ("sequence", POSITION)
 """Columns in which each number is a little more than the one before: those of one end."""
 
-_COUNTERS = (*COUNTERS["sender"], *COUNTERS["receiver"])
-_NONE = (None, None, None)
-
-SCHEMA = pa.schema(
-    [
-        pa.field("channel", _NAME, nullable=False),
-        pa.field("end", _NAME, nullable=False),
-        pa.field("sequence", pa.int64(), nullable=False),
-        pa.field(TIME, pa.float64()),
-        pa.field("action", _NAME, nullable=False),
-        pa.field("rows", pa.int64(), nullable=False),
-        *(pa.field(name, pa.int64(), nullable=False) for name in PERMITS),
-        *(pa.field(name, pa.int64()) for name in _COUNTERS),
-        pa.field(POSITION, pa.int64(), nullable=False),
-    ]
-)
-"""The columns: those of ``Event``, permits by class, the counters of the end that the event happened at, and where."""
-
 UNREADABLE = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
+"""What Arrow raises where a file is cut off or damaged."""
 
 # A million events are 16 row groups of less than 1 MB; the writer keeps one of them in memory.
 ROW_GROUP_EVENTS = 65_536
 
 _VERSION = 2
-
-# Nothing compresses what an audit reads as well as the order of the rows does: the rest shall be quick to read.
-_COMPRESSION = {name: "zstd" if name in {TIME, POSITION} else "snappy" for name in SCHEMA.names}
+"""Of the layout.  In the first one, events lay in the order of the recording, and no column told their positions."""
 
 _METADATA = b"permitflow_trace"
 
 
-def table_of(events: Sequence[Event], *, before: int = 0) -> pa.Table:
-    """Events, in their order, as a table with the columns of ``SCHEMA``; so many were before."""
-    if not events:
-        return SCHEMA.empty_table()
-    channels, ends, sequences, actions, rows, permits, seconds, counters = zip(*events, strict=True)
-    of_sender = [counted if end == "sender" and counted else _NONE for end, counted in zip(ends, counters, strict=True)]
-    of_receiver = [
-        counted if end == "receiver" and counted else _NONE for end, counted in zip(ends, counters, strict=True)
+def schema_of(table: ActionTable) -> pa.Schema:
+    """The columns: those of ``Event``, its arguments, the counters of the end that the event happened at, and where."""
+    told = _argument_places(table).values()
+    arguments = [
+        pa.field(name, pa.int64(), nullable=any(places[number] is None for places in told))
+        for number, name in enumerate(table.argument_columns)
     ]
-    columns: list[Sequence[object]] = [channels, ends, sequences, seconds, actions, rows]
-    for triples in (permits, of_sender, of_receiver):
-        columns += zip(*triples, strict=True)
+    return pa.schema(
+        [
+            pa.field("channel", _NAME, nullable=False),
+            pa.field("end", _NAME, nullable=False),
+            pa.field("sequence", pa.int64(), nullable=False),
+            pa.field(TIME, pa.float64()),
+            pa.field("action", _NAME, nullable=False),
+            *arguments,
+            *(pa.field(name, pa.int64()) for name in table.counter_columns),
+            pa.field(POSITION, pa.int64(), nullable=False),
+        ]
+    )
+
+
+def _argument_places(table: ActionTable) -> dict[tuple[End, str], tuple[int | None, ...]]:
+    """For each action of each end: for each column of arguments, which argument stands there; None: none does."""
+    return {
+        (end, action): _places(_columns(names), table.argument_columns)
+        for end in ENDS
+        for action, names in table.actions[end].items()
+    }
+
+
+def _places(names: tuple[str, ...], columns: tuple[str, ...]) -> tuple[int | None, ...]:
+    return tuple(names.index(column) if column in names else None for column in columns)
+
+
+def table_of(events: Sequence[Event], of: ActionTable, *, before: int = 0) -> pa.Table:
+    """Events, in their order, as a table with the columns of ``schema_of``; so many were before."""
+    schema = schema_of(of)
+    if not events:
+        return schema.empty_table()
+    channels, ends, sequences, actions, arguments, seconds, counters = zip(*events, strict=True)
+    columns: list[Sequence[object]] = [channels, ends, sequences, seconds, actions]
+    places = _argument_places(of)
+    if any(None in each for each in places.values()):
+        arguments = tuple(
+            tuple(None if place is None else numbers[place] for place in places[end, action])
+            for end, action, numbers in zip(ends, actions, arguments, strict=True)
+        )
+    columns += zip(*arguments, strict=True)
+    of_end = {end: _places(of.counters[end], of.counter_columns) for end in ENDS}
+    nothing = (None,) * len(of.counter_columns)
+    counted = (
+        tuple(None if place is None else numbers[place] for place in of_end[end]) if numbers else nothing
+        for end, numbers in zip(ends, counters, strict=True)
+    )
+    columns += zip(*counted, strict=True)
     columns.append(range(before + 1, before + 1 + len(events)))
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def by_end(table: pa.Table) -> pa.Table:
@@ -130,64 +148,6 @@ def in_one_piece(table: pa.Table, name: str) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-"""What Arrow raises where a file is cut off or damaged."""
-
-
-"""Of the layout.  In the first one, events lay in the order of the recording, and no column told their positions."""
-
-
-class ParquetTables:
-    """A trace file to which tables of events are written, each as a row group."""
-
-    def __init__(self, path: Path) -> None:
-        """Create the file, or empty it.
-
-        Raises:
-            OSError: it cannot be created.
-        """
-        self._file = pa.OSFile(str(path), mode="wb")
-        try:
-            self._parquet = pq.ParquetWriter(
-                self._file,
-                SCHEMA,
-                compression=_COMPRESSION,
-                # Where no number comes twice, a dictionary is only in the way.
-                use_dictionary=[name for name in SCHEMA.names if name not in {*COUNTING_UP, TIME}],
-                column_encoding=dict.fromkeys(COUNTING_UP, "DELTA_BINARY_PACKED"),
-            )
-        except BaseException:
-            self._file.close()
-            raise
-
-    def write(self, table: pa.Table) -> None:
-        """Write the events of a table with the columns of ``SCHEMA``.
-
-        Raises:
-            OSError: they could not be written.
-        """
-        self._parquet.write_table(by_end(table), row_group_size=len(table))
-
-    def close(self, headers: Iterable[Header]) -> None:
-        """Write the footer, and close the file.
-
-        Raises:
-            OSError: not everything could be written.
-        """
-        try:
-            content = {"version": _VERSION, "headers": [_header_as_json(header) for header in headers]}
-            self._parquet.add_key_value_metadata({_METADATA: json.dumps(content).encode()})
-            self._parquet.close()
-        finally:
-            self.abandon()
-
-    def abandon(self) -> None:
-        """Close the file as it is.  Without a footer it cannot be read."""
-        # First the file: whatever Parquet's writer wants to write later must not reach it.
-        self._file.close()
-        with suppress(OSError, ValueError):
-            self._parquet.close()
-
-
 class ParquetWriter:
     """Writes row groups of bounded size, and the headers into the footer."""
 
@@ -197,14 +157,16 @@ class ParquetWriter:
         Raises:
             OSError: it cannot be created.
         """
-        self._tables = ParquetTables(path)
+        self._file = pa.OSFile(str(path), mode="wb")
+        self._parquet: pq.ParquetWriter | None = None  # once a header has told the columns
+        self._table = PERMIT_ACTIONS
         self._row_group_events = row_group_events
         self._headers: list[Header] = []
         self._events: list[Event] = []
         self._written = 0
 
     def write(self, records: Sequence[Header | Event]) -> None:
-        """Append records; events reach the file when a row group is full.
+        """Append records, all of one protocol; events reach the file when a row group is full.
 
         Raises:
             OSError: they could not be written.
@@ -223,18 +185,45 @@ class ParquetWriter:
         try:
             if self._events:
                 self._write_row_group(len(self._events))
-            self._tables.close(self._headers)
+            as_json = HeadersAsJson()
+            content = {"version": _VERSION, "headers": [as_json.content_of(header) for header in self._headers]}
+            parquet = self._opened()
+            parquet.add_key_value_metadata({_METADATA: json.dumps(content).encode()})
+            parquet.close()
         finally:
             self.abandon()
 
     def abandon(self) -> None:
         """Close the file as it is.  Without a footer it cannot be read."""
-        self._tables.abandon()
+        # First the file: whatever Parquet's writer wants to write later must not reach it.
+        self._file.close()
+        if self._parquet is not None:
+            with suppress(OSError, ValueError):
+                self._parquet.close()
 
     def _write_row_group(self, count: int) -> None:
-        self._tables.write(table_of(self._events[:count], before=self._written))
+        parquet = self._opened()
+        table = table_of(self._events[:count], self._table, before=self._written)
+        parquet.write_table(by_end(table), row_group_size=count)
         self._written += count
         del self._events[:count]
+
+    def _opened(self) -> pq.ParquetWriter:
+        if self._parquet is None:
+            if self._headers:
+                self._table = self._headers[0].table
+            schema = schema_of(self._table)
+            self._parquet = pq.ParquetWriter(
+                self._file,
+                schema,
+                # Nothing compresses what an audit reads as well as the order of the rows does: the rest shall be quick
+                # to read.
+                compression={name: "zstd" if name in {TIME, POSITION} else "snappy" for name in schema.names},
+                # Where no number comes twice, a dictionary is only in the way.
+                use_dictionary=[name for name in schema.names if name not in {*_COUNTING_UP, TIME}],
+                column_encoding=dict.fromkeys(_COUNTING_UP, "DELTA_BINARY_PACKED"),
+            )
+        return self._parquet
 
 
 def read_parquet(path: Path) -> tuple[list[Header], list[Event]]:
@@ -248,10 +237,11 @@ def read_parquet(path: Path) -> tuple[list[Header], list[Event]]:
         # Footer first: it says whether this is a trace.
         with pq.ParquetFile(path) as file:
             headers = read_headers(file)
-            table = in_order(file.read(columns=SCHEMA.names))
+            of = headers[0].table if headers else PERMIT_ACTIONS
+            table = in_order(file.read(columns=schema_of(of).names))
     except UNREADABLE as error:
         raise ValueError(why_unreadable(error)) from error
-    return headers, [event for batch in table.to_batches(ROW_GROUP_EVENTS) for event in _events(batch)]
+    return headers, [event for batch in table.to_batches(ROW_GROUP_EVENTS) for event in _events(batch, of)]
 
 
 def why_unreadable(error: Exception) -> str:
@@ -261,7 +251,7 @@ def why_unreadable(error: Exception) -> str:
 
 
 def read_headers(file: pq.ParquetFile) -> list[Header]:
-    """The headers of a trace, from its footer; all columns are there.
+    """The headers of a trace, all of one protocol, from its footer; all columns are there.
 
     Raises:
         ValueError: it is no trace; the message says what is wrong.
@@ -274,25 +264,30 @@ def read_headers(file: pq.ParquetFile) -> list[Header]:
     version = content["version"]
     if version not in range(1, _VERSION + 1):
         raise ValueError(f"format version {version!r}, known are 1 to {_VERSION}")
+    from_json = HeadersFromJson()
+    headers = [from_json.header_of(header) for header in content["headers"]]
+    of = headers[0].table if headers else PERMIT_ACTIONS
+    if any(header.table != of for header in headers):
+        raise ValueError("its headers are of several protocols")
     known = {*file.schema_arrow.names, *([POSITION] if version == 1 else [])}
-    if missing := [name for name in SCHEMA.names if name not in known]:
+    if missing := [name for name in schema_of(of).names if name not in known]:
         raise ValueError(f"the column {missing[0]!r} is missing")
-    return [header_of(header) for header in content["headers"]]
+    return headers
 
 
-def _header_as_json(header: Header) -> dict[str, object]:
-    return {"channel": header.channel, "end": header.end, "parameters": asdict(header.parameters)}
-
-
-def _events(batch: pa.RecordBatch) -> Iterator[Event]:
-    columns = [batch.column(name).to_pylist() for name in SCHEMA.names if name != POSITION]
-    for channel, name, sequence, seconds, action, rows, r, b, w, *counted in zip(*columns, strict=True):
+def _events(batch: pa.RecordBatch, of: ActionTable) -> Iterator[Event]:
+    columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+    told = zip(*(columns[name] for name in ("channel", "end", "sequence", TIME, "action")), strict=True)
+    numbers = {name: columns[name] for name in (*of.argument_columns, *of.counter_columns)}
+    for row, (channel, name, sequence, seconds, action) in enumerate(told):
         end = end_of(name)
-        check_action(end, action)
-        counters = _counters_of(end, counted)
-        yield Event(channel, end, sequence, action, rows, Permits(r, b, w), seconds, counters)
+        arguments = tuple(numbers[column][row] for column in _columns(arguments_of(of, end, action)))
+        if None in arguments:
+            raise ValueError(f"an argument of {action} is missing")
+        counters = tuple(numbers[column][row] for column in of.counters[end])
+        yield Event(channel, end, sequence, action, arguments, seconds, () if None in counters else counters)
 
 
-def _counters_of(end: End, counted: list[int | None]) -> Counters | None:
-    first, second, third = counted[:3] if end == "sender" else counted[3:]
-    return None if first is None or second is None or third is None else (first, second, third)
+@cache
+def _columns(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(column_of, names))

@@ -1,18 +1,17 @@
 """Reads trace files: what each channel did, as one log per process that saw it."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from permitflow.errors import TraceMismatchError, TraceUnreadableError
-from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import End
+from permitflow.protocol.recording import ActionTable, End, ParameterValue
 from permitflow.tracing.events import Event, Header
 from permitflow.tracing.json_lines import JsonLinesReading
 
-__all__ = ["ChannelTrace", "Trace", "assemble", "read_trace", "trace_files"]
+__all__ = ["ChannelTrace", "Recording", "Trace", "assemble", "in_words", "read_trace", "trace_files"]
 
 
 class Recording(NamedTuple):
@@ -32,7 +31,10 @@ class ChannelTrace:
     """The recorded run of one channel."""
 
     channel: str
-    parameters: ChannelParameters
+    table: ActionTable
+    """Which protocol was recorded, and what its events' numbers are."""
+
+    parameters: Mapping[str, ParameterValue]
     ends: frozenset[End]
     """The ends that were recorded."""
 
@@ -101,10 +103,9 @@ def _channel(channel: str, opened: list[tuple[Recording, Header]], logs: list[tu
     seen: dict[End, str] = {}
     for recording, header in opened:
         source = recording.source
-        if header.parameters != first.parameters:
+        if header[2:] != first[2:]:
             raise TraceMismatchError(
-                channel=channel,
-                reason=f"{first_source} has {first.parameters}, {source} has {header.parameters}",
+                channel=channel, reason=f"{first_source} has {in_words(first)}, {source} has {in_words(header)}"
             )
         if header.end in seen:
             raise TraceMismatchError(
@@ -114,7 +115,12 @@ def _channel(channel: str, opened: list[tuple[Recording, Header]], logs: list[tu
     for log in logs:
         _check_sequence(channel, log)
     cut = frozenset(header.end for recording, header in opened if not recording.is_closed)
-    return ChannelTrace(channel, first.parameters, frozenset(seen), tuple(logs), cut)
+    return ChannelTrace(channel, first.table, first.parameters, frozenset(seen), tuple(logs), cut)
+
+
+def in_words(header: Header) -> str:
+    """A channel's protocol and its parameters."""
+    return f"{header.table.flow} with {', '.join(f'{name}={value}' for name, value in header.parameters.items())}"
 
 
 def _check_sequence(channel: str, log: tuple[Event, ...]) -> None:

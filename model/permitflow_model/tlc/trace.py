@@ -43,8 +43,8 @@ class Told(NamedTuple):
     permits: tuple[int, int, int] | None = None
     """Of the message, or returned; None: the step explains an event together with others, and nothing was told."""
 
-    counters: tuple[int, int, int] | None = None
-    """What the end counted afterwards; None: nothing was told."""
+    counters: tuple[int, ...] = ()
+    """What the end counted afterwards; empty: nothing was told."""
 
 
 @dataclass(frozen=True)
@@ -170,12 +170,12 @@ def _listed(told: Sequence[Told]) -> str:
 
 
 def _values(step: Told) -> Iterator[str]:
-    for numbers in ((step.rows,), step.permits or (), step.counters or ()):
+    for numbers in ((step.rows,), step.permits or (), step.counters):
         if any(abs(number) > MOST_NUMBER for number in numbers):
             raise ValueError(f"{max(numbers, key=abs)} is too large for TLC, whose numbers have 32 bits")
     yield str(step.rows)
-    for triple in (step.permits, step.counters):
-        yield "<<>>" if triple is None else f"<<{triple[0]}, {triple[1]}, {triple[2]}>>"
+    for told in (step.permits or (), step.counters):
+        yield f"<<{', '.join(map(str, told))}>>"
 
 
 _TEXT = r"""---- MODULE {module} ----

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from permitflow.audit import Audit, Clause, audit_files
 from permitflow.errors import TraceMismatchError, TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import ENDS, PERMIT_ACTIONS
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event, Header
 from permitflow.tracing.json_lines import JsonLinesWriter
@@ -33,7 +35,7 @@ def settled(seed: int) -> tuple[Event, ...]:
 
 
 def headers(channel: str = "orders") -> list[Header]:
-    return [Header(channel, "sender", AGREED), Header(channel, "receiver", AGREED)]
+    return [*(Header(channel, end, PERMIT_ACTIONS, asdict(AGREED)) for end in ENDS)]
 
 
 def write(path: Path, events: Iterable[Event], *, row_group_events: int = 64) -> Path:

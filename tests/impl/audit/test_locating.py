@@ -1,6 +1,7 @@
 """An event that only totals show to be wrong is found by reading few parts again, however many there are."""
 
 import random
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from permitflow.audit import audit_files, merging
 from permitflow.audit.units import Unit, read_unit
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import ENDS, PERMIT_ACTIONS
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Header
 from permitflow.tracing.parquet import ParquetWriter
@@ -41,7 +43,7 @@ def test_few_parts_are_read_again(kind: str, tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(merging, "read_unit", counted)
     writer = ParquetWriter(tmp_path / "run.parquet", row_group_events=6)
-    writer.write([Header("orders", "sender", AGREED), Header("orders", "receiver", AGREED), *fault.events])
+    writer.write([*(Header("orders", end, PERMIT_ACTIONS, asdict(AGREED)) for end in ENDS), *fault.events])
     writer.close()
 
     audit = audit_files(tmp_path)

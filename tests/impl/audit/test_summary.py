@@ -14,10 +14,11 @@ from permitflow.audit.columns import Events, events_of
 from permitflow.audit.summary import Part, Passage, Rise, Summary, look_at, passage_of
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import PERMIT_ACTIONS
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event
 from permitflow.tracing.parquet import by_end, table_of
-from tests.support.made_traces import random_behaviour
+from tests.support.made_traces import random_behaviour, with_permits
 
 PARAMETERS = {
     "orders": ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2),
@@ -33,7 +34,7 @@ STEPS = st.lists(st.integers(-3, 3), max_size=6)
 
 
 def looked_at(events: Iterable[Event]) -> Part:
-    return look_at(table_of(list(events)), PARAMETERS, source="here")
+    return look_at(table_of(list(events), PERMIT_ACTIONS), PARAMETERS, source="here")
 
 
 def summed_up(events: Iterable[Event]) -> Summary:
@@ -101,7 +102,7 @@ def test_channels_that_lie_side_by_side_are_looked_at_as_if_each_were_alone(seed
 def test_a_fault_in_one_of_many_channels_is_found_there() -> None:
     events = shuffled_together(3)
     index = next(i for i, event in enumerate(events) if i > 200 and event.action == "AddPermits")
-    events[index] = events[index]._replace(permits=events[index].permits._replace(rows=99))
+    events[index] = with_permits(events[index], 99)
     (violation,) = looked_at(events).violations
     assert (violation.channel, violation.sequence) == (events[index].channel, events[index].sequence)
 
@@ -117,9 +118,12 @@ def test_events_of_one_channel_are_those_that_are_its_own() -> None:
     def of(events: Events) -> list[int]:
         return [*events.sequence.tolist(), *events.rows.tolist(), *events.counters[1].tolist()]
 
-    together = {events.end: events for events in events_of(table_of(shuffled_together(4)), PARAMETERS, source="")}
+    together = {
+        events.end: events
+        for events in events_of(table_of(shuffled_together(4), PERMIT_ACTIONS), PARAMETERS, source="")
+    }
     for name, run in RUNS.items():
-        for alone in events_of(table_of(run), PARAMETERS, source=""):
+        for alone in events_of(table_of(run, PERMIT_ACTIONS), PARAMETERS, source=""):
             assert of(together[alone.end].of(name)) == of(alone)
 
 
@@ -129,7 +133,7 @@ def by_channel(table: pa.Table) -> dict[tuple[str, str], Summary]:
 
 @pytest.mark.parametrize("seed", [5, 6])
 def test_events_are_looked_at_wherever_they_lie(seed: int) -> None:
-    table = table_of(shuffled_together(seed))
+    table = table_of(shuffled_together(seed), PERMIT_ACTIONS)
     together = by_end(table)
     # Each end of each channel in one piece, but the ends in turns.
     pieces = [
@@ -143,7 +147,9 @@ def test_events_are_looked_at_wherever_they_lie(seed: int) -> None:
 
 def test_a_slice_of_a_table_is_looked_at_as_if_it_were_a_table_of_its_own() -> None:
     events, start = shuffled_together(5), 101
-    assert by_channel(table_of(events).slice(start)) == by_channel(table_of(events[start:]))
+    assert by_channel(table_of(events, PERMIT_ACTIONS).slice(start)) == by_channel(
+        table_of(events[start:], PERMIT_ACTIONS)
+    )
 
 
 def test_an_action_of_the_other_end_is_named() -> None:

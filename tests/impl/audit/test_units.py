@@ -1,5 +1,6 @@
 """What an audit reads: files of other programs, files with nothing in them, paths as Spark writes them."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from permitflow.audit import Audit, audit_files
 from permitflow.audit.units import Plan, Unit
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import ENDS, PERMIT_ACTIONS
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Header
 from permitflow.tracing.json_lines import JsonLinesWriter
@@ -19,7 +21,7 @@ from permitflow.tracing.parquet import ParquetWriter, in_order
 from tests.support.made_traces import random_behaviour
 
 AGREED = ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2)
-HEADERS = [Header("orders", "sender", AGREED), Header("orders", "receiver", AGREED)]
+HEADERS = [*(Header("orders", end, PERMIT_ACTIONS, asdict(AGREED)) for end in ENDS)]
 EVENTS = list(random_behaviour(model_of(AGREED, sizes=(0, 1, 4)), seed=3, events=60, channel="orders", settle=True))
 
 

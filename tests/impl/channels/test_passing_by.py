@@ -65,9 +65,7 @@ def test_what_is_passed_by_is_consumed_as_if_it_had_been_taken(is_recorded: bool
         sent(sender, "3213")
         sent(sender, "1b")
         move(receiver)
-        actions: list[object] = [
-            (event.end, event.action, event.rows, event.permits, event.counters) for event in trace.events
-        ]
+        actions: list[object] = [(event.end, event.action, event.arguments, event.counters) for event in trace.events]
         return replace(receiver.statistics(), open_seconds=0.0), actions
 
     def take(receiver: LocalReceiver[str]) -> None:

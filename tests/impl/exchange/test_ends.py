@@ -342,8 +342,8 @@ class UnspeakableError(RuntimeError):
 
 
 async def test_a_defect_without_words_breaks_the_channel_all_the_same() -> None:
-    def defective(channel: str, end: str, parameters: ChannelParameters) -> Recorder:
-        def record(action: str, rows: int, permits: Permits, counters: object = None) -> None:
+    def defective(channel: str, end: object, table: object, parameters: object) -> Recorder:
+        def record(action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
             if action == "OfferChunk" and channel == "orders/0":
                 raise UnspeakableError
 

@@ -5,9 +5,9 @@ Orders about many channels are written at once; where the store fails, each chan
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,8 @@ from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import Store
 from permitflow.protocol.control import Acknowledge, ChannelRow, ChannelState, Close, ControlRequest, StagedPart
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters, kept_parameters
-from permitflow.protocol.recording import End, Recorder
+from permitflow.protocol.recording import ActionTable, End, ParameterValue, Recorder
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.traffic import ChannelTraffic, Flow, KeptRows, Statistics, flows_between
 from permitflow.transports.control_codec import decode_reply, encode_reply
@@ -158,11 +157,11 @@ async def test_statistics_tell_who_moved_what_and_how_far_it_is() -> None:
 def test_every_end_inside_the_exchange_is_recorded_under_a_name_of_its_own(complete: Complete) -> None:
     actions: dict[tuple[str, str], list[str]] = {}
 
-    def record(channel: str, end: End, parameters: ChannelParameters) -> Recorder:
-        assert parameters == SMALL
+    def record(channel: str, end: End, table: ActionTable, parameters: Mapping[str, ParameterValue]) -> Recorder:
+        assert parameters == asdict(SMALL)
         own = actions.setdefault((channel, end), [])
 
-        def note(action: str, rows: int, permits: Permits, counters: tuple[int, int, int] | None = None) -> None:
+        def note(action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
             own.append(action)
 
         return note

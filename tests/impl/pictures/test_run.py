@@ -11,10 +11,12 @@ from permitflow.pictures.document import document_of, facts_of
 from permitflow.pictures.run import Recording, Verdict, in_words, live_run, recorded_run, stuck_run
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.traces import UNLIMITED, judge, model_of
+from permitflow.testing.traces import UNLIMITED, agreed_of, judge, model_of
 from permitflow.tracing import ChannelTrace, Event, MemoryTrace
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
+from permitflow_model.permit_channel_trace import permits_of
+from tests.support.made_traces import with_permits
 
 STUCK = Parameters(row_count=4, batch=3, clamp=3, sizes=(1, 2, 3))
 Search = Callable[[Parameters], list[Step[State]]]
@@ -94,7 +96,7 @@ def judged(channel: ChannelTrace) -> Recording:
     verdict = judge(channel, keep_path=True)
     return Recording(
         channel=channel.channel,
-        parameters=model_of(channel.parameters, sizes=(AGREED.max_chunk_cost,), waiters=UNLIMITED),
+        parameters=model_of(agreed_of(channel), sizes=(AGREED.max_chunk_cost,), waiters=UNLIMITED),
         replay=verdict.replay,
         is_valid=verdict.is_valid,
         is_at_rest=verdict.is_at_rest,
@@ -109,7 +111,7 @@ def sabotaged(channel: ChannelTrace, action: str, permits: Permits) -> tuple[Cha
     """The third event of this action is recorded with other permits."""
     (log,) = channel.logs
     at = [position for position, event in enumerate(log) if event.action == action][2]
-    event = log[at]._replace(permits=permits)
+    event = with_permits(log[at], *permits)
     return replace(channel, logs=((*log[:at], event, *log[at + 1 :]),)), event
 
 
@@ -167,10 +169,10 @@ def test_what_could_not_be_checked_is_told(recorded: ChannelTrace) -> None:
 
 def test_a_run_is_shown_up_to_where_permits_came_back_in_portions(recorded: ChannelTrace) -> None:
     (log,) = recorded.logs
-    sender = [event._replace(counters=None) for event in log if event.end == "sender"]
-    place = max(at for at, event in enumerate(sender) if event.action == "AddPermits" and event.permits.rows > 1)
-    portions = (Permits(1), Permits(sender[place].permits.rows - 1))
-    sender[place : place + 1] = [sender[place]._replace(permits=portion) for portion in portions]
+    sender = [event._replace(counters=()) for event in log if event.end == "sender"]
+    place = max(at for at, event in enumerate(sender) if event.action == "AddPermits" and permits_of(event).rows > 1)
+    portions = (1, permits_of(sender[place]).rows - 1)
+    sender[place : place + 1] = [with_permits(sender[place], portion) for portion in portions]
     run = recorded_run(judged(replace(recorded, ends=frozenset({"sender"}), logs=(tuple(sender),))))
     assert run.verdict is Verdict.VALID
     assert run.remarks[0].startswith("Permits came back in portions")

@@ -17,9 +17,8 @@ class Event(NamedTuple):
     """What a recorder hears, counters included."""
 
     action: str
-    rows: int
-    permits: Permits
-    counters: tuple[int, int, int] | None
+    arguments: tuple[int, ...]
+    counters: tuple[int, ...]
 
 
 class Pair:

@@ -1,8 +1,8 @@
 """The two sessions of a stream: which frame is taken in which state, what travels between them, and how it ends."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -38,7 +38,7 @@ from permitflow.protocol.frames import (
 )
 from permitflow.protocol.messages import Kind, Message, Permits
 from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.protocol.recording import Recorder
+from permitflow.protocol.recording import PERMIT_ACTIONS, Recorder
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
 
 SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
@@ -376,19 +376,19 @@ def test_messages_may_be_posted_one_by_one() -> None:
 
 
 def test_recorders_are_opened_under_the_name_that_both_ends_know() -> None:
-    opened: list[tuple[str, str, ChannelParameters]] = []
+    opened: list[tuple[object, ...]] = []
     actions: list[str] = []
 
-    def recorder(channel: str, end: Any, parameters: ChannelParameters) -> Recorder:
-        opened.append((channel, end, parameters))
-        return lambda action, rows, permits, counters=None: actions.append(action)
+    def recorder(channel: str, end: object, table: object, parameters: object) -> Recorder:
+        opened.append((channel, end, table, parameters))
+        return lambda action, arguments, counters: actions.append(action)
 
     session: UpstreamSession[str] = UpstreamSession(record=recorder)
     session.receive(Get(1, CHANNEL))
     session.accept(SMALL, schema=b"", stream="orders/0#get1")
     session.offer_chunk("rows", 3)
     session.take_frames()
-    assert opened == [("orders/0#get1", "sender", SMALL)]
+    assert opened == [("orders/0#get1", "sender", PERMIT_ACTIONS, asdict(SMALL))]
     assert actions == ["OfferChunk", "SendChunk"]
 
 

@@ -1,6 +1,7 @@
 """Spark finds in a recording what the audit on one machine finds, and returns it as DataFrames."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -9,10 +10,12 @@ from pyspark.sql import SparkSession
 
 from permitflow.audit import audit_files
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import ENDS, PERMIT_ACTIONS
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Header
 from permitflow.tracing.parquet import ParquetWriter
-from tests.support.made_traces import random_behaviour
+from permitflow_model.permit_channel_trace import permits_of
+from tests.support.made_traces import random_behaviour, with_permits
 
 T = TypeVar("T")
 AGREED = ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2)
@@ -27,10 +30,10 @@ def record(folder: Path, *, spoil: bool) -> str:
     for channel in ("orders/0", "orders/1"):
         events = list(random_behaviour(model_of(AGREED, sizes=(0, 1, 4)), seed=5, events=400, channel=channel))
         if spoil and channel == "orders/1":
-            index = next(i for i in range(200, 400) if events[i].permits.rows and events[i].action == "AddPermits")
-            events[index] = events[index]._replace(permits=events[index].permits._replace(rows=99))
+            index = next(i for i in range(200, 400) if permits_of(events[i]).rows and events[i].action == "AddPermits")
+            events[index] = with_permits(events[index], 99)
         writer = ParquetWriter(folder / f"{channel[-1]}.parquet", row_group_events=64)
-        writer.write([Header(channel, "sender", AGREED), Header(channel, "receiver", AGREED), *events])
+        writer.write([*(Header(channel, end, PERMIT_ACTIONS, asdict(AGREED)) for end in ENDS), *events])
         writer.close()
     return str(folder)
 

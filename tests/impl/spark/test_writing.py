@@ -24,6 +24,7 @@ from permitflow.spark.schema import arrow_schema
 from permitflow.spark.sink import Sending
 from permitflow.tracing import read_trace
 from permitflow.transports.grpc_blocking import control, open_sink, open_source
+from permitflow_model.permit_channel_trace import rows_of
 from tests.support.served_exchange import channels_of, consume, consumers, produce
 
 T = TypeVar("T")
@@ -330,7 +331,7 @@ def test_what_the_tasks_did_is_recorded_for_those_who_ask(driver: Driver, option
     trace = read_trace(tmp_path)
     assert trace.is_complete
     sent = [
-        event.rows
+        rows_of(event)
         for run in trace.channels.values()
         for log in run.logs
         for event in log

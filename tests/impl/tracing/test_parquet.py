@@ -14,14 +14,16 @@ import pytest
 
 from permitflow.errors import TraceUnreadableError, TraceWriteError
 from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.recording import ENDS, PERMIT_ACTIONS
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event, FileTrace, Header, read_trace
 from permitflow.tracing.json_lines import JsonLinesWriter
-from permitflow.tracing.parquet import SCHEMA, ParquetWriter, read_parquet, table_of
+from permitflow.tracing.parquet import ParquetWriter, read_parquet, schema_of, table_of
 from tests.support.made_traces import random_behaviour
 
 AGREED = ChannelParameters(row_permits=8, permit_batch=2, barrier_permits=2)
-HEADERS = [Header("orders", "sender", AGREED), Header("orders", "receiver", AGREED)]
+HEADERS = [Header("orders", end, PERMIT_ACTIONS, asdict(AGREED)) for end in ENDS]
+COLUMNS = schema_of(PERMIT_ACTIONS).names
 
 
 def behaviour(events: int) -> list[Event]:
@@ -48,9 +50,9 @@ def test_the_columns_are_what_a_query_needs(tmp_path: Path) -> None:
 
     table = pq.read_table(tmp_path / "run.parquet")
 
-    assert table.schema.names == SCHEMA.names
+    assert table.schema.names == COLUMNS
     consumed = table.filter(pc.equal(pc.cast(table["action"], pa.string()), "Consume"))
-    assert pc.sum(consumed["rows"]).as_py() == sum(event.rows for event in events if event.action == "Consume")
+    assert pc.sum(consumed["rows"]).as_py() == sum(event.arguments[0] for event in events if event.action == "Consume")
     assert consumed["row_permits"].null_count == consumed.num_rows
     assert consumed["unreturned_permits"].null_count == 0
 
@@ -101,14 +103,14 @@ def test_files_of_the_first_layout_are_read(tmp_path: Path) -> None:
     events = behaviour(250)
     headers = [{"channel": "orders", "end": end, "parameters": asdict(AGREED)} for end in ("sender", "receiver")]
     metadata = {"permitflow_trace": json.dumps({"version": 1, "headers": headers})}
-    in_turns = table_of(events).drop_columns(["position"])
+    in_turns = table_of(events, PERMIT_ACTIONS).drop_columns(["position"])
     pq.write_table(in_turns.replace_schema_metadata(metadata), tmp_path / "run.parquet", row_group_size=100)
 
     assert read_parquet(tmp_path / "run.parquet") == (HEADERS, events)
 
 
 def test_the_second_layout_has_positions(tmp_path: Path) -> None:
-    in_turns = table_of(behaviour(10)).drop_columns(["position"])
+    in_turns = table_of(behaviour(10), PERMIT_ACTIONS).drop_columns(["position"])
     write(tmp_path / "run.parquet", in_turns, {"permitflow_trace": '{"version": 2, "headers": []}'})
     with pytest.raises(TraceUnreadableError, match="the column 'position' is missing"):
         read_trace(tmp_path / "run.parquet")
@@ -116,7 +118,7 @@ def test_the_second_layout_has_positions(tmp_path: Path) -> None:
 
 def test_an_empty_recording_is_read_again(tmp_path: Path) -> None:
     with FileTrace(tmp_path / "run.parquet") as trace:
-        trace.recorder("orders", "sender", AGREED)
+        trace.recorder("orders", "sender", PERMIT_ACTIONS, asdict(AGREED))
     assert read_trace(tmp_path / "run.parquet").channels["orders"].logs == ((),)
 
 
@@ -124,11 +126,10 @@ def test_a_file_whose_writer_was_killed_says_so(tmp_path: Path) -> None:
     path = tmp_path / "run.parquet"
     program = (
         "import os, sys\n"
-        "from permitflow.protocol.messages import Permits\n"
-        "from permitflow.protocol.parameters import ChannelParameters\n"
+        "from permitflow.protocol.recording import PERMIT_ACTIONS\n"
         "from permitflow.tracing import FileTrace\n"
         "trace = FileTrace(sys.argv[1])\n"
-        "trace.recorder('orders', 'sender', ChannelParameters())('OfferChunk', 1, Permits(1))\n"
+        "trace.recorder('orders', 'sender', PERMIT_ACTIONS, {})('OfferChunk', (1, 1, 0, 0), ())\n"
         "trace.flush()\n"
         "os._exit(1)\n"
     )
@@ -140,17 +141,16 @@ def test_a_file_whose_writer_was_killed_says_so(tmp_path: Path) -> None:
 def test_a_forked_child_does_not_write_into_its_parents_file(tmp_path: Path) -> None:
     program = (
         "import os, sys\n"
-        "from permitflow.protocol.messages import Permits\n"
-        "from permitflow.protocol.parameters import ChannelParameters\n"
+        "from permitflow.protocol.recording import PERMIT_ACTIONS\n"
         "from permitflow.tracing import FileTrace\n"
         "trace = FileTrace(sys.argv[1])\n"
-        "record = trace.recorder('orders', 'sender', ChannelParameters())\n"
-        "record('OfferChunk', 1, Permits(1))\n"
+        "record = trace.recorder('orders', 'sender', PERMIT_ACTIONS, {})\n"
+        "record('OfferChunk', (1, 1, 0, 0), ())\n"
         "if os.fork() == 0:\n"
-        "    record('OfferChunk', 2, Permits(2))\n"
+        "    record('OfferChunk', (2, 2, 0, 0), ())\n"
         "    sys.exit()\n"
         "assert os.wait()[1] == 0\n"
-        "record('SendChunk', 1, Permits(1))\n"
+        "record('SendChunk', (1, 1, 0, 0), ())\n"
     )
     path = tmp_path / "run.parquet"
     # Newer Pythons warn of what is tried here.
@@ -158,14 +158,14 @@ def test_a_forked_child_does_not_write_into_its_parents_file(tmp_path: Path) -> 
     run = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
     (log,) = read_trace(path).channels["orders"].logs
-    assert [(event.action, event.rows) for event in log] == [("OfferChunk", 1), ("SendChunk", 1)]
+    assert [(event.action, event.arguments[0]) for event in log] == [("OfferChunk", 1), ("SendChunk", 1)]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_disk_stops_the_recording_and_not_the_channel(tmp_path: Path) -> None:
     os.symlink("/dev/full", tmp_path / "run.parquet")
     with pytest.raises(TraceWriteError, match="No space left"):
-        FileTrace(tmp_path / "run.parquet")
+        FileTrace(tmp_path / "run.parquet").close()
 
 
 def write(path: Path, table: pa.Table, metadata: dict[str, str]) -> None:
@@ -188,7 +188,7 @@ HEAD = '{"version": 1, "headers": [{"channel": "orders", "end": "sender", "param
 def test_what_is_no_trace_is_named(
     change: dict[str, str | None], metadata: dict[str, str], complaint: str, tmp_path: Path
 ) -> None:
-    row: dict[str, object] = dict.fromkeys(SCHEMA.names, 1)
+    row: dict[str, object] = dict.fromkeys(COLUMNS, 1)
     row |= {"channel": "orders", "end": "sender", "action": "OfferChunk", "time_seconds": 0.5, **change}
     table = pa.table({name: [value] for name, value in row.items() if value is not None})
     write(tmp_path / "run.parquet", table, metadata)
