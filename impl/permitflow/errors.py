@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self, TypeVar, dataclass_transform
 
 __all__ = [
+    "AlteredMessageError",
     "ChannelAbortedError",
     "ChannelBusyError",
     "ChannelClosedError",
@@ -293,6 +294,19 @@ class TransportError(PermitflowError):
         error = cls(f"{what}: {cause}", what=what)
         error.__cause__ = cause
         return error
+
+
+@_declared
+class AlteredMessageError(TransportError):
+    """A message came otherwise than it was sent, by its checksum: nothing of it was delivered, counted or kept."""
+
+    size_bytes: int  # without the checksum, as it came
+    stated: str  # the checksum that came with it: 16 hexadecimal digits, as the other
+    computed: str  # that of the bytes that came
+    text = (
+        "a message of {size_bytes} bytes was altered on the way: its checksum is {stated}, that of its bytes "
+        "{computed}; nothing of it was used: open the stream again, and if this comes again test memory and network"
+    )
 
 
 # The two ends could not agree, and no stream began.

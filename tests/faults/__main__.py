@@ -57,7 +57,6 @@ def _report(evidence: Evidence, verdict: Verdict, options: argparse.Namespace, f
             "number": schedule.number,
             "name": schedule.name,
             "broken": verdict.broken,
-            "altered_values": verdict.altered_values,
             "fired": len(evidence.fired),
             "outcomes": verdict.outcomes,
             "seconds": evidence.seconds,
@@ -83,14 +82,13 @@ def table(results: Sequence[Result]) -> Iterator[str]:
     for evidence, verdict in results:
         for kind in {fault.kind for fault in evidence.schedule.faults}:
             runs[kind].append((evidence, verdict))
-    yield f"{'fault':<14} {'schedules':>9} {'came':>6} {'all well':>9} {'told':>6} {'altered':>8} {'broken':>7}"
+    yield f"{'fault':<14} {'schedules':>9} {'came':>6} {'all well':>9} {'told':>6} {'broken':>7}"
     for kind in Kind:
         own = runs[kind]
         came = sum(any(e.schedule.faults[number].kind is kind for number in e.fired) for e, _ in own)
         well = sum(_went_well(e) for e, _ in own)
-        altered = sum(bool(verdict.altered_values) for _, verdict in own)
         broken = sum(bool(verdict.broken) for _, verdict in own)
-        yield f"{kind:<14} {len(own):>9} {came:>6} {well:>9} {len(own) - well:>6} {altered:>8} {broken:>7}"
+        yield f"{kind:<14} {len(own):>9} {came:>6} {well:>9} {len(own) - well:>6} {broken:>7}"
 
 
 def _went_well(evidence: Evidence) -> bool:
@@ -100,8 +98,6 @@ def _went_well(evidence: Evidence) -> bool:
 def summary(results: Sequence[Result], seconds: float) -> Iterator[str]:
     """The verdict, in the last lines."""
     yield from table(results)
-    flips = [verdict for evidence, verdict in results if evidence.schedule.has_flips]
-    yield f"altered values delivered: {sum(bool(v.altered_values) for v in flips)} of {len(flips)} schedules with flips"
     broken = Counter(law for _, verdict in results for law in {law for law, _ in verdict.broken})
     for law, count in broken.items():
         yield f"broken in {count} schedules: {law}"

@@ -15,6 +15,7 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer, PromptCarrier, Received, Take
+from permitflow.transports.checksum import checked, with_checksum
 from permitflow.transports.codec import EncodedChunks, decode_downstream, encode_upstream
 from permitflow.transports.connection import GET_STREAM
 from permitflow.transports.remote_receiver import RemoteReceiver
@@ -24,12 +25,17 @@ from permitflow.transports.tcp import Kind, TcpStream
 from tests.support.number_streams import SCHEMA, turns
 
 
+def message_of(pieces: Sequence[Buffer]) -> bytes:
+    """As it goes over a network."""
+    return b"".join(with_checksum(pieces))
+
+
 class PlayedCarrier(PromptCarrier):
     """Hands over at once what the test brings; what is written goes nowhere, unless ``write_now`` is overridden."""
 
     def __init__(self, dialled: Iterable[Sequence[Buffer]]) -> None:
         """With the messages by which the other end has dialled."""
-        self._first: deque[Received] = deque(map(b"".join, dialled))
+        self._first: deque[Received] = deque(map(message_of, dialled))
         self._take: Take | None = None
         self._behind = 0
 
@@ -55,7 +61,7 @@ class PlayedCarrier(PromptCarrier):
         self._behind = len(messages)
         for message in messages:
             self._behind -= 1
-            self._take(b"".join(message))
+            self._take(message_of(message))
 
     def write_now(self, message: Sequence[Buffer]) -> None:
         """Nothing is left to be done."""
@@ -92,7 +98,7 @@ class PlayedProducer(PlayedCarrier):
 
     def write_now(self, message: Sequence[Buffer]) -> None:
         """The receiving end says something."""
-        frames = decode_downstream(b"".join(message))
+        frames = decode_downstream(checked(b"".join(message)))
         self.returned_rows += [frame.permits.rows for frame in frames if isinstance(frame, AddPermits)]
 
 

@@ -12,10 +12,11 @@ import pyarrow as pa
 from permitflow.channels.interface import SendEnd
 from permitflow.errors import EndOfStream, PermitflowError
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange.server import ExchangeServer, ServerCall
 from permitflow.protocol.frames import Agreement, Failure, Get, Put, StatedParameters
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
+from permitflow.transports.checksum import checked, with_checksum
 from permitflow.transports.client_call import ClientCall
 from permitflow.transports.codec import (
     EncodedChunks,
@@ -57,11 +58,37 @@ class Outcome(NamedTuple):
     error: PermitflowError
 
 
+class CallByHand(ClientCall):
+    """Whatever is written gets its checksum: what is wrong with it is something else."""
+
+    async def read(self) -> bytes | None:
+        """The next message, without its checksum."""
+        message = await super().read()
+        return None if message is None else bytes(checked(message))
+
+    async def write(self, message: Sequence[Buffer]) -> None:
+        """Write a message and its checksum."""
+        await super().write(with_checksum(message))
+
+
+class ServerByHand(ServerCall):
+    """As ``CallByHand``, for an exchange."""
+
+    async def read(self) -> bytes | None:
+        """The next message, without its checksum."""
+        message = await super().read()
+        return None if message is None else bytes(checked(message))
+
+    async def write(self, message: Sequence[Buffer]) -> None:
+        """Write a message and its checksum."""
+        await super().write(with_checksum(message))
+
+
 @asynccontextmanager
 async def dialling(address: str, method: str) -> AsyncIterator[ClientCall]:
     """A call on which a test may write anything."""
     async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as channel:
-        carrier = ClientCall(channel.stream_stream(method)(), f"the exchange at {address}")
+        carrier = CallByHand(channel.stream_stream(method)(), f"the exchange at {address}")
         yield carrier
         await carrier.settle()
 

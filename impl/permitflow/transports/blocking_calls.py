@@ -27,6 +27,7 @@ from permitflow.protocol.frames import SameHostAnswer
 from permitflow.transports.addresses import host_and_port, is_tcp
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.carrier import Buffer, Received
+from permitflow.transports.checksum import checked, with_checksum
 from permitflow.transports.connection import CLIENT_OPTIONS, expect_large_blocks
 from permitflow.transports.same_host import NETWORK, SHARED_MEMORY
 from permitflow.transports.shared_memory.blocking_link import BlockingLink, Outgoing
@@ -409,6 +410,10 @@ class BlockingHostCall:
         if self._link is not None and self._call.is_over:
             self._link.interrupt()
 
+    def outgoing(self, message: Sequence[Buffer]) -> Outgoing:
+        """A message to ``write``: with a checksum, unless it goes through memory."""
+        return Outgoing(with_checksum(message) if self._link is None else message)
+
     def write(self, message: Outgoing) -> None:
         """Have a message sent.  One that a signal's exception has interrupted is to be written again, and goes once."""
         if self._link is None:
@@ -444,6 +449,10 @@ class BlockingHostCall:
         if self._link is None or self._link.has_ended:
             return self._call.receive_nowait()
         return None
+
+    def checked(self, message: Received) -> Received:
+        """The message that was sent, of one that was received last: as of ``HostCarrier``."""
+        return checked(message) if self._link is None else message
 
     def close(self) -> None:
         """End the call, whatever state it is in, and its threads.  Closing twice is harmless."""

@@ -147,7 +147,7 @@ class BlockingStream:
     def _write_out(self, messages: Iterable[Sequence[Buffer]]) -> None:
         """Write these, after what an interrupt has kept from being written."""
         unwritten = self._unwritten
-        unwritten.extend(map(Outgoing, messages))
+        unwritten.extend(map(self._call.outgoing, messages))
         self._is_halfway = False
         while unwritten:
             if self._call.is_cut:
@@ -241,7 +241,7 @@ class BlockingStream:
             if isinstance(reply, Closed):
                 self._take_close(reply)
             else:
-                self._take_in(reply)
+                self._take_in(self._call.checked(reply))
                 if self._peer_session.failure is not None:
                     self._heed_failure(self._peer_session.failure)
         except PermitflowError:

@@ -30,6 +30,7 @@ from permitflow.protocol.control import (
 )
 from permitflow.protocol.traffic import Statistics
 from permitflow.transports.carrier import Received
+from permitflow.transports.checksum import CHECKSUM_BYTES, checked, followed_by_checksum, with_checksum
 from permitflow.transports.protobuf_values import read_value, write_value
 from permitflow.wire.v1 import exchange_pb2 as pb
 
@@ -90,7 +91,7 @@ def encode_request(request: ControlRequest) -> bytes:
     """
     message = pb.ControlRequest()
     write_value(getattr(message, _REQUESTS[type(request)]), request)
-    return message.SerializeToString()
+    return b"".join(with_checksum([message.SerializeToString()]))
 
 
 def decode_request(data: Received) -> ControlRequest:
@@ -98,6 +99,7 @@ def decode_request(data: Received) -> ControlRequest:
 
     Raises:
         UndecodableDataError: these bytes are no request of this version of the protocol, or too many.
+        AlteredMessageError: they are not those that were sent.
         InvalidParametersError: it names too much at once.
     """
     message = pb.ControlRequest()
@@ -130,6 +132,10 @@ def reply_pieces(reply: ControlReply[pa.Schema]) -> Iterator[bytes]:
     Raises:
         InvalidParametersError: they take more than 32 MiB.
     """
+    return followed_by_checksum(_reply_pieces(reply))
+
+
+def _reply_pieces(reply: ControlReply[pa.Schema]) -> Iterator[bytes]:
     size = 0
     for part in _parts_of(reply):
         piece = _encode_part(part)
@@ -164,6 +170,7 @@ def decode_reply(data: Received) -> ControlReply[pa.Schema]:
 
     Raises:
         UndecodableDataError: these bytes are no reply of this version of the protocol.
+        AlteredMessageError: they are not those that were sent.
     """
     message = pb.ControlReply()
     _parse(message, data, _MOST_REPLY_BYTES)
@@ -175,10 +182,10 @@ def decode_reply(data: Received) -> ControlReply[pa.Schema]:
 
 
 def _parse(message: pb.ControlRequest | pb.ControlReply, data: Received, most_bytes: int) -> None:
-    if len(data) > most_bytes:
+    if len(data) > most_bytes + CHECKSUM_BYTES:
         raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=f"{most_bytes} bytes are the most")
     try:
-        message.ParseFromString(bytes(data))
+        message.ParseFromString(bytes(checked(data)))
     except DecodeError as error:
         raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=str(error)) from error
 

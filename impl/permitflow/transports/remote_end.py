@@ -226,7 +226,7 @@ class RemoteEnd(ABC, Generic[S]):
         session = self._session
         before = session.state
         try:
-            self._take_in(message)
+            self._take_in(self._carrier.checked(message))
         except PermitflowError as error:
             if not self.break_off(error):
                 raise

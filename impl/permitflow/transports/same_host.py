@@ -17,6 +17,7 @@ from permitflow.errors import PeerGoneError, SameHostError, UndecodableDataError
 from permitflow.protocol.frames import SameHostAnswer, SameHostOffer
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.carrier import Buffer, Carrier, PromptCarrier, Received, Rest, Take, WriteNow
+from permitflow.transports.checksum import checked, with_checksum
 from permitflow.transports.shared_memory import SameHost
 from permitflow.transports.shared_memory.handover import NO_OFFER, Offer, accepted, nonce_digest
 from permitflow.transports.shared_memory.link import AsyncioLink
@@ -124,7 +125,10 @@ _VERDICT_SECONDS = 1.0
 
 
 class HostCarrier:
-    """See ``Carrier``.  It begins on the inner carrier, and may change over to a link."""
+    """See ``Carrier``.  It begins on the inner carrier, and may change over to a link.
+
+    What the inner carrier takes has a checksum; what is read has one until ``checked`` has taken it away.
+    """
 
     def __init__(self, inner: Carrier, *, who: str) -> None:
         """Begin; ``who`` is at the other end, in words for an error."""
@@ -187,7 +191,16 @@ class HostCarrier:
             return None
         inner.hand_to(take)
         self.prompt = inner
-        return inner.write_now
+        return lambda message: inner.write_now(with_checksum(message))
+
+    def checked(self, message: Received) -> Received:
+        """The message that was sent, of one that was read or handed over last.
+
+        Raises:
+            AlteredMessageError: it was altered on the network.
+            UndecodableDataError: it came over the network without a checksum.
+        """
+        return checked(message) if self._link is None else message
 
     @property
     def has_more(self) -> bool:
@@ -212,7 +225,7 @@ class HostCarrier:
         """Hand a message over; waits while the carrier is full."""
         if self._link is None or not self._has_written:
             self._has_written = True
-            await self._inner.write(message)
+            await self._inner.write(with_checksum(message))
             return
         try:
             await self._link.write(message)
@@ -224,8 +237,8 @@ class HostCarrier:
         if self._link is None or not self._has_written:
             self._has_written = True
             if self._prompt_inner is None:
-                return partial(self._inner.write, message)
-            return self._prompt_inner.write_now(message)
+                return partial(self._inner.write, with_checksum(message))
+            return self._prompt_inner.write_now(with_checksum(message))
         try:
             rest = self._link.write_now(message)
         except OSError as error:

@@ -55,6 +55,7 @@ _DETAILS_BYTES = 1_000
 _CHARACTERS = (2_000, 1_000, 500, 250, 120, 60, 30)
 _MOST_ITEMS = 20
 _STATUS: dict[type[PermitflowError], grpc.StatusCode] = {
+    errors.AlteredMessageError: grpc.StatusCode.DATA_LOSS,
     errors.UnknownChannelError: grpc.StatusCode.NOT_FOUND,
     errors.InvalidParametersError: grpc.StatusCode.INVALID_ARGUMENT,
     errors.UndecodableDataError: grpc.StatusCode.INVALID_ARGUMENT,

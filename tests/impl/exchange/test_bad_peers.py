@@ -46,7 +46,6 @@ from permitflow.protocol.replay import Retention
 from permitflow.transports.arrow import BatchCodec, PieceWriter
 from permitflow.transports.arrow_compression import write_options
 from permitflow.transports.carrier import Buffer
-from permitflow.transports.client_call import ClientCall
 from permitflow.transports.codec import EncodedChunks, WireFrame, decode_downstream, decode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.grpc_aio import describe
@@ -57,6 +56,7 @@ from tests.support.peers_by_hand import (
     BATCH,
     CODEC,
     ENCODED,
+    CallByHand,
     call,
     data,
     dialling,
@@ -249,7 +249,7 @@ async def test_an_error_does_not_break_the_connection_of_a_client_that_accepts_8
     options = [("grpc.max_metadata_size", 8 << 10), ("grpc.absolute_max_metadata_size", 8 << 10)]
 
     async with serving() as (_, address), grpc.aio.insecure_channel(address, options=options) as channel:
-        honest, other = (ClientCall(channel.stream_stream(PUT_STREAM)(), "the exchange") for _ in range(2))
+        honest, other = (CallByHand(channel.stream_stream(PUT_STREAM)(), "the exchange") for _ in range(2))
         await honest.write([encoded(PUT_STREAM, put_frame())])
         assert await honest.read()
         await other.write([encoded(PUT_STREAM, refused)])

@@ -46,12 +46,14 @@ from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.replay import ReplayBooks, Retention
 from permitflow.protocol.staging import StagingBooks
 from permitflow.transports import tcp
+from permitflow.transports.checksum import checked
 from permitflow.transports.codec import decode_upstream, front_of
 from permitflow.transports.connection import CLIENT_OPTIONS, CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import encode_reply, encode_request
 from permitflow.transports.grpc_aio import control, get, put
 from permitflow.transports.tcp import TcpStream
 from permitflow.wire.v1 import exchange_pb2 as pb
+from tests.support.carriers import message_of
 from tests.support.kept_rows import refused
 from tests.support.number_streams import SMALL
 from tests.support.peers_by_hand import (
@@ -79,10 +81,10 @@ async def test_a_peer_that_never_reads_holds_up_nobody_else() -> None:
         channel = exchange.add_channel("wide", ChannelParameters(), schema=wide.schema)
         async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as grpc_channel:
             stream: Any = grpc_channel.stream_stream(GET_STREAM)()
-            await stream.write(encoded(GET_STREAM, get_frame(channel="wide")))
+            await stream.write(message_of([encoded(GET_STREAM, get_frame(channel="wide"))]))
             for _ in range(20):
                 await channel.sender.send(wide)
-            await stream.write(encoded(GET_STREAM, AddPermits(Permits(rows=10**9))))
+            await stream.write(message_of([encoded(GET_STREAM, AddPermits(Permits(rows=10**9)))]))
             with pytest.raises(PeerGoneError, match="the receiver of channel 'wide' is gone"):
                 await send_for_ever(channel.sender, wide)
             assert "the peer returned 1000000000 rows permits but holds only" in channel.statistics().reason
@@ -234,9 +236,9 @@ def test_a_message_that_was_refused_leaves_memory_at_once(complete: Complete, wh
             tcp.calling(server.address, method, "the exchange", 10.0) as stream,
         ):
             for message in before:
-                await stream.write([message])
+                await stream.write([message_of([message])])
                 assert await stream.read() is not None
-            await stream.write([refused])
+            await stream.write([message_of([refused])])
             with pytest.raises(UndecodableDataError):
                 await until_over(stream)
 
@@ -270,7 +272,7 @@ async def both_kinds() -> AsyncIterator[tuple[Exchange, str]]:
 async def answer(address: str, message: bytes) -> PermitflowError:
     """How the exchange refuses a message of the Control method."""
     async with dialling(address, CONTROL) as call:
-        await call.write([message])
+        await call.write([checked(message)])
         return await refused(call.read())
 
 
@@ -306,7 +308,7 @@ def test_a_request_of_a_million_items_is_refused_without_a_look_at_them(
     async def test() -> float:
         async with both_kinds() as (_, address):
             before = time.process_time()
-            error = await answer(address, message)
+            error = await answer(address, message_of([message]))
             assert isinstance(error, InvalidParametersError)
             assert "must be at most 65,536 in a request, not 1200000" in str(error)
             return time.process_time() - before

@@ -42,7 +42,7 @@ from permitflow.transports.codec import EncodedChunks, WireFrame, decode_upstrea
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
 from permitflow.transports.grpc_aio import EndOutcome, describe, get, put
 from tests.support.number_streams import SMALL
-from tests.support.peers_by_hand import AGREED, BATCH, agreed, data, encoded, get_frame, send_for_ever
+from tests.support.peers_by_hand import AGREED, BATCH, ServerByHand, agreed, data, encoded, get_frame, send_for_ever
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -54,7 +54,7 @@ async def lying(script: Script, options: Options = SERVER_OPTIONS) -> AsyncItera
     """A server that follows a script of its own."""
 
     async def act(_: object, context: Any) -> None:
-        await script(ServerCall(context, "the client"))
+        await script(ServerByHand(context, "the client"))
 
     server = grpc.aio.server(options=options)
     handlers: dict[str, Any] = {name: grpc.stream_stream_rpc_method_handler(act) for name in ("GetStream", "PutStream")}

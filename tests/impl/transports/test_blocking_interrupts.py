@@ -1,7 +1,7 @@
 """A signal's exception in a blocking end, wherever it hits: nothing is lost, nothing comes twice, or it says so."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from permitflow.transports import blocking_ends
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.blocking_calls import Closed
 from permitflow.transports.blocking_ends import BlockingSink, BlockingSource
-from permitflow.transports.carrier import Received
+from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.codec import decode_downstream, decode_upstream, encode_downstream, encode_upstream
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.shared_memory.blocking_link import Outgoing
@@ -52,6 +52,12 @@ class FakeCall(Peer):
     def receive_nowait(self) -> Received | Closed | None:
         is_here, self._is_here = self._is_here, False
         return self.coming.popleft() if is_here else None
+
+    def outgoing(self, message: Sequence[Buffer]) -> Outgoing:
+        return Outgoing(message)
+
+    def checked(self, message: Received) -> Received:
+        return message
 
     def write(self, message: Outgoing) -> None:
         if not message.is_begun:

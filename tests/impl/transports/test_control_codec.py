@@ -23,6 +23,7 @@ from permitflow.protocol.control import (
     StagedPart,
 )
 from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.transports.checksum import checked
 from permitflow.transports.control_codec import (
     acknowledge,
     close,
@@ -35,6 +36,7 @@ from permitflow.transports.control_codec import (
     publish,
 )
 from permitflow.wire.v1 import exchange_pb2 as pb
+from tests.support.carriers import message_of
 
 counts = st.integers(-(2**63), 2**63 - 1)
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
@@ -75,18 +77,18 @@ def test_what_the_exchange_replies_is_what_arrives(reply: Any) -> None:
 def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
     for decode in (decode_request, decode_reply):
         try:
-            decode(data)
+            decode(message_of([data]))
         except PermitflowError as error:
             assert isinstance(error, UndecodableDataError)  # noqa: PT017  # most bytes are, some are not
 
 
 @given(replies, st.data())
 def test_a_damaged_reply_is_a_reply_or_refused(reply: Any, data: st.DataObject) -> None:
-    message = encode_reply(reply)
+    message = bytes(checked(encode_reply(reply)))
     position = data.draw(st.integers(0, max(0, len(message) - 1)))
     damaged = message[:position] + bytes([data.draw(st.integers(0, 255))]) + message[position + 1 :]
     try:
-        decode_reply(damaged)
+        decode_reply(message_of([damaged]))
     except PermitflowError as error:
         assert isinstance(error, UndecodableDataError)  # noqa: PT017
 
@@ -110,7 +112,7 @@ def test_a_position_without_state_or_parameters_is_refused() -> None:
         ),
     ):
         with pytest.raises(UndecodableDataError, match="a position"):
-            decode_reply(message.SerializeToString())
+            decode_reply(message_of([message.SerializeToString()]))
 
 
 def test_a_reply_to_something_else_is_refused() -> None:

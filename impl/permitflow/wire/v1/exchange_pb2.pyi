@@ -46,20 +46,24 @@ CHANNEL_STATE_ENDED: ChannelState
 CHANNEL_STATE_BROKEN: ChannelState
 
 class FromUpstream(_message.Message):
-    __slots__ = ("frames", "padding", "body")
+    __slots__ = ("frames", "padding", "body", "checksum")
     FRAMES_FIELD_NUMBER: _ClassVar[int]
     PADDING_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     frames: _containers.RepeatedCompositeFieldContainer[UpstreamFrame]
     padding: bytes
     body: bytes
-    def __init__(self, frames: _Optional[_Iterable[_Union[UpstreamFrame, _Mapping]]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
+    checksum: int
+    def __init__(self, frames: _Optional[_Iterable[_Union[UpstreamFrame, _Mapping]]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class FromDownstream(_message.Message):
-    __slots__ = ("frames",)
+    __slots__ = ("frames", "checksum")
     FRAMES_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     frames: _containers.RepeatedCompositeFieldContainer[DownstreamFrame]
-    def __init__(self, frames: _Optional[_Iterable[_Union[DownstreamFrame, _Mapping]]] = ...) -> None: ...
+    checksum: int
+    def __init__(self, frames: _Optional[_Iterable[_Union[DownstreamFrame, _Mapping]]] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class UpstreamFrame(_message.Message):
     __slots__ = ("put", "agreement", "data", "chunks", "end", "abort", "failure")
@@ -296,32 +300,36 @@ class Staging(_message.Message):
     def __init__(self, query: _Optional[str] = ..., batch: _Optional[int] = ..., partition: _Optional[int] = ..., attempt: _Optional[str] = ...) -> None: ...
 
 class ControlRequest(_message.Message):
-    __slots__ = ("positions", "acknowledge", "publish", "discard", "close", "statistics")
+    __slots__ = ("positions", "acknowledge", "publish", "discard", "close", "statistics", "checksum")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
     DISCARD_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
     STATISTICS_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     positions: PositionsRequest
     acknowledge: AcknowledgeRequest
     publish: PublishRequest
     discard: DiscardRequest
     close: CloseRequest
     statistics: StatisticsRequest
-    def __init__(self, positions: _Optional[_Union[PositionsRequest, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeRequest, _Mapping]] = ..., publish: _Optional[_Union[PublishRequest, _Mapping]] = ..., discard: _Optional[_Union[DiscardRequest, _Mapping]] = ..., close: _Optional[_Union[CloseRequest, _Mapping]] = ..., statistics: _Optional[_Union[StatisticsRequest, _Mapping]] = ...) -> None: ...
+    checksum: int
+    def __init__(self, positions: _Optional[_Union[PositionsRequest, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeRequest, _Mapping]] = ..., publish: _Optional[_Union[PublishRequest, _Mapping]] = ..., discard: _Optional[_Union[DiscardRequest, _Mapping]] = ..., close: _Optional[_Union[CloseRequest, _Mapping]] = ..., statistics: _Optional[_Union[StatisticsRequest, _Mapping]] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class ControlReply(_message.Message):
-    __slots__ = ("positions", "published", "discarded", "statistics")
+    __slots__ = ("positions", "published", "discarded", "statistics", "checksum")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     PUBLISHED_FIELD_NUMBER: _ClassVar[int]
     DISCARDED_FIELD_NUMBER: _ClassVar[int]
     STATISTICS_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     positions: Positions
     published: Published
     discarded: Discarded
     statistics: Statistics
-    def __init__(self, positions: _Optional[_Union[Positions, _Mapping]] = ..., published: _Optional[_Union[Published, _Mapping]] = ..., discarded: _Optional[_Union[Discarded, _Mapping]] = ..., statistics: _Optional[_Union[Statistics, _Mapping]] = ...) -> None: ...
+    checksum: int
+    def __init__(self, positions: _Optional[_Union[Positions, _Mapping]] = ..., published: _Optional[_Union[Published, _Mapping]] = ..., discarded: _Optional[_Union[Discarded, _Mapping]] = ..., statistics: _Optional[_Union[Statistics, _Mapping]] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class PositionsRequest(_message.Message):
     __slots__ = ("consumer", "channels")
