@@ -1,6 +1,6 @@
 """Mistakes made on purpose in a copy of the specification: each must be noticed, and by what the list says.
 
-    python tools/spec_mutants.py                     all of tests/spec/mutants.toml
+    python tools/spec_mutants.py                     all of tests/spec/mutants
     python tools/spec_mutants.py --only "the wire is a stack"
 
 Exit code 0: all were noticed as listed; 1: one survived or was noticed by something else; 2: the list cannot be used.
@@ -19,7 +19,7 @@ from permitflow_model.tlc.mutants import Mutant, Outcome, read_mutants, run_muta
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 SPECIFICATION = CHECKOUT / "spec"
-LIST = CHECKOUT / "tests/spec/mutants.toml"
+LISTS = CHECKOUT / "tests/spec/mutants"
 JOBS = min(2, os.cpu_count() or 1)
 
 
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", type=Path, default=LIST, help="the list of mutants (TOML)")
+    parser.add_argument("--list", type=Path, default=LISTS, help="a list of mutants (TOML), or a folder of them")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="try this one; may be repeated")
     parser.add_argument("--jobs", type=int, default=JOBS, help="how many to try at once")
     return parser

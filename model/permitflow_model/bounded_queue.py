@@ -4,28 +4,44 @@ A chunk goes in when there is room for it, and the oldest comes out.  No wires, 
 ``permit_channel_refinement`` says how a permit channel is such a queue.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from operator import add
 from typing import NamedTuple
 
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 
-__all__ = ["SYSTEM", "Chunk", "Parameters", "State", "cost_of", "initial", "total"]
+__all__ = ["SYSTEM", "Chunk", "Interval", "Parameters", "State", "cost_of", "initial", "total"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The numbers from ``least`` to ``most``, which may be symbols."""
+
+    least: int
+    most: int
+
+    def __contains__(self, number: int) -> bool:
+        return self.least <= number <= self.most
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.least, self.most + 1))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """The constants of the specification; its sets are intervals here."""
+    """The constants of the specification."""
 
     bound: int
     """The chunks in the queue cost no more than this together."""
 
-    max_cost: int
-    """A chunk costs 1 .. this: ``Costs``."""
+    costs: Interval | tuple[int, ...]
+    """What a chunk may cost."""
 
-    ids: int
-    """Chunks are called 0 .. this - 1: ``Ids``."""
+    ids: Interval | tuple[int, ...]
+    """What a chunk may be called."""
 
     line: int
     """Chunks that may wait to go in at once."""
@@ -66,8 +82,8 @@ def initial(_parameters: Parameters) -> State:
 def ask(state: State, parameters: Parameters, number: int, cost: int) -> State:
     """Somebody wants to put a chunk in."""
     require(state.asked.size() < parameters.line)
-    require(0 <= number < parameters.ids)
-    require(1 <= cost <= parameters.max_cost)
+    require(number in parameters.ids)
+    require(cost in parameters.costs)
     return state._replace(asked=state.asked.push(Chunk(number, cost)))
 
 
@@ -77,11 +93,15 @@ def give_up(state: State, _parameters: Parameters) -> State:
     return state._replace(asked=state.asked.without_last())
 
 
+def can_put(state: State, parameters: Parameters) -> bool:
+    """Is there room for the oldest chunk that waits?"""
+    return not state.asked.is_empty() and total(state.queue) + state.asked.head().cost <= parameters.bound
+
+
 def put(state: State, parameters: Parameters) -> State:
     """The oldest chunk that waits goes in."""
-    require(not state.asked.is_empty())
+    require(can_put(state, parameters))
     chunk = state.asked.head()
-    require(total(state.queue) + chunk.cost <= parameters.bound)
     return State(asked=state.asked.without_head(), queue=state.queue.push(chunk))
 
 
@@ -96,6 +116,14 @@ def never_above_bound(state: State, parameters: Parameters) -> bool:
     return total(state.queue) <= parameters.bound
 
 
+def can_means_enabled(state: State, parameters: Parameters) -> bool:
+    """What the specification writes out as fairness is weak fairness."""
+    can_get = not state.queue.is_empty()
+    return can_put(state, parameters) == SYSTEM.is_enabled("Put", state, parameters) and can_get == SYSTEM.is_enabled(
+        "Get", state, parameters
+    )
+
+
 SYSTEM: System[State, Parameters] = System(
     module="BoundedQueue",
     initial=initial,
@@ -103,14 +131,12 @@ SYSTEM: System[State, Parameters] = System(
         Action(
             "Ask",
             ask,
-            lambda parameters: [
-                (number, cost) for number in range(parameters.ids) for cost in range(1, parameters.max_cost + 1)
-            ],
+            lambda parameters: product(parameters.ids, parameters.costs),
             is_environment=True,
         ),
         Action("GiveUp", give_up, is_environment=True),
         Action("Put", put),
         Action("Get", get),
     ),
-    invariants={"NeverAboveBound": never_above_bound},
+    invariants={"NeverAboveBound": never_above_bound, "CanMeansEnabled": can_means_enabled},
 )

@@ -1,7 +1,8 @@
-"""``spec/manifest.toml``: the one record of all models that are checked, and of what comes out.
+"""The manifest, ``spec/*.toml``: the record of all models that are checked, and of what comes out.
 
-Its tables are read key by key, and say what is wrong with them.  A verdict is the same whoever checks, the explorer or
-TLC.  And where the specification says something: found in the text by the operator's name.
+Each protocol has a file of its own.  Its tables are read key by key, and say what is wrong with them.  A verdict is the
+same whoever checks, the explorer or TLC.  And where the specification says something: found in the text by the
+operator's name.
 """
 
 import re
@@ -181,7 +182,7 @@ SUCCESS = Verdict("success")
 DEADLOCK = Verdict("deadlock")
 
 
-_FILE = "manifest.toml"
+_FILES = "*.toml"
 _MODULE_KEYS = {"like", "specification", "constants", "invariants"}
 _MODEL_KEYS = _MODULE_KEYS - {"like"} | {"name", "reason", "module", "properties", "expect", "states", "depth", "graph"}
 
@@ -232,36 +233,41 @@ def find_spec_directory() -> Path:
     package = Path(__file__).resolve().parent
     places = (package.parents[1] / "spec", package.parent / "permitflow_spec")
     for place in places:
-        if (place / _FILE).is_file():
+        if any(place.glob(_FILES)):
             return place
-    raise ManifestError(f"no {_FILE} in {' or '.join(map(str, places))}; reinstall permitflow")
+    raise ManifestError(f"no {_FILES} in {' or '.join(map(str, places))}; reinstall permitflow")
 
 
 def read_manifest(spec_directory: Path | None = None) -> dict[str, Model]:
-    """All models by name, in the order of the file.
+    """All models by name, file by file, in the order of each.
 
     Raises:
-        ManifestError: the file is missing, not TOML, or does not say what a manifest must say.
+        ManifestError: a file is missing, not TOML, or does not say what a manifest must say.
     """
-    path = (spec_directory or find_spec_directory()) / _FILE
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ManifestError(f"there is no {path}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ManifestError(f"{path} is not TOML: {error}") from None
-    manifest = Table(content, where=str(path), known={"module", "model"})
+    directory = spec_directory or find_spec_directory()
+    files = [_read(path) for path in sorted(directory.glob(_FILES))]
+    if not files:
+        raise ManifestError(f"there is no {directory / _FILES}")
     modules = {
         name: Table(table, where=f"module {name!r}", known=_MODULE_KEYS)
+        for manifest in files
         for name, table in manifest.named_tables("module").items()
     }
     models: dict[str, Model] = {}
-    for entry in manifest.tables("model"):
+    for entry in (entry for manifest in files for entry in manifest.tables("model")):
         model = _model(Table(entry, where=f"model {entry.get('name', entry)!r}", known=_MODEL_KEYS), modules)
         if model.name in models:
             raise ManifestError(f"two models are called {model.name!r}; give each a name of its own")
         models[model.name] = model
     return models
+
+
+def _read(path: Path) -> Table:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ManifestError(f"{path} is not TOML: {error}") from None
+    return Table(content, where=str(path), known={"module", "model"})
 
 
 def _model(table: Table, modules: Mapping[str, Table]) -> Model:

@@ -7,7 +7,7 @@ All numbers are permits unless their name says otherwise; a chunk of ``n`` rows 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import add
 from typing import Literal, NamedTuple
 
@@ -19,7 +19,6 @@ __all__ = [
     "NOTHING",
     "NO_WATERMARK",
     "OUT_OF_ORDER",
-    "PROBES",
     "SYSTEM",
     "Message",
     "Parameters",
@@ -462,9 +461,7 @@ def row_bound(state: State, parameters: Parameters) -> bool:
 
 def is_protocol_enabled(state: State, parameters: Parameters) -> bool:
     """Can the protocol move without the application?"""
-    return any(
-        SYSTEM.is_enabled(action.name, state, parameters) for action in SYSTEM.actions if not action.is_environment
-    )
+    return SYSTEM.can_move(state, parameters)
 
 
 def is_stuck(state: State, parameters: Parameters) -> bool:
@@ -519,25 +516,6 @@ def whole_when_idle(state: State, parameters: Parameters) -> bool:
     if not parameters.flush_idle or is_protocol_enabled(state, parameters):
         return True
     return state.permits == total(parameters)
-
-
-SYSTEM: System[State, Parameters] = System(
-    module="PermitChannel",
-    initial=initial,
-    actions=ACTIONS,
-    invariants={
-        "TypeOK": type_ok,
-        "Conservation": conservation,
-        "Bounded": bounded,
-        "MessagesBounded": messages_bounded,
-        "RowBound": row_bound,
-        "NeverStuck": never_stuck,
-        "ExactlyOnceInOrder": exactly_once_in_order,
-        "NewestWatermarkKept": newest_watermark_kept,
-        "GrantsBatched": grants_batched,
-        "WholeWhenIdle": whole_when_idle,
-    },
-)
 
 
 Probe = Callable[[State, Parameters], bool]
@@ -604,5 +582,21 @@ _PROBES: Mapping[str, Probe] = {
     ),
 }
 
-PROBES = replace(SYSTEM, module="PermitChannelProbes", invariants={**SYSTEM.invariants, **_PROBES})
-"""The permit channel with its probes beside its invariants."""
+SYSTEM: System[State, Parameters] = System(
+    module="PermitChannel",
+    initial=initial,
+    actions=ACTIONS,
+    invariants={
+        "TypeOK": type_ok,
+        "Conservation": conservation,
+        "Bounded": bounded,
+        "MessagesBounded": messages_bounded,
+        "RowBound": row_bound,
+        "NeverStuck": never_stuck,
+        "ExactlyOnceInOrder": exactly_once_in_order,
+        "NewestWatermarkKept": newest_watermark_kept,
+        "GrantsBatched": grants_batched,
+        "WholeWhenIdle": whole_when_idle,
+    },
+    probes=_PROBES,
+)

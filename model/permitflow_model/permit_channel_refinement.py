@@ -5,7 +5,7 @@ left out.  Each step of the channel is one step of the queue, or cannot be seen.
 """
 
 from permitflow_model import bounded_queue
-from permitflow_model.bounded_queue import Chunk
+from permitflow_model.bounded_queue import Chunk, Interval
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.permit_channel import Message, Parameters, State, cost_of
 
@@ -42,7 +42,10 @@ def queue_in(state: State, nothing: Fifo[Chunk] = NO_CHUNKS) -> bounded_queue.St
 def queue_parameters(parameters: Parameters) -> bounded_queue.Parameters:
     """The bound of the queue is ROW_COUNT; less would not do."""
     return bounded_queue.Parameters(
-        bound=parameters.row_count, max_cost=parameters.clamp, ids=parameters.tags, line=parameters.waiters
+        bound=parameters.row_count,
+        costs=Interval(1, parameters.clamp),
+        ids=Interval(0, parameters.tags - 1),
+        line=parameters.waiters,
     )
 
 

@@ -60,6 +60,7 @@ __all__ = [
     "TraceEvent",
     "World",
     "counters_of",
+    "interpretation",
     "permits_of",
     "rows_of",
     "withdraw_at",
@@ -365,6 +366,10 @@ class PermitChannelReplay:
             return self._step(world, name)
         except Disabled:
             raise Refused(reason) from None
+
+
+interpretation = PermitChannelReplay
+"""How the registry knows it."""
 
 
 def _marked(after: World, before: World, event: TraceEvent) -> World:

@@ -21,6 +21,7 @@ __all__ = [
     "format_value",
     "parse_state",
     "parse_value",
+    "snake_case",
     "state_to_tla",
     "to_tla",
 ]
@@ -245,6 +246,11 @@ def camel_case(name: str) -> str:
     """The name of a variable in TLA+: ``barrier_waiting`` is ``barrierWaiting`` there."""
     first, *others = name.split("_")
     return first + "".join(part.capitalize() for part in others)
+
+
+def snake_case(name: str) -> str:
+    """The name of a module or a constant in Python: ``RowCount`` is ``row_count`` there."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 def to_tla(value: object) -> TlaValue:

@@ -48,11 +48,9 @@ __all__ = [
     "filled",
     "filling",
     "largest_chunk",
-    "progress_theorems",
     "query",
     "rank",
     "theorems",
-    "threshold_theorems",
     "unacknowledged",
     "unacknowledging",
 ]
@@ -319,7 +317,7 @@ _THEOREMS: tuple[tuple[str, str, str, str, Fault[State, Parameters], str], ...] 
 )
 
 
-def theorems() -> tuple[Theorem, ...]:
+def _invariant_theorems() -> tuple[Theorem, ...]:
     """The inductive invariant of a query."""
     return tuple(
         Theorem(
@@ -499,7 +497,7 @@ def _obligation(name: str, claim: Callable[[int], bool], twin_change: str) -> Sy
     return SymbolicObligation(name, partial(claim, 0), partial(claim, 1), twin_change)
 
 
-def threshold_theorems() -> tuple[Theorem, ...]:
+def _threshold_theorems() -> tuple[Theorem, ...]:
     """Thresholds."""
     return (
         Theorem(
@@ -623,7 +621,7 @@ def _whole_in_any_call(state: State, parameters: Parameters) -> bool:
     return is_protocol_enabled(state, parameters) or state.phase == "failed" or state.acknowledged == state.start
 
 
-def progress_theorems() -> tuple[Theorem, ...]:
+def _progress_theorems() -> tuple[Theorem, ...]:
     """Progress."""
     return (
         Theorem(
@@ -664,3 +662,8 @@ def progress_theorems() -> tuple[Theorem, ...]:
             obligations=(SymbolicObligation("in every state", partial(_drains, 0), partial(_drains, 1), "by one row"),),
         ),
     )
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """All of them."""
+    return (*_invariant_theorems(), *_threshold_theorems(), *_progress_theorems())

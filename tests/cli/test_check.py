@@ -319,9 +319,9 @@ def seeded(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         for path in (repository / "spec").iterdir():
             if path.is_file():
                 (tmp_path / path.name).write_text(path.read_text())
-        manifest = (tmp_path / "manifest.toml").read_text()
+        manifest = (tmp_path / "PermitChannel.toml").read_text()
         assert old in manifest
-        (tmp_path / "manifest.toml").write_text(manifest.replace(old, new, 1))
+        (tmp_path / "PermitChannel.toml").write_text(manifest.replace(old, new, 1))
         monkeypatch.setattr(permitflow_model.manifest, "find_spec_directory", lambda: tmp_path)
 
     return seed

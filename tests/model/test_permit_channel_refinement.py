@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -62,9 +63,8 @@ def test_each_step_is_a_step_of_the_queue_or_cannot_be_seen(name: str) -> None:
     assert set(moves_of(parameters, queue_parameters(parameters))) == set(MOVES.items())
 
 
-@pytest.mark.parametrize("field", ["bound", "max_cost", "ids", "line"])
-def test_a_smaller_queue_would_not_do(field: str) -> None:
+@pytest.mark.parametrize("smaller", [{"bound": 1}, {"costs": (1,)}, {"ids": (0, 1, 2, 3)}, {"line": 1}], ids=str)
+def test_a_smaller_queue_would_not_do(smaller: dict[str, Any]) -> None:
     parameters = CHANNELS["two waiters"]
-    queue = queue_parameters(parameters)
     with pytest.raises(Disabled):
-        moves_of(parameters, replace(queue, **{field: getattr(queue, field) - 1}))
+        moves_of(parameters, replace(queue_parameters(parameters), **smaller))

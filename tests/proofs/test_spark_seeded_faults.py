@@ -1,13 +1,13 @@
 """A mistake in a copy of the streaming query makes a proof fail; without one, the same proof holds."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
 from permitflow_model.spark_micro_batch import SYSTEM, Parameters, Rows, State
-from permitflow_proofs.kernel.obligation import decide
 from permitflow_proofs.spark_micro_batch import INVARIANT, QUERY
+from tests.support.faults import Fault, is_kept, with_fault
 
 Perform = Callable[..., State]
 
@@ -70,15 +70,6 @@ def loses_what_it_keeps(state: State, parameters: Parameters) -> State:
     return original("CrashDriver")(state, parameters)._replace(lost=state.produced)
 
 
-@dataclass(frozen=True)
-class Fault:
-    """A faulty action, and the clause that it breaks."""
-
-    action: str
-    perform: Perform
-    breaks: str
-
-
 FAULTS = [
     Fault("Produce", takes_over_without_asking, "Bounded"),
     Fault("ProduceBatch", publishes_without_asking, "Bounded"),
@@ -95,18 +86,7 @@ FAULTS = [
 ]
 
 
-def is_kept(clause: str, action: str, perform: Perform) -> bool:
-    actions = tuple(replace(a, perform=perform) if a.name == action else a for a in SYSTEM.actions)
-    faulty = replace(QUERY, system=replace(SYSTEM, actions=actions))
-    (obligation,) = (
-        one
-        for one in faulty.induction(INVARIANT[clause], lambda state, _parameters: state, "no fault")
-        if one.name == f"kept by {action}"
-    )
-    return decide(obligation.claim).outcome == "proved"
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.perform.__name__)
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_a_fault_makes_the_proof_fail(fault: Fault) -> None:
-    assert is_kept(fault.breaks, fault.action, original(fault.action))
-    assert not is_kept(fault.breaks, fault.action, fault.perform)
+    assert is_kept(INVARIANT[fault.breaks], QUERY, fault.action)
+    assert not is_kept(INVARIANT[fault.breaks], with_fault(fault, QUERY), fault.action)

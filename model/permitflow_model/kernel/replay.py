@@ -37,11 +37,25 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-__all__ = ["Blocked", "Interpretation", "Refused", "Replay", "Starved", "interleave", "replay"]
+from permitflow_model.kernel.system import Disabled, System
+
+__all__ = [
+    "Blocked",
+    "Interpretation",
+    "RecordedStep",
+    "Refused",
+    "Replay",
+    "Starved",
+    "StepByStep",
+    "interleave",
+    "replay",
+]
 
 # Enough to see how the run came to where it stopped.
 _TAIL = 12
 
+S = TypeVar("S")
+P = TypeVar("P")
 W = TypeVar("W")
 E = TypeVar("E")
 W_inv = TypeVar("W_inv")
@@ -71,6 +85,70 @@ class Interpretation(Protocol[W_inv, E_contra]):
     def broken(self, world: W_inv) -> list[str]:
         """The names of the invariants that do not hold in this world."""
         ...
+
+
+class RecordedStep(Protocol):
+    """An event that is a step of the model."""
+
+    @property
+    def action(self) -> str:
+        """Spelt as in the specification."""
+        ...
+
+    @property
+    def arguments(self) -> tuple[int, ...]:
+        """Of the action."""
+        ...
+
+    @property
+    def counters(self) -> tuple[int, ...] | None:
+        """What the end counted after the event, as the action's ``counts`` says it; None: it was not recorded."""
+        ...
+
+
+class StepByStep(Generic[S, P]):
+    """Explains each event by the step of the same name; a world is a state."""
+
+    def __init__(self, system: System[S, P], parameters: P) -> None:
+        """For a run of an implementation, everything that it may do is switched on in ``parameters``."""
+        self.system = system
+        self.parameters = parameters
+
+    def start(self) -> S:
+        """Where every run begins."""
+        return self.system.initial(self.parameters)
+
+    def perform(self, world: S, event: RecordedStep) -> Sequence[S]:
+        """The state to which the event leads.
+
+        Raises:
+            Refused: the system has no such action, it is not possible, or its end counts otherwise.
+            Starved: nothing has arrived yet.
+        """
+        try:
+            action = self.system.action(event.action)
+            after = action.perform(world, self.parameters, *event.arguments)
+        except KeyError:
+            raise Refused(f"the specification has no action {event.action!r}") from None
+        except Disabled:
+            reason = f"only {', '.join(self.allowed(world)) or 'the application'} can go on"
+            raise (Starved if action.is_arrival else Refused)(reason) from None
+        if event.counters is not None and event.counters != action.counts(after):
+            raise Refused(f"its end counts {event.counters} afterwards, but it must have {action.counts(after)}")
+        return (after,)
+
+    def broken(self, world: S) -> list[str]:
+        """The names of the invariants that do not hold."""
+        return self.system.broken_invariants(world, self.parameters)
+
+    def is_at_rest(self, world: S) -> bool:
+        """Is nobody waiting, and nothing on the way?"""
+        return not self.system.can_move(world, self.parameters)
+
+    def allowed(self, world: S) -> list[str]:
+        """The names of the actions by which the protocol can go on."""
+        steps = self.system.successors(world, self.parameters)
+        return [step.action for step in steps if not self.system.action(step.action).is_environment]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ and proved.  Nothing repeats a guard: whoever wants to know asks ``is_enabled``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, TypeVar
 
@@ -44,6 +44,12 @@ class Action(Generic[S, P]):
     is_environment: bool = False
     """Is it the application's move rather than the protocol's?"""
 
+    is_arrival: bool = False
+    """Does it wait for what another process has to send first?"""
+
+    counts: Callable[[S], tuple[int, ...]] = lambda _state: ()
+    """What its end counts after it, as recorded runs say it."""
+
 
 @dataclass(frozen=True)
 class Step(Generic[S]):
@@ -65,6 +71,14 @@ class System(Generic[S, P]):
     actions: tuple[Action[S, P], ...]
     invariants: Mapping[str, Callable[[S, P], bool]]
     """By the name that the TLA+ module gives them."""
+
+    probes: Mapping[str, Callable[[S, P], bool]] = field(default_factory=dict)
+    """Statements that are false, each for a reason worth knowing; in the same module, or the one with the probes."""
+
+    @property
+    def statements(self) -> Mapping[str, Callable[[S, P], bool]]:
+        """Invariants and probes."""
+        return {**self.invariants, **self.probes}
 
     def action(self, name: str) -> Action[S, P]:
         """Look an action up by its name in the specification.
@@ -104,6 +118,12 @@ class System(Generic[S, P]):
                 except Disabled:
                     continue
                 yield Step(action.name, arguments, after)
+
+    def can_move(self, state: S, parameters: P) -> bool:
+        """Can the protocol go on without the application?"""
+        return any(
+            self.is_enabled(action.name, state, parameters) for action in self.actions if not action.is_environment
+        )
 
     def broken_invariants(self, state: S, parameters: P) -> list[str]:
         """The names of the invariants that this state violates."""

@@ -26,7 +26,6 @@ BY_GRAPH = "graph"
 
 UNNOTICED = "success"
 
-_MODULE = "PermitChannel.tla"
 _KEYS = {"name", "lesson", "edits", "constants", "model", "invariants", "properties", "expect"}
 
 
@@ -36,7 +35,7 @@ class Edit:
 
     old: str
     new: str
-    file: str = _MODULE
+    file: str
 
     def apply(self, directory: Path) -> None:
         """Change the module in this folder.
@@ -112,17 +111,12 @@ class Outcome:
 
 
 def read_mutants(path: Path, models: Mapping[str, Model]) -> list[Mutant]:
-    """Read a list of mutants.
+    """Read a list of mutants, or all lists in a folder; each is named after the module that it changes.
 
     Raises:
-        ManifestError: it cannot be used.
+        ManifestError: one cannot be used.
     """
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise ManifestError(f"{path} is no list of mutants: {error}") from None
-    entries = Table(content, where=str(path), known={"mutant"}).tables("mutant")
-    mutants = [_mutant(Table(entry, where=f"mutant {entry.get('name')!r}", known=_KEYS)) for entry in entries]
+    mutants = [mutant for file in (sorted(path.glob("*.toml")) if path.is_dir() else [path]) for mutant in _read(file)]
     for number, mutant in enumerate(mutants):
         if mutant.model not in models:
             raise ManifestError(f"mutant {mutant.name!r}: the manifest has no model {mutant.model!r}")
@@ -174,11 +168,25 @@ def try_mutant(mutant: Mutant, *, models: Mapping[str, Model], spec_directory: P
     return Outcome(mutant, noticed_by, found.seconds)
 
 
-def _mutant(table: Table) -> Mutant:
+def _read(path: Path) -> list[Mutant]:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise ManifestError(f"{path} is no list of mutants: {error}") from None
+    entries = Table(content, where=str(path), known={"mutant"}).tables("mutant")
+    return [
+        _mutant(Table(entry, where=f"mutant {entry.get('name')!r}", known=_KEYS), f"{path.stem}.tla")
+        for entry in entries
+    ]
+
+
+def _mutant(table: Table, file: str) -> Mutant:
     mutant = Mutant(
         name=table.text("name"),
         lesson=table.text("lesson") if table.has("lesson") else "",
-        edits=tuple(_edit(Table(edit, where=table.where, known={"file", "old", "new"})) for edit in _edits(table)),
+        edits=tuple(
+            _edit(Table(edit, where=table.where, known={"file", "old", "new"}), file) for edit in _edits(table)
+        ),
         constants=table.values("constants"),
         model=table.text("model"),
         invariants=table.names("invariants") if table.has("invariants") else None,
@@ -194,8 +202,8 @@ def _edits(table: Table) -> list[dict[str, object]]:
     return table.tables("edits") if table.has("edits") else []
 
 
-def _edit(table: Table) -> Edit:
-    return Edit(table.text("old"), table.text("new"), table.text("file") if table.has("file") else _MODULE)
+def _edit(table: Table, file: str) -> Edit:
+    return Edit(table.text("old"), table.text("new"), table.text("file") if table.has("file") else file)
 
 
 def _is_noticed_twin(control: Mutant, other: Mutant) -> bool:

@@ -1,0 +1,63 @@
+"""The systems, found by their names: a new one is a new file, and no other file names it.
+
+``spec/StopAndWait.tla`` and ``stop_and_wait.py`` say the same; the file defines ``Parameters`` and ``SYSTEM``, whose
+module is StopAndWait.  Recorded runs are explained step by step, unless ``stop_and_wait_trace.py`` defines an
+``interpretation`` of its own.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+from permitflow_model.kernel.replay import Interpretation, StepByStep
+from permitflow_model.kernel.system import System
+from permitflow_model.manifest import find_spec_directory
+from permitflow_model.tla_values import snake_case
+
+__all__ = ["Registered", "counterpart", "system_of", "systems"]
+
+_PROBES = "Probes"
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A system, and what belongs to it."""
+
+    system: System[Any, Any]
+    parameters: Callable[..., Any]
+    """Takes the constants, named as in Python; raises ``ValueError`` for those that the specification refuses."""
+
+    interpretation: Callable[[Any], Interpretation[Any, Any]]
+    """Takes parameters; explains the events of recorded runs."""
+
+
+def counterpart(package: str, module: str) -> ModuleType | None:
+    """The module of a package that is named after a TLA+ module, if there is one."""
+    name = f"{package}.{snake_case(module)}"
+    return import_module(name) if find_spec(name) else None
+
+
+@cache
+def systems() -> Mapping[str, Registered]:
+    """All systems by the TLA+ module that says the same.
+
+    Raises:
+        ManifestError: there is no specification.
+    """
+    found = {}
+    for path in sorted(find_spec_directory().glob("*.tla")):
+        module = counterpart("permitflow_model", path.stem)
+        if module is not None and getattr(getattr(module, "SYSTEM", None), "module", None) == path.stem:
+            trace = counterpart("permitflow_model", f"{path.stem}Trace")
+            interpretation = trace.interpretation if trace else partial(StepByStep, module.SYSTEM)
+            found[path.stem] = Registered(module.SYSTEM, module.Parameters, interpretation)
+    return found
+
+
+def system_of(module: str) -> Registered | None:
+    """What says the same as a TLA+ module; None if only TLC can read it.  Probes belong to their system."""
+    return systems().get(module.removesuffix(_PROBES))

@@ -1,0 +1,183 @@
+"""``StopAndWait.tla``, action for action: one message is out at a time, and consuming it lets the next one leave.
+
+The textbook example of a protocol in this repository: docs/adding-a-protocol.md.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from permitflow_model.kernel.queue import Fifo, Queue
+from permitflow_model.kernel.system import Action, System, require
+
+__all__ = ["OUT_OF_ORDER", "SYSTEM", "Parameters", "State", "due_after", "initial", "is_number", "successor"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """The constants of the specification."""
+
+    waiters: int
+    """Messages that may wait at once."""
+
+    withdrawals: bool = False
+    """May the sender give up waiting?"""
+
+    tags: int = 1
+    """Numbers of messages are taken modulo this; 1: they are anonymous."""
+
+    def __post_init__(self) -> None:
+        """Refuse what the specification's ASSUME refuses.
+
+        Raises:
+            ValueError: a parameter is out of its range.
+        """
+        if self.waiters < 1:
+            raise ValueError(f"waiters must be at least 1, not {self.waiters}")
+        if self.tags != 1 and self.tags <= self.waiters + 1:
+            raise ValueError(f"tags must be 1 or above waiters + 1 = {self.waiters + 1}, not {self.tags}")
+
+
+class State(NamedTuple):
+    """The variables of the specification; messages are their numbers."""
+
+    offered: int
+    consumed: int
+    waiting: Queue[int]
+    free: int
+    wire: Queue[int]
+    inbox: Queue[int]
+    answers: int
+
+
+def successor(number: int, parameters: Parameters) -> int:
+    """The number of the next message."""
+    return (number + 1) % parameters.tags
+
+
+def initial(_parameters: Parameters) -> State:
+    """Nothing was offered yet."""
+    return State(offered=0, consumed=0, waiting=Fifo(), free=1, wire=Fifo(), inbox=Fifo(), answers=0)
+
+
+def offer(state: State, parameters: Parameters) -> State:
+    """The application wants to send a message."""
+    require(state.waiting.size() < parameters.waiters)
+    return state._replace(waiting=state.waiting.push(state.offered), offered=successor(state.offered, parameters))
+
+
+def withdraw(state: State, parameters: Parameters) -> State:
+    """The application gives up waiting with its newest message."""
+    require(parameters.withdrawals)
+    require(not state.waiting.is_empty())
+    return state._replace(offered=state.waiting.last(), waiting=state.waiting.without_last())
+
+
+def send(state: State, _parameters: Parameters) -> State:
+    """No message is out: the oldest one leaves."""
+    require(not state.waiting.is_empty())
+    require(state.free > 0)
+    message, rest = state.waiting.head(), state.waiting.without_head()
+    return state._replace(free=state.free - 1, wire=state.wire.push(message), waiting=rest)
+
+
+def deliver(state: State, _parameters: Parameters) -> State:
+    """A message arrives at the receiver."""
+    require(not state.wire.is_empty())
+    return state._replace(inbox=state.inbox.push(state.wire.head()), wire=state.wire.without_head())
+
+
+def consume(state: State, parameters: Parameters) -> State:
+    """The application has consumed a message; it is answered now, and not when it arrives."""
+    require(not state.inbox.is_empty())
+    consumed = successor(state.consumed, parameters)
+    return state._replace(inbox=state.inbox.without_head(), consumed=consumed, answers=state.answers + 1)
+
+
+def answer(state: State, _parameters: Parameters) -> State:
+    """An answer arrives at the sender."""
+    require(state.answers > 0)
+    return state._replace(answers=state.answers - 1, free=state.free + 1)
+
+
+OUT_OF_ORDER = -1
+"""No message has this number: after one that is out of order, none is due."""
+
+
+def due_after(due: int, message: int, parameters: Parameters) -> int:
+    """The number that is due after a message, or ``OUT_OF_ORDER`` if the message was not the one that was due."""
+    return successor(due, parameters) if message == due else OUT_OF_ORDER
+
+
+def is_number(message: int, parameters: Parameters) -> bool:
+    """Is it the number of a message?"""
+    return 0 <= message < parameters.tags
+
+
+def type_ok(state: State, parameters: Parameters) -> bool:
+    """Every variable is in its range."""
+    return (
+        is_number(state.offered, parameters)
+        and is_number(state.consumed, parameters)
+        and state.waiting.size() <= parameters.waiters
+        and state.free >= 0
+        and state.answers >= 0
+        and all(queue.every(is_number, parameters) for queue in (state.waiting, state.wire, state.inbox))
+    )
+
+
+def conservation(state: State, _parameters: Parameters) -> bool:
+    """One message may be out: it is free to leave, in the channel, or being answered."""
+    return state.free + state.wire.size() + state.inbox.size() + state.answers == 1
+
+
+def bounded(state: State, _parameters: Parameters) -> bool:
+    """The application never holds more than one message."""
+    return state.wire.size() + state.inbox.size() <= 1
+
+
+def never_stuck(state: State, parameters: Parameters) -> bool:
+    """Whoever waits can still be served."""
+    return state.waiting.is_empty() or SYSTEM.can_move(state, parameters)
+
+
+def exactly_once_in_order(state: State, parameters: Parameters) -> bool:
+    """Messages are consumed in the order in which they were offered, each once."""
+    due = state.consumed
+    for queue in (state.inbox, state.wire, state.waiting):
+        due = queue.fold(due_after, due, parameters)
+    return due == state.offered
+
+
+def _at_sender(state: State) -> tuple[int, ...]:
+    return (state.free,)
+
+
+def _at_receiver(state: State) -> tuple[int, ...]:
+    return (state.inbox.size(),)
+
+
+SYSTEM: System[State, Parameters] = System(
+    module="StopAndWait",
+    initial=initial,
+    actions=(
+        Action("Offer", offer, is_environment=True, counts=_at_sender),
+        Action("Withdraw", withdraw, is_environment=True, counts=_at_sender),
+        Action("Send", send, counts=_at_sender),
+        Action("Deliver", deliver, is_arrival=True, counts=_at_receiver),
+        Action("Consume", consume, counts=_at_receiver),
+        Action("Answer", answer, is_arrival=True, counts=_at_sender),
+    ),
+    invariants={
+        "TypeOK": type_ok,
+        "Conservation": conservation,
+        "Bounded": bounded,
+        "NeverStuck": never_stuck,
+        "ExactlyOnceInOrder": exactly_once_in_order,
+    },
+    probes={
+        "MessageNeverWaitsProbe": lambda state, _: state.waiting.is_empty() or state.free > 0,
+        "ChannelNeverIdleProbe": lambda state, _: (
+            state.waiting.is_empty() or state.free > 0 or state.wire.size() + state.inbox.size() > 0
+        ),
+    },
+)

@@ -1,0 +1,76 @@
+"""Recorded runs of stop-and-wait are behaviours of the model, or it says which event is not."""
+
+from typing import NamedTuple
+
+import pytest
+
+from permitflow_model.kernel.replay import Replay, replay
+from permitflow_model.registry import systems
+from permitflow_model.stop_and_wait import SYSTEM, Parameters, State
+
+ANY = Parameters(waiters=9, withdrawals=True)
+
+
+class Event(NamedTuple):
+    """A step as a recorder says it."""
+
+    action: str
+    counters: tuple[int, ...] | None = None
+    arguments: tuple[int, ...] = ()
+
+
+SENDER = [
+    Event("Offer", (1,)),
+    Event("Offer", (1,)),
+    Event("Send", (0,)),
+    Event("Answer", (1,)),
+    Event("Withdraw"),
+]
+RECEIVER = [Event("Deliver", (1,)), Event("Consume", (0,))]
+
+
+def judged(sender: list[Event], receiver: list[Event]) -> Replay[State, Event]:
+    interpretation = systems()["StopAndWait"].interpretation(ANY)
+    return replay(interpretation, SYSTEM.initial(ANY), [sender, receiver])
+
+
+def test_a_run_of_both_ends_is_put_together() -> None:
+    found = judged(SENDER, RECEIVER)
+    assert found.is_valid
+    assert found.performed == 7
+    assert found.worlds == (SYSTEM.initial(ANY),)
+
+
+@pytest.mark.parametrize(
+    ("sender", "receiver", "reason"),
+    [
+        (["Offer", "Offer", "Send", "Send"], [], "only Deliver can go on"),
+        (["Offer", "Send", "Answer"], ["Deliver"], "only Consume can go on"),
+        (["Offer", "Resend"], [], "the specification has no action 'Resend'"),
+        ([], ["Consume"], "only the application can go on"),
+    ],
+)
+def test_an_event_that_the_protocol_does_not_allow_is_named(
+    sender: list[str], receiver: list[str], reason: str
+) -> None:
+    found = judged([*map(Event, sender)], [*map(Event, receiver)])
+    assert [block.reason for block in found.blocked] == [reason]
+    assert found.blocked[0].event.action == (sender or receiver)[-1]
+
+
+def test_what_waits_for_the_other_end_is_starved_and_not_refused() -> None:
+    assert [block.is_refused for block in judged([Event("Offer"), Event("Send"), Event("Answer")], []).blocked] == [
+        False
+    ]
+    assert [block.is_refused for block in judged([Event("Send")], []).blocked] == [True]
+
+
+def test_an_end_that_counts_otherwise_is_noticed() -> None:
+    found = judged([Event("Offer"), Event("Send", (1,))], [])
+    assert "its end counts (1,) afterwards, but it must have (0,)" in found.blocked[0].reason
+
+
+@pytest.mark.parametrize(("waiters", "tags"), [(0, 1), (2, 3), (1, 0)])
+def test_parameters_that_the_specification_refuses_are_refused(waiters: int, tags: int) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        Parameters(waiters=waiters, tags=tags)

@@ -1,0 +1,96 @@
+"""Each model says what its specification says, name by name; a new system is looked at because its files are there."""
+
+import re
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+from permitflow_model.exploration import explore_model, is_explorable
+from permitflow_model.manifest import Model, read_manifest
+from permitflow_model.registry import system_of, systems
+from permitflow_model.tla_values import camel_case
+
+SPEC = Path(__file__).parents[2] / "spec"
+MODELS = read_manifest(SPEC)
+
+each_system = pytest.mark.parametrize("name", systems())
+
+
+def text_of(name: str) -> str:
+    """The module, and the one with its probes if they have one of their own."""
+    probes = SPEC / f"{name}Probes.tla"
+    return (SPEC / f"{name}.tla").read_text() + (probes.read_text() if probes.exists() else "")
+
+
+def declared(text: str, keyword: str) -> list[str]:
+    """The names that a block declares: one per line, with a comment each."""
+    found = re.search(rf"^{keyword}\n((?:    .*\n)+)", text, re.MULTILINE)
+    assert found is not None, keyword
+    return re.findall(r"^ +(\w+),? +\\\*", found[1], re.MULTILINE)
+
+
+def operators(text: str) -> list[str]:
+    return re.findall(r"^(\w+)(?:\(.*\))? ==", text, re.MULTILINE)
+
+
+def state_of(name: str) -> Any:
+    """The type of the states: what ``initial`` returns."""
+    return get_type_hints(systems()[name].system.initial)["return"]
+
+
+def test_the_systems_are_those_that_have_a_module_in_both_languages() -> None:
+    assert {*systems()} >= {"BoundedQueue", "PermitChannel", "SparkMicroBatch", "StopAndWait"}
+    assert system_of("SparkMicroBatchProbes") is systems()["SparkMicroBatch"]
+    assert system_of("PermitChannelHistory") is None
+
+
+@each_system
+def test_constants_and_variables_have_the_same_names_in_the_same_order(name: str) -> None:
+    text, make = text_of(name), systems()[name].parameters
+    assert is_dataclass(make)
+    constants = ["".join(part.capitalize() for part in field.name.split("_")) for field in fields(make)]
+    assert [constant for constant in declared(text, "CONSTANTS") if constant != "Fair"] == constants
+    assert declared(text, "VARIABLES") == [camel_case(variable) for variable in state_of(name)._fields]
+
+
+@each_system
+def test_actions_invariants_and_probes_have_the_same_names_in_the_same_order(name: str) -> None:
+    text, system = text_of(name), systems()[name].system
+    defined = operators(text)
+    actions = [action.name for action in system.actions]
+    assert set(actions) <= set(defined)
+    assert [camel_case(f"_{action.perform.__name__}") for action in system.actions] == actions
+    assert set(system.invariants) <= set(defined)
+    assert [*system.probes] == [operator for operator in defined if operator.endswith("Probe")]
+
+
+# A queue is not told apart from its application.
+@pytest.mark.parametrize("name", sorted({*systems()} - {"BoundedQueue"}))
+def test_who_moves_is_said_alike(name: str) -> None:
+    text, system = text_of(name), systems()[name].system
+    found = re.search(r"^Environment ==(.*?)^Protocol ==(.*?)^Next ==", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    for block, is_environment in zip(found.groups(), (True, False), strict=True):
+        named = [word for word in re.findall(r"\b[A-Z]\w+", block) if word != "Sizes"]
+        assert named == [action.name for action in system.actions if action.is_environment is is_environment]
+
+
+@each_system
+def test_every_invariant_is_confirmed_and_every_probe_refuted_by_a_model(name: str) -> None:
+    system = systems()[name].system
+    models = [model for model in MODELS.values() if system_of(model.module) is systems()[name]]
+    confirmed = {invariant for model in models if str(model.expect) == "success" for invariant in model.invariants}
+    assert set(system.invariants) <= confirmed
+    assert set(system.probes) <= {model.expect.name for model in models}
+
+
+@pytest.mark.parametrize(
+    "model", [model for model in MODELS.values() if system_of(model.module)], ids=lambda model: model.name
+)
+def test_the_explorer_finds_what_the_manifest_records(model: Model) -> None:
+    found = explore_model(model)
+    assert (found.states, found.depth) == (model.states, model.depth)
+    if is_explorable(model):
+        assert found.verdict == model.expect
