@@ -17,7 +17,7 @@ from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer, PromptCarrier, Received, Take
 from permitflow.transports.checksum import checked, with_checksum
 from permitflow.transports.codec import EncodedChunks, decode_downstream, encode_upstream
-from permitflow.transports.connection import GET_STREAM
+from permitflow.transports.connection import PUT_STREAM
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.shared_memory.handover import Listener, connect, receive
 from permitflow.transports.shared_memory.ring import RingReader, RingWriter
@@ -126,8 +126,10 @@ async def connected() -> AsyncIterator[tuple[TcpStream, TcpStream]]:
         far, _ = listener.accept()
     dialler = TcpStream(near, who="the acceptor", is_acceptor=False)
     acceptor = TcpStream(far, who="the dialler", is_acceptor=True)
-    await dialler.call(Kind.GET)
-    assert await acceptor.method() == GET_STREAM
+    await dialler.call(Kind.PUT)
+    assert await acceptor.method() == PUT_STREAM
+    await acceptor.write([b"agreed"])
+    assert await dialler.read() == b"agreed"
     yield dialler, acceptor
     dialler.close()
     acceptor.close()

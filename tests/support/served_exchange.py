@@ -3,6 +3,8 @@
 For tests whose clients block, or fork, or want to see the exchange killed.
 """
 
+import os
+import resource
 import signal
 import subprocess
 import sys
@@ -46,6 +48,19 @@ class ServedExchange:
     def channel(self) -> str:
         """An unused channel."""
         return stream_channels(self.stream(), 1)[0]
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    def limit_descriptors(self, more: int) -> int:
+        """Let the process have about so many more than it has now; the number at which no more can be opened."""
+        used = {int(name) for name in os.listdir(f"/proc/{self.pid}/fd")}
+        most = max(used) + more
+        _, hard = resource.prlimit(self.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (most, hard))
+        return most
 
     def signal(self, number: signal.Signals) -> None:
         """Kill, stop or continue the process."""
@@ -94,7 +109,7 @@ STARVED_SECONDS = 10 * SHORT_SECONDS
 KILLED_SECONDS = 5.0
 """That the exchange was killed; of both ends together."""
 HANGING_SECONDS = 10.0
-"""That the exchange gives no sign of life any more; an end waits 8 s for one."""
+"""That the exchange gives no sign of life any more, of an end that waits for the shortest time that it can."""
 INTERRUPTED_SECONDS = 5.0
 """That Ctrl-C was pressed, from before it was pressed."""
 CLOSED_SECONDS = 5.0

@@ -21,6 +21,7 @@ from permitflow.protocol.parameters import (
 )
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS
+from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.transports.shared_memory import SameHost
 
 __all__ = ["serve"]
@@ -130,6 +131,22 @@ def serve(
             "memory.",
         ),
     ] = 3.0,
+    handshake_seconds: Annotated[
+        float,
+        typer.Option(
+            parser=seconds,
+            metavar="SECONDS",
+            help="Close a connection that has not said in this time which channel it puts into or gets.",
+        ),
+    ] = HANDSHAKE_SECONDS,
+    silence_seconds: Annotated[
+        float,
+        typer.Option(
+            parser=seconds,
+            metavar="SECONDS",
+            help="Give up a peer that gives no sign of life for longer; at least 3.",
+        ),
+    ] = SILENCE_SECONDS,
     same_host: Annotated[
         SameHost,
         typer.Option(
@@ -214,6 +231,8 @@ def serve(
         staging_rows=staging_rows,
         staging_timeout_seconds=DEFAULT_TIMEOUT_SECONDS if staging_timeout_seconds is None else staging_timeout_seconds,
         drain_seconds=drain_seconds,
+        handshake_seconds=handshake_seconds,
+        silence_seconds=silence_seconds,
         same_host=same_host,
         compression=compression,
         metrics_address=metrics_address,

@@ -95,6 +95,8 @@ class Plan:
     staging_rows: int | None
     staging_timeout_seconds: float
     drain_seconds: float
+    handshake_seconds: float
+    silence_seconds: float
     same_host: SameHost
     compression: Compression
     metrics_address: str | None = None
@@ -206,7 +208,10 @@ async def _serve(
     async with AsyncExitStack() as stack:
         servers = []
         for address in plan.addresses:
-            servers.append(await stack.enter_async_context(ExchangeServer(exchange, address)))
+            server = ExchangeServer(
+                exchange, address, handshake_seconds=plan.handshake_seconds, silence_seconds=plan.silence_seconds
+            )
+            servers.append(await stack.enter_async_context(server))
             if recording is not None:
                 recording.begin()
         report.listening([server.address for server in servers], plan.channels)

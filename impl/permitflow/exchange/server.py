@@ -12,13 +12,14 @@ from typing import Self
 
 import grpc
 
-from permitflow.errors import InvalidParametersError, PeerGoneError, PermitflowError, TransportError
+from permitflow.errors import InvalidParametersError, PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
 from permitflow.exchange.health import HealthService
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.serving import METHODS
 from permitflow.transports.addresses import SCHEME, host_and_port, is_tcp
 from permitflow.transports.carrier import Buffer, Carrier
-from permitflow.transports.connection import SERVER_OPTIONS, SERVICE, expect_large_blocks
+from permitflow.transports.connection import CONTROL, SERVICE, expect_large_blocks, server_options
+from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS, require_seconds
 from permitflow.transports.tcp import TcpStream
 from permitflow.transports.texts import require_text
 from permitflow.transports.wire_errors import forget_frames, status_of
@@ -45,15 +46,24 @@ Context = grpc.aio.ServicerContext[bytes, bytes]
 class ServerCall(Carrier):
     """A call that is being served."""
 
-    def __init__(self, context: Context, who: str) -> None:
-        """``who`` is at the other end, in words for an error."""
+    def __init__(self, context: Context, who: str, first_within_seconds: float | None = None) -> None:
+        """``who`` is at the other end, in words for an error, and has so long to say what it wants."""
         self._context = context
         self._who = who
+        self._first_within_seconds = first_within_seconds
 
     async def read(self) -> bytes | None:
         """The next message; None once the client has closed its half."""
+        within_seconds, self._first_within_seconds = self._first_within_seconds, None
         try:
-            message = await self._context.read()
+            if within_seconds is None:
+                message = await self._context.read()
+            else:
+                async with asyncio.timeout(within_seconds):
+                    message = await self._context.read()
+        except TimeoutError:
+            reason = f"it has not said within {within_seconds:g} s what it wants"
+            raise PeerTimeoutError(who=self._who, reason=reason) from None
         except grpc.aio.BaseError as error:
             raise PeerGoneError(who=self._who, reason=str(error)) from error
         return message if isinstance(message, bytes) else None
@@ -72,13 +82,14 @@ class ServerCall(Carrier):
 class GrpcListener:
     """A gRPC server."""
 
-    def __init__(self, exchange: Exchange, address: str) -> None:
+    def __init__(self, exchange: Exchange, address: str, *, handshake_seconds: float, silence_seconds: float) -> None:
         """See ``ExchangeServer``.
 
         Raises:
             InvalidParametersError: it is no address.
         """
         _require_host_and_port(address)
+        self._handshake_seconds, self._silence_seconds = handshake_seconds, silence_seconds
         self._exchange = exchange
         self._wanted_address = address
         self._address = ""
@@ -99,7 +110,7 @@ class GrpcListener:
             TransportError: the address cannot be had.
         """
         expect_large_blocks()
-        server = grpc.aio.server(options=SERVER_OPTIONS)
+        server = grpc.aio.server(options=server_options(self._handshake_seconds, self._silence_seconds))
         handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
             method.rpartition("/")[2]: grpc.stream_stream_rpc_method_handler(partial(self._serve, method))
             for method in METHODS
@@ -138,7 +149,9 @@ class GrpcListener:
         # Else they would go with the first message; and while that one is under way, no status could be sent.
         await context.send_initial_metadata(())
         try:
-            call = ServerCall(context, f"the client at {peer}")
+            # Who asks and orders may take its time.
+            within_seconds = None if method == CONTROL else self._handshake_seconds
+            call = ServerCall(context, f"the client at {peer}", within_seconds)
             await METHODS[method](self._exchange, call, peer=peer, stopping=self._stopping)
         except PermitflowError as error:
             forget_frames(error)
@@ -169,13 +182,14 @@ def _require_host_and_port(address: str) -> None:
 class TcpListener:
     """A socket that listens, and a task for each connection."""
 
-    def __init__(self, exchange: Exchange, address: str) -> None:
+    def __init__(self, exchange: Exchange, address: str, *, handshake_seconds: float, silence_seconds: float) -> None:
         """See ``ExchangeServer``.
 
         Raises:
             InvalidParametersError: it is no address.
         """
         self._exchange = exchange
+        self._handshake_seconds, self._silence_seconds = handshake_seconds, silence_seconds
         self._host, self._port = host_and_port(address)
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -262,7 +276,13 @@ class TcpListener:
 
     async def _serve(self, connection: socket.socket, peer: str) -> None:
         try:
-            stream = TcpStream(connection, who=f"the client at {peer}", is_acceptor=True)
+            stream = TcpStream(
+                connection,
+                who=f"the client at {peer}",
+                is_acceptor=True,
+                handshake_seconds=self._handshake_seconds,
+                silence_seconds=self._silence_seconds,
+            )
         except OSError:  # the client has gone already
             connection.close()
             return
@@ -286,17 +306,31 @@ class ExchangeServer:
     One exchange may be served at several addresses.
     """
 
-    def __init__(self, exchange: Exchange, address: str = "127.0.0.1:0") -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        address: str = "127.0.0.1:0",
+        *,
+        handshake_seconds: float = HANDSHAKE_SECONDS,
+        silence_seconds: float = SILENCE_SECONDS,
+    ) -> None:
         """Nothing listens before the block is entered.
 
         Args:
             exchange: whose channels are served; more may be added at any time.
             address: host and port for gRPC, ``tcp://`` before them for TCP; port 0 chooses a free one.
+            handshake_seconds: who connects has so long to call a method, and to say which channel it puts into or gets;
+                a connection of gRPC without any stream is closed after as long.
+            silence_seconds: a peer that gives no sign of life for longer is gone.
 
         Raises:
-            InvalidParametersError: these are not host and port.
+            InvalidParametersError: these are not host and port, or no such times.
         """
-        self._listener = (TcpListener if is_tcp(address) else GrpcListener)(exchange, address)
+        require_seconds(handshake_seconds=handshake_seconds, silence_seconds=silence_seconds)
+        listener = TcpListener if is_tcp(address) else GrpcListener
+        self._listener = listener(
+            exchange, address, handshake_seconds=handshake_seconds, silence_seconds=silence_seconds
+        )
 
     @property
     def address(self) -> str:

@@ -45,7 +45,7 @@ async def serve(options: argparse.Namespace) -> None:
     """Serve a channel until the process is stopped."""
     exchange = Exchange(parameters=_parameters(options), same_host=options.same_host)
     exchange.add_channel(CHANNEL, schema=SCHEMA)
-    async with ExchangeServer(exchange, options.listen) as server:
+    async with ExchangeServer(exchange, options.listen, silence_seconds=options.silence_seconds) as server:
         say("ready", address=server.address)
         await server.wait_until_stopped()
 
@@ -54,7 +54,7 @@ async def source(options: argparse.Namespace) -> None:
     """Serve a channel, fill it, and stop when everything was consumed."""
     exchange = Exchange(parameters=_parameters(options), same_host=options.same_host)
     channel = exchange.add_channel(CHANNEL, schema=SCHEMA)
-    async with ExchangeServer(exchange, options.listen) as server:
+    async with ExchangeServer(exchange, options.listen, silence_seconds=options.silence_seconds) as server:
         say("ready", address=server.address)
         await fill(channel.sender, options)
         await channel.sender.end()
@@ -66,7 +66,12 @@ async def source(options: argparse.Namespace) -> None:
 async def produce(options: argparse.Namespace) -> None:
     """Put rows into the channel of an exchange."""
     async with put(
-        options.address, CHANNEL, SCHEMA, wanted=_parameters(options), same_host=options.same_host
+        options.address,
+        CHANNEL,
+        SCHEMA,
+        wanted=_parameters(options),
+        same_host=options.same_host,
+        silence_seconds=options.silence_seconds,
     ) as sender:
         say("ready")
         await fill(sender, options)
@@ -97,7 +102,13 @@ async def resume(options: argparse.Namespace) -> None:
 async def consume(options: argparse.Namespace) -> None:
     """Read the channel of an exchange; a pause after each chunk makes a slow consumer."""
     rows = 0
-    async with get(options.address, CHANNEL, wanted=_parameters(options), same_host=options.same_host) as receiver:
+    async with get(
+        options.address,
+        CHANNEL,
+        wanted=_parameters(options),
+        same_host=options.same_host,
+        silence_seconds=options.silence_seconds,
+    ) as receiver:
         say("ready")
         async for message in receiver:
             if not rows:
@@ -130,6 +141,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--pause-seconds": (float, 0.0),
         "--stop-after-rows": (int, 0),
         "--grace-seconds": (float, 600.0),
+        "--silence-seconds": (float, 8.0),
     }
     for name, (kind, default) in numbers.items():
         parser.add_argument(name, type=kind, default=default)

@@ -29,6 +29,7 @@ from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.checksum import checked, with_checksum
 from permitflow.transports.connection import CLIENT_OPTIONS, expect_large_blocks
+from permitflow.transports.deadlines import SILENCE_SECONDS
 from permitflow.transports.same_host import NETWORK, SHARED_MEMORY
 from permitflow.transports.shared_memory.blocking_link import BlockingLink, Outgoing
 from permitflow.transports.shared_memory.handover import Offer
@@ -178,9 +179,9 @@ class BlockingCall(BlockingReplies):
 
 
 CONNECT_SECONDS = 10.0
-_PING_EVERY_SECONDS = 2.0
+_PING_EVERY_SECONDS = 1.0
 # As long as the other kind of client has.
-_PATIENCE_SECONDS = 8.0
+_PATIENCE_SECONDS = SILENCE_SECONDS
 _LOOK_UP_SECONDS = 0.5  # most names take less; closing waits no longer for the others
 
 
@@ -483,10 +484,14 @@ class _OfferServer:
         waiting = select.poll()
         waiting.register(self._offer.listener.socket, select.POLLIN)
         waiting.register(self._stop, select.POLLIN)
+        stopping = select.poll()
+        stopping.register(self._stop, select.POLLIN)
         while not any(descriptor == self._stop for descriptor, _ in waiting.poll()):
-            if not self._offer.serve():
+            again_seconds = self._offer.serve()
+            if again_seconds is None:
                 self._offer.turn_away()
                 return
+            stopping.poll(again_seconds * 1000)
 
     def close(self) -> None:
         os.eventfd_write(self._stop, 1)

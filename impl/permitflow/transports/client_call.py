@@ -9,7 +9,8 @@ import grpc
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
 from permitflow.transports.carrier import Buffer, Carrier
-from permitflow.transports.connection import CLIENT_OPTIONS, HEALTH_CHECK, expect_large_blocks
+from permitflow.transports.connection import HEALTH_CHECK, client_options, expect_large_blocks
+from permitflow.transports.deadlines import SILENCE_SECONDS
 from permitflow.transports.wire_errors import SILENT, Metadata, error_from_status, stranger_behind_grpc
 
 __all__ = ["ClientCall", "calling"]
@@ -124,14 +125,16 @@ def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 @contextlib.asynccontextmanager
-async def calling(address: str, method: str, who: str, timeout_seconds: float) -> AsyncIterator[ClientCall]:
+async def calling(
+    address: str, method: str, who: str, timeout_seconds: float, silence_seconds: float = SILENCE_SECONDS
+) -> AsyncIterator[ClientCall]:
     """A call of one method of the exchange at this address.
 
     Raises:
         PeerTimeoutError: nobody answers there.
     """
     expect_large_blocks()
-    async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as channel:
+    async with grpc.aio.insecure_channel(address, options=client_options(silence_seconds)) as channel:
         try:
             async with asyncio.timeout(timeout_seconds):
                 await channel.channel_ready()

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TypeAlias
 
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
+from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = [
@@ -18,7 +19,9 @@ __all__ = [
     "SERVER_OPTIONS",
     "SERVICE",
     "Options",
+    "client_options",
     "expect_large_blocks",
+    "server_options",
 ]
 
 Options: TypeAlias = tuple[tuple[str, int], ...]
@@ -32,10 +35,10 @@ HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 """Of gRPC's own health protocol."""
 
 # The kernel keeps the connections of a stopped process or of a cut cable open for minutes or for ever, and a stream
-# may be silent for hours while it waits for permits.  So each end asks the other for a sign of life every 2 s and
-# gives it 4 s: gRPC's own threads answer, however busy Python is.  By default nobody asks, and an answer has a minute.
+# may be silent for hours while it waits for permits.  So each end asks the other for a sign of life, and gives it a
+# while: gRPC's own threads answer, however busy Python is; those of others may have to compute first.  By default
+# nobody asks.
 _PING_EVERY_MS = 2_000
-_PING_ANSWER_MS = 4_000
 # How much may be on its way is for permits to say.  HTTP/2 has windows of its own, in bytes, which gRPC lets grow to
 # some 4 MiB for each round trip: over distances they bind first, and the time of one is what a larger ROW_COUNT pays.
 _WINDOW_BYTES = 1 << 30
@@ -47,30 +50,50 @@ _COMMON: Options = (
     # It measures round trips to fit the window to them, and would make it smaller.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.keepalive_time_ms", _PING_EVERY_MS),
-    ("grpc.keepalive_timeout_ms", _PING_ANSWER_MS),
-    ("grpc.http2.ping_timeout_ms", _PING_ANSWER_MS),
     # Pings must go on however long a stream is silent.
     ("grpc.http2.max_pings_without_data", 0),
 )
 
-CLIENT_OPTIONS: Options = (
-    *_COMMON,
-    # Streams of one process would share a connection and its HTTP/2 window: one slow reader could stop all others.
-    ("grpc.use_local_subchannel_pool", 1),
-    # An exchange is a neighbour in the cluster; the proxy for the internet cannot reach it.
-    ("grpc.enable_http_proxy", 0),
-    # Errors are ours to judge: a stream that broke must not be repeated behind our back.
-    ("grpc.enable_retries", 0),
-)
 
-SERVER_OPTIONS: Options = (
-    *_COMMON,
-    # The clients' pings are welcome; by default the server hangs up on a peer that asks more often than every 5 min.
-    ("grpc.http2.min_ping_interval_without_data_ms", _PING_EVERY_MS // 2),
-    ("grpc.http2.max_ping_strikes", 0),
-    # By default a second server may listen on the same port and take away half of the streams.
-    ("grpc.so_reuseport", 0),
-)
+def _patient(silence_seconds: float) -> Options:
+    silence_ms = int(1_000 * silence_seconds)
+    return (("grpc.keepalive_timeout_ms", silence_ms), ("grpc.http2.ping_timeout_ms", silence_ms))
+
+
+def client_options(silence_seconds: float = SILENCE_SECONDS) -> Options:
+    """How a client dials."""
+    return (
+        *_COMMON,
+        *_patient(silence_seconds),
+        # Streams of one process would share a connection and its HTTP/2 window: one slow reader could stop all others.
+        ("grpc.use_local_subchannel_pool", 1),
+        # An exchange is a neighbour in the cluster; the proxy for the internet cannot reach it.
+        ("grpc.enable_http_proxy", 0),
+        # Errors are ours to judge: a stream that broke must not be repeated behind our back.
+        ("grpc.enable_retries", 0),
+    )
+
+
+def server_options(handshake_seconds: float = HANDSHAKE_SECONDS, silence_seconds: float = SILENCE_SECONDS) -> Options:
+    """How an exchange listens."""
+    handshake_ms = max(1, int(1_000 * handshake_seconds))
+    return (
+        *_COMMON,
+        *_patient(silence_seconds),
+        # The clients' pings are welcome; by default the server hangs up on a peer that asks more often than every
+        # 5 min.
+        ("grpc.http2.min_ping_interval_without_data_ms", _PING_EVERY_MS // 2),
+        ("grpc.http2.max_ping_strikes", 0),
+        # By default a second server may listen on the same port and take away half of the streams.
+        ("grpc.so_reuseport", 0),
+        # Of a connection that never becomes one of HTTP/2, and of one without any stream.
+        ("grpc.server_handshake_timeout_ms", handshake_ms),
+        ("grpc.max_connection_idle_ms", handshake_ms),
+    )
+
+
+CLIENT_OPTIONS = client_options()
+SERVER_OPTIONS = server_options()
 
 
 # Several messages of gRPC.

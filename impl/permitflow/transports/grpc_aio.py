@@ -48,6 +48,7 @@ from permitflow.transports.control_codec import (
     publish,
     statistics,
 )
+from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS, require_seconds
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost, offering
@@ -205,6 +206,7 @@ async def get(
     schema: pa.Schema | None = None,
     connect_timeout_seconds: float = 10.0,
     agreement_timeout_seconds: float = 60.0,
+    silence_seconds: float = SILENCE_SECONDS,
     record: RecorderFactory | None = None,
     same_host: SameHost = SameHost.AUTO,
     compression: Compression = Compression.AUTO,
@@ -225,6 +227,7 @@ async def get(
         schema: what the chunks must look like; by default as they come.
         connect_timeout_seconds: how long to wait for the connection.
         agreement_timeout_seconds: how long to wait until the channel's schema is known: a producer may bring it.
+        silence_seconds: an exchange that gives no sign of life for longer is gone.
         record: opens the recorder of this end.
         same_host: whether to share memory with an exchange on this host.
         compression: of chunks on their way, for slow networks, if the exchange agrees; ``auto``: if it asks for it.
@@ -245,7 +248,7 @@ async def get(
     _require_name(channel)
     stated = None if schema is None else schema.serialize().to_pybytes()
     who = f"the exchange at {address} (channel {channel!r})"
-    async with _calling(address, GET_STREAM, who, connect_timeout_seconds) as call:
+    async with _calling(address, GET_STREAM, who, connect_timeout_seconds, silence_seconds) as call:
         with offering(same_host, writes=False, who=who) as offer:
             first = Get(
                 PROTOCOL_VERSION,
@@ -273,7 +276,8 @@ async def put(
     *,
     wanted: ChannelParameters | None = None,
     connect_timeout_seconds: float = 10.0,
-    agreement_timeout_seconds: float = 60.0,
+    agreement_timeout_seconds: float = HANDSHAKE_SECONDS,
+    silence_seconds: float = SILENCE_SECONDS,
     record: RecorderFactory | None = None,
     same_host: SameHost = SameHost.AUTO,
     compression: Compression = Compression.AUTO,
@@ -291,6 +295,7 @@ async def put(
         wanted: the most that this end wants; by default what the exchange has.
         connect_timeout_seconds: how long to wait for the connection.
         agreement_timeout_seconds: how long to wait for the exchange's answer.
+        silence_seconds: an exchange that gives no sign of life for longer is gone.
         record: opens the recorder of this end.
         same_host: whether to share memory with an exchange on this host.
         compression: of chunks on their way, for slow networks, if the exchange agrees; ``auto``: if it asks for it.
@@ -311,7 +316,7 @@ async def put(
     _require_name(channel)
     stated, encoded = StatedParameters.of(wanted), schema.serialize().to_pybytes()
     who = f"the exchange at {address} (channel {channel!r})"
-    async with _calling(address, PUT_STREAM, who, connect_timeout_seconds) as call:
+    async with _calling(address, PUT_STREAM, who, connect_timeout_seconds, silence_seconds) as call:
         with offering(same_host, writes=True, who=who) as offer:
             able = offered(compression, available_codecs())
             first = Put(PROTOCOL_VERSION, channel, stated, encoded, offer.frame, producer, staging, able)
@@ -343,6 +348,7 @@ async def describe(
     *,
     connect_timeout_seconds: float = 10.0,
     agreement_timeout_seconds: float = 60.0,
+    silence_seconds: float = SILENCE_SECONDS,
 ) -> ChannelDescription:
     """Ask for a channel's schema and parameters.  The channel keeps its data.
 
@@ -354,7 +360,7 @@ async def describe(
     _require_name(channel)
     first = Get(PROTOCOL_VERSION, channel, probe=True)
     who = f"the exchange at {address} (channel {channel!r})"
-    async with _calling(address, GET_STREAM, who, connect_timeout_seconds) as call:
+    async with _calling(address, GET_STREAM, who, connect_timeout_seconds, silence_seconds) as call:
         session: DownstreamSession[object] = DownstreamSession(first, peer=who)
         async with _running(RemoteReceiver(session, call), who, agreement_timeout_seconds) as receiver:
             async for _ in receiver:
@@ -364,7 +370,11 @@ async def describe(
 
 @asynccontextmanager
 async def control(
-    address: str, *, connect_timeout_seconds: float = 10.0, reply_timeout_seconds: float = 60.0
+    address: str,
+    *,
+    connect_timeout_seconds: float = 10.0,
+    reply_timeout_seconds: float = 60.0,
+    silence_seconds: float = SILENCE_SECONDS,
 ) -> AsyncIterator[AioControl]:
     """Ask and order about channels of an exchange that keep their rows; see ``AioControl``.
 
@@ -372,12 +382,13 @@ async def control(
         address: as for ``get``.
         connect_timeout_seconds: how long to wait for the connection.
         reply_timeout_seconds: how long to wait for each reply.
+        silence_seconds: an exchange that gives no sign of life for longer is gone.
 
     Raises:
         PeerTimeoutError: nobody answers at this address.
     """
     who = f"the exchange at {address}"
-    async with _calling(address, CONTROL, who, connect_timeout_seconds) as call:
+    async with _calling(address, CONTROL, who, connect_timeout_seconds, silence_seconds) as call:
         orders = AioControl(call, who, reply_timeout_seconds)
         try:
             yield orders
@@ -391,10 +402,11 @@ def _require_name(channel: str) -> None:
 
 
 def _calling(
-    address: str, method: str, who: str, timeout_seconds: float
+    address: str, method: str, who: str, timeout_seconds: float, silence_seconds: float
 ) -> AbstractAsyncContextManager[ClientCall | TcpStream]:
+    require_seconds(silence_seconds=silence_seconds)
     calling = tcp.calling if is_tcp(address) else client_call.calling
-    return calling(address, method, who, timeout_seconds)
+    return calling(address, method, who, timeout_seconds, silence_seconds)
 
 
 @asynccontextmanager

@@ -11,16 +11,21 @@ from collections.abc import Callable
 
 __all__ = ["Heartbeat"]
 
-_PING_EVERY_SECONDS = 2.0
-# The thread needs the interpreter for a moment; an application that holds on to it for longer is as good as dead.
-_PATIENCE_SECONDS = 8.0
+# The thread needs the interpreter for a moment; an application that holds on to it for longer than its peer is patient
+# is as good as dead.
+_PING_EVERY_SECONDS = 1.0
 
 
 class Heartbeat:
     """Gives signs of life, and says when the peer has been silent for too long."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, *, ping: Callable[[], None], give_up: Callable[[float], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        ping: Callable[[], None],
+        give_up: Callable[[float], None],
+        silence_seconds: float,
     ) -> None:
         """Begin.
 
@@ -28,7 +33,9 @@ class Heartbeat:
             loop: in which this object is used.
             ping: gives a sign of life, without waiting; called in a thread.
             give_up: called once, with the seconds for which the peer has been silent.
+            silence_seconds: for how long it may be.
         """
+        self._silence_seconds = silence_seconds
         self._loop = loop
         self._ping = ping
         self._give_up = give_up
@@ -50,7 +57,7 @@ class Heartbeat:
         if self.has_sign or was_busy:
             self._last_sign = now
             self._had_come, self.has_sign = self.has_heard, False
-        if now - self._last_sign > _PATIENCE_SECONDS:
+        if now - self._last_sign > self._silence_seconds:
             self._timer = None
             self._give_up(now - self._last_sign)
             return

@@ -83,8 +83,7 @@ def offering(policy: SameHost, *, writes: bool, who: str) -> Iterator[Offer]:
         SameHostError: this end insists, and cannot even offer.
     """
     with closing(Offer(policy, writes=writes, who=who)) as offer:
-        if offer.listener is not None:
-            asyncio.get_running_loop().add_reader(offer.listener.socket.fileno(), _serve, offer)
+        _watch(offer)
         try:
             yield offer
         finally:
@@ -105,10 +104,19 @@ def settle(offer: Offer, answer: SameHostAnswer | None) -> Meeting:
     return Meeting(None, None, f"{NETWORK}: {offer.reason}")
 
 
+def _watch(offer: Offer) -> None:
+    if offer.listener is not None and offer.awaits_visitor:
+        asyncio.get_running_loop().add_reader(offer.listener.socket.fileno(), _serve, offer)
+
+
 def _serve(offer: Offer) -> None:
-    if not offer.serve():
+    again_seconds = offer.serve()
+    if again_seconds is None:
         _withdraw(offer)
         offer.turn_away()
+    elif again_seconds > 0:
+        _withdraw(offer)
+        asyncio.get_running_loop().call_later(again_seconds, _watch, offer)
 
 
 def _withdraw(offer: Offer) -> None:

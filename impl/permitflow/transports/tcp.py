@@ -28,8 +28,11 @@ from permitflow.errors import (
 )
 from permitflow.transports.addresses import host_and_port
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
+from permitflow.transports.arrow_compression import MAX_SCHEMA_BYTES
 from permitflow.transports.carrier import Buffer, PromptCarrier, Received, Rest, Take
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
+from permitflow.transports.control_codec import MOST_REQUEST_BYTES
+from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.transports.heartbeat import Heartbeat
 from permitflow.transports.shared_memory.ring import SizedParts, without
 from permitflow.transports.wire_errors import NOTHING_SAID, decode_status, encode_status, stranger_who_says
@@ -89,8 +92,8 @@ def _check(kind: int, size_bytes: int) -> int:
     return (kind ^ folded ^ folded >> 8) & 0xFF
 
 
-def read_header(data: memoryview, who: str) -> tuple[Kind, int]:
-    """What follows, and how many bytes, of what ``who`` has sent.
+def read_header(data: memoryview, who: str, most_bytes: int = MAX_MESSAGE_BYTES) -> tuple[Kind, int]:
+    """What follows, and how many bytes, of what ``who`` has sent; a message has at most so many.
 
     Raises:
         UndecodableDataError: this is no message of ours, or it is too long.
@@ -101,11 +104,16 @@ def read_header(data: memoryview, who: str) -> tuple[Kind, int]:
         raise UndecodableDataError(
             what=f"what {who} says, {first!r},", reason=f"it is none of permitflow's, {stranger_who_says(first)}"
         )
-    if size > (MAX_MESSAGE_BYTES if kind in (Kind.MESSAGE, Kind.STATUS) else 0):
-        raise UndecodableDataError(what=f"a message of {size} bytes", reason=f"{MAX_MESSAGE_BYTES} are the most")
+    most_bytes = most_bytes if kind == Kind.MESSAGE else _STATUS_BYTES if kind == Kind.STATUS else 0
+    if size > most_bytes:
+        raise UndecodableDataError(what=f"a message of {size} bytes", reason=f"{most_bytes} are the most")
     return _KINDS[kind], size
 
 
+_STATUS_BYTES = 64 << 10
+# What the dialler of each method may send.  A Put is as short as a Get; chunks come after the agreement.
+_FRAMES_BYTES = MAX_SCHEMA_BYTES + (128 << 10)  # a schema and all that is beside it
+_MOST_BYTES = {Kind.GET: _FRAMES_BYTES, Kind.PUT: _FRAMES_BYTES, Kind.CONTROL: MOST_REQUEST_BYTES + (1 << 10)}
 _SCRATCH_BYTES = 16 << 10  # headers and small messages; larger ones are received where they stay
 _READS_AT_ONCE = 8  # for one turn of the event loop
 _MOST_AHEAD = 64  # of a peer that writes faster than this end reads; the kernel keeps the rest, and then the peer waits
@@ -116,8 +124,24 @@ _FAREWELL_SECONDS = 1.0  # to read the last word and hang up: a connection that 
 class TcpStream(PromptCarrier):
     """One task reads, one writes."""
 
-    def __init__(self, connection: socket.socket, *, who: str, is_acceptor: bool) -> None:
-        """Take a connected socket over; ``who`` is at the other end, in words for an error."""
+    def __init__(
+        self,
+        connection: socket.socket,
+        *,
+        who: str,
+        is_acceptor: bool,
+        silence_seconds: float = SILENCE_SECONDS,
+        handshake_seconds: float = HANDSHAKE_SECONDS,
+    ) -> None:
+        """Take a connected socket over.
+
+        Args:
+            connection: belongs to this object.
+            who: is at the other end, in words for an error.
+            is_acceptor: was this end dialled?
+            silence_seconds: a peer that gives no sign of life for longer is gone.
+            handshake_seconds: of an acceptor: the time that its dialler has to say what it wants.
+        """
         self._loop = asyncio.get_running_loop()
         self._socket, self._who, self._is_acceptor = connection, who, is_acceptor
         connection.setblocking(False)
@@ -131,9 +155,14 @@ class TcpStream(PromptCarrier):
         self._take_message: Take | None = None
         self._is_read = self._has_ended = self._is_watching = self._is_within_message = False
         self._failure: PermitflowError | None = None
+        self._is_broken = False  # can nothing be written any more?
+        self._awaits_agreement = False  # does the dialler, before it sends chunks?
+        self._most_bytes = 0 if is_acceptor else MAX_MESSAGE_BYTES
+        self._silence_seconds, self._handshake_seconds = silence_seconds, handshake_seconds
+        self._late = self._loop.call_later(handshake_seconds, self._on_late) if is_acceptor else None
         self._sending, self._ping_rest = threading.Lock(), b""
         self._writable: asyncio.Future[None] | None = None
-        self._heartbeat = Heartbeat(self._loop, ping=self._ping, give_up=self._give_up)
+        self._heartbeat = Heartbeat(self._loop, ping=self._ping, give_up=self._give_up, silence_seconds=silence_seconds)
         self._watch()
 
     # Reading.
@@ -208,8 +237,10 @@ class TcpStream(PromptCarrier):
             pass
         except PermitflowError as error:
             self._fail(error)
-        except (OSError, MemoryError) as error:
+        except MemoryError as error:
             self._fail(self._gone(str(error)))
+        except OSError as error:
+            self._break(str(error))
         take, came, inbox = self._take_message, self._came, self._inbox
         try:
             # To the taker; the task that awaits ``read`` need not wake up.
@@ -226,13 +257,28 @@ class TcpStream(PromptCarrier):
             if self._inbox:
                 _wake(self._came)
 
+    def _note(self, kind: Kind, payload: Received) -> None:
+        """Something has come, and is whole."""
+        if kind is Kind.PING:
+            return
+        if kind in METHODS:
+            self._most_bytes, self._awaits_agreement = _MOST_BYTES[kind], kind is Kind.PUT
+        if kind not in (Kind.GET, Kind.PUT) and self._late is not None:
+            self._late.cancel()
+        self._inbox.append((kind, payload))
+
+    def _on_late(self) -> None:
+        reason = f"it has not said within {self._handshake_seconds:g} s what it wants"
+        self._fail(PeerTimeoutError(who=self._who, reason=reason))
+
     def _receive(self) -> None:
         for _ in range(_READS_AT_ONCE):
             body = self._body
             space = self._scratch[self._scratch_filled :] if body is None else body[self._body_filled :]
             count = self._socket.recv_into(space)
             if not count:
-                raise self._gone("its connection was closed before the end")
+                self._break("its connection was closed before the end")
+                return
             self._heartbeat.has_sign = True
             if body is None:
                 self._scratch_filled += count
@@ -241,20 +287,19 @@ class TcpStream(PromptCarrier):
                 self._body_filled += count
                 if self._body_filled == len(body):
                     self._body = None
-                    self._inbox.append((self._kind, body.toreadonly()))
+                    self._note(self._kind, body.toreadonly())
             if count < len(space):
                 return
 
     def _parse(self) -> None:
         start, end = 0, self._scratch_filled
         while end - start >= HEADER_BYTES and self._body is None:
-            kind, size = read_header(self._scratch[start:], self._who)
+            kind, size = read_header(self._scratch[start:], self._who, self._most_bytes)
             start += HEADER_BYTES
             here = self._scratch[start : min(end, start + size)]
             start += len(here)
             if len(here) == size:
-                if kind is not Kind.PING:
-                    self._inbox.append((kind, bytes(here)))
+                self._note(kind, bytes(here))
                 continue
             self._kind, self._body, self._body_filled = kind, memoryview(pa.allocate_buffer(size)).cast("B"), len(here)
             self._body[: len(here)] = here
@@ -276,6 +321,8 @@ class TcpStream(PromptCarrier):
     def write_now(self, message: Sequence[Buffer]) -> Rest | None:
         """As ``write``, as far as that can be done without waiting."""
         size = message.size_bytes if isinstance(message, SizedParts) else sum(map(len, message))
+        if self._awaits_agreement:  # which this is
+            self._awaits_agreement, self._most_bytes = False, MAX_MESSAGE_BYTES
         front = header(_MESSAGE, size) + message[0]
         rest = self._send([front, *message[1:]], HEADER_BYTES + size)
         return partial(self._write_rest, rest) if rest else None
@@ -298,12 +345,18 @@ class TcpStream(PromptCarrier):
             self.close()
             return
         told = b"" if error is None else encode_status(error)
+        if self._late is not None:
+            self._late.cancel()
+        self._unwatch()
+        if not self._is_broken:
+            self._failure = None  # what the peer has done wrong, or not at all; it can still be told
         with suppress(PermitflowError, OSError):
-            await self._write([header(Kind.STATUS, len(told)) + told if error is not None else header(Kind.END)])
+            async with asyncio.timeout(self._silence_seconds):
+                await self._write([header(Kind.STATUS, len(told)) + told if error is not None else header(Kind.END)])
             self._socket.shutdown(socket.SHUT_WR)
             async with asyncio.timeout(_FAREWELL_SECONDS):
-                while True:
-                    await self._next()
+                while await self._loop.sock_recv_into(self._socket, self._scratch):
+                    pass
 
     async def _write(self, pieces: Sequence[Buffer]) -> None:
         while pieces := self._send(pieces):
@@ -324,6 +377,7 @@ class TcpStream(PromptCarrier):
             except BlockingIOError:
                 pass
             except OSError as error:
+                self._is_broken = True
                 raise self._gone(str(error)) from error
             self._is_within_message = bool(pieces)
             return pieces
@@ -363,6 +417,10 @@ class TcpStream(PromptCarrier):
         is_known = self._is_acceptor or self._heartbeat.has_heard
         return PeerGoneError(who=self._who, reason=reason if is_known else f"{reason}; {NOTHING_SAID}")
 
+    def _break(self, reason: str) -> None:
+        self._is_broken = True
+        self._fail(self._gone(reason))
+
     def _fail(self, error: PermitflowError) -> None:
         self._failure = self._failure or error
         self._unwatch()
@@ -371,6 +429,9 @@ class TcpStream(PromptCarrier):
 
     def close(self) -> None:
         """Hang up.  Closing twice is harmless."""
+        self._is_broken = True
+        if self._late is not None:
+            self._late.cancel()
         self._fail(PeerGoneError(who=self._who, reason="this end was closed"))
         self._heartbeat.stop()
         self._socket.close()
@@ -387,7 +448,9 @@ NEXT_ADDRESS_SECONDS = 2.0
 
 
 @asynccontextmanager
-async def calling(address: str, method: str, who: str, timeout_seconds: float) -> AsyncIterator[TcpStream]:
+async def calling(
+    address: str, method: str, who: str, timeout_seconds: float, silence_seconds: float = SILENCE_SECONDS
+) -> AsyncIterator[TcpStream]:
     """A stream of one method of the exchange at this address.
 
     Raises:
@@ -403,7 +466,7 @@ async def calling(address: str, method: str, who: str, timeout_seconds: float) -
         why = f" ({'; '.join(map(str, failures.values()))})" if failures else ""
         reason = f"no connection within {timeout_seconds:g} s{why}; is an exchange running there (permitflow serve)?"
         raise PeerTimeoutError(who=who, reason=reason) from None
-    stream = TcpStream(connection, who=who, is_acceptor=False)
+    stream = TcpStream(connection, who=who, is_acceptor=False, silence_seconds=silence_seconds)
     try:
         await stream.call(KIND_OF_METHOD[method])
         yield stream

@@ -29,6 +29,8 @@ from permitflow.errors import (
 )
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.tracing import MemoryTrace
+from permitflow.transports import blocking_calls
+from permitflow.transports.connection import client_options
 from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, EndOutcome, open_sink, open_source, probe
 from tests.support.process import within
 from tests.support.served_exchange import (
@@ -378,8 +380,12 @@ def test_a_killed_exchange_is_noticed_by_both_ends(mortal_exchange: ServedExchan
                 reading.result(PATIENCE_SECONDS)
 
 
-def test_an_exchange_that_hangs_is_noticed_within_seconds(mortal_exchange: ServedExchange) -> None:
+def test_an_exchange_that_hangs_is_noticed_within_seconds(
+    mortal_exchange: ServedExchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its kernel still acknowledges what is sent to it; only the missing sign of life tells."""
+    monkeypatch.setattr(blocking_calls, "CLIENT_OPTIONS", client_options(3.0))
+    monkeypatch.setattr(blocking_calls, "_PATIENCE_SECONDS", 3.0)
     exchange = mortal_exchange
     channel = exchange.channel()
     with sink_of(exchange, channel) as sink, source_of_first(exchange, channel, sink) as source:

@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from permitflow.transports import heartbeat
+from permitflow.transports.deadlines import SILENCE_SECONDS
 from permitflow.transports.heartbeat import Heartbeat
 
 
@@ -49,7 +50,9 @@ class Watched:
         self.silences: list[float] = []
         loop = cast("asyncio.AbstractEventLoop", self.clock)
         self.pinged = threading.Event()
-        self.heartbeat = Heartbeat(loop, ping=self.pinged.set, give_up=self.silences.append)
+        self.heartbeat = Heartbeat(
+            loop, ping=self.pinged.set, give_up=self.silences.append, silence_seconds=SILENCE_SECONDS
+        )
 
 
 @pytest.fixture
@@ -60,23 +63,23 @@ def watched() -> Iterator[Watched]:
 
 
 def test_a_silent_peer_is_given_up_once(watched: Watched) -> None:
-    watched.clock.pass_seconds(heartbeat._PATIENCE_SECONDS)
+    watched.clock.pass_seconds(SILENCE_SECONDS)
     assert watched.silences == []
     watched.clock.pass_seconds(60)
     (seconds,) = watched.silences
-    assert heartbeat._PATIENCE_SECONDS < seconds < heartbeat._PATIENCE_SECONDS + 2 * heartbeat._PING_EVERY_SECONDS
+    assert SILENCE_SECONDS < seconds < SILENCE_SECONDS + 2 * heartbeat._PING_EVERY_SECONDS
 
 
 def test_a_peer_that_gives_signs_is_kept_however_long_it_takes(watched: Watched) -> None:
     for _ in range(500):
         watched.heartbeat.has_sign = True
-        watched.clock.pass_seconds(heartbeat._PATIENCE_SECONDS / 2)
+        watched.clock.pass_seconds(SILENCE_SECONDS / 2)
     assert watched.silences == []
 
 
 def test_a_busy_loop_blames_nobody(watched: Watched) -> None:
     for _ in range(10):
-        watched.clock.be_busy(3 * heartbeat._PATIENCE_SECONDS)
+        watched.clock.be_busy(3 * SILENCE_SECONDS)
         watched.clock.pass_seconds(heartbeat._PING_EVERY_SECONDS)
     assert watched.silences == []
 

@@ -231,6 +231,7 @@ NO_OFFER = "the peer does not offer to share memory"
 
 # The dialer hands over as soon as its event loop, or a thread that does nothing else, has its turn.
 _HANDOVER_SECONDS = 2.0
+_RETRY_SECONDS = 0.05
 
 
 class Offer:
@@ -281,20 +282,22 @@ class Offer:
         """Is the listener's socket to be watched?"""
         return self.listener is not None and self.listener.socket.fileno() >= 0
 
-    def serve(self) -> bool:
-        """Hand over to the first visitor of this user, if it has connected; is the socket to be watched further?
+    def serve(self) -> float | None:
+        """Hand over to the first visitor of this user, if it has connected; watch the socket again in how many seconds?
 
-        If not, the watcher stops watching, and then calls ``turn_away``: it would be told of the next visitor, to which
-        nothing is given, again and again.  So also where the system refuses, for want of descriptors or memory.
+        More than 0 while this process has no descriptor to spare.  If None, the watcher stops watching, and then calls
+        ``turn_away``: it would be told of the next visitor, to which nothing is given, again and again.
         """
         if self.listener is None or not self.awaits_visitor:
-            return False
+            return None
         try:
             self._connection = self.listener.accept()
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # the visitor waits in the kernel meanwhile
+                return _RETRY_SECONDS
             _log.info("no shared memory with %s: its visit cannot be received: %s", self._who, _words(error))
-            return False
-        return self._connection is None
+            return None
+        return 0.0 if self._connection is None else None
 
     def turn_away(self) -> None:
         """Hang up on all others who have connected, and listen no more.  Nobody watches the socket any more."""

@@ -1,0 +1,270 @@
+"""A peer that connects and says nothing, or gives no sign of life any more, is told so and closed; others go on."""
+
+import asyncio
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, closing, suppress
+from typing import Any
+
+import grpc
+import psutil
+import pytest
+
+from permitflow.errors import InvalidParametersError, PeerGoneError, PeerTimeoutError, UndecodableDataError
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.transports.codec import encode_downstream
+from permitflow.transports.connection import (
+    GET_STREAM,
+    PUT_STREAM,
+    client_options,
+    server_options,
+)
+from permitflow.transports.control_codec import MOST_REQUEST_BYTES
+from permitflow.transports.deadlines import SILENCE_SECONDS
+from permitflow.transports.grpc_aio import control, get, put
+from permitflow.transports.tcp import HEADER_BYTES, Kind, header, read_header
+from permitflow.transports.wire_errors import decode_status
+from tests.support.number_streams import SCHEMA, SMALL
+from tests.support.peers_by_hand import call, get_frame
+from tests.support.served_exchange import served_exchange
+
+Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+
+SOON_SECONDS = 0.3
+GUARD_SECONDS = 60.0
+LATE = "has not said within 0.3 s what it wants"
+
+
+@asynccontextmanager
+async def hasty(scheme: str) -> AsyncIterator[str]:
+    """The address of an exchange that does not wait long; whatever happens, it still serves others."""
+    exchange = Exchange(parameters=SMALL)
+    exchange.add_channel("numbers", schema=SCHEMA)
+    async with ExchangeServer(exchange, f"{scheme}127.0.0.1:0", handshake_seconds=SOON_SECONDS) as server:
+        yield server.address
+        async with control(server.address) as orders:
+            assert [traffic.channel for traffic in (await orders.statistics()).channels] == ["numbers"]
+
+
+@asynccontextmanager
+async def connected_to(address: str) -> AsyncIterator[socket.socket]:
+    """A connection on which a test may send anything."""
+    host, port = address.removeprefix("tcp://").rsplit(":", 1)
+    with closing(socket.create_connection((host, int(port)))) as connection:
+        connection.setblocking(False)
+        yield connection
+
+
+async def hears(connection: socket.socket) -> bytes:
+    """What comes until the other end hangs up."""
+    heard = bytearray()
+    async with asyncio.timeout(GUARD_SECONDS):
+        with suppress(ConnectionResetError):
+            while some := await asyncio.get_running_loop().sock_recv(connection, 1 << 16):
+                heard += some
+    return bytes(heard)
+
+
+def status_in(heard: bytes) -> Exception:
+    """The error with which an exchange at TCP ends a stream; signs of life may come before it."""
+    while True:
+        kind, size = read_header(memoryview(heard), "the exchange")
+        if kind is Kind.STATUS:
+            return decode_status(heard[HEADER_BYTES : HEADER_BYTES + size], who="the exchange")
+        heard = heard[HEADER_BYTES + size :]
+
+
+(GET_MESSAGE,) = map(b"".join, encode_downstream([get_frame(channel="numbers")]))
+FRAMED = header(Kind.MESSAGE, len(GET_MESSAGE)) + GET_MESSAGE
+
+SILENCES = {
+    "nothing": b"",
+    "a sign of life": header(Kind.PING),
+    "half a header": header(Kind.GET)[:4],
+    "a method that gets": header(Kind.GET),
+    "a method that puts": header(Kind.PUT) + header(Kind.PING),
+    "half a frame": header(Kind.GET) + FRAMED[:-1],
+}
+
+
+@pytest.mark.parametrize("silence", SILENCES)
+async def test_who_says_nothing_over_tcp_is_told_and_closed(silence: str) -> None:
+    async with hasty("tcp://") as address, connected_to(address) as connection:
+        connection.send(SILENCES[silence])
+        error = status_in(await hears(connection))
+        assert isinstance(error, PeerTimeoutError)
+        assert LATE in str(error)
+
+
+@pytest.mark.parametrize("method", [GET_STREAM, PUT_STREAM])
+async def test_who_says_nothing_over_grpc_is_told_and_closed(method: str) -> None:
+    async with hasty("") as address:
+        outcome = await call(address, method, [], leaves=False)
+        assert outcome.code is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert isinstance(outcome.error, PeerTimeoutError)
+        assert LATE in str(outcome.error)
+
+
+@pytest.mark.parametrize("scheme", ["tcp://", ""], ids=["TCP", "gRPC"])
+async def test_who_has_said_what_it_wants_may_be_silent_for_longer(scheme: str) -> None:
+    async with hasty(scheme) as address, control(address) as orders, get(address, "numbers") as receiver:
+        async with connected_to(address) as connection:
+            await hears(connection)  # it was silent for too long
+        assert (await orders.statistics()).channels
+        async with put(address, "numbers", SCHEMA) as sender:
+            sending = asyncio.create_task(sender.end())
+            assert [message async for message in receiver] == []
+            await sending
+
+
+async def test_a_connection_of_grpc_that_never_becomes_one_is_closed() -> None:
+    async with hasty("") as address, connected_to(address) as connection:
+        await hears(connection)
+
+
+async def test_a_connection_of_grpc_without_a_stream_is_closed() -> None:
+    async with hasty("") as address, grpc.aio.insecure_channel(address, options=client_options()) as channel:
+        await channel.channel_ready()
+        async with asyncio.timeout(GUARD_SECONDS):
+            await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
+        # A stream would dial again.
+        assert channel.get_state() is grpc.ChannelConnectivity.IDLE
+
+
+TOO_LONG = {
+    "no method": (b"GET / HTTP/1.1\r\n", "it is none of permitflow's"),
+    "a message before the method": (header(Kind.MESSAGE, 1), "0 are the most"),
+    "a Get of 2 MiB": (header(Kind.GET) + header(Kind.MESSAGE, 2 << 20), "1179648 are the most"),
+    "a Put of 2 MiB": (header(Kind.PUT) + header(Kind.MESSAGE, 2 << 20), "1179648 are the most"),
+    "2 MiB behind a Get": (header(Kind.GET) + FRAMED + header(Kind.MESSAGE, 2 << 20), "1179648 are the most"),
+    "a request of 8 MiB": (header(Kind.CONTROL) + header(Kind.MESSAGE, 8 << 20), f"{MOST_REQUEST_BYTES + 1024} are"),
+    "a status": (header(Kind.GET) + header(Kind.STATUS), "may not come here"),
+}
+
+
+@pytest.mark.parametrize("what", TOO_LONG)
+async def test_what_breaks_the_framing_of_tcp_is_told_and_not_waited_for(what: str) -> None:
+    data, words = TOO_LONG[what]
+    async with hasty("tcp://") as address, connected_to(address) as connection:
+        connection.send(data)
+        error = status_in(await hears(connection))
+        assert isinstance(error, UndecodableDataError)
+        assert words in str(error)
+
+
+@pytest.mark.parametrize("name", ["handshake_seconds", "silence_seconds"])
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
+def test_times_that_cannot_work_are_refused(name: str, seconds: float) -> None:
+    with pytest.raises(InvalidParametersError, match=f"{name} must be"):
+        ExchangeServer(Exchange(), **{name: seconds})  # type: ignore[arg-type]  # one of two
+
+
+async def test_a_client_refuses_to_be_more_hasty_than_signs_of_life_come() -> None:
+    with pytest.raises(InvalidParametersError, match="silence_seconds must be at least 3"):
+        async with get("localhost:1", "numbers", silence_seconds=2.0):
+            pass
+
+
+# A peer that gives no sign of life any more.
+
+SILENT_SECONDS = 3.0
+
+
+async def test_a_peer_that_has_begun_over_tcp_and_falls_silent_is_told_and_closed() -> None:
+    exchange = Exchange(parameters=SMALL)
+    exchange.add_channel("numbers", schema=SCHEMA)
+    async with (
+        ExchangeServer(exchange, "tcp://127.0.0.1:0", silence_seconds=SILENT_SECONDS) as server,
+        connected_to(server.address) as connection,
+    ):
+        clock = asyncio.get_running_loop().time
+        connection.send(header(Kind.CONTROL))
+        before = clock()
+        error = status_in(await hears(connection))
+        assert clock() - before >= SILENT_SECONDS
+        assert isinstance(error, PeerGoneError)
+        assert "it has given no sign of life for" in str(error)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])
+def test_an_exchange_that_hangs_is_noticed_as_soon_as_was_asked_for(complete: Complete, address: str) -> None:
+    """Its kernel still acknowledges what is sent to it."""
+    with served_exchange(address=address) as exchange:
+
+        async def read() -> None:
+            channel = exchange.channel()
+            async with (
+                put(exchange.address, channel, SCHEMA) as sender,
+                get(exchange.address, channel, silence_seconds=SILENT_SECONDS) as receiver,
+            ):
+                exchange.signal(signal.SIGSTOP)
+                try:
+                    async with asyncio.timeout(GUARD_SECONDS):
+                        await receiver.receive()
+                finally:
+                    exchange.signal(signal.SIGCONT)
+                    sender.abort("it hung")
+
+        with pytest.raises(PeerGoneError) as caught:
+            complete(read())
+        assert not isinstance(caught.value, PeerTimeoutError)
+
+
+@pytest.mark.parametrize("options", [client_options(), server_options()], ids=["client", "server"])
+def test_grpc_waits_as_long_as_tcp_for_a_peer_that_computes(options: Sequence[tuple[str, int]]) -> None:
+    told = dict(options)
+    assert told["grpc.keepalive_timeout_ms"] == told["grpc.http2.ping_timeout_ms"] == SILENCE_SECONDS * 1_000 == 20_000
+
+
+# A full table of descriptors.
+
+ROOM = 20
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])
+def test_an_exchange_whose_table_of_descriptors_is_full_listens_on(complete: Complete, address: str) -> None:
+    with served_exchange(address=address) as exchange:
+
+        async def statistics() -> int:
+            async with control(exchange.address) as orders:
+                return len((await orders.statistics()).channels)
+
+        channels = complete(statistics())
+        most = exchange.limit_descriptors(ROOM)
+        host, port = exchange.address.removeprefix("tcp://").rsplit(":", 1)
+        crowd = [socket.create_connection((host, int(port))) for _ in range(2 * ROOM)]
+        while psutil.Process(exchange.pid).num_fds() < most:
+            pass
+        for connection in crowd:
+            connection.close()
+        assert complete(statistics()) == channels
+
+
+OFFER = """
+import asyncio, resource, socket
+from permitflow.transports.same_host import SameHost, offering
+from permitflow.transports.shared_memory.handover import connect
+
+async def visit():
+    loop = asyncio.get_running_loop()
+    with offering(SameHost.REQUIRE, writes=True, who="the exchange") as offer, connect(offer.frame.socket) as visitor:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (visitor.fileno() + 1, hard))
+        greeting = asyncio.create_task(loop.sock_recv(visitor, 100))
+        done, _ = await asyncio.wait({greeting}, timeout=0.2)
+        assert not done, "there was a descriptor to spare"
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        print((await greeting).decode())
+
+asyncio.run(visit())
+"""
+
+
+def test_memory_is_handed_over_once_there_is_a_descriptor_to_spare() -> None:
+    told = subprocess.run([sys.executable, "-c", OFFER], capture_output=True, text=True, timeout=GUARD_SECONDS)
+    assert told.stderr == ""
+    assert told.stdout == "permitflow same host 1\n"
