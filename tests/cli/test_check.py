@@ -311,6 +311,14 @@ def test_a_selected_model_of_a_streaming_query_shows_where_its_rows_are(command:
     assert last == ["12", "WriteCommitLog", "idle", "1", "2", "0", "[0,", "2)", "has", "it", "2"]
 
 
+def test_a_run_of_a_system_without_a_table_of_its_own_shows_its_variables(command: Command) -> None:
+    code, stdout, _ = command("check", "--model", "stop-and-wait-waits", "--engine", "explorer")
+    assert code == 0
+    head, *_, last = (line.split() for line in stdout.split("Probe:\n")[1].splitlines() if line.strip())
+    assert head == ["step", "action", "offered", "consumed", "waiting", "free", "wire", "inbox", "answers"]
+    assert last == ["3", "Offer", "0", "0", "<<0>>", "0", "<<0>>", "<<>>", "0"]
+
+
 @pytest.fixture
 def seeded(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
     """Replace a text in a copy of the specification, and let the command line read that copy."""

@@ -19,7 +19,7 @@ from permitflow.cli.check_sweep import SweepOptions, check_sweep
 from permitflow.cli.console import open_console, open_progress, open_table, print_table
 from permitflow.cli.options import Batch, DescribedChannel, FlushIdle, MaxChunk, RowCount, Sizes, axis, whole_number
 from permitflow.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
-from permitflow.cli.run_table import query_table, run_as_json, run_table
+from permitflow.cli.run_table import TABLES, run_as_json, run_table, state_table
 from permitflow.errors import ParametersFileError, PermitflowError
 from permitflow.parameters_file.read import KEYS, read_description
 from permitflow.protocol.parameters import ChannelParameters, Oversize
@@ -527,14 +527,15 @@ def _verdict(outcome: "ModelResult") -> str:
 
 
 def _print_counterexamples(outcomes: "Sequence[ModelResult]") -> None:
-    from permitflow_model.permit_channel import State
+    from permitflow_model.registry import system_of
 
     console = open_console()
     for outcome in outcomes:
         for run in (finding.counterexample for finding in outcome.findings if finding.counterexample):
             console.print(f"\n{outcome.model.name}: {outcome.model.reason}", soft_wrap=True)
             console.print(f"a shortest run into the violation of {run.invariant}:")
-            table = run_table if isinstance(run.start, State) else query_table
+            found = system_of(outcome.model.module)
+            table = TABLES.get(found.system.module, state_table) if found else state_table
             print_table(console, table(run.start, run.steps))
 
 

@@ -1,7 +1,7 @@
 """Runs of the model as tables: after each step, where every row permit is, or which rows are where."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from permitflow_model.permit_channel import State
     from permitflow_model.spark_micro_batch import State as QueryState
 
-__all__ = ["query_table", "row_permits", "run_as_json", "run_table", "shown_permits"]
+__all__ = ["TABLES", "row_permits", "run_as_json", "run_table", "shown_permits", "state_table"]
 
 _FIRST_STEPS = 16
 _LAST_STEPS = 16
@@ -75,7 +75,7 @@ def _waiting(state: "State") -> str:
     return ", ".join(waiting)
 
 
-def query_table(start: "QueryState", steps: "Sequence[Step[QueryState]]") -> Table:
+def _query_table(start: "QueryState", steps: "Sequence[Step[QueryState]]") -> Table:
     """A run of a streaming query, one line per step.
 
     kept: rows that the exchange keeps, each with a permit; batch: rows of the last batch in the offset log; table: rows
@@ -89,6 +89,24 @@ def query_table(start: "QueryState", steps: "Sequence[Step[QueryState]]") -> Tab
     for number, step in enumerate(steps, start=1):
         table.add_row(str(number), spelt(step), *_cells(step.state))
     return table
+
+
+def state_table(start: Any, steps: "Sequence[Step[Any]]") -> Table:
+    """A run of any system, one line per step: all variables, by their names in the specification."""
+    from permitflow_model.tla_values import format_value, state_to_tla
+
+    table = open_table("step", "action", *state_to_tla(start), right=("step",))
+    table.add_row("0", "", *map(format_value, state_to_tla(start).values()))
+    for number, step in enumerate(steps, start=1):
+        table.add_row(str(number), spelt(step), *map(format_value, state_to_tla(step.state).values()))
+    return table
+
+
+TABLES: "Mapping[str, Callable[[Any, Sequence[Step[Any]]], Table]]" = {
+    "PermitChannel": run_table,
+    "SparkMicroBatch": _query_table,
+}
+"""The systems whose runs have a table of their own."""
 
 
 def _cells(state: "QueryState") -> tuple[str, ...]:
