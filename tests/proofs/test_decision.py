@@ -33,28 +33,30 @@ def decided_steps(decision: Decision) -> int | None:
     return len(run.steps)
 
 
-def all_costs() -> Iterator[tuple[int, int, int, bool]]:
-    for row_count in range(1, 5):
+def costs_at_the_threshold() -> Iterator[tuple[int, int, int, bool]]:
+    """The smallest cost, the largest that is live, and the one above it."""
+    for row_count in (1, 3):
         for batch in range(1, row_count + 2):
-            for max_cost in range(1, row_count + 2):
-                for flush_idle in (False, True):
+            for flush_idle in (False, True):
+                safe = row_count if flush_idle else max(0, row_count - batch + 1)
+                for max_cost in sorted({1, max(1, safe), safe + 1}):
                     yield row_count, batch, max_cost, flush_idle
 
 
-@pytest.mark.parametrize(("row_count", "batch", "max_cost", "flush_idle"), list(all_costs()))
-def test_it_finds_what_the_explorer_finds(row_count: int, batch: int, max_cost: int, flush_idle: bool) -> None:
-    parameters = Parameters(
-        row_count=row_count,
-        batch=batch,
-        clamp=max_cost,
-        sizes=tuple(range(max_cost + 1)),
-        flush_idle=flush_idle,
-        # Barriers come and go meanwhile, and change nothing.
-        barrier_permits=1 if row_count < 4 else 0,
-    )
-    decision = decide(row_count, batch, max_cost, flush_idle=flush_idle)
-    assert decided_steps(decision) == steps_to_deadlock(parameters)
-    assert decision.is_live is (max_cost <= decision.safe_max_cost)
+def test_it_finds_what_the_explorer_finds_on_both_sides_of_the_threshold() -> None:
+    for row_count, batch, max_cost, flush_idle in costs_at_the_threshold():
+        parameters = Parameters(
+            row_count=row_count,
+            batch=batch,
+            clamp=max_cost,
+            sizes=tuple(range(max_cost + 1)),
+            flush_idle=flush_idle,
+            # Barriers come and go meanwhile, and change nothing.
+            barrier_permits=1,
+        )
+        decision = decide(row_count, batch, max_cost, flush_idle=flush_idle)
+        assert decided_steps(decision) == steps_to_deadlock(parameters), parameters
+        assert decision.is_live is (max_cost <= decision.safe_max_cost)
 
 
 def some_sizes() -> Iterator[tuple[int, int, tuple[int, ...]]]:
