@@ -117,7 +117,7 @@ Conservation == free + Len(wire) + Len(inbox) + answers = 1
 \* The application never holds more than one message.
 Bounded == Len(wire) + Len(inbox) <= 1
 
-\* Whoever waits can still be served.
+\* A message that waits can still be served.
 NeverStuck == waiting # <<>> => ENABLED Protocol
 
 \* Messages are consumed in the order in which they were offered, each once.

@@ -1,7 +1,7 @@
 """The systems, found by their names: a new one is a new file, and no other file names it.
 
-``spec/StopAndWait.tla`` and ``stop_and_wait.py`` say the same; the file defines ``Parameters`` and ``SYSTEM``, whose
-module is StopAndWait.  Recorded runs are explained step by step, unless ``stop_and_wait_trace.py`` defines an
+``spec/SomeProtocol.tla`` and ``some_protocol.py`` say the same; the file defines ``Parameters`` and ``SYSTEM``, whose
+module is SomeProtocol.  Recorded runs are explained step by step, unless ``some_protocol_trace.py`` defines an
 ``interpretation`` of its own.
 """
 

@@ -136,7 +136,7 @@ def bounded(state: State, _parameters: Parameters) -> bool:
 
 
 def never_stuck(state: State, parameters: Parameters) -> bool:
-    """Whoever waits can still be served."""
+    """A message that waits can still be served."""
     return state.waiting.is_empty() or SYSTEM.can_move(state, parameters)
 
 

@@ -159,7 +159,7 @@ def theorems() -> tuple[Theorem, ...]:
         _theorem(
             "live",
             "NeverStuck",
-            "Whoever waits can still be served, however long the line.",
+            "A message that waits can still be served, however long the line.",
             follows("in every state", never_stuck, _oldest_can_leave, "at once"),
         ),
         _theorem(

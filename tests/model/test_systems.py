@@ -41,7 +41,7 @@ def state_of(name: str) -> Any:
 
 
 def test_the_systems_are_those_that_have_a_module_in_both_languages() -> None:
-    assert {*systems()} >= {"BoundedQueue", "PermitChannel", "SparkMicroBatch", "StopAndWait"}
+    assert {*systems()} >= {"BoundedQueue", "PermitChannel", "SparkMicroBatch"}
     assert system_of("SparkMicroBatchProbes") is systems()["SparkMicroBatch"]
     assert system_of("PermitChannelHistory") is None
 
@@ -64,6 +64,16 @@ def test_actions_invariants_and_probes_have_the_same_names_in_the_same_order(nam
     assert [camel_case(f"_{action.perform.__name__}") for action in system.actions] == actions
     assert set(system.invariants) <= set(defined)
     assert [*system.probes] == [operator for operator in defined if operator.endswith("Probe")]
+
+
+def test_the_textbook_example_is_named_by_its_own_files_only() -> None:
+    files = [path for room in ("model", "proofs", "spec") for path in (SPEC.parent / room).rglob("*.*")]
+    naming = [
+        path.name
+        for path in files
+        if path.suffix in (".py", ".tla", ".toml") and re.search("StopAndWait|stop_and_wait", path.read_text())
+    ]
+    assert sorted(naming) == ["StopAndWait.tla", "StopAndWait.toml", "stop_and_wait.py", "stop_and_wait.py"]
 
 
 # A queue is not told apart from its application.
