@@ -21,7 +21,6 @@ from permitflow.testing.core_pair import CorePair
 from permitflow.testing.moves import Move, PairAdapter
 from permitflow.tracing import MemoryTrace
 from permitflow.wire.v1 import exchange_pb2
-from permitflow_model import permit_channel_trace
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 from permitflow_model.registry import systems
 from permitflow_model.spark_micro_batch import SYSTEM as QUERY
@@ -184,7 +183,7 @@ def test_a_name_that_differs_is_noticed() -> None:
 def test_each_end_records_its_own_actions() -> None:
     recorded = recorded_actions()
     assert recorded == {end: set(PERMIT_ACTIONS.actions[end]) for end in ENDS}
-    assert recorded["receiver"] == permit_channel_trace.RECEIVER_ACTIONS
+    assert recorded == {end: {action.name for action in SYSTEM.actions if action.end == end} for end in ENDS}
     assert {row["Action"].strip("`"): row["Recorded by"] for row in tables()["Action"]} == {
         action: end for end, actions in recorded.items() for action in actions
     }

@@ -46,7 +46,6 @@ from permitflow_model.permit_channel import (
     carried_by,
     held,
     plus,
-    rows_in,
     total,
 )
 
@@ -59,14 +58,13 @@ __all__ = [
     "SenderAlone",
     "TraceEvent",
     "World",
-    "counters_of",
     "interpretation",
     "permits_of",
     "rows_of",
     "withdraw_at",
 ]
 
-RECEIVER_ACTIONS = frozenset({"Deliver", "Consume", "Flush"})
+RECEIVER_ACTIONS = frozenset(action.name for action in SYSTEM.actions if action.end == "receiver")
 """Actions that happen at the receiver; all others happen at the sender."""
 
 
@@ -85,7 +83,7 @@ class TraceEvent(Protocol):
 
     @property
     def counters(self) -> tuple[int, ...]:
-        """What the end counted after the event, if it was recorded; ``counters_of`` says of what."""
+        """What the end counted after the event, if it was recorded; ``SYSTEM.counters`` say of what."""
         ...
 
 
@@ -137,17 +135,6 @@ class World(NamedTuple):
     state: State
     path: Path | None = None
     """The model's steps until now, if they are kept."""
-
-
-def counters_of(action: str, state: State) -> tuple[int, int, int]:
-    """What the end at which the action happened must count in this state.
-
-    The sender its permits, class by class; the receiver the messages and rows of its inbox, and what it has not
-    returned.
-    """
-    if action in RECEIVER_ACTIONS:
-        return state.inbox.size(), rows_in(state.inbox), state.unreturned
-    return state.permits
 
 
 def withdraw_at(state: State, position: int) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -380,7 +367,7 @@ def _marked(after: World, before: World, event: TraceEvent) -> World:
 
 def _compare_counters(event: TraceEvent, after: State) -> None:
     # Where one event has several explanations, they differ only in what waits: nobody counts that.
-    due = counters_of(event.action, after)
+    due = SYSTEM.counters[SYSTEM.action(event.action).end](after)
     if event.counters != due:
         names = "inbox messages, inbox rows, unreturned" if event.action in RECEIVER_ACTIONS else "permits"
         raise Refused(f"its end counts {event.counters} afterwards ({names}), but it must have {tuple(due)}")

@@ -148,24 +148,16 @@ def exactly_once_in_order(state: State, parameters: Parameters) -> bool:
     return due == state.offered
 
 
-def _at_sender(state: State) -> tuple[int, ...]:
-    return (state.free,)
-
-
-def _at_receiver(state: State) -> tuple[int, ...]:
-    return (state.inbox.size(),)
-
-
 SYSTEM: System[State, Parameters] = System(
     module="StopAndWait",
     initial=initial,
     actions=(
-        Action("Offer", offer, is_environment=True, counts=_at_sender),
-        Action("Withdraw", withdraw, is_environment=True, counts=_at_sender),
-        Action("Send", send, counts=_at_sender),
-        Action("Deliver", deliver, is_arrival=True, counts=_at_receiver),
-        Action("Consume", consume, counts=_at_receiver),
-        Action("Answer", answer, is_arrival=True, counts=_at_sender),
+        Action("Offer", offer, is_environment=True, end="sender"),
+        Action("Withdraw", withdraw, is_environment=True, end="sender"),
+        Action("Send", send, end="sender"),
+        Action("Deliver", deliver, is_arrival=True, end="receiver"),
+        Action("Consume", consume, end="receiver"),
+        Action("Answer", answer, is_arrival=True, end="sender"),
     ),
     invariants={
         "TypeOK": type_ok,
@@ -180,4 +172,5 @@ SYSTEM: System[State, Parameters] = System(
             state.waiting.is_empty() or state.free > 0 or state.wire.size() + state.inbox.size() > 0
         ),
     },
+    counters={"sender": lambda state: (state.free,), "receiver": lambda state: (state.inbox.size(),)},
 )

@@ -14,7 +14,7 @@ from permitflow.protocol.messages import Permits
 from permitflow.protocol.recording import PERMIT_ACTIONS, End
 from permitflow.tracing.events import Event
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, State, held
-from permitflow_model.permit_channel_trace import counters_of, permits_of, rows_of
+from permitflow_model.permit_channel_trace import permits_of, rows_of
 
 
 def random_behaviour(
@@ -37,7 +37,7 @@ def random_behaviour(
         end: End = "sender" if step.action in PERMIT_ACTIONS.actions["sender"] else "receiver"
         sequences[end] += 1
         rows, permits = _concerned(step.action, state, step.state)
-        counters = tuple(counters_of(step.action, step.state))
+        counters = tuple(SYSTEM.counters[end](step.state))
         yield Event(channel, end, sequences[end], step.action, (rows, *permits), None, counters)
         state = step.state
 

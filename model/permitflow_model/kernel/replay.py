@@ -102,7 +102,7 @@ class RecordedStep(Protocol):
 
     @property
     def counters(self) -> tuple[int, ...] | None:
-        """What the end counted after the event, as the action's ``counts`` says it; None: it was not recorded."""
+        """What the end counted after the event, as the system's ``counters`` say it; None: it was not recorded."""
         ...
 
 
@@ -133,8 +133,8 @@ class StepByStep(Generic[S, P]):
         except Disabled:
             reason = f"only {', '.join(self.allowed(world)) or 'the application'} can go on"
             raise (Starved if action.is_arrival else Refused)(reason) from None
-        if event.counters is not None and event.counters != action.counts(after):
-            raise Refused(f"its end counts {event.counters} afterwards, but it must have {action.counts(after)}")
+        if event.counters is not None and event.counters != (due := self.system.counters[action.end](after)):
+            raise Refused(f"its end counts {event.counters} afterwards, but it must have {due}")
         return (after,)
 
     def broken(self, world: S) -> list[str]:

@@ -47,8 +47,8 @@ class Action(Generic[S, P]):
     is_arrival: bool = False
     """Does it wait for what another process has to send first?"""
 
-    counts: Callable[[S], tuple[int, ...]] = lambda _state: ()
-    """What its end counts after it, as recorded runs say it."""
+    end: str = ""
+    """Where it happens, "sender" or "receiver"; empty if no end of a channel records it."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,9 @@ class System(Generic[S, P]):
 
     probes: Mapping[str, Callable[[S, P], bool]] = field(default_factory=dict)
     """Statements that are false, each for a reason worth knowing; in the same module, or the one with the probes."""
+
+    counters: Mapping[str, Callable[[S], tuple[int, ...]]] = field(default_factory=dict)
+    """What an end counts, by the end: recorded runs say it after each action."""
 
     @property
     def statements(self) -> Mapping[str, Callable[[S, P], bool]]:
