@@ -208,21 +208,22 @@ def load_batches(
     for first_row, rows, arrow, checksum in connection.execute(_LOAD_BATCHES, (channel,)):
         if next_row not in (None, first_row):
             raise ValueError(f"rows before row {first_row} are missing")
-        yield first_row, read_batch(codec, rows, arrow, checksum)
+        what = f"the run of rows {first_row} to {first_row + rows - 1}"
+        yield first_row, read_batch(codec, what, rows, arrow, checksum)
         next_row = first_row + rows
 
 
-def read_batch(codec: BatchCodec, rows: int, arrow: bytes | None, checksum: int) -> pa.RecordBatch:
-    """What ``insert_batch`` has written.
+def read_batch(codec: BatchCodec, what: str, rows: int, arrow: bytes | None, checksum: int) -> pa.RecordBatch:
+    """What ``insert_batch`` has written; ``what`` names its rows for an error.
 
     Raises:
         UndecodableDataError: it is no batch of this schema.
         ValueError: it is missing, or not what it was.
     """
     if arrow is None:
-        raise ValueError(f"a batch of {rows} rows is missing")
-    if crc32(arrow) != checksum:
-        raise ValueError(f"a batch of {rows} rows is not what it was")
+        raise ValueError(f"{what} is missing")
+    if (computed := crc32(arrow)) != checksum:
+        raise ValueError(f"{what} was altered: its checksum is {checksum:08x}, that of its bytes {computed:08x}")
     return codec.decode(arrow, [rows])
 
 
@@ -340,7 +341,9 @@ def load_parts(connection: sqlite3.Connection, codec: BatchCodec, channel: int) 
         ValueError: one is missing.
     """
     for (_, *key), chunks in groupby(connection.execute(_LOAD_PARTS, (channel,)), lambda row: row[:5]):
-        yield StoredPart(Staging(*key), [read_batch(codec, *chunk[5:]) for chunk in chunks])
+        staging = Staging(*key)
+        what = f"a run of staged rows ({staging})"
+        yield StoredPart(staging, [read_batch(codec, what, *chunk[5:]) for chunk in chunks])
 
 
 def _found(connection: sqlite3.Connection, channel: int, staging: Staging) -> int | None:

@@ -486,6 +486,37 @@ def test_a_damaged_store_is_refused_and_left_as_it_is(
     assert {path.name: path.read_bytes() for path in path.parent.iterdir()} == before
 
 
+@pytest.mark.parametrize("is_staged", [False, True])
+def test_any_bit_of_kept_rows_that_is_flipped_on_disk_is_named_with_its_channel_and_rows(
+    run: asyncio.Runner, open_store: OpenStore, tmp_path: Path, is_staged: bool
+) -> None:
+    async def fill(store: SqliteStore) -> None:
+        place = await filled(store)
+        await place.stage(Staging("q", 7, 0, "first"), [rows(30, 10)])
+
+    run.run(fill(open_store()))
+    open_store().close()
+    path = tmp_path / "store" / FILE_NAME
+    with sqlite3.connect(path) as connection:
+        table, order = ("staged", "position") if is_staged else ("kept", "first_row")
+        run_of_rows = f"SELECT arrow FROM {table} JOIN batches ON batch = batches.id ORDER BY {order} DESC LIMIT 1"
+        ((arrow,),) = connection.execute(run_of_rows).fetchall()
+    connection.close()
+    sound = path.read_bytes()
+    assert sound.count(arrow) == 1
+    words = "query='q', batch=7, partition=0, attempt='first'" if is_staged else "the run of rows 20 to 29 was altered"
+    for bit in random.Random(1).sample(range(8 * len(arrow)), 40):
+        damaged = bytearray(sound)
+        damaged[sound.index(arrow) + bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with pytest.raises(
+            StoreUnusableError, match=f"channel 'orders/0': .*{words}.*its checksum is [0-9a-f]{{8}}, that"
+        ):
+            open_store()
+    path.write_bytes(sound)
+    assert run.run(channel(open_store()).read(20, 30))[0].equals(rows(20, 10))
+
+
 def test_the_database_of_another_program_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
         connection.execute("CREATE TABLE bookmarks (url TEXT)")
