@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from permitflow.audit.findings import Clause
+from permitflow.audit.flows.permits import BATCHED, COST
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.recording import PERMIT_ACTIONS, End
 from permitflow.tracing.events import Event
@@ -67,7 +68,7 @@ def _of(message: Message) -> tuple[int, Permits]:
     return message.rows, Permits(*held(message))
 
 
-Expected = tuple[End, int, Clause]
+Expected = tuple[End, int, str]
 """Where a violation is due: end, sequence, clause."""
 
 
@@ -110,7 +111,7 @@ def _renumbered(events: Sequence[Event]) -> list[Event]:
     return result
 
 
-def _one(events: Sequence[Event], index: int, event: Event, *clauses: Clause) -> Fault:
+def _one(events: Sequence[Event], index: int, event: Event, *clauses: str) -> Fault:
     changed = [*events[:index], event, *events[index + 1 :]]
     return Fault(changed, frozenset((event.end, event.sequence, clause) for clause in clauses))
 
@@ -133,7 +134,7 @@ def _event_twice(events: Sequence[Event], choose: random.Random) -> Fault:
 def _mispriced(events: Sequence[Event], choose: random.Random) -> Fault:
     index = _choose(events, choose, lambda event: event.action == "SendChunk")
     event = with_permits(events[index], permits_of(events[index]).rows + 1)
-    return _one(events, index, event, Clause.COST, Clause.CONSERVATION)
+    return _one(events, index, event, COST, Clause.CONSERVATION)
 
 
 def _permits_created(events: Sequence[Event], choose: random.Random) -> Fault:
@@ -162,12 +163,12 @@ def _batch_kept(events: Sequence[Event], choose: random.Random) -> Fault:
         choose,
         lambda event: event.action == "Consume" and permits_of(event).rows > 0 and _counters(event)[2] == 0,
     )
-    return _one(events, index, _counting(events[index], 2, permits_of(events[index]).rows), Clause.GRANTS_BATCHED)
+    return _one(events, index, _counting(events[index], 2, permits_of(events[index]).rows), BATCHED)
 
 
 def _residue_wrong(events: Sequence[Event], choose: random.Random) -> Fault:
     index = _choose(events, choose, lambda event: event.action == "Flush")
-    return _one(events, index, with_permits(events[index], permits_of(events[index]).rows + 1), Clause.GRANTS_BATCHED)
+    return _one(events, index, with_permits(events[index], permits_of(events[index]).rows + 1), BATCHED)
 
 
 def _never_offered(events: Sequence[Event], choose: random.Random) -> Fault:

@@ -1,10 +1,11 @@
 """A part of a trace as arrays: for each end its events, channel by channel, in the order of the recording.
 
-Beside them stands what the parameters of their channels allow.
+Beside them stand the numbers that the parameters of their channels come to.  What an event tells is named by the
+``ActionTable`` of the protocol.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -12,21 +13,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from permitflow.errors import TraceUnreadableError
-from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import PERMIT_ACTIONS, End
+from permitflow.protocol.recording import ENDS, ActionTable, End, column_of
 from permitflow.tracing.parquet import coded, in_one_piece
 
 __all__ = [
-    "ACTIONS",
-    "CODE",
     "Codes",
     "Events",
     "Integers",
+    "Limits",
     "Marks",
     "PerEvent",
+    "actions_of",
+    "argument_names",
     "events_of",
     "limits_of",
-    "triple",
+    "numbers_at",
 ]
 
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -46,88 +47,53 @@ _EventPlaces: TypeAlias = slice | _Places
 _Of = TypeVar("_Of", bound=np.generic)
 
 
-ACTIONS = tuple(action for end in ("sender", "receiver") for action in sorted(PERMIT_ACTIONS.actions[end]))
-"""An action is its index here; those of the receiver come last."""
-
-CODE = {name: code for code, name in enumerate(ACTIONS)}
-"""The other way round."""
-
-_PERMITS = ("permits_rows", "permits_barriers", "permits_watermarks")
-_ENDS: tuple[End, End] = ("sender", "receiver")
-_NO_BOUND = int(np.iinfo(np.int64).max)
+def actions_of(table: ActionTable) -> tuple[str, ...]:
+    """All actions; an action is its index here."""
+    return tuple(dict.fromkeys(action for end in ENDS for action in table.actions[end]))
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Those of the channel of each event."""
-
-    parameters: list[ChannelParameters]
-    """Of each channel, not of each event."""
-
-    row_permits: PerEvent
-    barrier_permits: PerEvent
-    permit_batch: PerEvent
-    max_chunk_cost: PerEvent
-    most_inbox_rows: PerEvent
-    """No bound where chunks above the clamp are admitted whole."""
-
-    @property
-    def total(self) -> tuple[PerEvent, PerEvent, PerEvent]:
-        """All permits: rows, barriers, watermarks."""
-        return self.row_permits, self.barrier_permits, np.array(1, dtype=np.int64)
-
-    def initial_counters(self, end: End) -> Integers:
-        """What an end counts before its first event, by channel: the sender all permits, the receiver nothing.
-
-        Spec: Init.
-        """
-        counts = np.zeros((3, len(self.parameters)), dtype=np.int64)
-        if end == "sender":
-            counts[:] = np.array([(of.row_permits, of.barrier_permits, 1) for of in self.parameters]).T
-        return counts
+def argument_names(table: ActionTable) -> tuple[str, ...]:
+    """The names of all arguments that any action has, each once."""
+    return tuple(dict.fromkeys(name for end in ENDS for names in table.actions[end].values() for name in names))
 
 
-def limits_of(parameters: Sequence[ChannelParameters], sizes: npt.NDArray[np.intp] | int = 1) -> Limits:
-    """Of channels that have so many events each."""
-    kinds = {of: number for number, of in enumerate(dict.fromkeys(parameters))}
-    which = None if len(kinds) == 1 else np.repeat([kinds[of] for of in parameters], sizes)
+Limits: TypeAlias = Mapping[str, int]
+"""Numbers of a channel by name, as its parameters come to."""
 
-    def beside_events(numbers: Sequence[int]) -> PerEvent:
-        each = np.array(numbers, dtype=np.int64)
-        return each.reshape(()) if which is None else each[which]
 
-    return Limits(
-        parameters=list(parameters),
-        row_permits=beside_events([of.row_permits for of in kinds]),
-        barrier_permits=beside_events([of.barrier_permits for of in kinds]),
-        permit_batch=beside_events([of.permit_batch for of in kinds]),
-        max_chunk_cost=beside_events([of.max_chunk_cost for of in kinds]),
-        most_inbox_rows=beside_events([of.row_permits if of.oversize == "split" else _NO_BOUND for of in kinds]),
-    )
+def limits_of(limits: Sequence[Limits], sizes: npt.NDArray[np.intp] | int = 1) -> dict[str, PerEvent]:
+    """The numbers of channels that have so many events each, beside their events."""
+    kinds = {tuple(of.items()): number for number, of in reversed([*enumerate(limits)])}
+    if len(kinds) == 1:
+        return {name: np.array(number, dtype=np.int64) for name, number in limits[0].items()}
+    which = np.repeat([kinds[tuple(of.items())] for of in limits], sizes)
+    return {name: np.array([of[name] for of in limits], dtype=np.int64)[which] for name in limits[0]}
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
     """Events of one end of any number of channels, at least one each; arrays have a place for each event."""
 
+    table: ActionTable
     end: End
     channels: list[str]
     borders: Codes
     """For each channel: the place of its first event, its others follow; and at last the place behind all."""
 
-    limits: Limits
-    """What the parameters of the channels allow."""
+    limits: Sequence[Limits]
+    """Of each channel, not of each event."""
 
     sequence: Integers
     action: Actions
-    rows: Integers
-    permits: Integers
-    """Three rows: of rows, barriers, watermarks."""
+    arguments: Mapping[str, Integers]
+    """By name; 0 where an action has no such argument."""
 
     counters: Integers
-    """Three rows: the end's own, after the event; its ``ActionTable`` says of what."""
+    """A row for each that the end has, after the event."""
 
     has_counters: Marks
+    _marks: dict[tuple[str, ...], Marks] = field(default_factory=dict)
+    _limits: dict[str, PerEvent] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.sequence)
@@ -142,6 +108,25 @@ class Events:
         """For each channel: the place of its last event."""
         return self.borders[1:] - 1
 
+    def limit(self, name: str) -> PerEvent:
+        """A number of the channel of each event."""
+        if not self._limits:
+            self._limits.update(limits_of(self.limits, np.diff(self.borders)))
+        return self._limits[name]
+
+    def is_any(self, actions: Iterable[str]) -> Marks:
+        """The events that are one of these actions."""
+        names = tuple(actions)
+        marks = self._marks.get(names)
+        if marks is None:
+            codes = actions_of(self.table)
+            marks = np.zeros(len(self), dtype=np.bool_)
+            for name in names:
+                # Short numbers are compared many at once.
+                marks |= self.action == codes.index(name)
+            self._marks[names] = marks
+        return marks
+
     def channel_of(self, index: int) -> str:
         """The channel of one event."""
         return self.channels[int(np.searchsorted(self.starts, index, side="right")) - 1]
@@ -151,31 +136,34 @@ class Events:
         number = self.channels.index(channel)
         places = slice(*self.borders[number : number + 2])
         return Events(
+            table=self.table,
             end=self.end,
             channels=[channel],
             borders=self.borders[number : number + 2] - self.borders[number],
-            limits=limits_of(self.limits.parameters[number : number + 1]),
+            limits=self.limits[number : number + 1],
             sequence=self.sequence[places],
             action=self.action[places],
-            rows=self.rows[places],
-            permits=self.permits[:, places],
+            arguments={name: column[places] for name, column in self.arguments.items()},
             counters=self.counters[:, places],
             has_counters=self.has_counters[places],
         )
 
-    def permits_of(self, index: int) -> tuple[int, int, int]:
-        """Those of one event."""
-        return triple(self.permits, index)
+    def action_of(self, index: int) -> str:
+        """What happened at one event."""
+        return actions_of(self.table)[int(self.action[index])]
 
-    def counters_of(self, index: int) -> tuple[int, int, int] | None:
+    def arguments_of(self, index: int) -> tuple[int, ...]:
+        """Those of one event's action."""
+        return tuple(int(self.arguments[name][index]) for name in self.table.actions[self.end][self.action_of(index)])
+
+    def counters_of(self, index: int) -> tuple[int, ...] | None:
         """What the end counted after an event."""
-        return triple(self.counters, index) if self.has_counters[index] else None
+        return numbers_at(self.counters, index) if self.has_counters[index] else None
 
 
-def triple(books: Integers, index: int) -> tuple[int, int, int]:
-    """The three numbers of one event."""
-    first, second, third = books[:, index].tolist()
-    return first, second, third
+def numbers_at(rows: Integers, index: int) -> tuple[int, ...]:
+    """What stands at one place of each row."""
+    return tuple(rows[:, index].tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +221,7 @@ def _come_back(ends: _Codes, channels: _Codes) -> bool:
     return len(_starts(ends)) > len(set(ends.tolist()))
 
 
-def events_of(table: pa.Table, parameters: Mapping[str, ChannelParameters], *, source: str) -> Iterator[Events]:
+def events_of(table: pa.Table, of: ActionTable, limits: Mapping[str, Limits], *, source: str) -> Iterator[Events]:
     """The events of each end in a table with the columns of a trace.
 
     Raises:
@@ -241,8 +229,8 @@ def events_of(table: pa.Table, parameters: Mapping[str, ChannelParameters], *, s
     """
     if not len(table):
         return
-    columns = _Columns(table, parameters, source)
-    for number, end in enumerate(_ENDS):
+    columns = _Columns(table, of, limits, source)
+    for number, end in enumerate(ENDS):
         blocks = np.flatnonzero(columns.ends == number)
         if blocks.size:
             yield columns.of(end, slice(int(blocks[0]), int(blocks[-1]) + 1))
@@ -251,58 +239,68 @@ def events_of(table: pa.Table, parameters: Mapping[str, ChannelParameters], *, s
 class _Columns:
     """The numbers of a table."""
 
-    def __init__(self, table: pa.Table, parameters: Mapping[str, ChannelParameters], source: str) -> None:
-        self._table, self._parameters, self._source = table, parameters, source
+    def __init__(self, table: pa.Table, of: ActionTable, limits: Mapping[str, Limits], source: str) -> None:
+        self._table, self._of, self._limits, self._source = table, of, limits, source
         channels, channel = self._coded("channel")
-        if unknown := [name for name in channels if name not in parameters]:
+        if unknown := [name for name in channels if name not in limits]:
             raise TraceUnreadableError(path=source, line=0, reason=f"no header opened channel {unknown[0]!r}")
         names, end = self._coded("end")
-        number_of = self._known("end", names, _ENDS)
+        number_of = self._known("end", names, ENDS)
         self._blocks = _blocks_of(end, channel)
         firsts = self._blocks.firsts()
         self._channels = [channels[code] for code in channel.take(firsts).tolist()]
         self.ends = number_of.take(end.take(firsts))
         """For each block, which end it is of."""
         names, action = self._coded("action")
-        self._action = self._known("action", names, ACTIONS).take(action)
-        self._numbers: dict[str, Integers] = {
-            name: in_one_piece(table, name).to_numpy() for name in ("sequence", "rows", *_PERMITS)
-        }
+        self._action = self._known("action", names, actions_of(of)).take(action)
+        self._sequence: Integers = in_one_piece(table, "sequence").to_numpy()
+        self._arguments = {name: in_one_piece(table, column_of(name)) for name in argument_names(of)}
 
     def of(self, end: End, blocks: slice) -> Events:
         """The events of these blocks, which are all of one end."""
         channels, borders = self._channels[blocks], self._blocks.borders[blocks.start : blocks.stop + 1]
         places = self._blocks.places(borders)
-        counters, has_counters = self._counted(end, places)
+        counters, has_counters = self._counted(end, places, int(borders[-1] - borders[0]))
         events = Events(
+            table=self._of,
             end=end,
             channels=channels,
             borders=borders - borders[0],
-            limits=limits_of([self._parameters[name] for name in channels], np.diff(borders)),
-            sequence=_chosen(self._numbers["sequence"], places),
+            limits=[self._limits[name] for name in channels],
+            sequence=_chosen(self._sequence, places),
             action=_chosen(self._action, places),
-            rows=_chosen(self._numbers["rows"], places),
-            permits=np.stack([_chosen(self._numbers[name], places) for name in _PERMITS]),
+            arguments={name: _chosen(_filled(column), places) for name, column in self._arguments.items()},
             counters=counters,
             has_counters=has_counters,
         )
         self._check_actions(events)
+        self._check_arguments(events, places)
         return events
 
     def _check_actions(self, events: Events) -> None:
-        of_sender = events.action < len(PERMIT_ACTIONS.actions["sender"])
-        misplaced = ~of_sender if events.end == "sender" else of_sender
+        misplaced = ~events.is_any(self._of.actions[events.end])
         if misplaced.any():
             index = int(np.argmax(misplaced))
-            which = f"event {events.sequence[index]} of {events.channel_of(index)}"
-            reason = f"the {events.end} has no action {ACTIONS[events.action[index]]!r} ({which})"
-            raise TraceUnreadableError(path=self._source, line=0, reason=reason)
+            self._refuse(events, index, f"the {events.end} has no action {events.action_of(index)!r}")
 
-    def _counted(self, end: End, places: _EventPlaces) -> tuple[Integers, Marks]:
+    def _check_arguments(self, events: Events, places: _EventPlaces) -> None:
+        actions = self._of.actions[events.end]
+        for name, column in self._arguments.items():
+            if column.null_count:
+                having = events.is_any(action for action, arguments in actions.items() if name in arguments)
+                if (missing := having & ~_chosen(_are_known([column]), places)).any():
+                    self._refuse(events, int(np.argmax(missing)), f"it lacks {name!r}")
+
+    def _refuse(self, events: Events, index: int, reason: str) -> None:
+        which = f"event {events.sequence[index]} of {events.channel_of(index)}"
+        raise TraceUnreadableError(path=self._source, line=0, reason=f"{reason} ({which})")
+
+    def _counted(self, end: End, places: _EventPlaces, count: int) -> tuple[Integers, Marks]:
         """What an end counted, and where all of it is known; elsewhere there may be any number."""
-        columns = [in_one_piece(self._table, name) for name in PERMIT_ACTIONS.counters[end]]
-        numbers = (np.frombuffer(column.buffers()[1], np.int64, len(column), column.offset * 8) for column in columns)
-        return np.stack([_chosen(column, places) for column in numbers]), _chosen(_are_known(columns), places)
+        columns = [in_one_piece(self._table, name) for name in self._of.counters[end]]
+        if not columns:
+            return np.zeros((0, count), dtype=np.int64), np.ones(count, dtype=np.bool_)
+        return np.stack([_chosen(_numbers(each), places) for each in columns]), _chosen(_are_known(columns), places)
 
     def _coded(self, name: str) -> tuple[list[str], npt.NDArray[np.int32]]:
         """The names in a column, and for each place which of them."""
@@ -320,6 +318,16 @@ class _Columns:
             reason = f"{column} must be one of {', '.join(known)}: {unknown}"
             raise TraceUnreadableError(path=self._source, line=0, reason=reason)
         return np.array([known.index(name) for name in names], dtype=np.int8)
+
+
+def _numbers(column: pa.Array) -> Integers:
+    """The numbers of a column, and any where there is none."""
+    return np.frombuffer(column.buffers()[1], np.int64, len(column), column.offset * 8)
+
+
+def _filled(column: pa.Array) -> Integers:
+    """The numbers of a column, and 0 where there is none."""
+    return _numbers(column.fill_null(0) if column.null_count else column)
 
 
 def _are_known(columns: Sequence[pa.Array]) -> Marks:

@@ -9,53 +9,31 @@ __all__ = ["Audit", "ChannelAudit", "Clause", "Violation"]
 
 
 class Clause(StrEnum):
-    """A rule that a recorded run must keep; where the specification has a name for it, that one."""
+    """A rule that a recorded run of any protocol must keep, as far as its laws say what that means there.
+
+    A protocol may have clauses of its own beside these: ``permitflow.audit.flows``.
+    """
 
     SEQUENCE = "Sequence"
     """The events of an end count from 1, without gaps and repetitions.  (Of the recording, not of the protocol.)"""
 
-    COST = "Cost"
-    """A message holds what it costs, of one class; permits that are returned are at least one, and no class negative.
-
-    Spec: Cost, Held.
-    """
-
     BOUNDED = "Bounded"
-    """The sender has 0 to all permits of each class: it spends none that it does not have, and gets none that are not
-    out.  The rows of the inbox hold no more than all permits.
-
-    Spec: Bounded, TypeOK.
-    """
+    """What an end counts stays between its bounds: nobody spends what it does not have."""
 
     CONSERVATION = "Conservation"
-    """What an end counts after an event is what it counted before, and what the event did.  None created, none lost.
-
-    Spec: Conservation; the updates of permits, inbox and unreturned.
-    """
-
-    GRANTS_BATCHED = "GrantsBatched"
-    """Row permits are kept back until there are a batch of them, and returned then; a residue only when idle.
-
-    Spec: GrantsBatched, Consume, Flush.
-    """
+    """What an end counts after an event is what it counted before, and what the event did.  None created, none lost."""
 
     OFFERED = "Offered"
-    """What is sent or withdrawn has been offered before, and was not sent or withdrawn already.
-
-    Spec: the guards of SendChunk, WithdrawChunk, SendBarrier, WithdrawBarrier.
-    """
+    """What is sent or withdrawn has been offered before, and was not sent or withdrawn already."""
 
     IN_ORDER = "ExactlyOnceInOrder"
     """What is delivered is what was sent, and what is consumed is what was delivered: in that order, each once.
 
-    Spec: ExactlyOnceInOrder, as far as kinds and rows of messages tell them apart.
+    As far as kinds and rows of messages tell them apart.
     """
 
     RETURNED = "Returned"
-    """No more permits arrive at the sender than the receiver has returned.
-
-    Spec: the guard of AddPermits.
-    """
+    """No more comes back to the sender than the receiver has returned."""
 
     @property
     def words(self) -> str:
@@ -65,13 +43,11 @@ class Clause(StrEnum):
 
 _WORDS = {
     Clause.SEQUENCE: "events count from 1 without gaps",
-    Clause.COST: "a message holds what it costs",
-    Clause.BOUNDED: "nobody has or spends more permits than there are",
+    Clause.BOUNDED: "what an end counts stays between its bounds",
     Clause.CONSERVATION: "an end's books follow from its events",
-    Clause.GRANTS_BATCHED: "permits are returned in batches, a residue only when idle",
     Clause.OFFERED: "only what was offered is sent or withdrawn, once",
     Clause.IN_ORDER: "delivered and consumed as sent, in order, once",
-    Clause.RETURNED: "no permits arrive that were not returned",
+    Clause.RETURNED: "nothing comes back that was not returned",
 }
 
 
@@ -84,14 +60,15 @@ class Violation:
     sequence: int
     """Of the event among those of its end, from 1."""
 
-    clause: Clause
+    clause: str
+    """One of ``Clause``, or of the protocol's own."""
+
     action: str
-    rows: int
-    permits: tuple[int, int, int]
-    before: tuple[int, int, int] | None = None
+    arguments: tuple[int, ...]
+    before: tuple[int, ...] | None = None
     """What the end counted before the event; its ``ActionTable`` says of what."""
 
-    after: tuple[int, int, int] | None = None
+    after: tuple[int, ...] | None = None
     """What it counted after it."""
 
     reason: str = ""
@@ -105,6 +82,9 @@ class ChannelAudit:
     channel: str
     ends: frozenset[End]
     """Those that were recorded."""
+
+    flow: str = ""
+    """The name of its protocol."""
 
     events: int = 0
     sent_messages: int = 0

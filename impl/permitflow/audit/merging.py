@@ -14,29 +14,24 @@ from itertools import accumulate
 
 import numpy as np
 
-from permitflow.audit.columns import Codes, Events, Integers, events_of, limits_of, triple
+from permitflow.audit.columns import Codes, Events, Integers, Limits, argument_names, events_of, numbers_at
 from permitflow.audit.findings import Audit, ChannelAudit, Clause, Violation
-from permitflow.audit.laws import (
-    Before,
-    broken,
-    due_counters,
-    is_returning,
-    waiting_steps,
-)
+from permitflow.audit.laws import Before, Laws, broken, by_books, due_counters, laws_of, steps_of
 from permitflow.audit.summary import (
     Moment,
     Part,
     Passage,
     Summary,
+    Told,
     look_at,
     passage_of,
     places_of,
+    returns_at,
     tokens_of,
     violation_at,
 )
 from permitflow.audit.units import Plan, Unit, plan, read_unit, read_units
 from permitflow.errors import TraceUnreadableError
-from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import End
 from permitflow_model.side_by_side import in_processes
 
@@ -48,9 +43,6 @@ _KEPT_BYTES = 2**24
 
 NOTHING_DUE = "nothing"
 """How a reason ends where no message was due."""
-
-_CLASSES = ("row", "barrier", "watermark")
-_KINDS = ("chunk", "barrier", "watermark")
 
 
 def audit_files(
@@ -72,21 +64,22 @@ def audit_files(
         return merge(whole, _with_progress(parts, len(whole.units), on_progress))
 
 
-def examine(units: Iterable[Unit], parameters: Mapping[str, ChannelParameters]) -> list[Part]:
+def examine(units: Iterable[Unit], limits: Mapping[str, Limits]) -> list[Part]:
     """Read units and look at each."""
     # Let the C library keep what arrays have used, for the next ones; asking the kernel each time takes longer.
     # glibc's thresholds follow the largest array that was ever freed (mallopt(3)); this one is never touched.
     np.empty(_KEPT_BYTES, dtype=np.uint8)
-    return [look_at(table, parameters, source=unit.name) for unit, table in read_units(units)]
+    read = ((unit, laws_of(unit.table, unit.name), table) for unit, table in read_units(units))
+    return [look_at(table, laws, limits, source=unit.name) for unit, laws, table in read]
 
 
-def examine_share(number: int, shares: Sequence[list[Unit]], parameters: Mapping[str, ChannelParameters]) -> bytes:
+def examine_share(number: int, shares: Sequence[list[Unit]], limits: Mapping[str, Limits]) -> bytes:
     """The pickled parts of one of several shares."""
-    return pickle.dumps(examine(shares[number], parameters))
+    return pickle.dumps(examine(shares[number], limits))
 
 
 def _parts(whole: Plan, processes: int) -> Generator[tuple[Unit, Part], None, None]:
-    look = partial(examine, parameters=whole.parameters)
+    look = partial(examine, limits=whole.limits)
     shares = whole.shares(processes * _SHARES_PER_PROCESS)
     if processes == 1 or len(shares) < 2:
         for share in shares:
@@ -114,75 +107,103 @@ class Boundary:
     """All parts before as one; None: it is the end's first part."""
 
     later: Summary
-    parameters: ChannelParameters
+    laws: Laws
+    limits: Limits
 
 
-def boundary_violations(boundaries: Sequence[Boundary]) -> list[Violation]:
-    """What the first events of parts break because of what came before them; the parts are of one end each."""
+def boundary_violations(boundaries: Sequence[Boundary]) -> tuple[list[Violation], set[tuple[str, End, int]]]:
+    """What the first events of parts break because of what came before them.
+
+    And the second events that are wrong only because the first one is: an end that miscounts once is at fault once.
+    """
     found: list[Violation] = []
-    met: dict[End, list[Boundary]] = {"sender": [], "receiver": []}
+    excused: set[tuple[str, End, int]] = set()
+    met: dict[tuple[str, End], list[Boundary]] = {}
     for boundary in boundaries:
         earlier, later = boundary.earlier, boundary.later
         due = 1 if earlier is None else earlier.last_sequence + 1
         if later.first_sequence != due:
             reason = f"event {due} is missing, event {later.first_sequence} comes instead"
-            found.append(violation_at(_first_events([boundary]), 0, Clause.SEQUENCE, reason=reason))
+            first = _events([boundary], [later.first])
+            found.append(violation_at(boundary.laws, first, 0, Clause.SEQUENCE, reason=reason))
         elif earlier is not None and earlier.last_counters is not None:
             # The books can be carried over.
-            met[later.end].append(boundary)
-    return found + [violation for of_end in met.values() for violation in _books(of_end)]
+            met.setdefault((boundary.laws.table.flow, later.end), []).append(boundary)
+    for of_end in met.values():
+        violations = _books(of_end)
+        found += violations
+        blamed = {(violation.channel, violation.sequence) for violation in violations}
+        excused |= _excused([each for each in of_end if (each.later.channel, each.later.first_sequence) in blamed])
+    return found, excused
 
 
 def _books(boundaries: Sequence[Boundary]) -> list[Violation]:
-    if not boundaries:
-        return []
-    events = _first_events(boundaries)
+    laws = boundaries[0].laws
+    events = _events(boundaries, [boundary.later.first for boundary in boundaries])
     earlier = [boundary.earlier for boundary in boundaries if boundary.earlier is not None]
     before = _before([each.last_counters for each in earlier if each.last_counters is not None])
     as_if_right = _before([each.last_due for each in earlier])
-    found = broken(events, before, due_counters(events, before.counters))
-    still_found = broken(events, as_if_right, due_counters(events, as_if_right.counters))
+    found = broken(laws, events, before, due_counters(laws, events, before.counters))
+    still_found = broken(laws, events, as_if_right, due_counters(laws, events, as_if_right.counters))
     # The other clauses do not ask what was before.
     return [
-        violation_at(events, index, clause, before)
-        for clause in (Clause.CONSERVATION, Clause.GRANTS_BATCHED)
-        if clause in found
+        violation_at(laws, events, index, clause, before)
+        for clause in sorted(by_books(laws, events.end))
         for index in np.flatnonzero(found[clause] & still_found[clause]).tolist()
     ]
 
 
-def joined(earlier: Summary, later: Summary, parameters: ChannelParameters) -> Summary:
+def _excused(boundaries: Sequence[Boundary]) -> set[tuple[str, End, int]]:
+    """Second events that are right as if the first ones, which are not, had been."""
+    boundaries = [boundary for boundary in boundaries if boundary.later.second is not None]
+    if not boundaries:
+        return set()
+    laws = boundaries[0].laws
+    first = _events(boundaries, [boundary.later.first for boundary in boundaries])
+    second = _events(boundaries, [each for boundary in boundaries if (each := boundary.later.second) is not None])
+    counted = [boundary.earlier.last_counters for boundary in boundaries if boundary.earlier is not None]
+    due = due_counters(laws, second, due_counters(laws, first, _columns([each or () for each in counted])))
+    right = (second.sequence == first.sequence + 1) & (second.counters == due).all(axis=0)
+    return {
+        (boundary.later.channel, second.end, int(second.sequence[index]))
+        for index, boundary in enumerate(boundaries)
+        if right[index]
+    }
+
+
+def joined(earlier: Summary, later: Summary, laws: Laws, limits: Limits) -> Summary:
     """Both as one.  What a lone event should have counted is only known here."""
     whole = earlier.then(later)
     if later.events > 1 or earlier.last_counters is None or later.first_sequence != earlier.last_sequence + 1:
         return whole
-    event = _first_events([Boundary(earlier, later, parameters)])
-    return replace(whole, last_due=triple(due_counters(event, _columns([earlier.last_counters])), 0))
+    event = _events([Boundary(earlier, later, laws, limits)], [later.first])
+    return replace(whole, last_due=numbers_at(due_counters(laws, event, _columns([earlier.last_counters])), 0))
 
 
-def _before(counters: Sequence[tuple[int, int, int]]) -> Before:
+def _before(counters: Sequence[tuple[int, ...]]) -> Before:
     count = len(counters)
     return Before(_columns(counters), known=np.ones(count, np.bool_), continues=np.zeros(count, np.bool_))
 
 
-def _columns(triples: Sequence[tuple[int, int, int]]) -> Integers:
-    return np.array(triples, dtype=np.int64).T
+def _columns(numbers: Sequence[tuple[int, ...]]) -> Integers:
+    return np.array(numbers, dtype=np.int64).T
 
 
-def _first_events(boundaries: Sequence[Boundary]) -> Events:
-    """The first event of each later part, as if each were of a channel of its own."""
-    summaries = [boundary.later for boundary in boundaries]
-    action, rows, permits, counters = zip(*(summary.first for summary in summaries), strict=True)
+def _events(boundaries: Sequence[Boundary], told: Sequence[Told]) -> Events:
+    """One event of each later part, as if each were of a channel of its own."""
+    table, end = boundaries[0].laws.table, boundaries[0].later.end
+    sequence, action, arguments, counters = zip(*told, strict=True)
+    nothing = (0,) * len(table.counters[end])
     return Events(
-        end=summaries[0].end,
-        channels=[summary.channel for summary in summaries],
-        borders=np.arange(len(summaries) + 1),
-        limits=limits_of([boundary.parameters for boundary in boundaries]),
-        sequence=np.array([summary.first_sequence for summary in summaries], dtype=np.int64),
+        table=table,
+        end=end,
+        channels=[boundary.later.channel for boundary in boundaries],
+        borders=np.arange(len(boundaries) + 1),
+        limits=[boundary.limits for boundary in boundaries],
+        sequence=np.array(sequence, dtype=np.int64),
         action=np.array(action, dtype=np.int8),
-        rows=np.array(rows, dtype=np.int64),
-        permits=_columns(permits),
-        counters=_columns([counted or (0, 0, 0) for counted in counters]),
+        arguments=dict(zip(argument_names(table), _columns(arguments), strict=True)),
+        counters=_columns([counted or nothing for counted in counters]),
         has_counters=np.array([counted is not None for counted in counters]),
     )
 
@@ -191,7 +212,8 @@ def _first_events(boundaries: Sequence[Boundary]) -> Events:
 class Side:
     """The parts of an end in order, and what they come to."""
 
-    parameters: Mapping[str, ChannelParameters]
+    laws: Laws
+    limits: Mapping[str, Limits]
     """Of all channels: a part may hold several."""
 
     parts: list[tuple[Unit, Summary]] = field(default_factory=list)
@@ -199,10 +221,10 @@ class Side:
 
     def add(self, unit: Unit, summary: Summary) -> Boundary:
         """The part that follows; and where it meets those before."""
-        parameters = self.parameters[summary.channel]
-        boundary = Boundary(self.whole, summary, parameters)
+        limits = self.limits[summary.channel]
+        boundary = Boundary(self.whole, summary, self.laws, limits)
         self.parts.append((unit, summary))
-        self.whole = summary if self.whole is None else joined(self.whole, summary, parameters)
+        self.whole = summary if self.whole is None else joined(self.whole, summary, self.laws, limits)
         return boundary
 
     def read(self, number: int) -> Events:
@@ -212,7 +234,7 @@ class Side:
             TraceUnreadableError: the file is gone, or is another one now.
         """
         unit, summary = self.parts[number]
-        for events in events_of(read_unit(unit), self.parameters, source=unit.name):
+        for events in events_of(read_unit(unit), unit.table, self.limits, source=unit.name):
             if events.end == summary.end and summary.channel in events.channels:
                 return events.of(summary.channel)
         raise self.changed(number)
@@ -226,10 +248,10 @@ class Side:
 class Passing:
     """All messages that have passed an end at this moment, in order."""
 
-    def __init__(self, side: Side | None, moment: Moment) -> None:
-        """None: nothing was recorded there."""
-        self._side, self._moment = side, moment
-        passages = [getattr(summary, moment) for _, summary in side.parts] if side else []
+    def __init__(self, side: Side, moment: Moment) -> None:
+        """At one end."""
+        self.side, self._moment = side, moment
+        passages = [getattr(summary, moment) for _, summary in side.parts]
         self.until = list(accumulate(passages, Passage.then, initial=Passage()))
         """What has passed before each part; and at the end."""
         self._messages = [passage.messages for passage in self.until]
@@ -263,21 +285,19 @@ class Passing:
 
     def part(self, number: int) -> tuple[Codes, Integers]:
         """The messages of one part, read again: at which of its events, and which."""
-        events = self.events(number)
-        places = places_of(events, self._moment)
-        return places, tokens_of(events).take(places)
+        events, laws = self.events(number), self.side.laws
+        places = places_of(laws, events, self._moment)
+        return places, tokens_of(laws, events).take(places)
 
     def events(self, number: int) -> Events:
         """The events of one part; the last one that was read is kept."""
-        assert self._side is not None, "what was not recorded has no parts"
         if self._last is None or self._last[0] != number:
-            self._last = number, self._side.read(number)
+            self._last = number, self.side.read(number)
         return self._last[1]
 
     def changed(self, number: int) -> TraceUnreadableError:
         """The events of a part are not those that were summed up."""
-        assert self._side is not None, "what was not recorded has no parts"
-        return self._side.changed(number)
+        return self.side.changed(number)
 
 
 def first_disagreement(due: Passing, found: Passing) -> int | None:
@@ -293,25 +313,26 @@ def first_disagreement(due: Passing, found: Passing) -> int | None:
     return None if number > found.parts else number - 1
 
 
-def first_below_zero(side: Side, line: int) -> Violation:
-    """Where a chunk (0) or barrier (1) leaves the line of those that wait though none waits.
+def first_below_zero(side: Side, number: int) -> Violation:
+    """Where a message leaves a line of those that wait though none waits.
 
     Raises:
         TraceUnreadableError: the file has changed.
     """
-    rises = [(summary.chunks_waiting, summary.barriers_waiting)[line] for _, summary in side.parts]
+    rises = [summary.waiting[number] for _, summary in side.parts]
     heights = accumulate((rise.total for rise in rises), initial=0)
     steps = enumerate(zip(heights, rises, strict=False))
-    number, height = next((number, height) for number, (height, rise) in steps if height + rise.lowest < 0)
-    events = side.read(number)
-    below = np.flatnonzero(height + np.cumsum(waiting_steps(events)[line]) < 0)
+    part, height = next((part, height) for part, (height, rise) in steps if height + rise.lowest < 0)
+    events = side.read(part)
+    line = [line for line in side.laws.lines if line.end == events.end][number]
+    below = np.flatnonzero(height + np.cumsum(steps_of(events, line.steps)) < 0)
     if not below.size:
-        raise side.changed(number)
-    return violation_at(events, int(below[0]), Clause.OFFERED, reason=f"no {_KINDS[line]} waits")
+        raise side.changed(part)
+    return violation_at(side.laws, events, int(below[0]), Clause.OFFERED, reason=f"no {line.name} waits")
 
 
-def first_return_above(side: Side, limit: tuple[int, int, int]) -> Violation:
-    """The first AddPermits after which the sender has got more permits of a class than were returned.
+def first_return_above(side: Side, limit: Sequence[int], names: Sequence[str]) -> Violation:
+    """The first event after which the sender has got more of something than was returned.
 
     Raises:
         TraceUnreadableError: the file has changed.
@@ -321,15 +342,15 @@ def first_return_above(side: Side, limit: tuple[int, int, int]) -> Violation:
     until = np.cumsum(returned, axis=0)
     number = int(np.flatnonzero((until > most).any(axis=1))[0])
     events = side.read(number)
-    totals = until[number] - returned[number] + np.cumsum(events.permits.T * is_returning(events)[:, None], axis=0)
+    totals = until[number] - returned[number] + np.cumsum(returns_at(side.laws, events).T, axis=0)
     above = totals > most
     places = np.flatnonzero(above.any(axis=1))
     if not places.size:
         raise side.changed(number)
     index = int(places[0])
     which = int(np.flatnonzero(above[index])[0])
-    reason = f"{totals[index, which]:,} {_CLASSES[which]} permits came back, {limit[which]:,} were returned"
-    return violation_at(events, index, Clause.RETURNED, reason=reason)
+    reason = f"{totals[index, which]:,} {names[which]} came back, {limit[which]:,} were returned"
+    return violation_at(side.laws, events, index, Clause.RETURNED, reason=reason)
 
 
 def first_difference(due: Passing, found: Passing) -> list[Violation]:
@@ -348,14 +369,17 @@ def first_difference(due: Passing, found: Passing) -> list[Violation]:
     index = int(differs[0]) if differs.size else len(expected)
     if index >= len(here):
         raise found.changed(number)
-    told = NOTHING_DUE if index >= len(expected) else f"a {_named(int(expected[index]))}"
-    reason = f"message {position + index + 1:,} is a {_named(int(here[index]))}, due was {told}"
-    return [violation_at(found.events(number), int(places[index]), Clause.IN_ORDER, reason=reason)]
+    laws = found.side.laws
+    told = NOTHING_DUE if index >= len(expected) else f"a {_named(laws, int(expected[index]))}"
+    reason = f"message {position + index + 1:,} is a {_named(laws, int(here[index]))}, due was {told}"
+    return [violation_at(laws, found.events(number), int(places[index]), Clause.IN_ORDER, reason=reason)]
 
 
-def _named(token: int) -> str:
+def _named(laws: Laws, token: int) -> str:
     rows, kind = divmod(token, 4)
-    return f"{_KINDS[kind]} of {rows:,} rows" if kind == 0 else _KINDS[kind]
+    order = laws.order
+    name = order.kinds[kind] if order else ""
+    return f"{name} of {rows:,} rows" if kind == 0 and order and order.rows else name
 
 
 def merge(plan: Plan, parts: Iterable[tuple[Unit, Part]]) -> Audit:
@@ -372,7 +396,7 @@ class _Merging:
         self._sides: dict[tuple[str, End], Side] = {}
         self._violations: list[Violation] = []
         self._untold = 0
-        self._faulty: dict[tuple[str, End], set[Clause]] = {}
+        self._faulty: dict[tuple[str, End], set[str]] = {}
 
     def run(self, parts: Iterable[tuple[Unit, Part]]) -> Audit:
         boundaries: list[Boundary] = []
@@ -380,8 +404,10 @@ class _Merging:
             self._untold += part.untold
             self._note(part.violations)
             boundaries += (self._side(summary).add(unit, summary) for summary in part.summaries)
-        self._note(boundary_violations(boundaries))
-        channels = [self._channel(name) for name in self._plan.parameters]
+        found, excused = boundary_violations(boundaries)
+        self._excuse(excused)
+        self._note(found)
+        channels = [self._channel(name) for name in self._plan.tables]
         self._violations.sort(key=lambda violation: (violation.channel, violation.end, violation.sequence))
         counts: dict[str, int] = {}
         for violation in self._violations:
@@ -393,8 +419,17 @@ class _Merging:
     def _side(self, summary: Summary) -> Side:
         where = summary.channel, summary.end
         if where not in self._sides:
-            self._sides[where] = Side(self._plan.parameters)
+            self._sides[where] = Side(self._plan.laws(summary.channel), self._plan.limits)
         return self._sides[where]
+
+    def _excuse(self, excused: set[tuple[str, End, int]]) -> None:
+        def is_excused(violation: Violation) -> bool:
+            where = violation.channel, violation.end, violation.sequence
+            return where in excused and violation.clause in by_books(self._plan.laws(violation.channel), violation.end)
+
+        kept = [violation for violation in self._violations if not is_excused(violation)]
+        self._violations, self._faulty = [], {}
+        self._note(kept)
 
     def _note(self, violations: Sequence[Violation]) -> None:
         self._violations += violations
@@ -403,7 +438,8 @@ class _Merging:
 
     def _channel(self, name: str) -> ChannelAudit:
         sender, receiver = (self._sides.get((name, end)) for end in ("sender", "receiver"))
-        result = ChannelAudit(channel=name, ends=frozenset(self._plan.ends[name]))
+        laws = self._plan.laws(name)
+        result = ChannelAudit(channel=name, ends=frozenset(self._plan.ends[name]), flow=laws.table.flow)
         for side in (sender, receiver):
             if side is not None and side.whole is not None:
                 result.events += side.whole.events
@@ -418,13 +454,16 @@ class _Merging:
             consumed = receiver.whole.consumed
             result.consumed_messages, result.consumed_rows = consumed.messages, consumed.rows
             self._check_consumed(receiver)
-        result.remarks += self._compare(name, sender, receiver)
+        if laws.is_empty:
+            result.remarks.append(f"no laws of {laws.table.flow!r} are known: checked that no event is missing")
+        else:
+            result.remarks += self._compare(name, sender, receiver)
         return result
 
     def _check_offered(self, side: Side) -> None:
         if side.whole is None or Clause.SEQUENCE in self._faults(side.whole):
             return
-        for line, rise in enumerate((side.whole.chunks_waiting, side.whole.barriers_waiting)):
+        for line, rise in enumerate(side.whole.waiting):
             if rise.lowest < 0:
                 self._note([first_below_zero(side, line)])
 
@@ -442,13 +481,13 @@ class _Merging:
         if receiver is None or receiver.whole is None:
             return
         if sender is None or sender.whole is None:
-            sender = Side(self._plan.parameters)
+            sender = Side(receiver.laws, self._plan.limits)
         faults = self._faults(receiver.whole) | (self._faults(sender.whole) if sender.whole else set())
         if faults:
             yield "the ends are not compared with each other, because one is wrong by itself"
             return
         yield from self._compare_messages(name, sender, receiver, receiver.whole)
-        yield from self._compare_permits(name, sender, receiver.whole)
+        yield from self._compare_returns(name, sender, receiver.whole)
 
     def _compare_messages(self, name: str, sender: Side, receiver: Side, received: Summary) -> Iterator[str]:
         if sender.whole is not None and sender.whole.arrived == received.arrived:
@@ -459,19 +498,24 @@ class _Merging:
             return
         self._note(found)
 
-    def _compare_permits(self, name: str, sender: Side, received: Summary) -> Iterator[str]:
-        rows, barriers, watermarks = received.returned
-        residue = received.last_counters[2] if received.last_counters else 0
-        limit = (rows - residue, barriers, watermarks)
-        came = sender.whole.returned if sender.whole else (0, 0, 0)
+    def _compare_returns(self, name: str, sender: Side, received: Summary) -> Iterator[str]:
+        laws = sender.laws.returns
+        if laws is None:
+            return
+        limit, kept = list(received.returned), received.last_counters or ()
+        for counter, count in zip(sender.laws.table.counters["receiver"], kept, strict=False):
+            if counter in laws.kept:
+                limit[laws.kept[counter]] -= count
+        came = sender.whole.returned if sender.whole else (0,) * len(limit)
         missing = tuple(most - count for count, most in zip(came, limit, strict=True))
         if min(missing) >= 0:
             if any(missing):
-                yield f"at the end {missing} permits (rows, barriers, watermarks) were on their way back"
+                told = ", ".join(f"{count:,} {what}" for count, what in zip(missing, laws.names, strict=True) if count)
+                yield f"at the end {told} were on their way back"
         elif (name, "receiver") in self._plan.cut:
             yield "the recording of the receiver was not closed: what came back later is not compared"
         else:
-            self._note([first_return_above(sender, limit)])
+            self._note([first_return_above(sender, limit, laws.names)])
 
-    def _faults(self, whole: Summary) -> set[Clause]:
+    def _faults(self, whole: Summary) -> set[str]:
         return self._faulty.get((whole.channel, whole.end), set())

@@ -7,26 +7,16 @@ monoid, for summaries of neighbouring parts combine into that of both, in whatev
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, TypeAlias, TypeVar
+from operator import add
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from permitflow.audit.columns import ACTIONS, Codes, Events, Integers, Marks, events_of, triple
+from permitflow.audit.columns import Codes, Events, Integers, Limits, Marks, events_of, numbers_at
 from permitflow.audit.findings import Clause, Violation
-from permitflow.audit.laws import (
-    SENDS,
-    Before,
-    broken,
-    due_counters,
-    is_any,
-    is_returning,
-    kinds_of,
-    shifted,
-    waiting_steps,
-)
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.audit.laws import Before, Laws, broken, due_counters, initial_counters, shifted, steps_of
 from permitflow.protocol.recording import End
 
 __all__ = [
@@ -35,9 +25,11 @@ __all__ = [
     "Passage",
     "Rise",
     "Summary",
+    "Told",
     "look_at",
     "passage_of",
     "places_of",
+    "returns_at",
     "tokens_of",
     "violation_at",
 ]
@@ -50,14 +42,23 @@ _RADIX = np.uint64(0x9E3779B97F4A7C15)
 Moment: TypeAlias = Literal["arrived", "consumed"]
 """When a message passes an end; see ``Summary``."""
 
-_PASSES: dict[tuple[Moment, End], tuple[str, ...]] = {
-    ("arrived", "sender"): SENDS,
-    ("arrived", "receiver"): ("Deliver",),
-    ("consumed", "receiver"): ("Consume",),
-}
+_MOMENTS: tuple[Moment, Moment] = ("arrived", "consumed")
 
 MOST_VIOLATIONS = 10_000
 """Of one part that are told one by one; beyond that they are counted."""
+
+
+class Told(NamedTuple):
+    """One event."""
+
+    sequence: int
+    action: int
+    """Its place among all actions."""
+
+    arguments: tuple[int, ...]
+    """All that any action has."""
+
+    counters: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,31 +97,29 @@ class Summary:
     events: int
     first_sequence: int
     last_sequence: int
-    first: tuple[int, int, tuple[int, int, int], tuple[int, int, int] | None]
-    """The first event: action's code, rows, permits, counters."""
-
-    last_counters: tuple[int, int, int] | None
-    last_due: tuple[int, int, int]
+    first: "Told"
+    second: "Told | None"
+    last_counters: tuple[int, ...] | None
+    last_due: tuple[int, ...]
     """What the last counters should have been by those before; the same, unless the end has miscounted there."""
 
-    chunks_waiting: Rise
-    barriers_waiting: Rise
+    waiting: tuple[Rise, ...]
+    """How each of the lines at this end grew and shrank."""
+
     arrived: Passage
     """Messages that the sender has sent, or that were delivered to the receiver."""
 
     consumed: Passage
     """Of a receiver."""
 
-    returned: tuple[int, int, int]
-    """Permits that came back to the sender, or those of messages that the receiver has consumed."""
+    returned: tuple[int, ...]
+    """What came back to the sender, or what the receiver owes for the messages that it has consumed."""
 
     uncounted: int
     """Events without counters: the books cannot be checked there."""
 
     def then(self, other: "Summary") -> "Summary":
         """These events, then those of the part that follows."""
-        rows, barriers, watermarks = self.returned
-        more_rows, more_barriers, more_watermarks = other.returned
         return Summary(
             channel=self.channel,
             end=self.end,
@@ -128,13 +127,13 @@ class Summary:
             first_sequence=self.first_sequence,
             last_sequence=other.last_sequence,
             first=self.first,
+            second=self.second if self.second is not None else other.first,
             last_counters=other.last_counters,
             last_due=other.last_due,
-            chunks_waiting=self.chunks_waiting.then(other.chunks_waiting),
-            barriers_waiting=self.barriers_waiting.then(other.barriers_waiting),
+            waiting=tuple(rise.then(more) for rise, more in zip(self.waiting, other.waiting, strict=True)),
             arrived=self.arrived.then(other.arrived),
             consumed=self.consumed.then(other.consumed),
-            returned=(rows + more_rows, barriers + more_barriers, watermarks + more_watermarks),
+            returned=tuple(map(add, self.returned, other.returned)),
             uncounted=self.uncounted + other.uncounted,
         )
 
@@ -149,41 +148,42 @@ class Part:
     """Violations beyond ``MOST_VIOLATIONS``."""
 
 
-def look_at(table: pa.Table, parameters: Mapping[str, ChannelParameters], *, source: str) -> Part:
+def look_at(table: pa.Table, laws: Laws, limits: Mapping[str, Limits], *, source: str) -> Part:
     """Look at events with the columns of a trace.
 
     Raises:
         TraceUnreadableError: it is no trace.
     """
     part = Part([], [])
-    for events in events_of(table, parameters, source=source):
+    for events in events_of(table, laws.table, limits, source=source):
         gaps = _gaps(events)
-        before = _before_each(events, gaps)
-        due = due_counters(events, before.counters)
-        found = broken(events, before, due)
+        before = _before_each(laws, events, gaps)
+        due = due_counters(laws, events, before.counters)
+        found = broken(laws, events, before, due)
         found[Clause.SEQUENCE] = gaps
         for clause, marks in found.items():
-            _tell(part, events, before, clause, marks)
-        part.summaries += _summaries_of(events, before, due)
+            _tell(part, laws, events, before, clause, marks)
+        part.summaries += _summaries_of(laws, events, before, due)
     return part
 
 
-def _tell(part: Part, events: Events, before: Before, clause: Clause, marks: Marks) -> None:
+def _tell(part: Part, laws: Laws, events: Events, before: Before, clause: str, marks: Marks) -> None:
     if not marks.any():
         return
     places = np.flatnonzero(marks)
     told = places[: MOST_VIOLATIONS - len(part.violations)].tolist()
-    part.violations += [violation_at(events, place, clause, before) for place in told]
+    part.violations += [violation_at(laws, events, place, clause, before) for place in told]
     part.untold += len(places) - len(told)
 
 
-def _before_each(events: Events, gaps: Marks) -> Before:
+def _before_each(laws: Laws, events: Events, gaps: Marks) -> Before:
     """What an end counted before its events, where that is known in the part itself."""
     starts = events.starts
     before, known = shifted(events.counters), np.roll(events.has_counters, 1)
     # What came before the part is not known here, except before the very first event of an end.
-    before[:, starts] = events.limits.initial_counters(events.end)
-    known[starts] = events.sequence[starts] == 1
+    if laws.counters:
+        before[:, starts] = initial_counters(laws, events)
+    known[starts] = (events.sequence[starts] == 1) & bool(laws.counters)
     # Where events are missing, the books have moved on unseen: that is one fault, not two.
     continues = ~gaps
     known &= continues
@@ -199,34 +199,35 @@ def _gaps(events: Events) -> Marks:
 
 
 def violation_at(
-    events: Events, index: int, clause: Clause, before: Before | None = None, reason: str = ""
+    laws: Laws, events: Events, index: int, clause: str, before: Before | None = None, reason: str = ""
 ) -> Violation:
     """A clause is broken by this event."""
     known = None
     if before is not None and before.known[index]:
-        known = triple(before.counters, index)
-    if not reason and clause is Clause.SEQUENCE:
+        known = numbers_at(before.counters, index)
+    if not reason and clause == Clause.SEQUENCE:
         reason = f"event {int(events.sequence[index])} follows event {int(events.sequence[index - 1])}"
     return Violation(
         channel=events.channel_of(index),
         end=events.end,
         sequence=int(events.sequence[index]),
         clause=clause,
-        action=ACTIONS[int(events.action[index])],
-        rows=int(events.rows[index]),
-        permits=events.permits_of(index),
+        action=events.action_of(index),
+        arguments=events.arguments_of(index),
         before=known,
         after=events.counters_of(index),
-        reason=reason or clause.words,
+        reason=reason or laws.words_of(clause),
     )
 
 
-def _summaries_of(events: Events, before: Before, due: Integers) -> list[Summary]:
+def _summaries_of(laws: Laws, events: Events, before: Before, due: Integers) -> list[Summary]:
     """Of the events of one end in one part, channel by channel; ``due`` are the ``due_counters``."""
     firsts, lasts = events.starts.tolist(), events.lasts.tolist()
-    chunks_waiting, barriers_waiting = _waiting(events)
-    arrived, consumed = _passages(events)
-    returned = _returned(events)
+    lines = [line for line in laws.lines if line.end == events.end]
+    waiting = list(zip(*(_rises(steps_of(events, line.steps), events) for line in lines), strict=True))
+    tokens = tokens_of(laws, events)
+    arrived, consumed = (_passages(events, tokens, places_of(laws, events, moment)) for moment in _MOMENTS)
+    returned = _returned(laws, events)
     uncounted = _uncounted(events)
     return [
         Summary(
@@ -236,10 +237,10 @@ def _summaries_of(events: Events, before: Before, due: Integers) -> list[Summary
             first_sequence=int(events.sequence[first]),
             last_sequence=int(events.sequence[last]),
             first=_told(events, first),
+            second=_told(events, first + 1) if first < last else None,
             last_counters=events.counters_of(last),
-            last_due=triple(due if before.known[last] else events.counters, last),
-            chunks_waiting=chunks_waiting[number],
-            barriers_waiting=barriers_waiting[number],
+            last_due=numbers_at(due if before.known[last] else events.counters, last),
+            waiting=waiting[number] if waiting else (),
             arrived=arrived[number],
             consumed=consumed[number],
             returned=returned[number],
@@ -249,18 +250,9 @@ def _summaries_of(events: Events, before: Before, due: Integers) -> list[Summary
     ]
 
 
-def _told(events: Events, index: int) -> tuple[int, int, tuple[int, int, int], tuple[int, int, int] | None]:
-    row_count = int(events.rows[index])
-    return int(events.action[index]), row_count, events.permits_of(index), events.counters_of(index)
-
-
-def _waiting(events: Events) -> tuple[list[Rise], list[Rise]]:
-    """How the lines of chunks, and of barriers, grew and shrank.  Only at the sender anything waits."""
-    if events.end == "receiver":
-        nothing = [Rise()] * len(events.channels)
-        return nothing, nothing
-    chunks, barriers = waiting_steps(events)
-    return _rises(chunks, events), _rises(barriers, events)
+def _told(events: Events, index: int) -> Told:
+    arguments = tuple(int(column[index]) for column in events.arguments.values())
+    return Told(int(events.sequence[index]), int(events.action[index]), arguments, events.counters_of(index))
 
 
 def _rises(steps: Integers, events: Events) -> list[Rise]:
@@ -271,11 +263,23 @@ def _rises(steps: Integers, events: Events) -> list[Rise]:
     return [Rise(*rise) for rise in zip((reached - began).tolist(), lowest.tolist(), strict=True)]
 
 
-def _returned(events: Events) -> list[tuple[int, int, int]]:
-    returns = is_returning(events).astype(np.int64)
+def returns_at(laws: Laws, events: Events) -> Integers:
+    """What comes back to the sender at each event, or what the receiver owes for it; a row for each name."""
+    if laws.returns is None:
+        return np.zeros((0, len(events)), dtype=np.int64)
+    told = laws.returns.came if events.end == "sender" else laws.returns.owed
+    return np.stack(
+        [
+            steps_of(events, {action: of_action[number] for action, of_action in told.items()})
+            for number in range(len(laws.returns.names))
+        ]
+    )
+
+
+def _returned(laws: Laws, events: Events) -> list[tuple[int, ...]]:
     # All channels have events: no sum is of nothing.
-    first, second, third = np.add.reduceat(events.permits * returns, events.starts, axis=1).tolist()
-    return list(zip(first, second, third, strict=True))
+    sums = np.add.reduceat(returns_at(laws, events), events.starts, axis=1)
+    return [tuple(of_channel) for of_channel in sums.T.tolist()]
 
 
 def _uncounted(events: Events) -> list[int]:
@@ -285,14 +289,9 @@ def _uncounted(events: Events) -> list[int]:
     return counts
 
 
-def _passages(events: Events) -> tuple[list[Passage], list[Passage]]:
-    """Of the messages that pass the end, channel by channel: when they arrive there, and when they are consumed."""
-    tokens = tokens_of(events)
-    arrived, consumed = places_of(events, "arrived"), places_of(events, "consumed")
-    return (
-        _passages_of(tokens.take(arrived), _borders(arrived, events)),
-        _passages_of(tokens.take(consumed), _borders(consumed, events)),
-    )
+def _passages(events: Events, tokens: Integers, places: Codes) -> list[Passage]:
+    """Of the messages that pass the end at these places, channel by channel."""
+    return _passages_of(tokens.take(places), _borders(places, events))
 
 
 def _borders(places: Codes, events: Events) -> Codes:
@@ -309,16 +308,24 @@ def _sums(numbers: npt.NDArray[_Whole], borders: Codes) -> npt.NDArray[_Whole]:
     return sums
 
 
-def places_of(events: Events, moment: Moment) -> Codes:
+def places_of(laws: Laws, events: Events, moment: Moment) -> Codes:
     """Where messages pass the end at this moment."""
-    actions = _PASSES.get((moment, events.end))
-    return np.flatnonzero(is_any(events, *actions)) if actions else np.zeros(0, dtype=np.intp)
+    order, is_sender = laws.order, events.end == "sender"
+    if order is None or (is_sender and moment == "consumed"):
+        return np.zeros(0, dtype=np.intp)
+    arrived = order.sent if is_sender else order.delivered
+    return np.flatnonzero(events.is_any(arrived if moment == "arrived" else order.consumed))
 
 
-def tokens_of(events: Events) -> Integers:
+def tokens_of(laws: Laws, events: Events) -> Integers:
     """A number for the message that each event is about, by its kind and rows."""
-    tokens: Integers = events.rows << 2
-    tokens += kinds_of(events).astype(np.int64)
+    order = laws.order
+    if order is None:
+        return np.zeros(len(events), dtype=np.int64)
+    rows = np.zeros(len(events), dtype=np.int64) if order.rows is None else events.arguments[order.rows]
+    tokens: Integers = rows << 2
+    if order.kind_of is not None:
+        tokens += order.kind_of(events)
     return tokens
 
 

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
@@ -12,26 +12,26 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from permitflow.audit.columns import Limits
+from permitflow.audit.laws import Laws, laws_of
 from permitflow.errors import InvalidParametersError, TraceMismatchError, TraceUnreadableError
-from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import PERMIT_ACTIONS, End
+from permitflow.protocol.recording import PERMIT_ACTIONS, ActionTable, End, ParameterValue
 from permitflow.tracing.events import Header
 from permitflow.tracing.json_lines import JsonLinesReading
 from permitflow.tracing.parquet import POSITION, TIME, UNREADABLE, read_headers, schema_of, table_of, why_unreadable
-from permitflow.tracing.reader import trace_files
+from permitflow.tracing.reader import in_words, trace_files
 
 __all__ = ["Plan", "Unit", "plan", "read_unit", "read_units"]
 
 _URL = re.compile(r"(\w+):/+(.*)")
-# What happened when is of no concern, nor what the other end did meanwhile.
-_COLUMNS = pa.schema([field for field in schema_of(PERMIT_ACTIONS) if field.name not in {TIME, POSITION}])
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A row group of a Parquet file or, without a number, a whole file of JSON lines."""
+    """A row group of a Parquet file or, without a number, a file of JSON lines as far as it is of one protocol."""
 
     path: str
+    table: ActionTable
     row_group: int | None = None
     events: int | None = None
     """As the file's footer says; None: unknown before it is read."""
@@ -49,14 +49,24 @@ class Plan:
     units: list[Unit]
     """Those of a file side by side, in its order."""
 
-    parameters: dict[str, ChannelParameters] = field(default_factory=dict)
-    """Of each channel."""
+    tables: dict[str, ActionTable] = field(default_factory=dict)
+    """Of each channel: which protocol it follows."""
+
+    limits: dict[str, Limits] = field(default_factory=dict)
+    """Of each channel: the numbers that its parameters come to."""
+
+    parameters: dict[str, Mapping[str, ParameterValue]] = field(default_factory=dict)
+    """Of each channel, as they were recorded."""
 
     ends: dict[str, set[End]] = field(default_factory=dict)
     """Those that were recorded, of each channel."""
 
     cut: set[tuple[str, End]] = field(default_factory=set)
     """Ends whose last events may be missing: their file was not closed in good order."""
+
+    def laws(self, channel: str) -> Laws:
+        """What a channel is held against."""
+        return laws_of(self.tables[channel], channel)
 
     def shares(self, most: int) -> list[list[Unit]]:
         """The units, in order, in at most so many lists of about equal size; none is empty."""
@@ -96,11 +106,13 @@ def plan(paths: Iterable[str | os.PathLike[str]]) -> Plan:
     for file in (file for path in paths for file in trace_files(_local(path))):
         if file.suffix == ".parquet":
             headers, sizes = _footer(file)
-            units += (Unit(str(file), number, size) for number, size in enumerate(sizes))
+            table = headers[0].table if headers else PERMIT_ACTIONS
+            units += (Unit(str(file), table, number, size) for number, size in enumerate(sizes))
         else:
             reading = JsonLinesReading(file, allow_truncated=True)
             headers = reading.headers
-            units.append(Unit(str(file)))
+            flows = {header.table.flow: header.table for header in headers}
+            units += (Unit(str(file), table) for table in flows.values())
             if not reading.is_closed:
                 whole.cut.update((header.channel, header.end) for header in headers)
         _note(whole, headers, str(file))
@@ -137,16 +149,17 @@ def _footer(file: Path) -> tuple[list[Header], list[int]]:
 
 
 def _note(whole: Plan, headers: Iterable[Header], source: str) -> None:
-    for channel, end, table, stated in headers:
-        if table != PERMIT_ACTIONS:
-            raise TraceMismatchError(channel=channel, reason=f"{table.flow!r} is recorded, not permits")
-        try:
-            parameters = ChannelParameters(**stated)  # type: ignore[arg-type]  # it looks at the types itself
-        except (InvalidParametersError, TypeError) as error:
-            raise TraceMismatchError(channel=channel, reason=str(error)) from error
-        known = whole.parameters.setdefault(channel, parameters)
-        if known != parameters:
-            raise TraceMismatchError(channel=channel, reason=f"{source} has {parameters}, others have {known}")
+    for header in headers:
+        channel, end, table, parameters = header
+        known = whole.tables.setdefault(channel, table), whole.parameters.setdefault(channel, parameters)
+        if known != (table, parameters):
+            there = in_words(Header(channel, end, *known))
+            raise TraceMismatchError(channel=channel, reason=f"{source} has {in_words(header)}, others have {there}")
+        if channel not in whole.limits:
+            try:
+                whole.limits[channel] = whole.laws(channel).limits(parameters)
+            except (InvalidParametersError, TypeError) as error:
+                raise TraceMismatchError(channel=channel, reason=str(error)) from error
         ends = whole.ends.setdefault(channel, set())
         if end in ends:
             raise TraceMismatchError(channel=channel, reason=f"{source} holds its {end}, and so does another file")
@@ -174,17 +187,25 @@ def read_units(units: Iterable[Unit]) -> Iterator[tuple[Unit, pa.Table]]:
             parquet = None
             for unit in of_file:
                 if unit.row_group is None:
-                    yield unit, table_of(JsonLinesReading(Path(path), allow_truncated=True).events, PERMIT_ACTIONS)
+                    yield unit, _lines(unit)
                     continue
                 if parquet is None:
                     parquet = stack.enter_context(pq.ParquetFile(path))
-                yield unit, _row_group(parquet, unit.row_group)
+                yield unit, _row_group(parquet, unit.row_group, unit.table)
 
 
-def _row_group(parquet: pq.ParquetFile, number: int) -> pa.Table:
-    table = parquet.read_row_group(number, columns=_COLUMNS.names, use_threads=False)
+def _lines(unit: Unit) -> pa.Table:
+    reading = JsonLinesReading(Path(unit.path), allow_truncated=True)
+    channels = {header.channel for header in reading.headers if header.table == unit.table}
+    return table_of([event for event in reading.events if event.channel in channels], unit.table)
+
+
+def _row_group(parquet: pq.ParquetFile, number: int, of: ActionTable) -> pa.Table:
+    # What happened when is of no concern, nor what the other end did meanwhile.
+    columns = pa.schema([field for field in schema_of(of) if field.name not in {TIME, POSITION}])
+    table = parquet.read_row_group(number, columns=columns.names, use_threads=False)
     # Other programs write other types, and nulls; the numbers must be whole and there.
-    return table if table.schema.equals(_COLUMNS) else table.select(_COLUMNS.names).cast(_COLUMNS)
+    return table if table.schema.equals(columns) else table.select(columns.names).cast(columns)
 
 
 @contextmanager

@@ -99,7 +99,7 @@ def _violations(violations: "list[Violation]") -> "Table":
             violation.channel,
             violation.end,
             f"{violation.sequence:,}",
-            f"{violation.action}{(violation.rows, *violation.permits)}",
+            f"{violation.action}{violation.arguments}",
             violation.clause,
             "" if violation.before is None else str(violation.before),
             "" if violation.after is None else str(violation.after),

@@ -34,8 +34,7 @@ _VIOLATIONS = StructType(
         StructField("sequence", LongType(), nullable=False),
         StructField("clause", StringType(), nullable=False),
         StructField("action", StringType(), nullable=False),
-        StructField("rows", LongType(), nullable=False),
-        StructField("permits", _NUMBERS, nullable=False),
+        StructField("arguments", _NUMBERS, nullable=False),
         StructField("counters_before", _NUMBERS),
         StructField("counters_after", _NUMBERS),
         StructField("reason", StringType(), nullable=False),
@@ -45,6 +44,7 @@ _CHANNELS = StructType(
     [
         StructField("channel", StringType(), nullable=False),
         StructField("ends", ArrayType(StringType(), containsNull=False), nullable=False),
+        StructField("flow", StringType(), nullable=False),
         *(
             StructField(name, LongType(), nullable=False)
             for name in ("events", "sent_messages", "sent_rows", "consumed_messages", "consumed_rows", "violations")
@@ -70,7 +70,7 @@ class SparkAudit:
 
     @cached_property
     def violations(self) -> DataFrame:
-        """A row for each: channel, end, sequence, clause, action, rows, permits, the counters around it, reason."""
+        """A row for each: channel, end, sequence, clause, action, its arguments, the counters around it, reason."""
         rows = [_as_row(astuple(violation)) for violation in self.report.violations]
         return self._spark.createDataFrame(rows, _VIOLATIONS)
 
@@ -103,7 +103,7 @@ def _parts(spark: SparkSession, whole: Plan) -> Iterator[tuple[Unit, Part]]:
     shares = whole.falling_shares(task_slots(spark), finest=_FINEST_TASKS_PER_SLOT)
     if not shares:
         return
-    looked_at = udf(partial(examine_share, shares=shares, parameters=whole.parameters), BinaryType(), useArrow=False)
+    looked_at = udf(partial(examine_share, shares=shares, limits=whole.limits), BinaryType(), useArrow=False)
     tasks = spark.range(0, len(shares), 1, len(shares))
     found = {
         row.task: row.parts for row in tasks.select(tasks.id.alias("task"), looked_at("id").alias("parts")).collect()
@@ -114,23 +114,12 @@ def _parts(spark: SparkSession, whole: Plan) -> Iterator[tuple[Unit, Part]]:
 
 def _as_channel(of: ChannelAudit) -> tuple[object, ...]:
     passed = (of.sent_messages, of.sent_rows, of.consumed_messages, of.consumed_rows)
-    return (of.channel, sorted(of.ends), of.events, *passed, of.violations, of.remarks)
+    return (of.channel, sorted(of.ends), of.flow, of.events, *passed, of.violations, of.remarks)
 
 
 def _as_row(values: Iterable[object]) -> tuple[object, ...]:
-    channel, end, sequence, clause, action, rows, permits, before, after, reason = values
-    return (
-        channel,
-        end,
-        sequence,
-        str(clause),
-        action,
-        rows,
-        _listed(permits),
-        _listed(before),
-        _listed(after),
-        reason,
-    )
+    channel, end, sequence, clause, action, arguments, before, after, reason = values
+    return channel, end, sequence, str(clause), action, _listed(arguments), _listed(before), _listed(after), reason
 
 
 def _listed(numbers: object) -> list[int] | None:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable
+from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from permitflow.audit.columns import Events, events_of
+from permitflow.audit.flows.permits import LAWS
 from permitflow.audit.summary import Part, Passage, Rise, Summary, look_at, passage_of
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
@@ -25,6 +27,7 @@ PARAMETERS = {
     "parts": ChannelParameters(row_permits=12, permit_batch=2, barrier_permits=1),
     "lines": ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2),
 }
+LIMITS = {name: LAWS.limits(asdict(of)) for name, of in PARAMETERS.items()}
 RUNS = {
     name: tuple(random_behaviour(model_of(of, sizes=(0, 1, 4)), seed=5, events=300, channel=name))
     for name, of in PARAMETERS.items()
@@ -34,7 +37,7 @@ STEPS = st.lists(st.integers(-3, 3), max_size=6)
 
 
 def looked_at(events: Iterable[Event]) -> Part:
-    return look_at(table_of(list(events), PERMIT_ACTIONS), PARAMETERS, source="here")
+    return look_at(table_of(list(events), PERMIT_ACTIONS), LAWS, LIMITS, source="here")
 
 
 def summed_up(events: Iterable[Event]) -> Summary:
@@ -116,19 +119,19 @@ def test_each_channel_is_held_against_its_own_parameters() -> None:
 
 def test_events_of_one_channel_are_those_that_are_its_own() -> None:
     def of(events: Events) -> list[int]:
-        return [*events.sequence.tolist(), *events.rows.tolist(), *events.counters[1].tolist()]
+        return [*events.sequence.tolist(), *events.arguments["rows"].tolist(), *events.counters[1].tolist()]
 
     together = {
         events.end: events
-        for events in events_of(table_of(shuffled_together(4), PERMIT_ACTIONS), PARAMETERS, source="")
+        for events in events_of(table_of(shuffled_together(4), PERMIT_ACTIONS), PERMIT_ACTIONS, LIMITS, source="")
     }
     for name, run in RUNS.items():
-        for alone in events_of(table_of(run, PERMIT_ACTIONS), PARAMETERS, source=""):
+        for alone in events_of(table_of(run, PERMIT_ACTIONS), PERMIT_ACTIONS, LIMITS, source=""):
             assert of(together[alone.end].of(name)) == of(alone)
 
 
 def by_channel(table: pa.Table) -> dict[tuple[str, str], Summary]:
-    return {(each.channel, each.end): each for each in look_at(table, PARAMETERS, source="").summaries}
+    return {(each.channel, each.end): each for each in look_at(table, LAWS, LIMITS, source="").summaries}
 
 
 @pytest.mark.parametrize("seed", [5, 6])

@@ -141,7 +141,7 @@ def test_hundreds_of_files_are_one_recording(tmp_path: Path) -> None:
 
 
 def plan_of(units: int) -> Plan:
-    return Plan([Unit("run.parquet", number) for number in range(units)])
+    return Plan([Unit("run.parquet", PERMIT_ACTIONS, number) for number in range(units)])
 
 
 @given(units=st.integers(0, 300), workers=st.integers(1, 20), finest=st.integers(1, 16))

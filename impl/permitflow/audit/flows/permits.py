@@ -1,0 +1,142 @@
+"""What permits must add up to, for many events at once.
+
+Spec: the updates of permits, inbox and unreturned; Cost, Held, Bounded, GrantsBatched.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from permitflow.audit.columns import Events, Integers, Limits, Marks
+from permitflow.audit.findings import Clause
+from permitflow.audit.laws import Before, BookLaw, Counter, EventLaw, Laws, Line, Order, Returns, Steps
+from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.recording import PERMIT_ACTIONS, ParameterValue
+
+__all__ = ["BATCHED", "COST", "LAWS"]
+
+COST = "Cost"
+"""A message holds what it costs, of one class; permits that are returned are at least one, and no class negative.
+
+Spec: Cost, Held.
+"""
+
+BATCHED = "GrantsBatched"
+"""Row permits are kept back until there are a batch of them, and returned then; a residue only when idle.
+
+Spec: GrantsBatched, Consume, Flush.
+"""
+
+_PERMITS = ("permits.rows", "permits.barriers", "permits.watermarks")
+_SENDS = ("SendChunk", "SendBarrier", "SendWatermark")
+_NO_BOUND = int(np.iinfo(np.int64).max)
+
+
+def _limits(stated: Mapping[str, ParameterValue]) -> Limits:
+    of = ChannelParameters(**stated)  # type: ignore[arg-type]  # it looks at the types itself
+    return {
+        "row_permits": of.row_permits,
+        "barrier_permits": of.barrier_permits,
+        "watermark_permits": 1,
+        "permit_batch": of.permit_batch,
+        "max_chunk_cost": of.max_chunk_cost,
+        # Chunks above the clamp that are admitted whole have more rows than permits.
+        "most_inbox_rows": of.row_permits if of.oversize is Oversize.SPLIT else _NO_BOUND,
+    }
+
+
+def _at_sender(permits: str) -> Steps:
+    return {**dict.fromkeys(_SENDS, f"-{permits}"), "AddPermits": permits}
+
+
+def _unreturned(events: Events, collected: Integers) -> Integers:
+    """A batch is returned as soon as there is one, a residue by Flush."""
+    kept: Integers = collected * ((collected < events.limit("permit_batch")) & ~events.is_any(["Flush"]))
+    return kept
+
+
+def _flushes_wrongly(events: Events, before: Before) -> Marks:
+    inbox, _, residue = before.counters
+    is_wrong = (events.arguments["permits.rows"] != residue) | (inbox != 0)
+    wrong: Marks = events.is_any(["Flush"]) & before.known & is_wrong
+    return wrong
+
+
+def _costs_wrongly(events: Events) -> Marks:
+    rows, barriers, watermarks = (events.arguments[name] for name in _PERMITS)
+    is_chunk, is_barrier, is_watermark = _about(events)
+    size = events.arguments["rows"]
+    of_chunk = np.maximum(size, 1)
+    np.minimum(of_chunk, events.limit("max_chunk_cost"), out=of_chunk)
+    wrong: Marks = is_chunk & (rows != of_chunk)
+    # Only chunks have rows.
+    wrong |= ~is_chunk & ((rows | size) != 0)
+    wrong |= size < 0
+    wrong |= barriers != is_barrier.astype(np.int64)
+    wrong |= watermarks != is_watermark.astype(np.int64)
+    returns = np.flatnonzero(events.is_any(["AddPermits", "Flush"]))
+    rows, barriers, watermarks = (events.arguments[name].take(returns) for name in _PERMITS)
+    wrong[returns] = ((rows | barriers | watermarks) < 0) | ((rows + barriers + watermarks) <= 0)
+    return wrong
+
+
+def _kind_of(events: Events) -> Integers:
+    """0 a chunk, 1 a barrier, 2 a watermark."""
+    _, is_barrier, is_watermark = _about(events)
+    return is_barrier + 2 * is_watermark.astype(np.int64)
+
+
+def _about(events: Events) -> tuple[Marks, Marks, Marks]:
+    """Which events are about chunks, barriers and watermarks; of the receiver, the permits tell."""
+    if events.end == "sender":
+        return (
+            events.is_any(["OfferChunk", "WithdrawChunk", "SendChunk"]),
+            events.is_any(["OfferBarrier", "WithdrawBarrier", "SendBarrier"]),
+            events.is_any(["OfferWatermark", "SendWatermark"]),
+        )
+    is_watermark = events.arguments["permits.watermarks"] != 0
+    is_barrier = (events.arguments["permits.barriers"] != 0) & ~is_watermark
+    return ~(is_barrier | is_watermark), is_barrier, is_watermark
+
+
+LAWS = Laws(
+    table=PERMIT_ACTIONS,
+    limits=_limits,
+    counters={
+        "sender": [
+            Counter(start=total, most=total, steps=_at_sender(permits))
+            for total, permits in zip(PERMIT_ACTIONS.counters["sender"], _PERMITS, strict=True)
+        ],
+        "receiver": [
+            Counter(steps={"Deliver": 1, "Consume": -1}),
+            Counter(steps={"Deliver": "rows", "Consume": "-rows"}, most="most_inbox_rows"),
+            Counter(steps={"Consume": "permits.rows"}, settled=_unreturned, clause=BATCHED),
+        ],
+    },
+    events=[EventLaw(COST, _costs_wrongly)],
+    books=[BookLaw(BATCHED, "receiver", _flushes_wrongly)],
+    lines=[
+        Line("chunk", "sender", {"OfferChunk": 1, "SendChunk": -1, "WithdrawChunk": -1}),
+        Line("barrier", "sender", {"OfferBarrier": 1, "SendBarrier": -1, "WithdrawBarrier": -1}),
+    ],
+    order=Order(
+        sent=_SENDS,
+        delivered=["Deliver"],
+        consumed=["Consume"],
+        rows="rows",
+        kinds=("chunk", "barrier", "watermark"),
+        kind_of=_kind_of,
+    ),
+    returns=Returns(
+        names=("row permits", "barrier permits", "watermark permits"),
+        came={"AddPermits": _PERMITS},
+        owed={"Consume": _PERMITS},
+        kept={"unreturned_permits": 0},
+    ),
+    words={
+        COST: "a message holds what it costs",
+        BATCHED: "permits are returned in batches, a residue only when idle",
+        Clause.BOUNDED: "nobody has or spends more permits than there are",
+        Clause.RETURNED: "no permits arrive that were not returned",
+    },
+)
