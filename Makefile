@@ -49,7 +49,7 @@ matrix: setup  ## the oldest and the newest releases of what we need; writes doc
 	@$(WITH_JAVA) $(BIN)/python tools/version_matrix.py
 
 proto: setup  ## regenerate the protobuf modules
-	@$(BIN)/python -m grpc_tools.protoc -I proto --python_out=impl --pyi_out=impl proto/permitflow/wire/v1/exchange.proto
+	@$(BIN)/python -m grpc_tools.protoc -I proto --python_out=impl --pyi_out=impl proto/permitflow/wire/v1/*.proto
 
 docs: setup  ## regenerate docs/cli.md, docs/api.md, and the tables of docs/conformance-kit.md
 	@$(BIN)/python tools/cli_reference.py

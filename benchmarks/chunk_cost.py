@@ -28,7 +28,7 @@ from permitflow.errors import EndOfStream
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.messages import Message
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.grpc_aio import SameHost, get
 from permitflow.transports.remote_receiver import RemoteReceiver
 

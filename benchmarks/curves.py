@@ -12,8 +12,7 @@ from benchmarks.pairs import Pair, Sample
 from benchmarks.peers.way import Group, Way, find_ways, ways_for
 from benchmarks.results import Record, Series
 from benchmarks.throughput import Entry, in_rounds
-from permitflow.protocol.frames import StatedParameters
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters, StatedParameters
 from permitflow.simulation.chunk_sizes import ConstantSize
 from permitflow.simulation.run import simulate
 from permitflow.simulation.setting import Setting

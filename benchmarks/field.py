@@ -15,7 +15,7 @@ from rich.console import Console
 from benchmarks.jobs import CHUNKS_IN_WINDOW, PAYLOADS, Job, Payload
 from benchmarks.pairs import Pair, PairFailedError, Sample
 from benchmarks.peers.way import Way, find_ways
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 
 __all__ = ["FULL", "SMOKE", "Field", "Settings", "candidates", "fastest", "open_field"]
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from permitflow.errors import PermitflowError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.referee import ask_tlc
 from permitflow.testing.sabotage import SABOTAGES, first_wrong_event

@@ -28,7 +28,7 @@ from benchmarks.harness import Partner, serving
 from benchmarks.results import Series, table
 from benchmarks.spark_exchange.peers import SLOTS, payload_of, session
 from permitflow.channels.interface import stream_channels
-from permitflow.protocol.parameters import DEFAULT_KEPT_ROW_PERMITS
+from permitflow.protocol.permits import DEFAULT_KEPT_ROW_PERMITS
 
 CHUNK_ROWS = 8_192
 STREAM = "orders"

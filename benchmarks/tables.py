@@ -19,7 +19,7 @@ from benchmarks.sweep_at_scale import PART as SWEEP
 from benchmarks.sweep_at_scale import SweepSpeed
 from benchmarks.targets import Verdict, judge
 from benchmarks.throughput import Cell
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 
 __all__ = [
     "TABLES",

@@ -160,11 +160,11 @@ def test_arrows_point_one_way(architecture: Architecture) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("permitflow.protocol.sender", "import asyncio"),
-        ("permitflow.protocol.sender", "from time import monotonic"),
-        ("permitflow.protocol.sender", "from permitflow.channels import local"),
-        ("permitflow.protocol.sender", "from ..channels import local"),
-        ("permitflow.protocol.sender", "import permitflow"),
+        ("permitflow.protocol.permits", "import asyncio"),
+        ("permitflow.protocol.permits", "from time import monotonic"),
+        ("permitflow.protocol.permits", "from permitflow.channels import local"),
+        ("permitflow.protocol.permits", "from ..channels import local"),
+        ("permitflow.protocol.permits", "import permitflow"),
         ("permitflow.channels.local", "import pyarrow"),
         ("permitflow.channels.local", "def send():\n    import grpc"),
         ("permitflow.channels.local", "import importlib\nimportlib.import_module('grpc')"),
@@ -186,7 +186,7 @@ def test_a_seeded_violation_is_caught(architecture: Architecture, module: str, s
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("permitflow.protocol.sender", "from permitflow.errors import WouldBlock\nfrom collections import deque"),
+        ("permitflow.protocol.permits", "from permitflow.errors import WouldBlock\nfrom collections import deque"),
         ("permitflow.transports.codec", "import pyarrow.ipc\nfrom permitflow.protocol.messages import Message"),
         ("permitflow.cli.prove", "def prove():\n    import permitflow_proofs.kernel"),
         ("permitflow_proofs.safety", "import z3\nimport permitflow_model.permit_channel"),

@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 
 import permitflow.protocol
-from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.receiver import PermitReceiver
-from permitflow.protocol.recording import ENDS, PERMIT_ACTIONS
-from permitflow.protocol.sender import PermitSender
+from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, PermitReceiver, PermitSender
+from permitflow.protocol.recording import ENDS
 from permitflow.testing.core_pair import CorePair
 from permitflow.testing.moves import Move, PairAdapter
 from permitflow.tracing import MemoryTrace

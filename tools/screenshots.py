@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.tracing import FileTrace
 from tests.support.browser import Scheme, Visit, find_chromium, open_browser
 

@@ -14,7 +14,7 @@ from benchmarks.imbalance.setups import BYTE_WINDOW, CHUNK_ROWS, ROW_PERMITS, SE
 from permitflow.errors import WouldBlock
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 
 __all__ = ["CHANNEL", "LENGTH_BYTES"]
 

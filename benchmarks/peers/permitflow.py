@@ -14,7 +14,7 @@ from benchmarks.peers.way import AsyncConsumer, AsyncProducer, Consumer, Group, 
 from permitflow.errors import EndOfStream
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.grpc_aio import SameHost, get
 from permitflow.transports.grpc_blocking import open_source
 from permitflow.transports.joined import JoinedChunks

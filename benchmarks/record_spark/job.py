@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from permitflow.demo.settings import report
 from permitflow.demo.spark_session import local_session
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.spark.options import ReadOptions
 from permitflow.spark.source import ChannelPartition, ExchangeReader, PermitflowDataSource
 from permitflow.testing.sabotage import sabotaged

@@ -21,7 +21,7 @@ from permitflow.channels.interface import stream_channels
 from permitflow.demo.tpch import LATE_LINE_ITEMS
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 
 BURST_CHUNKS = 16
 CHUNKS_IN_WINDOW = 8

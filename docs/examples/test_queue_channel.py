@@ -3,7 +3,7 @@
 import asyncio
 
 from permitflow.protocol.messages import Kind
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing import ChannelAdapter, ChannelKit, Received
 

@@ -27,8 +27,8 @@ from permitflow.errors import (
     UnsplittableChunkError,
     WouldBlock,
 )
-from permitflow.protocol.messages import Kind, Message, Permits
-from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.permits import ChannelParameters, Oversize, Permits
 
 __all__ = [
     "ChannelAbortedError",

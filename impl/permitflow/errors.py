@@ -32,7 +32,7 @@ __all__ = [
     "LedgerError",
     "LocalProtocolError",
     "LogReplacedError",
-    "MispricedError",
+    "OversizeChunkError",
     "OverspendError",
     "ParameterMismatchError",
     "ParametersFileError",
@@ -433,19 +433,12 @@ class OverspendError(RemoteProtocolError):
 
 
 @_declared
-class MispricedError(RemoteProtocolError):
-    """The peer sent a message for other permits than it costs, or one that it should have split."""
+class OversizeChunkError(RemoteProtocolError):
+    """The peer sent a chunk that it should have split."""
 
-    kind: str
     rows: int
-    permits: int  # that the message holds
-    cost: int  # as agreed
-    split: bool = False  # it had to be split
-
-    def _worded(self) -> str:
-        rule = f"on this channel it must be split into chunks of at most {self.cost} rows"
-        sent = f"the peer sent a {self.kind} of {self.rows} rows for {self.permits} permits"
-        return f"{sent}; {rule if self.split else f'it costs {self.cost}'}"
+    most: int  # of a chunk, as agreed
+    text = "the peer sent a chunk of {rows} rows; on this channel it must be split into chunks of at most {most} rows"
 
 
 @_declared

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import ENDS, PERMIT_ACTIONS
+from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
+from permitflow.protocol.recording import ENDS
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event, Header
 from permitflow.tracing.parquet import ParquetWriter

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.tracing import FileTrace
 
 Command = Callable[..., tuple[int, str, str]]

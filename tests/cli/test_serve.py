@@ -25,7 +25,7 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.testing.traces import judge_all
 from permitflow.tracing import read_trace

@@ -16,7 +16,7 @@ import pytest
 from permitflow.errors import PeerGoneError, StagedPartError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.parameters import ChannelParameters, kept_parameters
+from permitflow.protocol.permits import ChannelParameters, kept_parameters
 from permitflow.transports.grpc_blocking import control, open_sink, open_source
 
 Command = Callable[..., tuple[int, str, str]]

@@ -18,7 +18,7 @@ from permitflow.errors import PeerGoneError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.blocking_control import Look, TrafficWatch
 from permitflow.transports.grpc_aio import SameHost, get

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.core_pair import CorePair
 from permitflow.tracing import FileTrace

@@ -12,8 +12,8 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from permitflow.errors import OverspendError, PermitOverrunError
 from permitflow.protocol.messages import Kind, Message, Offered
-from permitflow.protocol.messages import Permits as CorePermits
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.permits import Permits as CorePermits
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.core_pair import CorePair
 from permitflow.testing.kit.random_runs import machine_for

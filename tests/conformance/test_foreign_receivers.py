@@ -11,7 +11,7 @@ from permitflow.errors import PermitOverrunError, UnexpectedFrameError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.frames import AddPermits, End
-from permitflow.protocol.messages import Permits
+from permitflow.protocol.permits import Permits
 from permitflow.testing.referee import ask_tlc
 from permitflow.testing.traces import judge_all
 from permitflow.tracing import FileTrace, Trace, read_trace

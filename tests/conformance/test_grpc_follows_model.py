@@ -17,7 +17,7 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.messages import Message
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.transports.grpc_aio import SameHost, get, put
 from permitflow.transports.remote_receiver import RemoteReceiver

@@ -12,7 +12,7 @@ from permitflow.channels.interface import ReceiveEnd, SendEnd
 from permitflow.channels.local import open_channel
 from permitflow.errors import PermitflowError
 from permitflow.protocol.messages import Message
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.moves import Divergence, Move
 from tests.support.led_channels import Application, ChannelMachine, ChannelUnderTest, Task, machine_for

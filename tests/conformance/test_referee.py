@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.protocol.recording import PERMIT_ACTIONS
+from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Oversize
 from permitflow.testing.referee import Referee, ask_tlc
 from permitflow.testing.traces import judge, model_of
 from permitflow.tracing import ChannelTrace, Event

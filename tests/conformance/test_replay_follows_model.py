@@ -18,7 +18,7 @@ from permitflow.errors import RowsForgottenError, RowsNotThereError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import AioControl, control, get, put
 from permitflow.transports.remote_receiver import RemoteReceiver

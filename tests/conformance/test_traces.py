@@ -20,9 +20,8 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.frames import AddPermits, DownstreamFrame
 from permitflow.protocol.messages import Message
-from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.protocol.recording import PERMIT_ACTIONS, ActionTable, End, ParameterValue, Recorder, RecorderFactory
-from permitflow.protocol.sender import PermitSender
+from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Oversize, PermitSender
+from permitflow.protocol.recording import ActionTable, End, ParameterValue, Recorder, RecorderFactory
 from permitflow.protocol.session import DownstreamSession
 from permitflow.testing.core_pair import CorePair
 from permitflow.testing.traces import Verdict, judge, judge_all

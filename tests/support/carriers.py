@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from permitflow.protocol.frames import AddPermits, End, Put
 from permitflow.protocol.handshake import PROTOCOL_VERSION
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer, PromptCarrier, Received, Take

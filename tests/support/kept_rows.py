@@ -12,7 +12,7 @@ from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.stores.memory import MemoryStore
 from permitflow.protocol.messages import Message
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import get, put
 from permitflow.transports.remote_sender import RemoteSender

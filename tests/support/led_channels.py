@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from permitflow.channels.interface import ReceiveEnd, SendEnd
 from permitflow.errors import EndOfStream, LocalProtocolError, PermitflowError, WouldBlock
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.permits import ChannelParameters, Oversize
 from permitflow.protocol.recording import ActionTable, End, ParameterValue, Recorder, RecorderFactory
 from permitflow.testing.kit.random_runs import channel_parameters, drawn_from
 from permitflow.testing.moves import Divergence, Move

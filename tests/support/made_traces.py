@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from permitflow.audit.findings import Clause
 from permitflow.audit.flows.permits import BATCHED, COST
-from permitflow.protocol.messages import Permits
-from permitflow.protocol.recording import PERMIT_ACTIONS, End
+from permitflow.protocol.permits import PERMIT_ACTIONS, Permits
+from permitflow.protocol.recording import End
 from permitflow.tracing.events import Event
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, State, held
 from permitflow_model.permit_channel_trace import permits_of, rows_of

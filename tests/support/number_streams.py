@@ -11,7 +11,7 @@ from permitflow.channels.interface import ReceiveEnd, SendEnd
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.grpc_aio import get
 
 CHANNEL = "orders/0"

@@ -13,7 +13,8 @@ from permitflow.channels.interface import SendEnd
 from permitflow.errors import EndOfStream, PermitflowError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer, ServerCall
-from permitflow.protocol.frames import Agreement, Failure, Get, Put, StatedParameters
+from permitflow.protocol.frames import Agreement, Failure, Get, Put
+from permitflow.protocol.permits import StatedParameters
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.checksum import checked, with_checksum

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from permitflow.channels.interface import stream_channels
 from permitflow.errors import PeerTimeoutError, PermitflowError
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, open_sink, open_source
 from permitflow.transports.shared_memory import SameHost
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import anyio
 import pytest
 
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing import ChannelAdapter, ChannelKit, PairAdapter, PairKit, judge_pair
 from permitflow.testing.kit.examples.memory_streams import CountedStream, StreamChannel

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from permitflow.protocol.messages import Kind
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing import ChannelAdapter, Received, Refused, judge_adapter, judge_pair
 from permitflow.testing.core_pair import CorePair

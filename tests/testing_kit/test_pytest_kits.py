@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 
 from permitflow.errors import InvalidParametersError
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing import ChannelAdapter, ChannelKit, Feature, PairKit, RuleBroken, judge_adapter
 from permitflow.testing.core_pair import CorePair

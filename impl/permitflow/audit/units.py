@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from permitflow.audit.columns import Limits
 from permitflow.audit.laws import Laws, laws_of
 from permitflow.errors import InvalidParametersError, TraceMismatchError, TraceUnreadableError
-from permitflow.protocol.recording import PERMIT_ACTIONS, ActionTable, End, ParameterValue
+from permitflow.protocol.permits import PERMIT_ACTIONS
+from permitflow.protocol.recording import ActionTable, End, ParameterValue
 from permitflow.tracing.events import Header
 from permitflow.tracing.json_lines import JsonLinesReading
 from permitflow.tracing.parquet import POSITION, TIME, UNREADABLE, read_headers, schema_of, table_of, why_unreadable

@@ -13,9 +13,9 @@ from typing import Protocol, TypeVar
 
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.errors import InvalidParametersError
+from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import EndOutcome
 from permitflow.protocol.messages import Message
-from permitflow.protocol.parameters import ChannelParameters
 
 __all__ = ["ReceiveEnd", "SendEnd", "require_count", "stream_channels"]
 
@@ -32,7 +32,7 @@ class SendEnd(Protocol[T]):
         ...
 
     @property
-    def parameters(self) -> ChannelParameters:
+    def parameters(self) -> Parameters:
         """What both ends agreed on."""
         ...
 
@@ -171,7 +171,7 @@ class ReceiveEnd(Protocol[T]):
         ...
 
     @property
-    def parameters(self) -> ChannelParameters:
+    def parameters(self) -> Parameters:
         """What both ends agreed on."""
         ...
 

@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 from enum import Enum
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
@@ -27,11 +26,10 @@ from permitflow.errors import (
     PermitflowError,
     WouldBlock,
 )
-from permitflow.protocol.messages import Message
-from permitflow.protocol.parameters import GAUGE_HELP, ChannelParameters, Oversize
-from permitflow.protocol.receiver import PermitReceiver
-from permitflow.protocol.recording import ENDS, PERMIT_ACTIONS, RecorderFactory
-from permitflow.protocol.sender import PermitSender
+from permitflow.protocol.flow import Inbound, Outbound, Parameters
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.recording import ENDS, RecorderFactory
 
 __all__ = ["LocalReceiver", "LocalSender", "open_channel"]
 
@@ -39,7 +37,7 @@ T = TypeVar("T")
 
 
 def open_channel(
-    parameters: ChannelParameters | None = None,
+    parameters: Parameters | None = None,
     *,
     name: str = "channel",
     record: RecorderFactory | None = None,
@@ -47,7 +45,7 @@ def open_channel(
     """Open a channel inside this process and return its two ends, (sender, receiver): data flow from left to right.
 
     Args:
-        parameters: by default those of ``ChannelParameters()``.
+        parameters: of the flow that is wanted; by default permits, ``ChannelParameters()``.
         name: for error messages and statistics.
         record: opens the recorder of each end, for whoever wants to see the specification's actions.
 
@@ -56,8 +54,9 @@ def open_channel(
     """
     if parameters is None:
         parameters = ChannelParameters()
-    if not isinstance(parameters, ChannelParameters):
-        raise InvalidParametersError(name="parameters", value=parameters, rule="must be ChannelParameters")
+    if not isinstance(parameters, Parameters):
+        rule = "must be the parameters of a flow, such as ChannelParameters"
+        raise InvalidParametersError(name="parameters", value=parameters, rule=rule)
     channel: _Channel[T] = _Channel(parameters, name=name, record=record, clock=_clock())
     return LocalSender(channel), LocalReceiver(channel)
 
@@ -82,30 +81,29 @@ class _Sending(Enum):
 class _Channel(Generic[T]):
     """What the two ends share: the two cores, the tasks that wait between them, and how it ends.
 
-    Data and permits need no time from one end to the other, so what leaves the sender is in the inbox, and what is
-    returned is with the sender, in the same step.
+    Data and feedback need no time from one end to the other, so what leaves the sender is in the inbox, and what the
+    receiver owes is with the sender, in the same step.
     """
 
     def __init__(
-        self, parameters: ChannelParameters, *, name: str, record: RecorderFactory | None, clock: Callable[[], float]
+        self, parameters: Parameters, *, name: str, record: RecorderFactory | None, clock: Callable[[], float]
     ) -> None:
         """``clock`` tells the time in seconds."""
         self.name = name
         self.parameters = parameters
+        flow = parameters.flow
         of_sender, of_receiver = (
-            record(name, end, PERMIT_ACTIONS, asdict(parameters)) if record else None for end in ENDS
+            record(name, end, flow.table, flow.stated(parameters)) if record else None for end in ENDS
         )
-        self.sender: PermitSender[T] = PermitSender(parameters, record=of_sender)
-        self.receiver: PermitReceiver[T] = PermitReceiver(parameters, record=of_receiver)
+        self.sender: Outbound[T] = flow.outbound(parameters, record=of_sender)
+        self.receiver: Inbound[T] = flow.inbound(parameters, record=of_receiver)
         self.sending = _Sending.OPEN
         self.is_receiver_closed = False
         self.accepts = True
         """May something be sent?  Both ends are open and the stream has not been ended."""
         self._waiting = Stopwatch(clock)
         self.takers: ReceiveLine[T] = ReceiveLine(self.receiver)
-        self.line: SendLine[T] = SendLine(
-            self.sender.sendable, self.sender.send_oldest, self.sender.withdraw, self.takers.deliver, self._waiting
-        )
+        self.line: SendLine[T] = SendLine(self.sender, self._deliver, self._waiting)
         self._clock = clock
         self._opened_at = clock()
         self._over_at: float | None = None
@@ -122,7 +120,32 @@ class _Channel(Generic[T]):
             self.receiver.deliver_many(chunks[:count], rows[:count])
         if self.takers.futures:
             self.takers.wake()
+        if self.receiver.has_feedback:
+            self.bring_feedback()
         return count
+
+    def _deliver(self, message: Message[T]) -> None:
+        self.takers.deliver(message)
+        if self.receiver.has_feedback:
+            self._bring_back()
+
+    def send_pieces(self, pieces: Iterable[tuple[T, int]]) -> None:
+        """Let a chunk leave in pieces, which may all leave now."""
+        for piece, rows in pieces:
+            self.sender.offer(Kind.CHUNK, piece, rows)
+            self._deliver(self.sender.send_oldest())
+
+    def send_barrier(self, payload: T) -> None:
+        """Let a barrier leave, which may leave now.
+
+        Raises:
+            WouldBlock: it may not.
+        """
+        offered = self.sender.offer(Kind.BARRIER, payload)
+        if not self.sender.can_send():
+            self.sender.withdraw(offered)
+            raise WouldBlock(self.sender.lack(Kind.BARRIER))
+        self._deliver(self.sender.send_oldest())
 
     async def leave(self, parked: ParkedSend[T]) -> None:
         """Wait until a send that stands in line has left, or was refused.  Cancelled, it is withdrawn."""
@@ -134,23 +157,25 @@ class _Channel(Generic[T]):
             self.advance()
 
     def advance(self) -> None:
-        """Permits came back, or somebody left the line: let go what may go now."""
+        """There is room again, or somebody left the line: let go what may go now."""
         if self.line.parked:
             self.line.advance()
         if self.sender.can_send_watermark():
-            self.takers.deliver(self.sender.send_watermark())
+            self._deliver(self.sender.send_watermark())
         if self.takers.futures:
             self.tell_if_over()
 
-    def return_permits(self) -> None:
-        """Bring the permits of what was consumed back to the sender: batches, and the residue once all is consumed."""
-        returned = self.receiver.take_returns()
-        if returned is not None:
-            self.sender.add_permits(returned)
+    def bring_feedback(self) -> None:
+        """Tell the sender what the receiver owes for what was consumed."""
+        if self.receiver.has_feedback:
+            self._bring_back()
             if self.sender.has_waiting:
                 self.advance()
         if self.takers.futures:
             self.tell_if_over()
+
+    def _bring_back(self) -> None:
+        self.sender.on_feedback(self.receiver.take_feedback())
 
     async def until_takeable(self) -> None:
         """Wait until the oldest message is this task's to take.
@@ -261,20 +286,20 @@ class _Channel(Generic[T]):
         now = self._clock() if self._over_at is None else self._over_at
         return ChannelStatistics(
             name=self.name,
-            sent_chunks=sender.sent_chunks,
-            sent_rows=sender.sent_rows,
-            consumed_chunks=receiver.consumed_chunks,
-            consumed_rows=receiver.consumed_rows,
-            window_rows=self.parameters.row_permits,
+            window_rows=self.parameters.window_rows,
+            sent_chunks=sender.totals.chunks,
+            sent_rows=sender.totals.rows,
             rows_held=sender.rows_held,
             peak_rows_held=sender.peak_rows_held,
-            inbox_rows=receiver.inbox_rows,
+            consumed_chunks=receiver.consumed_chunks,
+            consumed_rows=receiver.consumed_rows,
             peak_inbox_rows=receiver.peak_inbox_rows,
+            inbox_rows=receiver.inbox_rows,
             waiting_sends=self.waiting_sends,
             waiting_seconds=self._waiting.seconds,
             open_seconds=now - self._opened_at,
             gauges=sender.gauges() | receiver.gauges(),
-            gauge_help=GAUGE_HELP,
+            gauge_help=self.parameters.flow.gauge_help,
         )
 
 
@@ -292,7 +317,7 @@ class LocalSender(Generic[T]):
         return self._channel.name
 
     @property
-    def parameters(self) -> ChannelParameters:
+    def parameters(self) -> Parameters:
         """The channel's parameters."""
         return self._channel.parameters
 
@@ -303,14 +328,12 @@ class LocalSender(Generic[T]):
             return
         pieces = self._pieces(chunk, rows)
         self._require_open(chunk)
-        cost = sum(self.parameters.cost_of(size) for _, size in pieces)
         if waiting := self._channel.waiting_sends:
             raise WouldBlock(f"{waiting} sends wait before this one")
-        if cost > (here := self._core.row_permits):
-            raise WouldBlock(f"the chunk needs {cost} row permits, {here} of {self.parameters.row_permits} are here")
-        for piece, size in pieces:
-            self._core.offer_chunk(piece, size)
-            self._channel.takers.deliver(self._core.send_chunk())
+        sizes = [size for _, size in pieces]
+        if self._core.admits(sizes) < len(sizes):
+            raise WouldBlock(self._core.lack(Kind.CHUNK, sizes))
+        self._channel.send_pieces(pieces)
 
     async def send(self, chunk: T, rows: int | None = None) -> None:
         """Send a chunk; wait until its permits are here."""
@@ -345,14 +368,14 @@ class LocalSender(Generic[T]):
 
     @property
     def sendable_rows(self) -> int:
-        """How many rows may leave now."""
-        return self._core.row_permits
+        """About how many rows may leave now."""
+        return self._core.room_rows
 
     def send_at_once(self, chunks: Iterable[T]) -> int:
         """Send the first of these chunks, as far as nothing keeps them; say how many."""
         first: list[T] = []
         sizes: list[int] = []
-        left = self._core.row_permits
+        left = self._core.room_rows
         try:
             for chunk in chunks:
                 rows = rows_of(chunk)
@@ -369,11 +392,11 @@ class LocalSender(Generic[T]):
         """Offer a chunk that cannot leave as it is, or not at once; what may leave now has left."""
         pieces = self._pieces(chunk, rows)
         self._require_open(chunk)
-        return self._channel.line.park(*(self._core.offer_chunk(piece, size) for piece, size in pieces))
+        return self._channel.line.park(*(self._core.offer(Kind.CHUNK, piece, size) for piece, size in pieces))
 
     def _pieces(self, chunk: T, rows: int) -> list[tuple[T, int]]:
-        most = self.parameters.max_chunk_cost
-        if rows <= most or self.parameters.oversize is Oversize.WHOLE:
+        most = self.parameters.most_rows
+        if most is None or rows <= most:
             return [(chunk, rows)]
         return sized_slices(chunk, rows, most)
 
@@ -382,15 +405,12 @@ class LocalSender(Generic[T]):
         self._require_open(payload)
         if waiting := self._channel.waiting_sends:
             raise WouldBlock(f"{waiting} sends wait before this one")
-        if self._core.permits.barriers < 1:
-            raise WouldBlock(f"all {self.parameters.barrier_permits} barrier permits are out")
-        self._core.offer_barrier(cast("T", payload))  # Message.kind tells that it is not a chunk
-        self._channel.takers.deliver(self._core.send_barrier())
+        self._channel.send_barrier(cast("T", payload))  # Message.kind tells that it is not a chunk
 
     async def send_barrier(self, payload: object = None) -> None:
         """Send a barrier; wait until what waits before it has left and a barrier permit is here."""
         self._require_open(payload)
-        parked = self._channel.line.park(self._core.offer_barrier(cast("T", payload)))
+        parked = self._channel.line.park(self._core.offer(Kind.BARRIER, cast("T", payload)))
         await self._channel.leave(parked)
         if parked.is_refused:
             raise self._channel.refusal(payload)
@@ -447,8 +467,8 @@ class LocalSender(Generic[T]):
     def __repr__(self) -> str:
         channel = self._channel
         return (
-            f"<LocalSender {channel.name!r} {channel.sending.value}, {self._core.row_permits}/"
-            f"{self.parameters.row_permits} row permits here, {channel.waiting_sends} waiting>"
+            f"<LocalSender {channel.name!r} {channel.sending.value}, room for {self._core.room_rows} rows, "
+            f"{channel.waiting_sends} waiting>"
         )
 
 
@@ -467,7 +487,7 @@ class LocalReceiver(Generic[T]):
         return self._channel.name
 
     @property
-    def parameters(self) -> ChannelParameters:
+    def parameters(self) -> Parameters:
         """The channel's parameters."""
         return self._channel.parameters
 
@@ -485,13 +505,13 @@ class LocalReceiver(Generic[T]):
     def _receive_now(self) -> Message[T]:
         message = self._core.try_receive()
         assert message is not None, "the caller has seen that a message is here"
-        self._channel.return_permits()
+        self._channel.bring_feedback()
         return message
 
     async def receive_many(self, max_messages: int | None = None) -> list[Message[T]]:
         """Receive what is here, at least one message and at most ``max_messages``."""
         messages = self._core.receive_many(await self._until_some(max_messages))
-        self._channel.return_permits()
+        self._channel.bring_feedback()
         return messages
 
     def take_nowait(self) -> Message[T]:
@@ -554,14 +574,14 @@ class LocalReceiver(Generic[T]):
         """Take so many of the oldest messages, which ``chunks_at_hand`` has shown, and consume them at once."""
         self._channel.require_consumable()
         self._core.pass_by(count)
-        self._channel.return_permits()
+        self._channel.bring_feedback()
 
     def consume(self, messages: int = 1) -> None:
         """Say that the application is done with the oldest messages it took: their permits return."""
         require_count(messages, name="messages")
         self._channel.require_consumable()
         self._core.consume_many(messages)
-        self._channel.return_permits()
+        self._channel.bring_feedback()
 
     def __aiter__(self) -> Self:
         """Receive until the end of the stream."""

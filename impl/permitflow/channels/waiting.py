@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
+from permitflow.protocol.flow import Inbound, Outbound
 from permitflow.protocol.messages import Message, Offered
-from permitflow.protocol.receiver import PermitReceiver
 
 __all__ = ["ParkedSend", "ReceiveLine", "SendLine", "Stopwatch"]
 
@@ -85,23 +85,14 @@ class ParkedSend(Generic[T]):
 
 
 class SendLine(Generic[T]):
-    """Sends that wait for permits, oldest first: the order in which the core holds their messages."""
+    """Sends that wait until they may leave, oldest first: the order in which the core holds their messages."""
 
-    __slots__ = ("_deliver", "_send", "_sendable", "_waiting", "_withdraw", "parked")
+    __slots__ = ("_core", "_deliver", "_waiting", "parked")
 
-    def __init__(
-        self,
-        sendable: Callable[[], int],
-        send: Callable[[], Message[T]],
-        withdraw: Callable[[Offered[T]], bool],
-        deliver: Callable[[Message[T]], None],
-        waiting: Stopwatch,
-    ) -> None:
-        """The first three are the core's decisions; ``deliver`` is the way to the receiver."""
+    def __init__(self, core: Outbound[T], deliver: Callable[[Message[T]], None], waiting: Stopwatch) -> None:
+        """The core decides; ``deliver`` is the way to the receiver."""
         self.parked: deque[ParkedSend[T]] = deque()
-        self._sendable = sendable
-        self._send = send
-        self._withdraw = withdraw
+        self._core = core
         self._deliver = deliver
         self._waiting = waiting
 
@@ -126,20 +117,20 @@ class SendLine(Generic[T]):
             if not parked.sent and not parked.is_refused:
                 self.parked.remove(parked)
                 for offered in reversed(parked.offered):
-                    self._withdraw(offered)
+                    self._core.withdraw(offered)
             raise
         finally:
             self._waiting.stop()
 
     def advance(self) -> None:
-        """Permits came back, or somebody left: finish what has left in part, and wake those whose turn it is."""
+        """There is room again, or somebody left: finish what has left in part, and wake those whose turn it is."""
         line = self.parked
         while line and line[0].sent:
             if not self._send_head():
                 return
         if not line or (len(line) == 1 and line[0].is_awake):
             return
-        sendable = self._sendable()
+        sendable = self._core.sendable()
         for parked in line:
             if sendable <= 0:
                 return
@@ -155,14 +146,14 @@ class SendLine(Generic[T]):
             parked.wake()
 
     def _go(self, parked: ParkedSend[T]) -> None:
-        """Let this send's messages leave as far as it is their turn and their permits are here."""
+        """Let this send's messages leave as far as it is their turn and they may leave."""
         while self.parked and self.parked[0] is parked and self._send_head():
             pass
 
     def _send_head(self) -> bool:
-        if not self._sendable():
+        if not self._core.can_send():
             return False
-        message = self._send()
+        message = self._core.send_oldest()
         parked = self.parked[0]
         parked.sent += 1
         if parked.sent == len(parked.offered):
@@ -179,7 +170,7 @@ class ReceiveLine(Generic[T]):
 
     __slots__ = ("_inbox", "_reserved", "futures")
 
-    def __init__(self, inbox: PermitReceiver[T]) -> None:
+    def __init__(self, inbox: Inbound[T]) -> None:
         """Nobody waits."""
         self._inbox = inbox
         self.futures: deque[asyncio.Future[bool]] = deque()

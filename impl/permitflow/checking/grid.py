@@ -12,7 +12,7 @@ from enum import StrEnum
 from permitflow.checking.deciding import Finding, finding_of
 from permitflow.errors import InvalidParametersError
 from permitflow.parameters_file.read import refusal_in_words
-from permitflow.protocol.frames import StatedParameters
+from permitflow.protocol.permits import StatedParameters
 from permitflow.simulation.chunk_sizes import UniformSizes
 from permitflow.simulation.setting import Axis, Point, Setting, points
 

@@ -22,7 +22,7 @@ from permitflow.cli.outcomes import ExitCode, Json, complain, print_json, requir
 from permitflow.cli.run_table import TABLES, run_as_json, run_table, state_table
 from permitflow.errors import ParametersFileError, PermitflowError
 from permitflow.parameters_file.read import KEYS, read_description
-from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.permits import ChannelParameters, Oversize
 from permitflow.simulation.setting import Axis, Setting, agreement, costs_of, disagreements
 
 if TYPE_CHECKING:

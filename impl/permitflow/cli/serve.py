@@ -11,7 +11,7 @@ from permitflow.cli.options import StreamName, folder, host_and_port, seconds, s
 from permitflow.cli.outcomes import ExitCode, Json, complain, requires_extra, unusable
 from permitflow.errors import InvalidOptionError, InvalidParametersError, StoreError, TraceWriteError, TransportError
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.parameters import (
+from permitflow.protocol.permits import (
     DEFAULT_KEPT_CHUNK_COST,
     DEFAULT_KEPT_ROW_PERMITS,
     DEFAULT_ROW_PERMITS,

@@ -32,7 +32,7 @@ from permitflow.errors import InvalidParametersError, ParametersFileError
 from permitflow.parameters_file.quantities import duration_text
 from permitflow.parameters_file.read import KEYS, Description, read_description, refusal_in_words
 from permitflow.pictures.plots import Series, SweepPicture
-from permitflow.protocol.frames import StatedParameters
+from permitflow.protocol.permits import StatedParameters
 from permitflow.simulation.chunk_sizes import ChunkSizes
 from permitflow.simulation.run import LEAST_CHUNKS, Figures, Progress, SimulatedRun, Whereabouts, run_length
 from permitflow.simulation.run import simulate as simulated

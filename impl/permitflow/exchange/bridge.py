@@ -58,18 +58,18 @@ class Bridge:
     """Moves messages from one channel to the next, in order."""
 
     def __init__(
-        self, source: Source, target: Target, until_permits: Callable[[pa.RecordBatch], Awaitable[bool]] | None = None
+        self, source: Source, target: Target, until_room: Callable[[pa.RecordBatch], Awaitable[bool]] | None = None
     ) -> None:
         """Nothing moves before ``run``.
 
         Args:
             source: where messages come from.
             target: where they go.
-            until_permits: of a target into which nobody else sends: waits as long as a chunk lacks nothing but permits.
+            until_room: of a target into which nobody else sends: waits as long as a chunk lacks nothing but room.
         """
         self._source = source
         self._target = target
-        self._until_permits = until_permits
+        self._until_room = until_room
         self.taken = 0
         """Messages that were taken from the source."""
         self.passed_on = 0
@@ -99,11 +99,11 @@ class Bridge:
             self.taken += moved
             source.pass_by(moved)
             self.passed_on += moved
-        elif not chunks or self._until_permits is None or not await self._until_permits(chunks[0]):
+        elif not chunks or self._until_room is None or not await self._until_room(chunks[0]):
             await self._move_one()
 
     async def _move_one(self) -> None:
-        """Move what is unusual, such as a barrier or a chunk that has to be split, or has to wait for permits."""
+        """Move what is unusual, such as a barrier or a chunk that has to be split, or has to wait."""
         message = await self._source.take()
         self.taken += 1
         if message.kind is Kind.CHUNK:

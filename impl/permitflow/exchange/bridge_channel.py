@@ -23,7 +23,7 @@ from permitflow.exchange.bridge import Bridge
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
 from permitflow.exchange.streams import Stream, Streams
 from permitflow.protocol.frames import Abort, End, EndOutcome, Get, Put
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
 from permitflow.protocol.session import State
@@ -315,7 +315,7 @@ class _Consumer:
         self._holds_channel = True
         self._stream = await self._accept(get)
         channel.streams.open(self._stream)
-        self._bridge = Bridge(channel.receiver, self._end, self._end.until_permits)
+        self._bridge = Bridge(channel.receiver, self._end, self._end.until_room)
         aborted = await self._bridge.run()
         if aborted is not None:
             self._end.abort(aborted.reason)
@@ -347,16 +347,18 @@ class _Consumer:
     async def has_consumed_all(self) -> bool:
         """Wait until everything that is in the channel now was consumed; False: the consumer has left before.
 
-        What has left for the consumer meanwhile is waited for as well: its permits cannot be told apart.
+        What has left for the consumer meanwhile is waited for as well: what it says does not tell the two apart.
         """
         end, last = self._end, self._channel.receiver.unconsumed
         if self._bridge is not None:
             last += self._bridge.passed_on
-        spent: tuple[int, int] | None = None
+        sent: tuple[int, ...] | None = None
         while True:
-            if spent is None and self._bridge is not None and self._bridge.passed_on >= last:
-                spent = end.spent
-            if spent is not None and all(map(ge, end.returned, spent)):
+            if sent is None and self._bridge is not None and self._bridge.passed_on >= last:
+                sent = end.sent_mark
+                if sent is None:  # this flow never says what was consumed
+                    return False
+            if sent is not None and all(map(ge, end.heard_mark, sent)):
                 return True
             if end.state in (State.CLOSED, State.FAILED):
                 # What becomes of the channel is decided when the stream is left.

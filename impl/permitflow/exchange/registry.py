@@ -16,7 +16,8 @@ from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.memory import MemoryStore
 from permitflow.exchange.stores.store import Store
 from permitflow.protocol.compression import Compression, checked
-from permitflow.protocol.parameters import ChannelParameters, kept_parameters, require_name
+from permitflow.protocol.names import require_name
+from permitflow.protocol.permits import ChannelParameters, kept_parameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention, require_consumers
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS, require_room

@@ -32,7 +32,8 @@ from permitflow.exchange.streams import Stream, Streams
 from permitflow.protocol.control import ChannelPosition, ChannelState
 from permitflow.protocol.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.parameters import ChannelParameters, require_name
+from permitflow.protocol.names import require_name
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
 from permitflow.transports.arrow import owned, read_schema, require_equal_schemas
 from permitflow.transports.remote_receiver import RemoteReceiver
@@ -266,7 +267,7 @@ class ReplayConsumer:
     async def _send(self, get: Get, start: int) -> None:
         consumer = get.consumer or DEFAULT_CONSUMER
         # No more than may be under way: what is read is held until it has left.
-        most_rows = self._end.parameters.row_permits
+        most_rows = self._end.parameters.window_rows or self._channel.parameters.row_permits
         async for batches in self._channel.log.read(consumer, start, get.to_row, most_rows=most_rows):
             await self._end.send_many(deque(batches))
 

@@ -24,7 +24,7 @@ from permitflow.errors import (
 )
 from permitflow.exchange.stores.store import ChannelStore
 from permitflow.protocol.control import ChannelState
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import ReplayBooks
 from permitflow.transports.arrow import require_equal_schemas
 

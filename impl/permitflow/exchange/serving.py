@@ -100,10 +100,10 @@ class _Producer:
         exchange, name = self._exchange, put.channel
         if put.staging is None:
             served = exchange.served(name)
-            agree(served.parameters, put.wanted)
+            agree(served.parameters, put)
             return served.producing(self.end, self._peer, exchange.same_host)
         channel = exchange.replay_channel(name)
-        agree(channel.parameters, put.wanted)
+        agree(channel.parameters, put)
         return StagedProducer(channel, exchange.staging, self.end, self._peer, exchange.same_host)
 
     async def heed_abort(self) -> None:
@@ -155,7 +155,7 @@ async def serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
             require_version(get.protocol_version)
             channel = exchange.served(get.channel)
             # What is wrong whatever a producer will state is refused before anybody waits for one.
-            agree(channel.parameters, get.wanted)
+            agree(channel.parameters, get)
             if get.schema is not None:
                 read_schema(get.schema)
             stream = channel.consuming(end, peer, exchange.same_host)

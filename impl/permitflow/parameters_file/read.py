@@ -10,8 +10,7 @@ from typing import TypeVar
 from permitflow.errors import InvalidParametersError
 from permitflow.parameters_file.quantities import duration, rate, values, whole
 from permitflow.parameters_file.sections import Document, Section, nearest
-from permitflow.protocol.frames import StatedParameters
-from permitflow.protocol.parameters import Oversize
+from permitflow.protocol.permits import Oversize, StatedParameters
 from permitflow.simulation.chunk_sizes import (
     ChunkSizes,
     ConstantSize,

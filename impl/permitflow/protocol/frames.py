@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from permitflow.errors import InvalidParametersError
 from permitflow.protocol.compression import CompressionAnswer, CompressionOffer
-from permitflow.protocol.messages import Message, Permits
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.flow import AnyFeedback, Wishes
+from permitflow.protocol.messages import Message
 
 __all__ = [
-    "NOTHING_STATED",
     "Abort",
-    "AddPermits",
     "Agreement",
     "Chunks",
     "Data",
@@ -25,50 +22,18 @@ __all__ = [
     "EndOutcome",
     "Ended",
     "Failure",
+    "Feedback",
     "Frame",
     "Get",
     "Put",
     "SameHostAnswer",
     "SameHostOffer",
     "Staging",
-    "StatedParameters",
     "UpstreamFrame",
     "frame_name",
 ]
 
 T = TypeVar("T")
-
-
-class StatedParameters(NamedTuple):
-    """Parameters as one end states them: unchecked, None where it says nothing."""
-
-    row_permits: int | None = None
-    permit_batch: int | None = None
-    max_chunk_cost: int | None = None
-    barrier_permits: int | None = None
-    oversize: str | None = None
-
-    @classmethod
-    def of(cls, parameters: ChannelParameters | None) -> "StatedParameters":
-        """State all of them, or nothing."""
-        if parameters is None:
-            return cls()
-        return cls(*(getattr(parameters, name) for name in cls._fields))
-
-    def checked(self) -> ChannelParameters:
-        """Complete what was left open as ``ChannelParameters`` does, and refuse what cannot work.
-
-        Raises:
-            InvalidParametersError: a number is out of its range; a stated 0 is one.
-        """
-        stated = {name: value for name, value in self._asdict().items() if value is not None}
-        for name, value in stated.items():
-            if value == 0:
-                raise InvalidParametersError(name=name, value=value, rule="must be at least 1")
-        return ChannelParameters(**stated)
-
-
-NOTHING_STATED = StatedParameters()
 
 
 class SameHostOffer(NamedTuple):
@@ -106,7 +71,10 @@ class Get:
     protocol_version: int
     channel: str
     """Its name."""
-    wanted: StatedParameters = NOTHING_STATED
+    flow: str = ""
+    """The flow that it wants; empty: whichever the channel has."""
+    wanted: Wishes | None = None
+    """Of that flow's parameters; None: it says nothing."""
     schema: bytes | None = None
     """The serialised schema that it expects; None: whatever the channel has."""
     probe: bool = False
@@ -132,7 +100,10 @@ class Put:
     protocol_version: int
     channel: str
     """Its name."""
-    wanted: StatedParameters = NOTHING_STATED
+    flow: str = ""
+    """The flow that it wants; empty: whichever the channel has."""
+    wanted: Wishes | None = None
+    """Of that flow's parameters; None: it says nothing."""
     schema: bytes | None = None
     """The serialised schema of the chunks that will come."""
     same_host: SameHostOffer | None = None
@@ -149,7 +120,9 @@ class Agreement:
     """The acceptor's answer: the numbers by which both ends will count."""
 
     protocol_version: int
-    parameters: StatedParameters
+    flow: str
+    parameters: Wishes
+    """All of them."""
     schema: bytes
     stream: str = ""
     """The acceptor's name for this stream; both ends use it in statistics and traces."""
@@ -167,26 +140,25 @@ class Agreement:
 
 @dataclass(slots=True, unsafe_hash=True)
 class Data(Generic[T]):
-    """One message of the channel, with its permits."""
+    """A barrier or a watermark."""
 
     message: Message[T]
 
 
 @dataclass(slots=True, unsafe_hash=True)
 class Chunks(Generic[T]):
-    """Chunks that travel together, as if each had come alone, with the permits that all of them hold."""
+    """Chunks that travel together, as if each had come alone."""
 
     payloads: Sequence[T]
     rows: Sequence[int]
     """Of each of them."""
-    permits: int
 
 
 @dataclass(slots=True, unsafe_hash=True)
-class AddPermits:
-    """Permits that go back, an increment for each class."""
+class Feedback:
+    """What the receiver's end of the flow says to the sender's: in a flow of permits, those that go back."""
 
-    permits: Permits
+    said: AnyFeedback
 
 
 class EndOutcome(StrEnum):
@@ -239,7 +211,7 @@ class Ended:
 
 
 UpstreamFrame: TypeAlias = Put | Agreement | Data[T] | Chunks[T] | End | Abort | Failure
-DownstreamFrame: TypeAlias = Get | Agreement | AddPermits | Ended | Failure
+DownstreamFrame: TypeAlias = Get | Agreement | Feedback | Ended | Failure
 Frame: TypeAlias = UpstreamFrame[T] | DownstreamFrame
 
 

@@ -13,7 +13,6 @@ from permitflow.errors import InvalidParametersError
 
 __all__ = [
     "ENDS",
-    "PERMIT_ACTIONS",
     "ActionTable",
     "End",
     "ParameterValue",
@@ -119,38 +118,3 @@ class RecorderFactory(Protocol):
     ) -> Recorder:
         """``channel`` names one stream: both of its ends give the same name, and no other stream does."""
         ...
-
-
-# Permits.
-
-_MESSAGE = ("rows", "permits.rows", "permits.barriers", "permits.watermarks")
-
-PERMIT_ACTIONS = ActionTable(
-    flow="permits",
-    actions={
-        "sender": dict.fromkeys(
-            (
-                "OfferChunk",
-                "OfferBarrier",
-                "OfferWatermark",
-                "WithdrawChunk",
-                "WithdrawBarrier",
-                "SendChunk",
-                "SendBarrier",
-                "SendWatermark",
-                "AddPermits",
-            ),
-            _MESSAGE,
-        ),
-        "receiver": dict.fromkeys(("Deliver", "Consume", "Flush"), _MESSAGE),
-    },
-    counters={
-        "sender": ("row_permits", "barrier_permits", "watermark_permits"),
-        "receiver": ("inbox_messages", "inbox_rows", "unreturned_permits"),
-    },
-)
-"""Each action tells the rows of its chunk, or 0, and the permits that the message holds or, for Flush and AddPermits,
-those that are returned.
-
-The sender counts its unspent permits; the receiver what has arrived and was not consumed, and the row permits of
-consumed chunks that it has not returned yet."""

@@ -17,7 +17,7 @@ from permitflow.errors import (
     UnknownConsumerError,
     WouldBlock,
 )
-from permitflow.protocol.parameters import require_name
+from permitflow.protocol.names import require_name
 
 __all__ = ["DEFAULT_CONSUMER", "ReplayBooks", "Retention", "require_consumers"]
 

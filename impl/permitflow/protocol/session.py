@@ -7,7 +7,6 @@ state FAILED: the stream is dead, and nothing more may be fed in.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict
 from enum import StrEnum
 from functools import cached_property
 from typing import Generic, Literal, TypeAlias, TypeVar
@@ -17,17 +16,15 @@ from permitflow.errors import (
     EndOfStream,
     LedgerError,
     LocalProtocolError,
-    MispricedError,
-    OverspendError,
     PeerGoneError,
     UnexpectedFrameError,
     WouldBlock,
 )
 from permitflow.protocol import handshake
 from permitflow.protocol.compression import UNCOMPRESSED, CompressionAnswer, require_offered
+from permitflow.protocol.flow import Inbound, Outbound, Parameters
 from permitflow.protocol.frames import (
     Abort,
-    AddPermits,
     Agreement,
     Chunks,
     Data,
@@ -36,6 +33,7 @@ from permitflow.protocol.frames import (
     Ended,
     EndOutcome,
     Failure,
+    Feedback,
     Frame,
     Get,
     Put,
@@ -43,11 +41,8 @@ from permitflow.protocol.frames import (
     UpstreamFrame,
     frame_name,
 )
-from permitflow.protocol.messages import NO_PERMITS, Kind, Message, Permits
-from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.protocol.receiver import PermitReceiver
-from permitflow.protocol.recording import PERMIT_ACTIONS, Recorder, RecorderFactory
-from permitflow.protocol.sender import Offered, PermitSender
+from permitflow.protocol.messages import Kind, Message, Offered
+from permitflow.protocol.recording import Recorder, RecorderFactory
 
 __all__ = ["DOWNSTREAM", "UPSTREAM", "DownstreamSession", "FrameType", "Session", "State", "UpstreamSession"]
 
@@ -67,9 +62,9 @@ class State(StrEnum):
     AWAITING_AGREEMENT = "awaiting Agreement"
     """This end dialled."""
     OPEN = "open"
-    """Data go down, permits come back."""
+    """Data go down, feedback comes back."""
     ENDED = "ended"
-    """End or Abort has passed; an upstream still takes permits, a downstream still consumes."""
+    """End or Abort has passed; an upstream still takes feedback, a downstream still consumes."""
     CLOSED = "closed"
     """All is over, and the books agree."""
     FAILED = "failed"
@@ -96,7 +91,7 @@ class Session(ABC, Generic[T]):
         """The error with which the peer has broken the stream off."""
         self._request = request
         self._agreement: Agreement | None = None
-        self._parameters: ChannelParameters | None = None
+        self._parameters: Parameters | None = None
         self._factory = record
         self.compression = UNCOMPRESSED
         """Whether chunks may come compressed."""
@@ -123,7 +118,7 @@ class Session(ABC, Generic[T]):
         return self._agreement
 
     @cached_property
-    def parameters(self) -> ChannelParameters:
+    def parameters(self) -> Parameters:
         """The numbers by which both ends count."""
         if self._parameters is None:
             raise LocalProtocolError(f"there is no agreement yet: {self.state}")
@@ -131,7 +126,7 @@ class Session(ABC, Generic[T]):
 
     def accept(
         self,
-        own: ChannelParameters,
+        own: Parameters,
         *,
         schema: bytes,
         stream: str = "",
@@ -146,9 +141,11 @@ class Session(ABC, Generic[T]):
             InvalidParametersError: the dialer's wishes cannot work at all.
         """
         self._require(State.DECIDING, "accept")
+        handshake.require_version(self.request.protocol_version)
+        parameters = handshake.agree(own, self.request)
         agreement = handshake.accept(
             self.request,
-            own=own,
+            parameters,
             schema=schema,
             stream=stream,
             same_host=same_host,
@@ -156,7 +153,7 @@ class Session(ABC, Generic[T]):
             compression=compression,
         )
         self.compression = compression
-        self._agree(agreement, agreement.parameters.checked())
+        self._agree(agreement, parameters)
         self.state = State.OPEN
         self._answer(agreement)
         return agreement
@@ -165,14 +162,14 @@ class Session(ABC, Generic[T]):
     def _answer(self, agreement: Agreement) -> None:
         """Let the agreement be the next frame to write."""
 
-    def _agree(self, agreement: Agreement, parameters: ChannelParameters) -> None:
+    def _agree(self, agreement: Agreement, parameters: Parameters) -> None:
         self._agreement, self._parameters = agreement, parameters
 
     def _recorder(self) -> Recorder | None:
         if self._factory is None:
             return None
-        stream = self.agreement.stream or self.channel
-        return self._factory(stream, self.END, PERMIT_ACTIONS, asdict(self.parameters))
+        stream, flow = self.agreement.stream or self.channel, self.parameters.flow
+        return self._factory(stream, self.END, flow.table, flow.stated(self.parameters))
 
     def receive(self, frame: Frame[T]) -> None:
         """Take a frame of the peer.
@@ -180,8 +177,8 @@ class Session(ABC, Generic[T]):
         Raises:
             UnexpectedFrameError: this state does not allow it.
             HandshakeError: the agreement is not acceptable.
-            PermitOverrunError: the peer returned more permits than it holds.
-            OverspendError: the peer had no permits for what it sent.
+            RemoteProtocolError: the flow does not allow it; with permits, the peer returned more of them than it
+                holds, or had none for what it sent.
             LedgerError: the totals of End are not those of what came.
         """
         following = self.TABLE.get((self.state, type(frame)))
@@ -206,7 +203,7 @@ class Session(ABC, Generic[T]):
                 self._request = frame
             case Agreement():
                 self.compression = require_offered(frame.compression, self.request.compression)
-                self._agree(frame, handshake.verify(frame, wanted=self.request.wanted))
+                self._agree(frame, handshake.verify(frame, self.request))
             case Failure():
                 self.failure = frame.error
 
@@ -223,8 +220,8 @@ class Session(ABC, Generic[T]):
 UPSTREAM: dict[tuple[State, FrameType], State] = {
     (State.AWAITING_GET, Get): State.DECIDING,
     (State.AWAITING_AGREEMENT, Agreement): State.OPEN,
-    (State.OPEN, AddPermits): State.OPEN,
-    (State.ENDED, AddPermits): State.ENDED,
+    (State.OPEN, Feedback): State.OPEN,
+    (State.ENDED, Feedback): State.ENDED,
     (State.ENDED, Ended): State.ENDED,
     (State.OPEN, Failure): State.FAILED,
     (State.ENDED, Failure): State.FAILED,
@@ -243,11 +240,10 @@ class UpstreamSession(Session[T]):
         state = State.AWAITING_GET if put is None else State.AWAITING_AGREEMENT
         super().__init__(state, put, peer, record)
         self._outgoing: list[UpstreamFrame[T]] = [] if put is None else [put]
-        self._sender: PermitSender[T] | None = None
+        self._outbound: Outbound[T] | None = None
         # Chunks that have left by ``send_many`` and follow the frames above.
         self._posted_chunks: list[T] = []
         self._posted_rows: list[int] = []
-        self._sent_barriers = 0
         self.is_ending = self._closes_channel = False
         """Was the stream told to end?"""
         self._until: EndOutcome | None = None
@@ -256,41 +252,36 @@ class UpstreamSession(Session[T]):
         self._peer_has_closed = False
 
     @cached_property
-    def sender(self) -> PermitSender[T]:
-        """The permits, and what waits for them; to offer something, ask the session."""
-        if self._sender is None:
+    def outbound(self) -> Outbound[T]:
+        """The flow's end, and what waits for it; to offer something, ask the session."""
+        if self._outbound is None:
             raise LocalProtocolError(f"there is no agreement yet: {self.state}")
-        return self._sender
+        return self._outbound
 
     def _answer(self, agreement: Agreement) -> None:
         self._outgoing.append(agreement)
 
-    def _agree(self, agreement: Agreement, parameters: ChannelParameters) -> None:
+    def _agree(self, agreement: Agreement, parameters: Parameters) -> None:
         super()._agree(agreement, parameters)
-        self._sender = PermitSender(parameters, record=self._recorder())
+        self._outbound = parameters.flow.outbound(parameters, record=self._recorder())
 
     def _take_in(self, frame: Frame[T]) -> None:
-        if isinstance(frame, AddPermits):
-            self.sender.add_permits(frame.permits)
+        if isinstance(frame, Feedback):
+            self.outbound.on_feedback(frame.said)
         elif isinstance(frame, Ended):
             self.outcome = frame.outcome
         else:
             super()._take_in(frame)
 
-    def offer_chunk(self, payload: T, rows: int) -> Offered[T]:
-        """Let a chunk wait for its permits; see ``PermitSender.offer_chunk``."""
+    def offer(self, kind: Kind, payload: T, rows: int = 0) -> Offered[T]:
+        """Let a chunk or a barrier wait until it may leave; see ``Outbound.offer``."""
         self._require_offers()
-        return self.sender.offer_chunk(payload, rows)
-
-    def offer_barrier(self, payload: T) -> Offered[T]:
-        """Let a barrier wait for a barrier permit."""
-        self._require_offers()
-        return self.sender.offer_barrier(payload)
+        return self.outbound.offer(kind, payload, rows)
 
     def offer_watermark(self, payload: T) -> None:
         """Announce a watermark; it replaces one that has not left."""
         self._require_offers()
-        self.sender.offer_watermark(payload)
+        self.outbound.offer_watermark(payload)
 
     def _require_offers(self) -> None:
         self._require(_OPEN, "send")
@@ -316,17 +307,20 @@ class UpstreamSession(Session[T]):
 
     def post(self, message: Message[T]) -> None:
         """Let a message travel that has left the sender; for callers who let them leave one by one."""
-        self._sent_barriers += message.kind is Kind.BARRIER
-        self._write_next(Data(message))
+        if message.kind is Kind.CHUNK:
+            self._posted_chunks.append(message.payload)
+            self._posted_rows.append(message.rows)
+        else:
+            self._write_next(Data(message))
 
     def send_many(self, payloads: Sequence[T], rows: Sequence[int]) -> int:
         """Let the first of these chunks leave, as many as may now, and travel; say how many.
 
-        The others were not offered: their permits are not here, or they are empty, or too large, or others wait.
+        The others were not offered: they may not leave yet, or are too large, or others wait.
         """
         if self.state is not _OPEN or self.is_ending:
             self._require_offers()
-        count = self.sender.send_now(rows)
+        count = self.outbound.send_now(rows)
         self._posted_chunks.extend(payloads[:count])
         self._posted_rows.extend(rows[:count])
         return count
@@ -338,12 +332,12 @@ class UpstreamSession(Session[T]):
         self._outgoing.append(frame)
 
     def _close_run(self) -> None:
-        self._outgoing.append(Chunks(self._posted_chunks, self._posted_rows, sum(self._posted_rows)))
+        self._outgoing.append(Chunks(self._posted_chunks, self._posted_rows))
         self._posted_chunks, self._posted_rows = [], []
 
     def take_posted(self) -> list[UpstreamFrame[T]]:
         """Everything to write now, in order; End is the last once nothing waits any more."""
-        if self.state is _OPEN and self.is_ending and not self.sender.has_waiting:
+        if self.state is _OPEN and self.is_ending and not self.outbound.has_waiting:
             self._write_next(self._totals())
             self.state = State.ENDED
         if self._posted_rows:
@@ -354,28 +348,27 @@ class UpstreamSession(Session[T]):
     def take_frames(self) -> list[UpstreamFrame[T]]:
         """Let everything leave that may leave now; and everything to write, as ``take_posted`` does."""
         if self.state is _OPEN:
-            for message in self.sender.take_sendable():
+            for message in self.outbound.take_sendable():
                 self.post(message)
         return self.take_posted()
 
     def _totals(self) -> End:
-        sender = self.sender
-        return End(sender.sent_chunks, sender.sent_rows, self._sent_barriers, self._closes_channel, self._until)
+        return End(*self.outbound.totals, self._closes_channel, self._until)
 
     def peer_closed(self) -> None:
         """Note that the downstream closed its half: it has consumed everything, or it is gone.
 
         Raises:
             PeerGoneError: End has not been written.
-            LedgerError: the downstream has not returned all permits.
+            LedgerError: the downstream has not said all that it owes; with permits, not returned all of them.
         """
         if self.state is not State.ENDED:
             raise self._gone()
-        outstanding = self.sender.outstanding
-        if outstanding != NO_PERMITS and self.is_ending:
+        unsettled = self.outbound.unsettled() if self.is_ending else None
+        if unsettled is not None:
             self.state = State.FAILED
-            name, count = max(zip(Permits._fields, outstanding, strict=True), key=lambda pair: pair[1])
-            raise LedgerError(what=f"unreturned {name} permits", here=count, peer=0)
+            what, count = unsettled
+            raise LedgerError(what=what, here=count, peer=0)
         self._peer_has_closed = True
 
     def close(self) -> None:
@@ -403,7 +396,7 @@ DOWNSTREAM: dict[tuple[State, FrameType], State] = {
 
 
 class DownstreamSession(Session[T]):
-    """The end that consumes data and returns permits.  Not thread-safe; does no I/O."""
+    """The end that consumes data and says what it owes for it.  Not thread-safe; does no I/O."""
 
     END = "receiver"
     TABLE = DOWNSTREAM
@@ -413,8 +406,7 @@ class DownstreamSession(Session[T]):
         state = State.AWAITING_PUT if get is None else State.AWAITING_AGREEMENT
         super().__init__(state, get, peer, record)
         self._outgoing: list[DownstreamFrame] = [] if get is None else [get]
-        self._receiver: PermitReceiver[T] | None = None
-        self._came_chunks = self._came_rows = self._came_barriers = 0
+        self._inbound: Inbound[T] | None = None
         self.end: End | Abort | None = None
         """How the upstream ended the stream, once it has."""
         self.outcome: EndOutcome | None = EndOutcome.CONSUMED
@@ -423,23 +415,23 @@ class DownstreamSession(Session[T]):
         self._has_answered = False
 
     @cached_property  # from the agreement on it answers without a call
-    def receiver(self) -> PermitReceiver[T]:
-        """What has arrived, and which permits are owed; to take or consume something, ask the session."""
-        if self._receiver is None:
+    def inbound(self) -> Inbound[T]:
+        """What has arrived, and what is owed for it; to take or consume something, ask the session."""
+        if self._inbound is None:
             raise LocalProtocolError(f"there is no agreement yet: {self.state}")
-        return self._receiver
+        return self._inbound
 
     def _answer(self, agreement: Agreement) -> None:
         self._outgoing.append(agreement)
 
-    def _agree(self, agreement: Agreement, parameters: ChannelParameters) -> None:
+    def _agree(self, agreement: Agreement, parameters: Parameters) -> None:
         super()._agree(agreement, parameters)
-        self._receiver = PermitReceiver(parameters, record=self._recorder())
+        self._inbound = parameters.flow.inbound(parameters, record=self._recorder())
 
     def _take_in(self, frame: Frame[T]) -> None:
         match frame:
             case Data():
-                self._deliver(frame.message)
+                self.inbound.deliver(frame.message)
             case End():
                 self._compare(frame)
                 self.end = frame
@@ -448,73 +440,44 @@ class DownstreamSession(Session[T]):
             case _:
                 super()._take_in(frame)
 
-    def _deliver(self, message: Message[T]) -> None:
-        self._require_price(message)
-        self.receiver.deliver(message)
-        self._came_chunks += message.kind is Kind.CHUNK
-        self._came_barriers += message.kind is Kind.BARRIER
-        self._came_rows += message.rows
-
     def receive(self, frame: Frame[T]) -> None:
         """Take a frame of the peer; see ``Session``."""
         if isinstance(frame, Chunks) and self.state is _OPEN:
-            self.receive_chunks(frame.payloads, frame.rows, frame.permits)
+            self.receive_chunks(frame.payloads, frame.rows)
         else:
             super().receive(frame)
 
-    def require_permits(self, chunks: int) -> None:
-        """Refuse so many chunks, before anything is made of them, if the peer cannot have permits for each.
+    def require_room(self, chunks: int) -> None:
+        """Refuse so many chunks, before anything is made of them, if the peer cannot have been allowed to send them.
 
         Raises:
-            OverspendError: even as empty ones, which cost 1 permit, they are too many.
+            RemoteProtocolError: even if all are empty they are too many.
         """
-        if self.state is _OPEN and chunks > (available := self.receiver.granted_rows):
-            self.state = State.FAILED
-            raise OverspendError(permit_class="rows", cost=chunks, available=available)
+        if self.state is _OPEN:
+            try:
+                self.inbound.require_room(chunks)
+            except Exception:
+                self.state = State.FAILED
+                raise
 
-    def receive_chunks(self, payloads: Sequence[T], rows: Sequence[int], permits: int) -> None:
+    def receive_chunks(self, payloads: Sequence[T], rows: Sequence[int]) -> None:
         """Take chunks of the peer: as ``receive`` takes their frame, for one who has not made it; raises likewise."""
         if self.state is not _OPEN:
-            super().receive(Chunks(payloads, rows, permits))  # refuses it
-        receiver, total = self.receiver, sum(rows)
-        most = receiver.parameters.max_chunk_cost
+            super().receive(Chunks(payloads, rows))  # refuses it
         try:
-            if rows and permits == total and min(rows) > 0 and (total <= most or max(rows) <= most):
-                receiver.deliver_many(payloads, rows)
-                self._came_chunks += len(rows)
-                self._came_rows += total
-            else:
-                self._deliver_each(payloads, rows, permits)
+            self.inbound.deliver_many(payloads, rows)
         except Exception:
             self.state = State.FAILED
             raise
 
-    def _deliver_each(self, payloads: Sequence[T], rows: Sequence[int], permits: int) -> None:
-        costs = [self.parameters.cost_of(count) for count in rows]
-        # Of several chunks that lie together, the last one is taken for the liar.
-        costs[-1:] = [permits - sum(costs[:-1])] if rows else []
-        for payload, count, cost in zip(payloads, rows, costs, strict=True):
-            self._deliver(Message(Kind.CHUNK, payload, count, cost))
-
-    def _require_price(self, message: Message[T]) -> None:
-        # A chunk that travels for too few permits breaks the bound as surely as one that travels for none.
-        is_chunk = message.kind is Kind.CHUNK
-        cost = self.parameters.cost_of(message.rows) if is_chunk else 1
-        must_be_split = message.rows > cost and is_chunk and self.parameters.oversize is Oversize.SPLIT
-        if message.cost != cost or message.rows < 0 or must_be_split:
-            raise MispricedError(
-                kind=message.kind.value, rows=message.rows, permits=message.cost, cost=cost, split=must_be_split
-            )
-
     def _compare(self, end: End) -> None:
-        came = self._came_chunks, self._came_rows, self._came_barriers
-        told = end.chunks, end.rows, end.barriers
-        for what, here, peer in zip(("chunks", "rows", "barriers"), came, told, strict=True):
+        came, told = self.inbound.totals, (end.chunks, end.rows, end.barriers)
+        for what, here, peer in zip(came._fields, came, told, strict=True):
             if here != peer:
                 raise LedgerError(what=what, here=here, peer=peer)
 
     def take(self) -> Message[T]:
-        """Hand the next message to the application; its permits stay with it until ``consume``.
+        """Hand the next message to the application; it counts as held until ``consume``.
 
         Raises:
             WouldBlock: nothing is here.
@@ -522,55 +485,42 @@ class DownstreamSession(Session[T]):
             ChannelAbortedError: the upstream gave up; what is left of the stream is not handed out.
         """
         self.require_takeable()
-        return self.receiver.take()
+        return self.inbound.take()
 
     def require_takeable(self) -> None:
         """Refuse whoever wants to take a message where there is none to take; raises as ``take``."""
         if isinstance(self.end, Abort):
             raise ChannelAbortedError(channel=self.channel, reason=self.end.reason)
-        if not self.receiver.has_untaken:
+        if not self.inbound.has_untaken:
             raise EndOfStream if self.end is not None else WouldBlock("no message is here")
 
     def consume(self, messages: int = 1) -> None:
         """Note that the application has consumed the oldest messages it took.
 
-        Permits that are to go back are left due: ``take_frames`` has them.
+        What is to be said of it is left to ``take_frames``.
 
         Raises:
             LocalProtocolError: the application holds fewer; nothing was changed.
         """
-        self.receiver.consume_many(messages)
-
-    @property
-    def owes(self) -> bool:
-        """Are there permits to write?"""
-        return self._receiver is not None and self._receiver.is_due
-
-    @property
-    def owed_rows(self) -> int:
-        """Row permits to write; what is written at once is one AddPermits."""
-        return self.receiver.due_rows
-
-    def flush(self) -> None:
-        """Let the residue be due if the consumer is idle; otherwise do nothing.  ``take_frames`` has it."""
-        self.receiver.release_residue()
+        self.inbound.consume_many(messages)
 
     def fail(self, error: bytes) -> None:
         """Let Failure be the next frame: this end has accepted, and breaks the stream off."""
         self._outgoing.append(Failure(error))
         self.state = State.FAILED
 
-    def take_frames(self) -> list[DownstreamFrame]:
-        """Everything to write now: what was returned since the last time is one AddPermits."""
+    def take_frames(self, *, residue: bool = True) -> list[DownstreamFrame]:
+        """Everything to write now: what is to be said of what was consumed since the last time is one frame.
+
+        ``residue``: as for ``Inbound.take_feedback``; it goes in any case once the stream has ended.
+        """
         frames, self._outgoing = self._outgoing, []
-        receiver, state = self._receiver, self.state
-        if receiver is None or not (state is _OPEN or state is _ENDED):
+        inbound, state = self._inbound, self.state
+        if inbound is None or not (state is _OPEN or state is _ENDED):
             return frames
-        if state is _ENDED and receiver.is_empty:
-            receiver.release_residue()
-        if receiver.is_due:
-            frames.append(AddPermits(receiver.take_due()))
-        if self._owes_answer and self.outcome is not None and receiver.is_empty:
+        if inbound.has_feedback and (said := inbound.take_feedback(residue=residue or state is _ENDED)) is not None:
+            frames.append(Feedback(said))
+        if self._owes_answer and self.outcome is not None and inbound.is_empty:
             frames.append(Ended(self.outcome))
             self._has_answered = True
         return frames
@@ -581,12 +531,12 @@ class DownstreamSession(Session[T]):
 
     @property
     def is_finished(self) -> bool:
-        """Has the stream ended, was everything consumed, are permits and answer written?  Then close this half."""
+        """Has the stream ended, was everything consumed, are feedback and answer written?  Then close this half."""
         if isinstance(self.end, Abort):
             return True
-        if self.end is None or self.owes or self._outgoing or self.outcome is None or self._owes_answer:
+        if self.end is None or self._outgoing or self.outcome is None or self._owes_answer:
             return False
-        return self.receiver.is_empty and self.receiver.unreturned == 0
+        return self.inbound.is_empty and not self.inbound.unsettled()
 
     def peer_closed(self) -> None:
         """Note that the upstream closed the stream.

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from permitflow.errors import InvalidParametersError, StagedPartError, StagingFullError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.parameters import require_name
+from permitflow.protocol.names import require_name
 from permitflow.protocol.replay import ReplayBooks
 
 __all__ = [

@@ -12,9 +12,8 @@ from random import Random
 from typing import Literal, NamedTuple, TypeVar
 
 from permitflow.errors import InvalidParametersError, OverspendError
-from permitflow.protocol.messages import Message, Permits
-from permitflow.protocol.receiver import PermitReceiver
-from permitflow.protocol.sender import PermitSender
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.permits import PermitReceiver, Permits, PermitSender
 from permitflow.simulation.setting import Setting, pieces_of
 
 __all__ = [
@@ -151,13 +150,13 @@ class Channel:
     def _offer(self, rows: int) -> None:
         pieces = list(pieces_of(rows, self.sender.parameters))
         for number, piece in enumerate(pieces, start=1):
-            self.sender.offer_chunk(_Slice(self.now, number == len(pieces)), piece)
+            self.sender.offer(Kind.CHUNK, _Slice(self.now, number == len(pieces)), piece)
         self._blocked_since = self.now
         self._send()
 
     def _send(self) -> None:
         for message in self.sender.take_sendable():
-            self._wire += message.cost
+            self._wire += self.sender.parameters.cost_of(message.rows)
             self._rows_sent += message.rows
             leaves = max(self.now, self._link_is_free_at) + message.rows / self.setting.link_rate
             self._link_is_free_at = leaves
@@ -170,7 +169,7 @@ class Channel:
 
     def _add_permits(self, returned: Permits) -> None:
         self._granted -= returned.rows
-        self.sender.add_permits(returned)
+        self.sender.on_feedback(returned)
         self._send()
 
     # The receiver and the consumer.
@@ -178,8 +177,9 @@ class Channel:
     def _deliver(self, message: Message[_Slice]) -> None:
         is_idle = self.receiver.is_empty
         self.receiver.deliver(message)
-        self._wire -= message.cost
-        self._inbox += message.cost
+        cost = self.receiver.parameters.cost_of(message.rows)
+        self._wire -= cost
+        self._inbox += cost
         if is_idle:
             self._begin_to_consume()
 
@@ -188,13 +188,14 @@ class Channel:
         self._schedule(self.now + message.rows / self.setting.consumer_rate, self._consume, message)
 
     def _consume(self, message: Message[_Slice]) -> None:
-        self._inbox -= message.cost
+        self._inbox -= self.receiver.parameters.cost_of(message.rows)
         self._rows_consumed += message.rows
         if message.payload.is_last:
             self.latencies.append(self.now - message.payload.offered_at)
-        self._give_back(self.receiver.consume())
+        self.receiver.consume_many(1)
+        self._give_back(self.receiver.take_feedback(residue=False))
         if self.setting.flush_idle:
-            self._give_back(self.receiver.flush())
+            self._give_back(self.receiver.take_feedback())
         if self.receiver.has_untaken:
             self._begin_to_consume()
 
@@ -335,7 +336,7 @@ def simulate(
         stuck = Stuck(
             seconds=channel.now,
             chunks=len(channel.latencies),
-            waiting_cost=channel.sender.waiting[0].cost,
+            waiting_cost=channel.sender.parameters.cost_of(channel.sender.waiting[0].rows),
             whereabouts=channel.whereabouts,
         )
     return SimulatedRun(

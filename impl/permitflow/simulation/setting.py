@@ -8,9 +8,7 @@ from typing import NamedTuple
 
 from permitflow.chunks import slices
 from permitflow.errors import InvalidParametersError, ParameterMismatchError
-from permitflow.protocol.frames import NOTHING_STATED, StatedParameters
-from permitflow.protocol.handshake import agree
-from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.permits import NOTHING_STATED, PERMITS, ChannelParameters, Oversize, StatedParameters
 from permitflow.simulation.chunk_sizes import ChunkSizes, ConstantSize
 
 __all__ = [
@@ -170,7 +168,7 @@ class Disagreement(NamedTuple):
 
 def disagreements(setting: Setting) -> list[Disagreement]:
     """Where the two configurations differ."""
-    up, down = StatedParameters.of(setting.sender), StatedParameters.of(setting.receiver)
+    up, down = PERMITS.state(setting.sender), PERMITS.state(setting.receiver)
     return [
         Disagreement(name, ours, theirs)
         for name, ours, theirs in zip(StatedParameters._fields, up, down, strict=True)
@@ -181,8 +179,8 @@ def disagreements(setting: Setting) -> list[Disagreement]:
 def agreement(setting: Setting) -> ChannelParameters | InvalidParametersError | ParameterMismatchError:
     """What both ends would count by after permitflow's handshake, or why it would refuse."""
     try:
-        own = StatedParameters.of(setting.sender).checked()
-        return agree(own, StatedParameters.of(setting.receiver))
+        own = PERMITS.complete(PERMITS.state(setting.sender))
+        return PERMITS.agree(own, PERMITS.state(setting.receiver))
     except (InvalidParametersError, ParameterMismatchError) as error:
         return error
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.spark.options import DEFAULT_TIMEOUT_SECONDS
 
 __all__ = ["Configuration", "Setting", "configuration", "configure", "is_remote_server", "master_of", "settings_of"]

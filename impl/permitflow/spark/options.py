@@ -10,7 +10,7 @@ from uuid import uuid4
 from permitflow.channels.interface import stream_channels
 from permitflow.errors import InvalidOptionError, InvalidParametersError
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.addresses import ONE_ADDRESS
 from permitflow.transports.shared_memory import SameHost
 

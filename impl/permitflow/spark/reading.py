@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, UnexpectedFrameError
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.flow import Parameters
 from permitflow.spark.options import ReadOptions
 from permitflow.spark.patience import Patience
 from permitflow.spark.recording import StreamRecording
@@ -45,11 +45,12 @@ _OPEN_FILES = Path("/proc/self/fd")
 
 # While Spark works on these, as many others are on their way.
 _WINDOW_SHARE = 2
+_MOST_ROWS = 65_536  # of a flow that has no window
 
 
-def rows_together(parameters: ChannelParameters) -> int:
+def rows_together(parameters: Parameters) -> int:
     """How many rows are handed over as one batch at most, unless one chunk has more: those of several chunks."""
-    return max(1, parameters.row_permits // _WINDOW_SHARE)
+    return _MOST_ROWS if parameters.window_rows is None else max(1, parameters.window_rows // _WINDOW_SHARE)
 
 
 def spark_socket() -> socket.socket | None:

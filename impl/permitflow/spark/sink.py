@@ -37,7 +37,7 @@ from permitflow.chunks import slices
 from permitflow.errors import ChannelError, PeerGoneError, PermitflowError, TaskRetryError, UnknownBatchError
 from permitflow.protocol.control import ChannelState, StagedPart
 from permitflow.protocol.frames import EndOutcome, Staging
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.spark.options import BatchKey, WriteOptions
 from permitflow.spark.patience import Patience, in_words

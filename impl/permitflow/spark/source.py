@@ -31,7 +31,7 @@ from pyspark.sql.types import StructType
 
 from permitflow.errors import InvalidOptionError
 from permitflow.protocol.control import ChannelState
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.flow import Parameters
 from permitflow.spark.options import Delivery, ReadOptions, StreamOptions, WriteOptions
 from permitflow.spark.reading import HandOver, narrow_socket, opened, read_range, rows_together
 from permitflow.spark.recording import recording
@@ -223,6 +223,6 @@ class ExchangeReader(DataSourceReader):
             batches = source.joined(self._rows_together(source.parameters))
             yield from hand_over.metered(conform(chunks.batch, target) for chunks in batches)
 
-    def _rows_together(self, parameters: ChannelParameters) -> int:
+    def _rows_together(self, parameters: Parameters) -> int:
         """Of several chunks; for tests to have less."""
         return rows_together(parameters)

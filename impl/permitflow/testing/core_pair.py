@@ -2,13 +2,10 @@
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import asdict
 
-from permitflow.protocol.messages import Kind, Message, Offered, Permits
-from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.receiver import PermitReceiver
-from permitflow.protocol.recording import PERMIT_ACTIONS, RecorderFactory
-from permitflow.protocol.sender import PermitSender
+from permitflow.protocol.messages import Kind, Message, Offered
+from permitflow.protocol.permits import ChannelParameters, PermitReceiver, Permits, PermitSender, held
+from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.moves import ActionRefused, Divergence
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.permit_channel import NO_WATERMARK, State
@@ -26,13 +23,15 @@ class CorePair:
 
     def __init__(self, parameters: ChannelParameters, *, tags: int = 1, record: RecorderFactory | None = None) -> None:
         """Chunks and barriers are numbered modulo ``tags`` in what ``observe`` shows."""
-        of_sender = None if record is None else record("channel", "sender", PERMIT_ACTIONS, asdict(parameters))
-        of_receiver = None if record is None else record("channel", "receiver", PERMIT_ACTIONS, asdict(parameters))
+        of_sender = None if record is None else record("channel", "sender", PERMIT_ACTIONS, PERMITS.stated(parameters))
+        of_receiver = (
+            None if record is None else record("channel", "receiver", PERMIT_ACTIONS, PERMITS.stated(parameters))
+        )
         self.sender: PermitSender[int] = PermitSender(parameters, record=of_sender)
         self.receiver: PermitReceiver[int] = PermitReceiver(parameters, record=of_receiver)
         self.wire: deque[Message[int]] = deque()
         self.grants: deque[Permits] = deque()
-        self._tags = tags
+        self._parameters, self._tags = parameters, tags
         self._serial = 0
         self._consumed = 0
         # Serial numbers of what is in the channel or waits, in the order in which it has to be consumed.
@@ -45,11 +44,11 @@ class CorePair:
 
     def offer_chunk(self, rows: int) -> None:
         """The application wants to send a chunk."""
-        self._waiting.append(self.sender.offer_chunk(self._next(), rows))
+        self._waiting.append(self.sender.offer(Kind.CHUNK, self._next(), rows))
 
     def offer_barrier(self) -> None:
         """The application wants to send a barrier."""
-        self._waiting.append(self.sender.offer_barrier(self._next()))
+        self._waiting.append(self.sender.offer(Kind.BARRIER, self._next()))
 
     def offer_watermark(self) -> None:
         """The application announces a watermark."""
@@ -79,11 +78,11 @@ class CorePair:
 
     def send_chunk(self) -> None:
         """The oldest waiting message, a chunk, goes onto the wire."""
-        self._sent(self.sender.send_chunk())
+        self._send_oldest(Kind.CHUNK)
 
     def send_barrier(self) -> None:
         """The oldest waiting message, a barrier, goes onto the wire."""
-        self._sent(self.sender.send_barrier())
+        self._send_oldest(Kind.BARRIER)
 
     def send_watermark(self) -> None:
         """The pending watermark goes onto the wire."""
@@ -93,7 +92,10 @@ class CorePair:
         self._due_watermarks.append(message.payload)
         self.wire.append(message)
 
-    def _sent(self, message: Message[int]) -> None:
+    def _send_oldest(self, kind: Kind) -> None:
+        if not self._waiting or self._waiting[0].message.kind is not kind:
+            raise ActionRefused(f"no {kind.value} is the oldest that waits")
+        message = self.sender.send_oldest()
         due = self._waiting.pop(0).message
         if message != due:
             raise Divergence(f"{message} was sent, {due} is the oldest")
@@ -117,7 +119,8 @@ class CorePair:
     def consume_taken(self) -> None:
         """The application has consumed the oldest message that it took."""
         oldest = self.receiver.inbox[:1]
-        returned = self.receiver.consume()
+        self.receiver.consume_many(1)
+        returned = self.receiver.take_feedback(residue=False)
         message = oldest[0]
         is_watermark = message.kind is Kind.WATERMARK
         due = (self._due_watermarks if is_watermark else self._due).popleft()
@@ -132,7 +135,7 @@ class CorePair:
 
     def flush(self) -> None:
         """The idle receiver returns its residue."""
-        returned = self.receiver.flush()
+        returned = self.receiver.take_feedback()
         if returned is None:
             raise ActionRefused("the consumer is not idle, or nothing is left to return")
         self.grants.append(returned)
@@ -141,7 +144,7 @@ class CorePair:
         """The oldest returned permits arrive."""
         if not self.grants:
             raise ActionRefused("no permits are on their way back")
-        self.sender.add_permits(self.grants.popleft())
+        self.sender.on_feedback(self.grants.popleft())
 
     # What can be seen.
 
@@ -173,7 +176,11 @@ class CorePair:
         number = self._consumed
         messages: list[ModelMessage] = []
         for message in pipe:
-            messages.append(ModelMessage(message.kind.value, number % self._tags, message.rows, message.cost))
+            messages.append(
+                ModelMessage(
+                    message.kind.value, number % self._tags, message.rows, max(held(message, self._parameters))
+                )
+            )
             number += message.kind is not Kind.WATERMARK
         return messages
 

@@ -20,7 +20,7 @@ from permitflow.errors import PermitflowError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.messages import Kind
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.grpc_aio import SameHost, get, put
 
 __all__ = ["CHANNEL", "SCHEMA", "main"]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 
-from permitflow.protocol.frames import AddPermits, DownstreamFrame
-from permitflow.protocol.messages import Kind, Message, Permits
-from permitflow.protocol.receiver import PermitReceiver
+from permitflow.protocol.flow import Taken
+from permitflow.protocol.frames import DownstreamFrame, Feedback
+from permitflow.protocol.permits import PermitReceiver, Permits
 from permitflow.protocol.recording import End
 from permitflow.protocol.session import DownstreamSession
 from permitflow.tracing import ChannelTrace
@@ -26,7 +26,7 @@ def return_twice() -> None:
 
     Not all of them: a sender that has got back half the window would refuse as many again before it records anything.
     """
-    _change_return(lambda frame: [frame, AddPermits(Permits(*(-(-count // 10) for count in frame.permits)))])
+    _change_return(lambda frame: [frame, Feedback(Permits(*(-(-count // 10) for count in frame.said)))])
 
 
 def lose() -> None:
@@ -36,27 +36,20 @@ def lose() -> None:
 
 def return_on_receipt() -> None:
     """Permits are returned when a chunk arrives, not when the application has consumed it."""
-    deliver, note_consumed = PermitReceiver.deliver, PermitReceiver._note_consumed
-
-    def deliver_and_return(self: PermitReceiver[object], message: Message[object]) -> None:
-        deliver(self, message)
-        if message.kind is Kind.CHUNK:
-            self._due_rows += message.cost
-            self._inbox_rows -= message.rows
+    deliver_many, note_consumed = PermitReceiver.deliver_many, PermitReceiver._note_consumed
 
     def deliver_each(self: PermitReceiver[object], payloads: Sequence[object], rows: Sequence[int]) -> None:
         for payload, of_chunk in zip(payloads, rows, strict=True):
-            deliver_and_return(self, Message(Kind.CHUNK, payload, of_chunk, of_chunk))
+            deliver_many(self, (payload,), (of_chunk,))
+            self._due_rows += self.parameters.cost_of(of_chunk)
+            self._inbox_rows -= of_chunk
 
-    def only_consume(
-        self: PermitReceiver[object], payloads: Sequence[object | Message[object]], costs: Sequence[int]
-    ) -> None:
+    def only_consume(self: PermitReceiver[object], taken: Taken[object]) -> None:
         before = self._unreturned, self._due_rows, self._inbox_rows
-        note_consumed(self, payloads, costs)
+        note_consumed(self, taken)
         self._unreturned, self._due_rows, self._inbox_rows = before
 
-    setattr(PermitReceiver, "deliver", deliver_and_return)  # noqa: B010 - a method of a class is not assigned to lightly
-    setattr(PermitReceiver, "deliver_many", deliver_each)  # noqa: B010
+    setattr(PermitReceiver, "deliver_many", deliver_each)  # noqa: B010 - a method of a class is not assigned to lightly
     setattr(PermitReceiver, "_note_consumed", only_consume)  # noqa: B010
     _write_on_receipt()
 
@@ -75,15 +68,15 @@ def _write_on_receipt() -> None:
     setattr(RemoteReceiver, "_take_in", take_in_and_wake_the_writer)  # noqa: B010
 
 
-def _change_return(change: Callable[[AddPermits], list[DownstreamFrame]]) -> None:
+def _change_return(change: Callable[[Feedback], list[DownstreamFrame]]) -> None:
     write_all = DownstreamSession[object].take_frames
     returns = count(1)
 
     def take_frames(self: DownstreamSession[object]) -> list[DownstreamFrame]:
         frames: list[DownstreamFrame] = []
         for frame in write_all(self):
-            is_sabotaged = isinstance(frame, AddPermits) and next(returns) == RETURN
-            frames += change(frame) if is_sabotaged and isinstance(frame, AddPermits) else [frame]
+            is_sabotaged = isinstance(frame, Feedback) and next(returns) == RETURN
+            frames += change(frame) if is_sabotaged and isinstance(frame, Feedback) else [frame]
         return frames
 
     setattr(DownstreamSession, "take_frames", take_frames)  # noqa: B010
@@ -118,6 +111,6 @@ def first_wrong_event(channel: ChannelTrace, sabotage: str) -> tuple[End, int]:
     if sabotage == "on-receipt":
         # The first chunk's permits left before it was consumed: the next count of the receiver shows it.
         return "receiver", 2
-    returns = [event for log in channel.logs for event in log if event.action == "AddPermits"]
+    returns = [event for log in channel.logs for event in log if event.action == "Feedback"]
     # What comes twice is wrong the second time; what is lost is missed at the next return.
     return "sender", returns[RETURN if sabotage == "twice" else RETURN - 1].sequence

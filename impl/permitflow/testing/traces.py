@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from permitflow.errors import InvalidParametersError, TraceMismatchError
-from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.protocol.recording import PERMIT_ACTIONS, End
+from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Oversize
+from permitflow.protocol.recording import End
 from permitflow.tracing.events import Event
 from permitflow.tracing.reader import ChannelTrace, Trace
 from permitflow_model.kernel.replay import Blocked, Replay, replay

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError
-from permitflow.protocol.recording import ENDS, PERMIT_ACTIONS, ActionTable, End, ParameterValue, fields_of
+from permitflow.protocol.permits import PERMIT_ACTIONS
+from permitflow.protocol.recording import ENDS, ActionTable, End, ParameterValue, fields_of
 
 __all__ = [
     "FORMAT_VERSION",

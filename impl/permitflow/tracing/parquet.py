@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from permitflow.protocol.recording import ENDS, PERMIT_ACTIONS, ActionTable, End, column_of
+from permitflow.protocol.permits import PERMIT_ACTIONS
+from permitflow.protocol.recording import ENDS, ActionTable, End, column_of
 from permitflow.tracing.events import Event, Header, HeadersAsJson, HeadersFromJson, arguments_of, end_of
 
 __all__ = [

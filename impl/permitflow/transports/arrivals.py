@@ -3,13 +3,12 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.codec import LONE_BODY_AT, EncodedChunks, WireFrame, decode_upstream, lone_chunks
 from permitflow.transports.joined import FoldedChunks, unfold
-from permitflow.transports.trains import residue_waits_below_rows, with_batches
+from permitflow.transports.trains import with_batches
 
 __all__ = ["RESIDUE_SECONDS", "Arrivals"]
 
@@ -24,16 +23,6 @@ class Arrivals(ABC):
     _batches: BatchCodec | None
     # Of the messages that are here, so many of the newest may lie joined in one batch.
     _newest_folded = 0
-    _residue_waits_below_rows = 0
-
-    def _note_parameters(self, parameters: ChannelParameters) -> None:
-        self._residue_waits_below_rows = residue_waits_below_rows(parameters)
-
-    @property
-    def _may_residue_wait(self) -> bool:
-        """May an idle receiver keep what is less than a batch for a moment, instead of returning it with each chunk?"""
-        session = self._session
-        return 0 < session.receiver.unreturned < self._residue_waits_below_rows and session.end is None
 
     def _take_in(self, message: Received) -> None:
         """Take a message of the peer in."""
@@ -42,22 +31,22 @@ class Arrivals(ABC):
         if said is None or batches is None:
             self._take_frames(view)
         else:
-            self._take_chunks(batches, *said, view[LONE_BODY_AT:])
+            self._take_chunks(batches, said, view[LONE_BODY_AT:])
 
-    def _take_chunks(self, batches: BatchCodec, rows: Sequence[int], permits: int, arrow: Buffer) -> None:
+    def _take_chunks(self, batches: BatchCodec, rows: Sequence[int], arrow: Buffer) -> None:
         count = len(rows)
-        self._session.require_permits(count)
+        self._session.require_room(count)
         batch = batches.decode(arrow, rows)
         if count > 1 or self._newest_folded:
             self._newest_folded += count  # also of those that will be refused: some of them may get in before
         payloads = (batch,) if count == 1 else [FoldedChunks(batch, rows)] * count
-        self._session.receive_chunks(payloads, rows, permits)
+        self._session.receive_chunks(payloads, rows)
 
     def _take_frames(self, message: Received) -> None:
         for frame in decode_upstream(message):
             if self._batches is not None and isinstance(frame, EncodedChunks):
                 (arrow,) = frame.arrow
-                self._take_chunks(self._batches, frame.rows, frame.permits, arrow)
+                self._take_chunks(self._batches, frame.rows, arrow)
                 continue
             if self._newest_folded:
                 self._newest_folded += 1  # it does no harm where the frame is no message
@@ -70,5 +59,5 @@ class Arrivals(ABC):
 
     def _unfold(self) -> None:
         """Let each chunk that is here be a batch of its own."""
-        unfold(self._session.receiver, self._newest_folded)
+        unfold(self._session.inbound, self._newest_folded)
         self._newest_folded = 0

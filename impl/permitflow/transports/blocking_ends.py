@@ -28,11 +28,10 @@ from permitflow.errors import (
     PermitflowError,
 )
 from permitflow.protocol.compression import require_none_in_memory
+from permitflow.protocol.flow import Flow, Haste, Parameters
 from permitflow.protocol.frames import Agreement, EndOutcome, Get, Put
-from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.parameters import GAUGE_HELP, ChannelParameters, Oversize
+from permitflow.protocol.messages import Kind, Message, Offered
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.protocol.sender import Offered
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
 from permitflow.transports.arrivals import RESIDUE_SECONDS, Arrivals
 from permitflow.transports.arrow import BatchCodec, read_schema
@@ -54,7 +53,7 @@ from permitflow.transports.joined import JoinedChunks, oldest_joined, whole_batc
 from permitflow.transports.same_host import SHARED_MEMORY
 from permitflow.transports.shared_memory.blocking_link import Outgoing
 from permitflow.transports.shared_memory.handover import Offer
-from permitflow.transports.trains import TrainWriter, encoded, owed_rows_at_once
+from permitflow.transports.trains import TrainWriter, encoded
 from permitflow.transports.wire_errors import decode_error
 
 __all__ = ["BlockingSink", "BlockingSource", "BlockingStream"]
@@ -87,6 +86,10 @@ class BlockingStream:
         self._call = BlockingHostCall(address, method, who=session.peer, offer=offer)
 
     @property
+    def _flow(self) -> Flow | None:
+        return None if self._batches is None else self.parameters.flow
+
+    @property
     def name(self) -> str:
         """The channel's name, as error messages give it."""
         return self._peer_session.channel
@@ -97,7 +100,7 @@ class BlockingStream:
         return self._peer_session.agreement.stream or self.name
 
     @property
-    def parameters(self) -> ChannelParameters:
+    def parameters(self) -> Parameters:
         """What both ends agreed on."""
         return self._peer_session.parameters
 
@@ -314,9 +317,9 @@ class BlockingSink(BlockingStream):
         Spec: OfferChunk, SendChunk, WithdrawChunk.
         """
         self._require_open()
-        splits = self.parameters.oversize is Oversize.SPLIT
+        most = self.parameters.most_rows
         sent_rows = 0
-        for part in slices(batch, self.parameters.max_chunk_cost) if splits else (batch,):
+        for part in (batch,) if most is None else slices(batch, most):
             try:
                 self._send_part(part)
             except PeerGoneError as error:
@@ -329,7 +332,7 @@ class BlockingSink(BlockingStream):
         self._is_halfway = True
         try:
             self._absorb()
-            offered = self._session.offer_chunk(part, part.num_rows)
+            offered = self._session.offer(Kind.CHUNK, part, part.num_rows)
             self._leave(offered)
         except PermitflowError:
             self._is_halfway = self._call.is_cut
@@ -340,27 +343,27 @@ class BlockingSink(BlockingStream):
         """Write a chunk once its permits are here."""
         try:
             self._write()
-            if self._session.sender.has_waiting:
+            if self._session.outbound.has_waiting:
                 self._await_turn()
         except BaseException:
             was_halfway = self._is_halfway
             self._is_halfway = True
-            self._session.sender.withdraw(offered)
+            self._session.outbound.withdraw(offered)
             self._is_halfway = was_halfway
             raise
 
     def _await_turn(self) -> None:
         began = monotonic()
         try:
-            while self._session.sender.has_waiting:
+            while self._session.outbound.has_waiting:
                 self._await_permits()
                 self._write()
         finally:
             self._waiting_seconds += monotonic() - began
 
     def _await_permits(self) -> None:
-        away, all_permits = self._session.sender.outstanding.rows, self.parameters.row_permits
-        self._await_room(f"{away} of {all_permits} row permits are away")
+        waiting = self._session.outbound.waiting[0]
+        self._await_room(self._session.outbound.lack(waiting.kind, (waiting.rows,)))
 
     def end(self, *, closes_channel: bool, until: EndOutcome = EndOutcome.CONSUMED) -> EndOutcome:
         """Say that nothing follows, and wait for the answer: what has become of everything that was sent.
@@ -455,27 +458,27 @@ class BlockingSink(BlockingStream):
 
     def statistics(self) -> ChannelStatistics:
         """What has happened so far, as this end knows it."""
-        sender = self._session.sender
+        sender = self._session.outbound
         return ChannelStatistics(
             name=self.stream,
             path=self._call.path,
             compression=self._session.compression.words,
-            sent_chunks=sender.sent_chunks,
-            sent_rows=sender.sent_rows,
-            window_rows=self.parameters.row_permits,
+            window_rows=self.parameters.window_rows,
+            sent_chunks=sender.totals.chunks,
+            sent_rows=sender.totals.rows,
             rows_held=sender.rows_held,
             peak_rows_held=sender.peak_rows_held,
             waiting_seconds=self._waiting_seconds,
             open_seconds=self.open_seconds,
             gauges=sender.gauges(),
-            gauge_help=GAUGE_HELP,
+            gauge_help=self.parameters.flow.gauge_help,
         )
 
     def _write(self) -> None:
         self._write_out(encode_upstream(encoded(self._session.take_frames(), self._writer)))
 
     def _take_in(self, message: Received) -> None:
-        for frame in decode_downstream(message):
+        for frame in decode_downstream(message, self._flow):
             self._session.receive(frame)
             if isinstance(frame, Agreement):
                 self._note_agreement(frame)
@@ -507,7 +510,6 @@ class BlockingSource(Arrivals, BlockingStream):
             get, peer=f"the exchange at {address} (channel {get.channel!r})", record=record
         )
         self._held = 0
-        self._owed_rows_at_once = 0
         super().__init__(address, GET_STREAM, self._session, timeout_seconds, offer)
 
     def receive(self) -> Message[pa.RecordBatch | Marker]:
@@ -573,10 +575,11 @@ class BlockingSource(Arrivals, BlockingStream):
         """Return permits and wait until a message may be taken, or raise why none may be."""
         session = self._session
         while self._core.is_empty and session.end is None:
-            self._write()
-            if self._may_residue_wait and self._takes_reply_within(min(RESIDUE_SECONDS, self._timeout_seconds)):
+            self._write(residue=False)
+            if self._core.haste == Haste.LATER and self._takes_reply_within(
+                min(RESIDUE_SECONDS, self._timeout_seconds)
+            ):
                 continue
-            self._core.release_residue()
             self._write()
             self._await_reply(_SILENT, why_no_rows)
         if session.end is None:
@@ -594,7 +597,7 @@ class BlockingSource(Arrivals, BlockingStream):
         core = self._core
         if self._newest_folded:
             self._unfold()
-        if self._unwritten or core.is_due:
+        if self._unwritten or core.haste >= Haste.SOON:
             self._return_permits(behind=1)
         message = core.take()
         self._held = 1
@@ -608,7 +611,7 @@ class BlockingSource(Arrivals, BlockingStream):
             joined = oldest.joined
         if joined is None:
             return self._take()
-        if self._unwritten or core.is_due:
+        if self._unwritten or core.haste >= Haste.SOON:
             self._return_permits(behind=len(joined.rows))
         if oldest is not None:
             oldest.note_handed_over()
@@ -622,7 +625,7 @@ class BlockingSource(Arrivals, BlockingStream):
         Before anything is taken, so that an interrupt finds it where it was.  Who would have to wait has returned
         everything before: docs/decisions/0024-callbacks-before-tasks.md.
         """
-        if len(self._core.payloads) <= behind or self._core.due_rows >= self._owed_rows_at_once or self._unwritten:
+        if len(self._core.payloads) <= behind or self._core.haste == Haste.NOW or self._unwritten:
             self._write()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -656,19 +659,19 @@ class BlockingSource(Arrivals, BlockingStream):
 
     def statistics(self) -> ChannelStatistics:
         """What has happened so far, as this end knows it."""
-        receiver = self._session.receiver
+        receiver = self._session.inbound
         return ChannelStatistics(
             name=self.stream,
             path=self._call.path,
             compression=self._session.compression.words,
-            window_rows=self.parameters.row_permits,
+            window_rows=self.parameters.window_rows,
             consumed_chunks=receiver.consumed_chunks,
             consumed_rows=receiver.consumed_rows,
             inbox_rows=receiver.inbox_rows,
             peak_inbox_rows=receiver.peak_inbox_rows,
             open_seconds=self.open_seconds,
             gauges=receiver.gauges(),
-            gauge_help=GAUGE_HELP,
+            gauge_help=self.parameters.flow.gauge_help,
         )
 
     def _finish(self) -> None:
@@ -680,14 +683,12 @@ class BlockingSource(Arrivals, BlockingStream):
         self._session.close()
         self.close()
 
-    def _write(self) -> None:
-        frames = self._session.take_frames()
+    def _write(self, *, residue: bool = True) -> None:
+        frames = self._session.take_frames(residue=residue)
         if frames or self._unwritten:
-            self._write_out(encode_downstream(frames))
+            self._write_out(encode_downstream(frames, self._flow))
 
     def _note(self, frame: WireFrame) -> None:
         if isinstance(frame, Agreement):
             self._note_agreement(frame)
-            self._note_parameters(self.parameters)
-            self._core = self._session.receiver
-            self._owed_rows_at_once = owed_rows_at_once(self.parameters)
+            self._core = self._session.inbound

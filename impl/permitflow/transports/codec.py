@@ -16,22 +16,12 @@ from typing import NamedTuple, TypeAlias
 from google.protobuf.message import DecodeError
 
 from permitflow.errors import InvalidParametersError, UndecodableDataError
-from permitflow.protocol.frames import (
-    Abort,
-    AddPermits,
-    Agreement,
-    Data,
-    DownstreamFrame,
-    End,
-    Ended,
-    Failure,
-    Get,
-    Put,
-)
-from permitflow.protocol.messages import Kind, Message, Permits
+from permitflow.protocol.flow import AnyFeedback, Flow
+from permitflow.protocol.frames import Abort, Agreement, Data, DownstreamFrame, End, Ended, Failure, Feedback, Get, Put
+from permitflow.protocol.messages import Kind, Message
 from permitflow.transports.arrow_compression import MAX_SCHEMA_BYTES
 from permitflow.transports.carrier import Buffer, Received
-from permitflow.transports.protobuf_values import read_value, write_value
+from permitflow.transports.protobuf_values import decode_feedback, encode_feedback, read_value, write_value
 from permitflow.transports.shared_memory.ring import SizedParts, size_of
 from permitflow.wire.v1 import exchange_pb2 as pb
 
@@ -90,10 +80,10 @@ _MOST_EMPTY_CHUNKS = 8_192
 _FRAME_BYTES = 32
 # A stream's chunks are often of one size.  What was said of the last ones need not be encoded or decoded again.
 _FRONTS = 64
-_Said: TypeAlias = tuple[tuple[int, ...], int, int]  # rows, permits and bytes of a batch
+_Said: TypeAlias = tuple[tuple[int, ...], int]  # rows and bytes of a batch
 _FEW_CHUNKS = 512
 _FEW_CHUNKS_BYTES = 2_048
-# Permits that return say the same again and again.
+# What permits that return say is the same again and again.
 _SHORT_BYTES = 64
 
 
@@ -106,8 +96,6 @@ class EncodedChunks(NamedTuple):
 
     rows: tuple[int, ...]
     """Of each of them."""
-    permits: int
-    """Those of all of them."""
     arrow: Sequence[Buffer]
     """In pieces; what was read is one."""
 
@@ -176,14 +164,14 @@ def _frame_bytes(frame: WireFrame) -> int:
     if isinstance(frame, EncodedChunks):
         # As if an empty one took its share of what a message may have of either.
         empty_bytes = frame.rows.count(0) * (_MOST_FRAMES_BYTES // _MOST_EMPTY_CHUNKS)
-        return _FRAME_BYTES + len(frame.rows) * (frame.permits.bit_length() // 7 + 1) + empty_bytes
+        return _FRAME_BYTES + len(frame.rows) * (max(frame.rows).bit_length() // 7 + 1) + empty_bytes
     return _FRAME_BYTES + _marker_bytes(frame.message.payload) if isinstance(frame, Data) else _FRAME_BYTES
 
 
-def encode_batch(rows: tuple[int, ...], permits: int, arrow: Sequence[Buffer]) -> list[Buffer]:
+def encode_batch(rows: tuple[int, ...], arrow: Sequence[Buffer]) -> list[Buffer]:
     """Encode chunks that travel alone, as the rows of one batch: as ``encode_upstream`` encodes ``EncodedChunks``."""
     size_bytes = size_of(arrow)
-    said = ((rows, permits, size_bytes),)
+    said = ((rows, size_bytes),)
     front = _front_of(said) if len(rows) <= _FEW_CHUNKS else _made_front(said)
     message = (front, *arrow)
     return SizedParts(message, len(front) + size_bytes) if isinstance(arrow, SizedParts) else [*message]
@@ -192,7 +180,7 @@ def encode_batch(rows: tuple[int, ...], permits: int, arrow: Sequence[Buffer]) -
 def _message(train: Sequence[WireFrame], body: Sequence[Buffer], body_bytes: int) -> list[Buffer]:
     chunks = [frame for frame in train if isinstance(frame, EncodedChunks)]
     if len(chunks) == len(train) and sum(len(each.rows) for each in chunks) <= _FEW_CHUNKS:
-        said = tuple((each.rows, each.permits, size_of(each.arrow)) for each in chunks)
+        said = tuple((each.rows, size_of(each.arrow)) for each in chunks)
         front = _front_of(said)
         return SizedParts((front, *body), len(front) + body_bytes)
     message = pb.FromUpstream()
@@ -205,32 +193,36 @@ def _message(train: Sequence[WireFrame], body: Sequence[Buffer], body_bytes: int
 def _made_front(chunks: tuple[_Said, ...]) -> bytes:
     """What stands before the body in a message of nothing but chunks."""
     train = pb.FromUpstream()
-    for rows, permits, size_bytes in chunks:
-        _write_chunks(train.frames.add().chunks, rows, permits, size_bytes)
-    return front_of(train.SerializeToString(), sum(size_bytes for _, _, size_bytes in chunks))
+    for rows, size_bytes in chunks:
+        _write_chunks(train.frames.add().chunks, rows, size_bytes)
+    return front_of(train.SerializeToString(), sum(size_bytes for _, size_bytes in chunks))
 
 
 _front_of = lru_cache(maxsize=_FRONTS)(_made_front)
 
 
-def encode_downstream(frames: Sequence[DownstreamFrame]) -> list[list[Buffer]]:
+def encode_downstream(frames: Sequence[DownstreamFrame], flow: Flow | None) -> list[list[Buffer]]:
     """Encode what a downstream writes: one message, or none if there are no frames."""
     if not frames:
         return []
-    if len(frames) == 1 and isinstance(frames[0], AddPermits):
-        return [[_said_of_permits(frames[0].permits)]]
-    return [[_encoded_downstream(frames)]]
+    if len(frames) == 1 and isinstance(frames[0], Feedback) and flow is not None:
+        return [[_feedback_message(flow, frames[0].said)]]
+    return [[_encoded_downstream(frames, flow)]]
 
 
 @lru_cache(maxsize=_FRONTS)
-def _said_of_permits(permits: Permits) -> bytes:
-    return _encoded_downstream((AddPermits(permits),))
+def _feedback_message(flow: Flow, said: AnyFeedback) -> bytes:
+    return _encoded_downstream((Feedback(said),), flow)
 
 
-def _encoded_downstream(frames: Iterable[DownstreamFrame]) -> bytes:
+def _encoded_downstream(frames: Iterable[DownstreamFrame], flow: Flow | None) -> bytes:
     train = pb.FromDownstream()
     for frame in frames:
-        _write_downstream(train.frames.add(), frame)
+        into = train.frames.add()
+        if isinstance(frame, Feedback) and flow is not None:
+            into.feedback = encode_feedback(flow, frame.said)
+        else:
+            write_value(getattr(into, _FRAME_NAMES[type(frame)]), frame)
     return train.SerializeToString()
 
 
@@ -243,11 +235,8 @@ def decode_upstream(message: Received) -> list[WireFrame]:
     view = memoryview(message)
     head, body = _taken_apart(view)
     if len(head) <= _FEW_CHUNKS_BYTES and _are_all_of(said := _chunks_said(bytes(head)), body):
-        ends = accumulate(size for _, _, size in said)
-        return [
-            EncodedChunks(rows, permits, (body[end - size : end],))
-            for (rows, permits, size), end in zip(said, ends, strict=True)
-        ]
+        ends = accumulate(size for _, size in said)
+        return [EncodedChunks(rows, (body[end - size : end],)) for (rows, size), end in zip(said, ends, strict=True)]
     train = pb.FromUpstream()
     _parse(train, head)
     if train.body:  # by an encoder that does not know where it should be
@@ -270,8 +259,8 @@ def decode_upstream(message: Received) -> list[WireFrame]:
 
 
 @lru_cache(maxsize=_FRONTS)
-def lone_chunks(front: bytes, size: int) -> tuple[tuple[int, ...], int] | None:
-    """Rows and permits of the chunks, if a message is nothing but a few chunks as one batch; most messages are.
+def lone_chunks(front: bytes, size: int) -> tuple[int, ...] | None:
+    """Rows of the chunks, if a message is nothing but a few chunks as one batch; most messages are.
 
     Args:
         front: its first ``LONE_BODY_AT`` bytes; behind them follow the chunks' bytes, if it is.
@@ -285,7 +274,9 @@ def lone_chunks(front: bytes, size: int) -> tuple[tuple[int, ...], int] | None:
     if len(train.frames) != 1 or train.body:
         return None
     chunks = train.frames[0].chunks
-    return (tuple(chunks.rows), chunks.permits) if chunks.rows and chunks.size_bytes == size - place[1] else None
+    if not chunks.rows or min(chunks.rows) < 0 or chunks.size_bytes != size - place[1]:
+        return None
+    return tuple(chunks.rows)
 
 
 @lru_cache(maxsize=_FRONTS)
@@ -296,34 +287,37 @@ def _chunks_said(head: bytes) -> tuple[_Said, ...]:
     if train.body or any(frame.WhichOneof("frame") != "chunks" for frame in train.frames):
         return ()
     chunks = [frame.chunks for frame in train.frames]
-    return tuple((tuple(each.rows), each.permits, each.size_bytes) for each in chunks)
+    return tuple((tuple(each.rows), each.size_bytes) for each in chunks)
 
 
 def _are_all_of(chunks: Sequence[_Said], body: memoryview) -> bool:
     """Is the body theirs, with some bytes and chunks for each batch?  Else ``_read_chunks`` says why not."""
-    return all(rows and size > 0 for rows, _, size in chunks) and sum(size for _, _, size in chunks) == len(body) > 0
+    return (
+        all(rows and min(rows) >= 0 and size > 0 for rows, size in chunks)
+        and sum(size for _, size in chunks) == len(body) > 0
+    )
 
 
-def decode_downstream(message: Received) -> list[DownstreamFrame]:
-    """Decode what a downstream wrote.
+def decode_downstream(message: Received, flow: Flow | None) -> list[DownstreamFrame]:
+    """Decode what a downstream wrote; without a flow, because there is no agreement, feedback stays bytes.
 
     Raises:
         UndecodableDataError: these bytes are no frames of this version of the protocol.
     """
     if len(message) <= _SHORT_BYTES:
-        return list(_short_downstream(bytes(message)))
-    return _downstream_frames(message)
+        return list(_short_downstream(bytes(message), flow))
+    return _downstream_frames(message, flow)
 
 
 @lru_cache(maxsize=_FRONTS)
-def _short_downstream(message: bytes) -> list[DownstreamFrame]:
-    return _downstream_frames(message)
+def _short_downstream(message: bytes, flow: Flow | None) -> list[DownstreamFrame]:
+    return _downstream_frames(message, flow)
 
 
-def _downstream_frames(message: Received) -> list[DownstreamFrame]:
+def _downstream_frames(message: Received, flow: Flow | None) -> list[DownstreamFrame]:
     train = pb.FromDownstream()
     _parse(train, memoryview(message))
-    return [_read_downstream(frame) for frame in train.frames]
+    return [_read_downstream(frame, flow) for frame in train.frames]
 
 
 def _parse(train: pb.FromUpstream | pb.FromDownstream, data: memoryview) -> None:
@@ -350,9 +344,8 @@ def _write_upstream(into: pb.UpstreamFrame, frame: WireFrame) -> None:
     """
     match frame:
         case EncodedChunks():
-            _write_chunks(into.chunks, frame.rows, frame.permits, sum(map(len, frame.arrow)))
+            _write_chunks(into.chunks, frame.rows, sum(map(len, frame.arrow)))
         case Data(message=message):
-            into.data.permits = message.cost
             marker = into.data.barrier if message.kind is Kind.BARRIER else into.data.watermark
             marker.SetInParent()
             _write_marker(marker, message.payload, message.kind.value)
@@ -360,10 +353,9 @@ def _write_upstream(into: pb.UpstreamFrame, frame: WireFrame) -> None:
             write_value(getattr(into, _FRAME_NAMES[type(frame)]), frame)
 
 
-def _write_chunks(into: pb.Chunks, rows: Sequence[int], permits: int, size_bytes: int) -> None:
+def _write_chunks(into: pb.Chunks, rows: Sequence[int], size_bytes: int) -> None:
     """Write what is said of chunks that travel together; their bytes are no part of it."""
     into.rows.extend(rows)
-    into.permits = permits
     into.size_bytes = size_bytes
 
 
@@ -377,20 +369,6 @@ def _write_marker(into: pb.Marker, payload: Marker, what: str) -> None:
             into.text = value
         case bytes() as value:
             into.data = value
-
-
-def _write_downstream(into: pb.DownstreamFrame, frame: DownstreamFrame) -> None:
-    """Write a frame of a downstream.
-
-    Raises:
-        InvalidParametersError: the wire cannot hold something of it.
-    """
-    if isinstance(frame, AddPermits):
-        permits = into.add_permits.permits
-        permits.SetInParent()  # even if all are 0
-        permits.rows, permits.barriers, permits.watermarks = frame.permits
-    else:
-        write_value(getattr(into, _FRAME_NAMES[type(frame)]), frame)
 
 
 def _read_upstream(frame: pb.UpstreamFrame, body: memoryview) -> WireFrame:
@@ -417,15 +395,19 @@ def _read_chunks(message: pb.Chunks, body: memoryview) -> EncodedChunks:
     if not message.rows or not 0 < message.size_bytes <= len(body):
         reason = f"they take {message.size_bytes} of the {len(body)} bytes of the body"
         raise UndecodableDataError(what=f"a batch of {len(message.rows)} chunks", reason=reason)
-    return EncodedChunks(tuple(message.rows), message.permits, (body[: message.size_bytes],))
+    if min(message.rows) < 0:
+        raise UndecodableDataError(
+            what=f"a batch of {len(message.rows)} chunks", reason=f"one has {min(message.rows)} rows"
+        )
+    return EncodedChunks(tuple(message.rows), (body[: message.size_bytes],))
 
 
 def _read_data(message: pb.Data) -> Data[Marker]:
     match message.WhichOneof("message"):
         case "barrier":
-            return Data(Message(Kind.BARRIER, _marker(message.barrier), 0, message.permits))
+            return Data(Message(Kind.BARRIER, _marker(message.barrier)))
         case "watermark":
-            return Data(Message(Kind.WATERMARK, _marker(message.watermark), 0, message.permits))
+            return Data(Message(Kind.WATERMARK, _marker(message.watermark)))
     raise UndecodableDataError(what="Data", reason="it holds neither barrier nor watermark")
 
 
@@ -435,16 +417,15 @@ def _marker(message: pb.Marker) -> Marker:
     return value
 
 
-def _read_downstream(frame: pb.DownstreamFrame) -> DownstreamFrame:
+def _read_downstream(frame: pb.DownstreamFrame, flow: Flow | None) -> DownstreamFrame:
     """Read a frame of a downstream.
 
     Raises:
         UndecodableDataError: it is none, or states something that cannot be.
     """
     name = _name(frame)
-    if name == "add_permits":
-        permits = frame.add_permits.permits
-        return AddPermits(Permits(permits.rows, permits.barriers, permits.watermarks))
+    if name == "feedback":
+        return Feedback(frame.feedback if flow is None else decode_feedback(flow, frame.feedback))
     read: DownstreamFrame = read_value(getattr(frame, name))
     return read
 

@@ -26,9 +26,9 @@ from permitflow.errors import (
 )
 from permitflow.protocol.compression import Compression, offered
 from permitflow.protocol.control import ChannelRow, Discarded, Published, StagedPart
-from permitflow.protocol.frames import EndOutcome, Get, Put, Staging, StatedParameters
-from permitflow.protocol.handshake import PROTOCOL_VERSION
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.flow import Parameters
+from permitflow.protocol.frames import EndOutcome, Get, Put, Staging
+from permitflow.protocol.handshake import PROTOCOL_VERSION, stated
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
 from permitflow.protocol.traffic import Statistics
@@ -194,7 +194,7 @@ class ChannelDescription(NamedTuple):
     """What an exchange says about a channel."""
 
     schema: pa.Schema
-    parameters: ChannelParameters
+    parameters: Parameters
 
 
 @asynccontextmanager
@@ -202,7 +202,7 @@ async def get(
     address: str,
     channel: str,
     *,
-    wanted: ChannelParameters | None = None,
+    wanted: Parameters | None = None,
     schema: pa.Schema | None = None,
     connect_timeout_seconds: float = 10.0,
     agreement_timeout_seconds: float = 60.0,
@@ -246,21 +246,21 @@ async def get(
         ReplayError: it does not keep rows, or not these, or not for this consumer.
     """
     _require_name(channel)
-    stated = None if schema is None else schema.serialize().to_pybytes()
+    encoded = None if schema is None else schema.serialize().to_pybytes()
     who = f"the exchange at {address} (channel {channel!r})"
     async with _calling(address, GET_STREAM, who, connect_timeout_seconds, silence_seconds) as call:
         with offering(same_host, writes=False, who=who) as offer:
             first = Get(
                 PROTOCOL_VERSION,
                 channel,
-                StatedParameters.of(wanted),
-                stated,
+                schema=encoded,
                 same_host=offer.frame,
                 from_row=from_row,
                 to_row=to_row,
                 consumer=consumer,
                 log_id=log_id,
                 compression=offered(compression, available_codecs()),
+                **stated(wanted),
             )
             session: DownstreamSession[object] = DownstreamSession(first, peer=who, record=record)
             end = RemoteReceiver(session, call, schema=schema, offer=offer)
@@ -274,7 +274,7 @@ async def put(
     channel: str,
     schema: pa.Schema,
     *,
-    wanted: ChannelParameters | None = None,
+    wanted: Parameters | None = None,
     connect_timeout_seconds: float = 10.0,
     agreement_timeout_seconds: float = HANDSHAKE_SECONDS,
     silence_seconds: float = SILENCE_SECONDS,
@@ -314,12 +314,21 @@ async def put(
         HandshakeError: the exchange refused: unknown channel, schemas or parameters that differ.
     """
     _require_name(channel)
-    stated, encoded = StatedParameters.of(wanted), schema.serialize().to_pybytes()
+    encoded = schema.serialize().to_pybytes()
     who = f"the exchange at {address} (channel {channel!r})"
     async with _calling(address, PUT_STREAM, who, connect_timeout_seconds, silence_seconds) as call:
         with offering(same_host, writes=True, who=who) as offer:
             able = offered(compression, available_codecs())
-            first = Put(PROTOCOL_VERSION, channel, stated, encoded, offer.frame, producer, staging, able)
+            first = Put(
+                PROTOCOL_VERSION,
+                channel,
+                schema=encoded,
+                same_host=offer.frame,
+                producer=producer,
+                staging=staging,
+                compression=able,
+                **stated(wanted),
+            )
             session: UpstreamSession[object] = UpstreamSession(first, peer=who, record=record)
             end = RemoteSender(session, call, schema=schema, offer=offer)
             async with _running(end, who, agreement_timeout_seconds) as sender:

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from permitflow.protocol.compression import Compression, offered
-from permitflow.protocol.frames import EndOutcome, Get, Put, Staging, StatedParameters
-from permitflow.protocol.handshake import PROTOCOL_VERSION
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.flow import Parameters
+from permitflow.protocol.frames import EndOutcome, Get, Put, Staging
+from permitflow.protocol.handshake import PROTOCOL_VERSION, stated
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.transports.arrow_compression import available_codecs
 from permitflow.transports.blocking_control import BlockingControl
@@ -48,14 +48,14 @@ class ChannelFacts(NamedTuple):
     """What the exchange tells about a channel."""
 
     schema: pa.Schema
-    parameters: ChannelParameters
+    parameters: Parameters
 
 
 def open_source(
     address: str,
     channel: str,
     *,
-    wanted: ChannelParameters | None = None,
+    wanted: Parameters | None = None,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     record: RecorderFactory | None = None,
     same_host: SameHost = SameHost.AUTO,
@@ -99,13 +99,13 @@ def open_source(
         get = Get(
             PROTOCOL_VERSION,
             channel,
-            StatedParameters.of(wanted),
             same_host=offer.frame,
             from_row=from_row,
             to_row=to_row,
             consumer=consumer,
             log_id=log_id,
             compression=offered(compression, available_codecs()),
+            **stated(wanted),
         )
         source = BlockingSource(address, get, timeout_seconds, record, offer)
     source.open("the channel has no schema until its first producer dials: is there one?", why_no_schema)
@@ -118,7 +118,7 @@ def probe(address: str, channel: str, *, timeout_seconds: float = DEFAULT_TIMEOU
     Raises:
         As ``open_source``.
     """
-    get = Get(PROTOCOL_VERSION, channel, StatedParameters(), probe=True)
+    get = Get(PROTOCOL_VERSION, channel, probe=True)
     with BlockingSource(address, get, timeout_seconds, None) as source:
         source.open("the channel has no schema until its first producer dials: is there one?", why_no_schema)
         return ChannelFacts(source.schema, source.parameters)
@@ -129,7 +129,7 @@ def open_sink(
     channel: str,
     schema: pa.Schema,
     *,
-    wanted: ChannelParameters | None = None,
+    wanted: Parameters | None = None,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     record: RecorderFactory | None = None,
     same_host: SameHost = SameHost.AUTO,
@@ -160,10 +160,19 @@ def open_sink(
         PeerTimeoutError: no agreement in time.
         PeerGoneError: nobody answers at ``address``, or the channel has ended.
     """
-    stated, encoded = StatedParameters.of(wanted), schema.serialize().to_pybytes()
+    encoded = schema.serialize().to_pybytes()
     with _offering(same_host, writes=True, address=address) as offer:
         able = offered(compression, available_codecs())
-        put = Put(PROTOCOL_VERSION, channel, stated, encoded, offer.frame, producer, staging, able)
+        put = Put(
+            PROTOCOL_VERSION,
+            channel,
+            schema=encoded,
+            same_host=offer.frame,
+            producer=producer,
+            staging=staging,
+            compression=able,
+            **stated(wanted),
+        )
         sink = BlockingSink(address, put, timeout_seconds, record, offer)
     sink.open("it takes streams slowly: is it overloaded?")
     return sink

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from permitflow.protocol.flow import Inbound
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.receiver import PermitReceiver
 from permitflow.transports.arrow import BatchCodec
 
 __all__ = ["FoldedChunks", "JoinedChunks", "oldest_joined", "unfold", "whole_batch"]
@@ -94,7 +94,7 @@ class FoldedChunks:
         self._next_row += joined.num_rows
 
 
-def unfold(receiver: PermitReceiver[object], newest: int) -> None:
+def unfold(receiver: Inbound[object], newest: int) -> None:
     """Let every chunk that was not taken be a batch of its own; only so many of the newest messages may lie folded.
 
     What was unfolded before is not looked at again: a slow consumer may have a whole window of it.
@@ -125,11 +125,11 @@ def _append_unfolded(unfolded: list[object], entries: Sequence[object], position
 
 
 def _in_place_of(entry: object, chunk: pa.RecordBatch) -> object:
-    return Message(entry.kind, chunk, entry.rows, entry.cost) if isinstance(entry, Message) else chunk
+    return Message(entry.kind, chunk, entry.rows) if isinstance(entry, Message) else chunk
 
 
 def _folded(entry: object) -> FoldedChunks | None:
-    """What stands for the chunk of this entry; a chunk that does not cost its rows is a whole message."""
+    """What stands for the chunk of this entry; an empty chunk is a whole message."""
     payload = entry.payload if isinstance(entry, Message) else entry
     return payload if isinstance(payload, FoldedChunks) else None
 
@@ -188,7 +188,7 @@ def whole_batch(entries: Sequence[object], codec: BatchCodec, max_rows: int | No
     return JoinedChunks(batch, rows)
 
 
-def oldest_joined(receiver: PermitReceiver[object], codec: BatchCodec, max_rows: int | None) -> OldestChunks | None:
+def oldest_joined(receiver: Inbound[object], codec: BatchCodec, max_rows: int | None) -> OldestChunks | None:
     """Look at the oldest chunks that were not taken; None if the oldest message is no chunk.
 
     Args:

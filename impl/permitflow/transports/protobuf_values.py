@@ -1,27 +1,29 @@
 """Values to protobuf messages and back, field by field: a field has the same name in both.
 
-What travels with every chunk is coded by hand, in ``codec``.
+What a flow says travels as bytes, of messages of its own.  What travels with every chunk is coded by hand, in
+``codec``.
 """
 
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
-from permitflow.errors import InvalidParametersError, UndecodableDataError, printable
+from permitflow.errors import InvalidParametersError, ParameterMismatchError, UndecodableDataError, printable
 from permitflow.protocol import control, frames, traffic
 from permitflow.protocol.compression import Codec, CompressionAnswer, CompressionOffer
 from permitflow.protocol.control import ChannelState
-from permitflow.protocol.frames import NOTHING_STATED, EndOutcome, StatedParameters
-from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.flow import AnyFeedback, Flow, Parameters, Wishes, flow_named
+from permitflow.protocol.frames import EndOutcome
 from permitflow.transports.arrow import read_schema
 from permitflow.transports.texts import TEXT_RULE, sendable
 from permitflow.wire.v1 import exchange_pb2 as pb
 
-__all__ = ["read_value", "write_value"]
+__all__ = ["decode_feedback", "encode_feedback", "read_value", "write_value"]
 
 _KINDS: dict[type[Message], type] = {
     pb.Get: frames.Get,
@@ -31,7 +33,6 @@ _KINDS: dict[type[Message], type] = {
     pb.Ended: frames.Ended,
     pb.Abort: frames.Abort,
     pb.Failure: frames.Failure,
-    pb.Parameters: StatedParameters,
     pb.SameHostOffer: frames.SameHostOffer,
     pb.SameHostAnswer: frames.SameHostAnswer,
     pb.Staging: frames.Staging,
@@ -60,8 +61,6 @@ _NUMBERS: dict[str, int] = {
     Codec.ZSTD: pb.CODEC_ZSTD,
     EndOutcome.CONSUMED: pb.END_OUTCOME_CONSUMED,
     EndOutcome.ACCEPTED: pb.END_OUTCOME_ACCEPTED,
-    Oversize.SPLIT: pb.OVERSIZE_SPLIT,
-    Oversize.WHOLE: pb.OVERSIZE_WHOLE,
     ChannelState.OPEN: pb.CHANNEL_STATE_OPEN,
     ChannelState.ENDED: pb.CHANNEL_STATE_ENDED,
     ChannelState.BROKEN: pb.CHANNEL_STATE_BROKEN,
@@ -69,7 +68,6 @@ _NUMBERS: dict[str, int] = {
 """Words that travel as numbers."""
 _CODECS = {_NUMBERS[codec]: codec for codec in Codec}
 _OUTCOMES = {_NUMBERS[outcome]: outcome for outcome in EndOutcome}
-_OVERSIZE = {_NUMBERS[oversize]: oversize.value for oversize in Oversize}
 _STATES = {_NUMBERS[state]: state for state in ChannelState}
 _MOST_CODECS = 16  # of an offer that are looked at; there are two
 
@@ -85,17 +83,114 @@ def _known_codecs(numbers: Iterable[int]) -> tuple[Codec, ...]:
     return tuple(_CODECS[number] for number in tuple(numbers)[:_MOST_CODECS] if number in _CODECS)
 
 
-def _checked(stated: StatedParameters) -> ChannelParameters:
+# What a flow says.
+
+
+class _FlowMessages(NamedTuple):
+    """The protobuf messages of a flow."""
+
+    parameters: type[Message]
+    feedback: type[Message]
+
+
+@cache
+def _messages_of(flow: Flow) -> _FlowMessages:
+    module = import_module(flow.wire)
+    messages = _FlowMessages(module.Parameters, module.Feedback)
+    for message, kind in zip(messages, (flow.wishes, flow.feedback), strict=True):
+        _KINDS[message], _FIELDS[message] = kind, _fields_of(message)
+    return messages
+
+
+def encode_feedback(flow: Flow, said: AnyFeedback) -> bytes:
+    """What a receiver's end says, as bytes."""
+    return _encoded(_messages_of(flow).feedback, said)
+
+
+def decode_feedback(flow: Flow, said: bytes) -> AnyFeedback:
+    """What a receiver's end has said.
+
+    Raises:
+        UndecodableDataError: these bytes say nothing in this flow.
+    """
+    return _decoded(_messages_of(flow).feedback, said, f"feedback of flow {flow.name!r}")
+
+
+def _wishes(name: str, said: bytes) -> Wishes:
+    return _decoded(_messages_of(flow_named(name)).parameters, said, f"parameters of flow {name!r}")
+
+
+def _encoded(message: type[Message], value: object) -> bytes:
+    into = message()
+    write_value(into, value)
+    return into.SerializeToString()
+
+
+def _decoded(message: type[Message], said: bytes, what: str) -> Any:  # as in _KINDS
+    read = message()
     try:
-        return stated.checked()
-    except InvalidParametersError as error:
+        read.ParseFromString(said)
+    except DecodeError as error:
+        raise UndecodableDataError(what=what, reason=str(error)) from error
+    return read_value(read)
+
+
+def _wanted(value: frames.Get | frames.Put) -> bytes | None:
+    return None if value.wanted is None else _encoded(_messages_of(flow_named(value.flow)).parameters, value.wanted)
+
+
+def _agreed(value: frames.Agreement) -> bytes:
+    return _encoded(_messages_of(flow_named(value.flow)).parameters, value.parameters)
+
+
+def _of_position(value: control.ChannelPosition[Any]) -> bytes:
+    flow = value.parameters.flow
+    return _encoded(_messages_of(flow).parameters, flow.state(value.parameters))
+
+
+def _read_wanted(values: dict[str, Any]) -> None:
+    if values["flow"]:
+        values["wanted"] = _wishes(values["flow"], values["wanted"])
+    elif values["wanted"]:
+        raise UndecodableDataError(what="wishes", reason="they do not say of which flow")
+    else:
+        values["wanted"] = None
+
+
+def _read_agreed(values: dict[str, Any]) -> None:
+    values["parameters"] = _wishes(values["flow"], values["parameters"])
+
+
+def _read_position(values: dict[str, Any]) -> None:
+    name = values.pop("flow")
+    try:
+        wishes = _wishes(name, values["parameters"])
+        parameters: Parameters = flow_named(name).complete(wishes)
+    except (InvalidParametersError, ParameterMismatchError) as error:
         raise UndecodableDataError(what="a position", reason=str(error)) from error
+    values["parameters"] = parameters
+
+
+_READ_TOGETHER: dict[type[Message], Callable[[dict[str, Any]], None]] = {
+    pb.Get: _read_wanted,
+    pb.Put: _read_wanted,
+    pb.Agreement: _read_agreed,
+    pb.ChannelPosition: _read_position,
+}
+"""What becomes of fields of which one says what the other one is."""
+_WRITE_OF_ALL: dict[str, Callable[[Any], object]] = {
+    "Get.wanted": _wanted,
+    "Put.wanted": _wanted,
+    "Agreement.parameters": _agreed,
+    "ChannelPosition.flow": lambda value: value.parameters.flow.name,
+    "ChannelPosition.parameters": _of_position,
+}
+"""What is stated of the whole value, where no field of it holds that."""
 
 
 Convert: TypeAlias = Callable[[Any], Any]
 
 _READ: dict[str, Convert] = {
-    "Parameters.oversize": partial(_known, "parameters", "oversize = {}", _OVERSIZE),
     "SameHostAnswer.refusal": printable,
     "CompressionOffer.codecs": _known_codecs,
     "CompressionOffer.wanted": _CODECS.get,
@@ -105,7 +200,6 @@ _READ: dict[str, Convert] = {
     # An outcome that is not known here says no more than that the peer has everything.
     "Ended.outcome": lambda number: _OUTCOMES.get(number, EndOutcome.ACCEPTED),
     "ChannelPosition.state": partial(_known, "a position", "state = {}", _STATES),
-    "ChannelPosition.parameters": _checked,
     "ChannelPosition.schema": read_schema,
 }
 """What becomes of what a peer states, where that is not what the value holds."""
@@ -113,7 +207,6 @@ _READ: dict[str, Convert] = {
 _WRITE: dict[str, Convert] = {
     "Abort.reason": sendable,
     "ChannelPosition.reason": sendable,
-    "ChannelPosition.parameters": StatedParameters.of,
     "ChannelPosition.schema": lambda schema: schema.serialize().to_pybytes(),
     "ChannelTraffic.reason": sendable,
 }
@@ -125,9 +218,6 @@ _OF_MANY: dict[type[Message], Callable[[Any], tuple[Any, ...]]] = {
     pb.StagedPart: attrgetter(*control.StagedPart._fields),
 }
 
-_ABSENT: dict[type[Message], object] = {pb.Parameters: NOTHING_STATED}
-"""What a value holds where a message is absent, if not None."""
-
 
 def write_value(into: Message, value: object) -> None:
     """Write all fields of a value; one that is None is left out.
@@ -137,7 +227,7 @@ def write_value(into: Message, value: object) -> None:
     """
     into.SetInParent()
     for field in _FIELDS[type(into)]:
-        field.write_into(into, getattr(value, field.name))
+        field.write_into(into, field.of(value))
 
 
 def read_value(message: Message) -> Any:  # the caller knows what the message states
@@ -149,7 +239,10 @@ def read_value(message: Message) -> Any:  # the caller knows what the message st
     kind = type(message)
     if (values := _OF_MANY.get(kind)) is not None:
         return _KINDS[kind](*values(message))
-    return _KINDS[kind](**{field.name: field.read_from(message) for field in _FIELDS[kind]})
+    stated = {field.name: field.read_from(message) for field in _FIELDS[kind]}
+    if (together := _READ_TOGETHER.get(kind)) is not None:
+        together(stated)
+    return _KINDS[kind](**stated)
 
 
 class _Field:
@@ -163,7 +256,7 @@ class _Field:
         self._is_message, self._is_word = field.message_type is not None, field.enum_type is not None
         place = f"{message}.{field.name}"
         self._read_as, self._write_as = _READ.get(place), _WRITE.get(place)
-        self._absent = _ABSENT.get(type(empty)) if isinstance(empty, Message) else None
+        self.of: Callable[[Any], Any] = _WRITE_OF_ALL.get(place, attrgetter(field.name))
         self._rule = "must fit 64 bits"
         if field.type == FieldDescriptor.TYPE_STRING:
             self._rule = "must be names that UTF-8 can hold" if self._is_repeated else TEXT_RULE
@@ -171,7 +264,7 @@ class _Field:
     def read_from(self, message: Message) -> object:
         value: Any
         if self._has_presence and not message.HasField(self.name):
-            value = self._absent
+            value = None
         else:
             value = getattr(message, self.name)
             if self._is_map:
@@ -183,7 +276,7 @@ class _Field:
         return value if self._read_as is None or value is None else self._read_as(value)
 
     def write_into(self, into: Message, value: Any) -> None:  # of the field's type
-        if value is None or value == self._absent:
+        if value is None:
             return
         if self._write_as is not None:
             value = self._write_as(value)

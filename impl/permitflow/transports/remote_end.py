@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from permitflow.errors import ChannelClosedError, PeerGoneError, PermitflowError, RemoteProtocolError, TransportError
 from permitflow.protocol.compression import Compression, decided, require_none_in_memory
+from permitflow.protocol.flow import Flow, Parameters
 from permitflow.protocol.frames import Agreement, Failure, Get, Put
-from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
 from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_schemas
 from permitflow.transports.arrow_compression import available_codecs, log_answer
@@ -61,6 +61,7 @@ class RemoteEnd(ABC, Generic[S]):
         self._carrier = HostCarrier(carrier, who=session.peer)
         # Nothing is known of the chunks before the agreement.
         self._batches: BatchCodec | None = None
+        self._flow: Flow | None = None
         self._wanted_schema, self._offer, self._compression = schema, offer, compression
         self._failure: PermitflowError | None = None
         self.has_told_failure = False
@@ -90,7 +91,7 @@ class RemoteEnd(ABC, Generic[S]):
         return self._session.agreement.stream
 
     @cached_property  # it is asked for with every chunk
-    def parameters(self) -> ChannelParameters:
+    def parameters(self) -> Parameters:
         """What both ends agreed on."""
         return self._session.parameters
 
@@ -213,7 +214,7 @@ class RemoteEnd(ABC, Generic[S]):
     def _begin(self, batches: BatchCodec) -> None:
         """Both ends have agreed.  From now on the tasks are spared, if the carrier can do that."""
         self._carrier.change_over()
-        self._batches = batches
+        self._batches, self._flow = batches, self._session.parameters.flow
         log_answer(self._session.compression, who=self._session.peer)
         self._opened()
         if (write_now := self._carrier.hand_to(self._heed)) is not None:
@@ -276,7 +277,7 @@ class RemoteEnd(ABC, Generic[S]):
         offer, who = self._session.request.same_host, self._session.peer
         self._carrier.prepare(await meet(offer, policy, writes=self.WRITES, who=who))
 
-    def accept(self, own: ChannelParameters, *, schema: pa.Schema, stream: str, first_row: int | None = None) -> None:
+    def accept(self, own: Parameters, *, schema: pa.Schema, stream: str, first_row: int | None = None) -> None:
         """Agree with the peer that dialled.
 
         Raises:

@@ -16,17 +16,16 @@ from permitflow.errors import (
     WouldBlock,
 )
 from permitflow.protocol.compression import Compression
+from permitflow.protocol.flow import Haste
 from permitflow.protocol.frames import Abort, Agreement, End, EndOutcome, Failure
 from permitflow.protocol.messages import Message
-from permitflow.protocol.parameters import GAUGE_HELP
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrivals import RESIDUE_SECONDS, Arrivals
-from permitflow.transports.carrier import Buffer, Carrier
+from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.codec import WireFrame, encode_downstream
 from permitflow.transports.joined import JoinedChunks, oldest_joined, whole_batch
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
-from permitflow.transports.trains import owed_rows_at_once
 
 __all__ = ["RemoteReceiver"]
 
@@ -57,14 +56,11 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         self._turn, self._in_line = asyncio.Lock(), 0
         # Must nothing be taken though it is here?
         self._is_cut_off = False
-        # Are permits due that must not wait, but for the writer to be done with what it writes?
+        # Is there feedback that must not wait, but for the writer to be done with what it writes?
         self._is_pressed = False
-        self._owed_rows_at_once = 0
 
     def _opened(self) -> None:
-        self._core = self._session.receiver
-        self._owed_rows_at_once = owed_rows_at_once(self.parameters)
-        self._note_parameters(self.parameters)
+        self._core = self._session.inbound
 
     # Receiving.
 
@@ -88,7 +84,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         if most == 1:
             return [self._receive_now()]
         messages = self._core.receive_many(most)
-        if self._core.has_returns:
+        if self._core.has_feedback:
             self._after_consuming()
         return messages
 
@@ -123,7 +119,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         if joined is None and (joined := self._oldest_joined(max_rows)) is None:
             return self._receive_now()
         self._core.pass_by(len(joined.rows))
-        if self._core.has_returns:
+        if self._core.has_feedback:
             self._after_consuming()
         return joined
 
@@ -141,7 +137,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         core = self._core
         message = core.try_receive()
         assert message is not None, "the caller has seen that a message is here"
-        if core.has_returns:
+        if core.has_feedback:
             self._after_consuming()
         return message
 
@@ -186,7 +182,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         require_count(messages, name="messages")
         self._require_consumable()
         self._session.consume(messages)
-        if self._core.has_returns:
+        if self._core.has_feedback:
             self._after_consuming()
 
     def _require_consumable(self) -> None:
@@ -218,7 +214,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         """Take so many of the oldest messages, which ``chunks_at_hand`` has shown, and consume them at once."""
         self._require_consumable()
         self._core.pass_by(count)
-        if self._core.has_returns:
+        if self._core.has_feedback:
             self._after_consuming()
 
     def __aiter__(self) -> Self:
@@ -304,25 +300,28 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
     # What becomes of what was taken.
 
     def _after_consuming(self) -> None:
-        """Permits may go back: those that are due may wait for more of them, up to the loop's next turn.
+        """There may be feedback: how soon it leaves, the flow says.
 
-        Before it, this task may come again, as long as something is here.
+        What may wait for more waits up to the loop's next turn: before it, this task may come again, as long as
+        something is here.
         """
-        core = self._core
-        due_rows = core.due_rows
-        if due_rows or core.is_due:
-            if 0 < due_rows < self._owed_rows_at_once and self._core.has_untaken:
-                self._writing.soon()
-            else:
-                self._is_pressed = True
-                self._writing.now()
-        elif core.is_empty:
-            if self._may_residue_wait:
-                self._writing.within(RESIDUE_SECONDS)
-            else:
-                self._writing.soon()
+        haste = self._core.haste
+        if haste == Haste.NOW:
+            self._is_pressed = True
+            self._writing.now()
+        elif haste == Haste.LATER and self._session.end is None:
+            self._writing.within(RESIDUE_SECONDS)
+        elif haste:
+            self._writing.soon()
 
     # Frames.
+
+    def _take_in(self, message: Received) -> None:
+        """Take a message of the peer in; some flows have something to say as soon as it has come."""
+        super()._take_in(message)
+        if self._batches is not None and not self._is_pressed and self._core.haste == Haste.NOW:
+            self._is_pressed = True
+            self._writing.now()
 
     def _note(self, frame: WireFrame) -> None:
         match frame:
@@ -338,10 +337,8 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
 
     def _trains(self) -> Iterable[Sequence[Buffer]]:
         # Whether the consumer is idle shows when the writer has its turn: not after each chunk of a train.
-        if self._batches is not None:
-            self._core.release_residue()
         self._is_pressed = False
-        return encode_downstream(self._session.take_frames())
+        return encode_downstream(self._session.take_frames(), self._flow)
 
     def _has_written_all(self) -> bool:
         return self._session.end is not None and self._session.is_finished
@@ -386,12 +383,12 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
             name=self.name,
             path=self._carrier.meeting.path,
             compression=self._session.compression.words,
-            window_rows=self.parameters.row_permits,
+            window_rows=self.parameters.window_rows,
             consumed_chunks=self._core.consumed_chunks,
             consumed_rows=self._core.consumed_rows,
             inbox_rows=self._core.inbox_rows,
             peak_inbox_rows=self._core.peak_inbox_rows,
             open_seconds=self._open_seconds,
             gauges=self._core.gauges(),
-            gauge_help=GAUGE_HELP,
+            gauge_help=self.parameters.flow.gauge_help,
         )

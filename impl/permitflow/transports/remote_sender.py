@@ -13,9 +13,8 @@ from permitflow.channels.waiting import ParkedSend, SendLine, Stopwatch
 from permitflow.chunks import slices, tail
 from permitflow.errors import ChannelClosedError, InvalidParametersError, PermitflowError, WouldBlock
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.frames import AddPermits, Agreement, Chunks, EndOutcome, Failure
-from permitflow.protocol.messages import Message
-from permitflow.protocol.parameters import GAUGE_HELP, Oversize
+from permitflow.protocol.frames import Agreement, Chunks, EndOutcome, Failure, Feedback
+from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.session import State, UpstreamSession
 from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.codec import checked_marker, decode_downstream, encode_upstream
@@ -48,27 +47,28 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         self._waiting = Stopwatch(self._clock)
         self._posted_rows = self._collected_rows = 0
         self._writer: TrainWriter | None = None
-        self._has_short_caller = False  # of ``until_permits``
+        self._has_short_caller = False  # of ``until_room``
+        # Tasks for which there is too much to be written go on in the order in which they came.
+        self._turn, self._in_line = asyncio.Lock(), 0
         self._message_rows: Callable[[int], int]
         self._line: SendLine[object]
 
     def _opened(self) -> None:
-        sender = self._session.sender
+        self._core = self._session.outbound
         self._writer = TrainWriter(self._codec, self.parameters)
         self._message_rows = self._writer.message_rows
         self._collected_rows = min(collected_rows(self.parameters), rows_in_message(self._codec.row_bytes))
-        self._line = SendLine(sender.sendable, sender.send_oldest, sender.withdraw, self._post, self._waiting)
+        self._line = SendLine(self._core, self._post, self._waiting)
 
     # Sending.
 
     def send_nowait(self, chunk: pa.RecordBatch, rows: int | None = None) -> None:
         """Send a chunk now, all of it or nothing."""
         pieces = self._pieces(chunk, rows)
-        cost = sum(self.parameters.cost_of(piece.num_rows) for piece in pieces)
-        if self._line.parked:
-            raise WouldBlock(f"{len(self._line.parked)} sends wait before this one")
-        if cost > (here := self._session.sender.row_permits):
-            raise WouldBlock(f"the chunk needs {cost} row permits, {here} of {self.parameters.row_permits} are here")
+        self._require_first()
+        sizes = [piece.num_rows for piece in pieces]
+        if self._core.admits(sizes) < len(sizes):
+            raise WouldBlock(self._core.lack(Kind.CHUNK, sizes))
         self._park(pieces)
 
     async def send(self, chunk: pa.RecordBatch, rows: int | None = None) -> None:
@@ -122,37 +122,50 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
     @property
     def sendable_rows(self) -> int:
         """How many rows may leave now and are written at once, about."""
-        return min(self._collected_rows, self._session.sender.row_permits)
+        return min(self._collected_rows, self._core.room_rows)
 
-    async def until_permits(self, chunk: pa.RecordBatch) -> bool:
-        """Wait as long as a chunk lacks nothing but permits; False at once if it is something else that keeps it.
+    async def until_room(self, chunk: pa.RecordBatch) -> bool:
+        """Wait as long as a chunk lacks nothing but room; False at once if it is something else that keeps it.
 
         A wait as ``statistics`` counts it.  It has no place in line: for a stream into which nobody else sends.
         """
         rows = chunk.num_rows
-        if not self._lacks_permits(rows):
+        if not self._lacks_room(rows):
             return False
         self._has_short_caller = True
         self._waiting.start()
         try:
-            while self._lacks_permits(rows):
+            while self._lacks_room(rows):
                 await self._changed.wait()
         finally:
             self._waiting.stop()
             self._has_short_caller = False
         return True
 
-    def _lacks_permits(self, rows: int) -> bool:
+    def _lacks_room(self, rows: int) -> bool:
         if not self._is_open or self._line.parked:
             return False
-        return self._session.sender.row_permits < rows <= self.parameters.max_chunk_cost
+        most = self.parameters.most_rows
+        return (most is None or rows <= most) and not self._core.admits((rows,))
 
     async def _make_room(self) -> None:
-        """Write what was posted, if that is much: a sender that never waits would fill the window before any leaves."""
-        if self._posted_rows >= self._collected_rows:
-            self._writing.now()
-            if self._posted_rows:
-                await asyncio.sleep(0)
+        """Let what was posted be written, if that is much: else all that may leave would lie here before any does."""
+        if not self._in_line and self._posted_rows < self._collected_rows:
+            return
+        self._in_line += 1
+        try:
+            async with self._turn:
+                while self._posted_rows >= self._collected_rows and self._is_open:
+                    self._writing.now()
+                    if self._posted_rows:
+                        await self._changed.wait()
+        finally:
+            self._in_line -= 1
+
+    def _require_first(self) -> None:
+        """Insist that nobody waits to send; raises as ``send_nowait``."""
+        if waiting := len(self._line.parked) + self._in_line:
+            raise WouldBlock(f"{waiting} sends wait before this one")
 
     def _send_first(self, chunks: Sequence[pa.RecordBatch]) -> int:
         """Send chunks, as many of the first ones as may leave now and fill a message; say how many.
@@ -174,16 +187,15 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         return sent
 
     def _park(self, pieces: Iterable[pa.RecordBatch]) -> ParkedSend[object]:
-        return self._line.park(*(self._session.offer_chunk(piece, piece.num_rows) for piece in pieces))
+        return self._line.park(*(self._session.offer(Kind.CHUNK, piece, piece.num_rows) for piece in pieces))
 
     def _pieces(self, chunk: pa.RecordBatch, rows: int | None) -> list[pa.RecordBatch]:
         self._codec.require(chunk)
         self._require_open(chunk)
         if rows not in (None, chunk.num_rows):
             raise InvalidParametersError(name="rows", value=rows, rule=f"must be the batch's own {chunk.num_rows}")
-        if self.parameters.oversize is Oversize.WHOLE:
-            return [chunk]
-        return list(slices(chunk, self.parameters.max_chunk_cost))
+        most = self.parameters.most_rows
+        return [chunk] if most is None else list(slices(chunk, most))
 
     async def _leave(self, parked: ParkedSend[object]) -> None:
         if parked.is_over:
@@ -199,11 +211,12 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         """Send a barrier now."""
         checked_marker(payload, name="barrier")
         self._require_open(payload)
-        if self._line.parked:
-            raise WouldBlock(f"{len(self._line.parked)} sends wait before this one")
-        if self._session.sender.permits.barriers < 1:
-            raise WouldBlock(f"all {self.parameters.barrier_permits} barrier permits are out")
-        self._line.park(self._session.offer_barrier(payload))
+        self._require_first()
+        offered = self._session.offer(Kind.BARRIER, payload)
+        if not self._core.can_send():
+            self._core.withdraw(offered)
+            raise WouldBlock(self._core.lack(Kind.BARRIER))
+        self._line.park(offered)
 
     async def send_barrier(self, payload: object = None) -> None:
         """Send a barrier; wait until what waits before it has left and a barrier permit is here."""
@@ -211,7 +224,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         # As a chunk that was sent before it may do: else this would come first.
         await self._make_room()
         self._require_open(payload)
-        parked = self._line.park(self._session.offer_barrier(payload))
+        parked = self._line.park(self._session.offer(Kind.BARRIER, payload))
         await self._leave(parked)
         if parked.is_refused:
             raise self._refusal(payload)
@@ -224,12 +237,12 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         self._advance()
 
     def _advance(self) -> None:
-        sender = self._session.sender
-        if not sender.has_waiting:
+        core = self._core
+        if not core.has_waiting:
             return
         self._line.advance()
-        if sender.can_send_watermark():
-            self._post(sender.send_watermark())
+        if core.can_send_watermark():
+            self._post(core.send_watermark())
         self._writing.soon()
 
     def _post(self, message: Message[object]) -> None:
@@ -240,21 +253,23 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
     # Frames.
 
     def _take_in(self, message: Received) -> None:
-        for frame in decode_downstream(message):
+        for frame in decode_downstream(message, self._flow):
             self._session.receive(frame)
-            if isinstance(frame, AddPermits):
+            if isinstance(frame, Feedback):
                 continue
             if isinstance(frame, Agreement):
                 self._note_agreement(frame)
             elif isinstance(frame, Failure):
                 self._hear(frame)
-        # All permits that have come together are here before any is used: else small trains would stay small for ever.
+        # All feedback that has come together is here before any is used: else small trains would stay small for ever.
         if self._batches is not None and not self._carrier.has_more:
             self._advance()
 
     def _trains(self) -> Iterable[Sequence[Buffer]]:
         frames = self._session.take_posted()
         self._posted_rows = 0
+        if self._in_line:
+            self._tell()
         if not frames:
             return ()
         if len(frames) == 1 and self._writer is not None and isinstance(frames[0], Chunks):
@@ -327,7 +342,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
 
     def _stop(self) -> None:
         if self._batches is not None:
-            self._session.sender.withdraw_all()
+            self._core.withdraw_all()
             self._line.refuse_all()
         self._wake_all()
 
@@ -342,30 +357,30 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         return self._session.outcome
 
     @property
-    def spent(self) -> tuple[int, int]:
-        """Permits of rows and of barriers that were ever spent."""
-        return self._session.sender.spent
+    def sent_mark(self) -> tuple[int, ...] | None:
+        """As ``Outbound.sent_mark``."""
+        return self._core.sent_mark
 
     @property
-    def returned(self) -> tuple[int, int]:
-        """Permits of rows and of barriers that have ever come back."""
-        return self._session.sender.returned
+    def heard_mark(self) -> tuple[int, ...]:
+        """As ``Outbound.heard_mark``."""
+        return self._core.heard_mark
 
     def statistics(self) -> ChannelStatistics:
         """What has happened so far."""
-        sender = self._session.sender
+        core, totals = self._core, self._core.totals
         return ChannelStatistics(
             name=self.name,
             path=self._carrier.meeting.path,
             compression=self._session.compression.words,
-            sent_chunks=sender.sent_chunks,
-            sent_rows=sender.sent_rows,
-            window_rows=self.parameters.row_permits,
-            rows_held=sender.rows_held,
-            peak_rows_held=sender.peak_rows_held,
-            waiting_sends=len(self._line.parked) + self._has_short_caller,
+            window_rows=self.parameters.window_rows,
+            sent_chunks=totals.chunks,
+            sent_rows=totals.rows,
+            rows_held=core.rows_held,
+            peak_rows_held=core.peak_rows_held,
+            waiting_sends=len(self._line.parked) + self._in_line + self._has_short_caller,
             waiting_seconds=self._waiting.seconds,
             open_seconds=self._open_seconds,
-            gauges=sender.gauges(),
-            gauge_help=GAUGE_HELP,
+            gauges=core.gauges(),
+            gauge_help=self.parameters.flow.gauge_help,
         )

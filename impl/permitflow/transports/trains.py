@@ -13,9 +13,9 @@ from typing import cast
 
 import pyarrow as pa
 
+from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Chunks, Data, UpstreamFrame
-from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.messages import Message
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.codec import (
@@ -33,8 +33,6 @@ __all__ = [
     "collected_rows",
     "encoded",
     "even_rows",
-    "owed_rows_at_once",
-    "residue_waits_below_rows",
     "rows_in_message",
     "rows_in_train",
     "with_batches",
@@ -49,18 +47,16 @@ _JOINED_BYTES = 512 << 10
 _JOINED_CHUNKS = 8_192
 # More than this share of the window in one batch, and the two ends would take turns instead of working side by side.
 _WINDOW_SHARE = 2
-# Permits that are due wait for more of them up to this share: the other end wakes up for each message with some.
-_OWED_SHARE = 4
-# What an idle receiver holds waits for more of it up to this share, for the same reason.
-_RESIDUE_SHARE = 16
+# Of a flow that has no window: what is written before the peer can say that it is too much.
+_MOST_COLLECTED = 65_536
 _NO_LIMIT = 1 << 62
 # A stream's chunks are of a few lengths.
 _CHUNK_SIZES = 64
 
 
-def collected_rows(parameters: ChannelParameters) -> int:
+def collected_rows(parameters: Parameters) -> int:
     """How many rows are collected before the first of them leave."""
-    return max(parameters.permit_batch, parameters.row_permits // _WINDOW_SHARE)
+    return _MOST_COLLECTED if parameters.window_rows is None else max(1, parameters.window_rows // _WINDOW_SHARE)
 
 
 def rows_in_message(row_bytes: float | None) -> int:
@@ -82,40 +78,27 @@ def rows_in_train(rows: int, row_bytes: float | None) -> int:
 
 
 @lru_cache(maxsize=_CHUNK_SIZES)
-def even_rows(rows: int, most_rows: int, row_permits: int) -> int:
+def even_rows(rows: int, most_rows: int, window_rows: int) -> int:
     """How many rows fill a message, where that has at most ``most_rows`` and all chunks have so many ``rows``.
 
     A window of full messages and a bit takes as many as one of even ones.  The bit would stay one, because as many
     rows leave as come back.
     """
-    in_window, most = row_permits // rows, most_rows // rows
+    in_window, most = window_rows // rows, most_rows // rows
     if most < 2:
         return _NO_LIMIT
     messages = -(-in_window // most)
     return -(-in_window // messages) * rows
 
 
-def owed_rows_at_once(parameters: ChannelParameters) -> int:
-    """Below so many rows, permits that are due may wait for more of them, as long as a message is here to be read."""
-    return parameters.row_permits // _OWED_SHARE
-
-
-def residue_waits_below_rows(parameters: ChannelParameters) -> int:
-    """Below so many rows, what an idle receiver has not returned may wait for a moment.
-
-    No chunk can need it: it is less than a batch, and none costs more than what the window leaves beside that.
-    """
-    return parameters.row_permits // _RESIDUE_SHARE
-
-
 class TrainWriter:
     """Prepares what a session has posted for the codec; the chunks are record batches, accepted by ``batches``."""
 
-    def __init__(self, batches: BatchCodec, parameters: ChannelParameters) -> None:
+    def __init__(self, batches: BatchCodec, parameters: Parameters) -> None:
         """Of the agreement."""
         self._batches = batches
-        self._parameters = parameters
-        self._most_rows = max(1, parameters.row_permits // _WINDOW_SHARE)
+        self._window_rows = parameters.window_rows
+        self._most_rows = collected_rows(parameters)
         # Where a row takes the same in each chunk, numbers of rows tell how chunks are to travel.
         self._row_bytes = row_bytes = batches.row_bytes if batches.can_join else None
         if row_bytes:
@@ -129,9 +112,9 @@ class TrainWriter:
         """How many rows are worth a message of their own, where all chunks have so many ``rows``."""
         if not self._row_bytes or rows < self._staying_rows:
             return rows_in_train(rows, self._row_bytes)
-        if self._rows_in_train == self._most_rows:
+        if self._rows_in_train == self._most_rows or self._window_rows is None:
             return _NO_LIMIT
-        return even_rows(rows, self._rows_in_train, self._parameters.row_permits)
+        return even_rows(rows, self._rows_in_train, self._window_rows)
 
     def encoded(self, frames: Iterable[UpstreamFrame[object]]) -> Iterator[WireFrame]:
         """The frames with their chunks in bytes, lazily: what was encoded may leave before the rest is.
@@ -146,9 +129,6 @@ class TrainWriter:
             if isinstance(frame, Chunks):
                 run.extend(frame.payloads)
                 rows.extend(frame.rows)
-            elif isinstance(frame, Data) and frame.message.kind is Kind.CHUNK:
-                run.append(frame.message.payload)
-                rows.append(frame.message.rows)
             else:
                 yield from self._chunks(run, rows)
                 run, rows = [], []
@@ -174,7 +154,7 @@ class TrainWriter:
             arrow = self._batches.encode(run, total) if total <= self._rows_in_copy else None
         if arrow is None:
             return encode_upstream(self._chunks(run, rows))
-        return (encode_batch(rows, chunks.permits, arrow),)
+        return (encode_batch(rows, arrow),)
 
     def _chunks(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[EncodedChunks]:
         start = 0
@@ -186,11 +166,11 @@ class TrainWriter:
         """Chunks as one batch, or as several where they would have to be copied for that."""
         if len(run) > 1 and self._may_stay(rows):
             if (pieces := self._batches.gathered(run, sum(rows))) is not None:
-                yield EncodedChunks(rows, self._cost(rows), pieces)
+                yield EncodedChunks(rows, pieces)
                 return
             yield from self._copied(run, rows)
             return
-        yield EncodedChunks(rows, self._cost(rows), self._batches.encode(run, sum(rows)))
+        yield EncodedChunks(rows, self._batches.encode(run, sum(rows)))
 
     def _copied(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[EncodedChunks]:
         """Chunks of which not all could stay where they are: large ones singly, others as rows of small batches."""
@@ -199,7 +179,7 @@ class TrainWriter:
         start = 0
         for stop in self._cuts_by_rows(rows, min(self._most_rows, most_rows)):
             part = tuple(rows[start:stop])
-            yield EncodedChunks(part, self._cost(part), self._batches.encode(run[start:stop], sum(part)))
+            yield EncodedChunks(part, self._batches.encode(run[start:stop], sum(part)))
             start = stop
 
     def _may_stay(self, rows: Sequence[int]) -> bool:
@@ -240,11 +220,6 @@ class TrainWriter:
         if run:
             yield len(run)
 
-    def _cost(self, rows: tuple[int, ...]) -> int:
-        if min(rows) > 0 and max(rows) <= self._parameters.max_chunk_cost:
-            return sum(rows)
-        return sum(map(self._parameters.cost_of, rows))
-
 
 def encoded(frames: Iterable[UpstreamFrame[object]], writer: TrainWriter | None) -> Iterator[WireFrame]:
     """What a session has posted, for the codec; without a writer, because there is no agreement, it is no data."""
@@ -258,7 +233,7 @@ def _marked(frame: UpstreamFrame[object]) -> WireFrame:
         return frame
     message = frame.message
     marker = checked_marker(message.payload, name=message.kind.value)
-    return Data(Message(message.kind, marker, message.rows, message.cost))
+    return Data(Message(message.kind, marker))
 
 
 def with_batches(frame: WireFrame, batches: BatchCodec | None) -> UpstreamFrame[object]:
@@ -274,7 +249,7 @@ def with_batches(frame: WireFrame, batches: BatchCodec | None) -> UpstreamFrame[
     if not isinstance(frame, EncodedChunks):
         return frame
     if batches is None:
-        return Chunks(list(frame.arrow) * len(frame.rows), frame.rows, frame.permits)
+        return Chunks(list(frame.arrow) * len(frame.rows), frame.rows)
     (arrow,) = frame.arrow
     batch, count = batches.decode(arrow, frame.rows), len(frame.rows)
-    return Chunks([batch] if count == 1 else [FoldedChunks(batch, frame.rows)] * count, frame.rows, frame.permits)
+    return Chunks([batch] if count == 1 else [FoldedChunks(batch, frame.rows)] * count, frame.rows)

@@ -67,7 +67,7 @@ _STATUS: dict[type[PermitflowError], grpc.StatusCode] = {
     errors.ChannelClosedError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.UnsplittableChunkError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.LedgerError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.MispricedError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.OversizeChunkError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.OverspendError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.PermitOverrunError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.UnexpectedFrameError: grpc.StatusCode.FAILED_PRECONDITION,

@@ -8,8 +8,8 @@ import pytest
 
 from permitflow.audit import audit_files, merging
 from permitflow.audit.units import Unit, read_unit
-from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import ENDS, PERMIT_ACTIONS
+from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
+from permitflow.protocol.recording import ENDS
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Header
 from permitflow.tracing.parquet import ParquetWriter

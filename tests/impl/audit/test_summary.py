@@ -15,8 +15,7 @@ from permitflow.audit.columns import Events, events_of
 from permitflow.audit.flows.permits import LAWS
 from permitflow.audit.summary import Part, Passage, Rise, Summary, look_at, passage_of
 from permitflow.errors import TraceUnreadableError
-from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import PERMIT_ACTIONS
+from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event
 from permitflow.tracing.parquet import by_end, table_of

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from permitflow.audit import Audit, audit_files
 from permitflow.audit.units import Plan, Unit
 from permitflow.errors import TraceUnreadableError
-from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import ENDS, PERMIT_ACTIONS
+from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
+from permitflow.protocol.recording import ENDS
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Header
 from permitflow.tracing.json_lines import JsonLinesWriter

@@ -9,7 +9,7 @@ import pytest
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.errors import ChannelAbortedError, ChannelClosedError
-from permitflow.protocol.parameters import Oversize
+from permitflow.protocol.permits import Oversize
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.tracing.file import MemoryTrace
 

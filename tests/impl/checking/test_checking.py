@@ -11,7 +11,7 @@ from permitflow.checking import Check, Finding, Grid, cells_of, check_cell, grid
 from permitflow.checking.exploring import most_states
 from permitflow.checking.grid import shares
 from permitflow.errors import InvalidParametersError
-from permitflow.protocol.frames import StatedParameters
+from permitflow.protocol.permits import StatedParameters
 from permitflow.simulation.chunk_sizes import WeightedSizes
 from permitflow.simulation.setting import Axis, Setting
 from permitflow_model.kernel.explore import explore

@@ -42,7 +42,7 @@ from permitflow.demo.spark_session import EXECUTOR_CLASS
 from permitflow.demo.streaming_demo import Counted, compared, lives_of
 from permitflow.demo.tpch import LINE_ITEM_SCHEMA, ShippingMode
 from permitflow.protocol.control import ChannelPosition, ChannelState
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from tests.support.process import reserved_address
 
 ENGINE = Path(__file__).with_name("micro_batches.py")

@@ -39,9 +39,9 @@ from permitflow.protocol.frames import (
     Put,
     SameHostOffer,
     Staging,
-    StatedParameters,
 )
-from permitflow.protocol.messages import Kind, Message, Permits
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.permits import Permits, StatedParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.arrow import BatchCodec, PieceWriter
 from permitflow.transports.arrow_compression import write_options

@@ -12,7 +12,7 @@ from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.grpc_aio import get, put
 from permitflow.transports.grpc_blocking import BlockingSource, open_source
 from permitflow.transports.joined import JoinedChunks

@@ -17,7 +17,7 @@ from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import EndOutcome, control, get, put
 

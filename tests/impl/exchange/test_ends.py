@@ -18,8 +18,7 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.statistics import BridgeState, Direction
 from permitflow.protocol.frames import AddPermits, Agreement, End, Ended, EndOutcome, Failure
-from permitflow.protocol.messages import Permits
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters, Permits
 from permitflow.protocol.recording import Recorder
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.session import State

@@ -15,7 +15,7 @@ from permitflow.errors import ChannelAbortedError, PeerGoneError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.messages import Kind
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.grpc_aio import get
 from permitflow.transports.remote_receiver import RemoteReceiver
 from tests.support.number_streams import until

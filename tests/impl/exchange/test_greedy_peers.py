@@ -41,8 +41,7 @@ from permitflow.protocol.control import (
     StagedPart,
 )
 from permitflow.protocol.frames import AddPermits, End, Staging
-from permitflow.protocol.messages import Permits
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters, Permits
 from permitflow.protocol.replay import ReplayBooks, Retention
 from permitflow.protocol.staging import StagingBooks
 from permitflow.transports import tcp

@@ -27,15 +27,8 @@ from permitflow.errors import (
 )
 from permitflow.exchange.server import ServerCall
 from permitflow.protocol.compression import Codec, Compression, CompressionAnswer
-from permitflow.protocol.frames import (
-    AddPermits,
-    Agreement,
-    DownstreamFrame,
-    End,
-    StatedParameters,
-)
-from permitflow.protocol.messages import Permits
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.frames import AddPermits, Agreement, DownstreamFrame, End
+from permitflow.protocol.permits import ChannelParameters, Permits, StatedParameters
 from permitflow.transports.arrow import BatchCodec, PieceWriter
 from permitflow.transports.arrow_compression import described, metadata_place, write_options
 from permitflow.transports.codec import EncodedChunks, WireFrame, decode_upstream

@@ -12,7 +12,7 @@ from permitflow.exchange.replay_channel import ReplayChannel, ReplayProducer
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Abort, Put
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.same_host import SameHost
 from tests.support.kept_rows import SCHEMA, keeping, rows

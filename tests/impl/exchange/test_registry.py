@@ -31,7 +31,7 @@ from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import Store
 from permitflow.protocol.control import Acknowledge, ChannelRow, ChannelState, Close, ControlRequest, StagedPart
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.parameters import ChannelParameters, kept_parameters
+from permitflow.protocol.permits import ChannelParameters, kept_parameters
 from permitflow.protocol.recording import ActionTable, End, ParameterValue, Recorder
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.traffic import ChannelTraffic, Flow, KeptRows, Statistics, flows_between

@@ -27,7 +27,7 @@ from permitflow.exchange.statistics import BridgeState
 from permitflow.exchange.stores.memory import MemoryChannelStore, MemoryStore
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Get
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost

@@ -25,7 +25,7 @@ from permitflow.errors import (
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.control import AskPositions, ChannelRow, ChannelState
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports import client_call, tcp
 from permitflow.transports.addresses import SCHEME

@@ -23,7 +23,7 @@ from permitflow.errors import (
     UnknownConsumerError,
 )
 from permitflow.protocol.control import ChannelState
-from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.permits import ChannelParameters, Oversize
 from permitflow.transports.grpc_aio import describe, get, put
 from tests.support.kept_rows import LARGE, SCHEMA, fill, has_rows, read, refused, rows, send_for_ever, serving
 from tests.support.number_streams import CHANNEL, SMALL, until

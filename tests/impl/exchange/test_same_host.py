@@ -15,7 +15,7 @@ import pytest
 from permitflow.errors import SameHostError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.testing.endpoints import CHANNEL, SCHEMA, chunk
 from permitflow.transports.grpc_aio import EndOutcome, SameHost, get, put

@@ -20,7 +20,7 @@ import pytest
 from permitflow.errors import ProducerReplacedError, RowsForgottenError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import control, get, put
 

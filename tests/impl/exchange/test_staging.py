@@ -30,7 +30,7 @@ from permitflow.exchange.statistics import StagingStatistics
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.control import ChannelState, StagedPart
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import control, put
 from permitflow.transports.remote_sender import RemoteSender

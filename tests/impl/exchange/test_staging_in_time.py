@@ -14,7 +14,7 @@ from permitflow.exchange.stores.memory import MemoryChannelStore, MemoryStore
 from permitflow.exchange.stores.store import PublishedPart
 from permitflow.protocol.control import ChannelState, StagedPart
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.staging import Part
 from tests.support.number_streams import turns
 

@@ -10,7 +10,7 @@ import pytest
 from permitflow.errors import ParametersFileError
 from permitflow.parameters_file.quantities import duration, duration_text, rate, values, whole
 from permitflow.parameters_file.read import Description, read_axis, read_description
-from permitflow.protocol.parameters import Oversize
+from permitflow.protocol.permits import Oversize
 from permitflow.simulation.setting import Axis
 
 

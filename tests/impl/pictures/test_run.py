@@ -9,8 +9,7 @@ import pytest
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.pictures.document import document_of, facts_of
 from permitflow.pictures.run import Recording, Verdict, in_words, live_run, recorded_run, stuck_run
-from permitflow.protocol.messages import Permits
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters, Permits
 from permitflow.testing.traces import UNLIMITED, agreed_of, judge, model_of
 from permitflow.tracing import ChannelTrace, Event, MemoryTrace
 from permitflow_model.kernel.system import Step

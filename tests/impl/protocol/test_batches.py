@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.errors import LocalProtocolError, OverspendError
-from permitflow.protocol.messages import Kind, Message, Permits
-from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.protocol.receiver import PermitReceiver
-from permitflow.protocol.sender import PermitSender
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.permits import ChannelParameters, Oversize, PermitReceiver, Permits, PermitSender
 
 
 class Event(NamedTuple):

@@ -17,9 +17,9 @@ from permitflow.protocol.compression import (
     require_none_in_memory,
     require_offered,
 )
-from permitflow.protocol.frames import Agreement, Get, Put, StatedParameters
+from permitflow.protocol.frames import Agreement, Get, Put
 from permitflow.protocol.handshake import PROTOCOL_VERSION
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters, StatedParameters
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
 
 ALL = tuple(Codec)

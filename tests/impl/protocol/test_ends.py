@@ -14,10 +14,8 @@ from permitflow.errors import (
     PermitOverrunError,
     WouldBlock,
 )
-from permitflow.protocol.messages import Kind, Message, Permits
-from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.protocol.receiver import PermitReceiver
-from permitflow.protocol.sender import PermitSender
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.permits import ChannelParameters, Oversize, PermitReceiver, Permits, PermitSender
 
 RISINGWAVE = ChannelParameters(row_permits=2_048, permit_batch=256)
 

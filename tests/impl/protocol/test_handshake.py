@@ -5,11 +5,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from permitflow.errors import InvalidParametersError, ParameterMismatchError, VersionMismatchError
-from permitflow.protocol.frames import NOTHING_STATED, Agreement, Get, StatedParameters
+from permitflow.protocol.frames import Agreement, Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION, accept, agree, require_version, verify
-from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.protocol.receiver import PermitReceiver
-from permitflow.protocol.sender import PermitSender
+from permitflow.protocol.permits import (
+    NOTHING_STATED,
+    ChannelParameters,
+    Oversize,
+    PermitReceiver,
+    PermitSender,
+    StatedParameters,
+)
 
 
 @st.composite

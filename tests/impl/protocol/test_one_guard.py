@@ -16,10 +16,8 @@ import permitflow
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
 from permitflow.protocol import receiver as receiver_module
 from permitflow.protocol import sender as sender_module
-from permitflow.protocol.parameters import Oversize
-from permitflow.protocol.receiver import PermitReceiver
+from permitflow.protocol.permits import Oversize, PermitReceiver, PermitSender
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.protocol.sender import PermitSender
 from permitflow.testing.traces import judge_all
 from permitflow.tracing import MemoryTrace
 

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from permitflow.errors import InvalidParametersError
-from permitflow.protocol.parameters import ChannelParameters, Oversize, kept_parameters
+from permitflow.protocol.permits import ChannelParameters, Oversize, kept_parameters
 
 
 def test_what_is_left_open_is_chosen_so_that_the_largest_chunk_always_fits() -> None:

@@ -33,12 +33,11 @@ from permitflow.protocol.frames import (
     Frame,
     Get,
     Put,
-    StatedParameters,
     frame_name,
 )
-from permitflow.protocol.messages import Kind, Message, Permits
-from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.protocol.recording import PERMIT_ACTIONS, Recorder
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Oversize, Permits, StatedParameters
+from permitflow.protocol.recording import Recorder
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
 
 SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)

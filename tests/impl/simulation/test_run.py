@@ -9,8 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from permitflow.errors import InvalidParametersError
-from permitflow.protocol.frames import StatedParameters
-from permitflow.protocol.parameters import Oversize
+from permitflow.protocol.permits import Oversize, StatedParameters
 from permitflow.simulation.chunk_sizes import ChunkSizes, ConstantSize, UniformSizes, WeightedSizes
 from permitflow.simulation.run import Channel, Figures, RunLength, run_length, simulate
 from permitflow.simulation.setting import Setting, costs_of, largest_cost, most_outstanding

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.errors import InvalidParametersError, ParameterMismatchError
-from permitflow.protocol.frames import StatedParameters
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters, StatedParameters
 from permitflow.simulation.chunk_sizes import (
     ChunkSizes,
     ConstantSize,

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from permitflow.protocol.frames import StatedParameters
+from permitflow.protocol.permits import StatedParameters
 from permitflow.simulation.chunk_sizes import ChunkSizes, ConstantSize, GeometricSizes, UniformSizes, WeightedSizes
 from permitflow.simulation.run import run_length, simulate
 from permitflow.simulation.setting import Setting

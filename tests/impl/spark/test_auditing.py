@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from permitflow.audit import audit_files
-from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import ENDS, PERMIT_ACTIONS
+from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
+from permitflow.protocol.recording import ENDS
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Header
 from permitflow.tracing.parquet import ParquetWriter

@@ -6,7 +6,7 @@ import pytest
 
 from permitflow.errors import InvalidOptionError
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.spark.options import BatchKey, Delivery, ReadOptions, StreamOptions, WriteOptions
 from permitflow.transports.shared_memory import SameHost
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from permitflow.errors import ChannelAbortedError, CheckpointError, RowsLostError
 from permitflow.protocol.control import ChannelPosition, ChannelRow, ChannelState
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.spark.stream_planning import Position, RowRange, StreamOffset, StreamPlanner, fair_shares
 from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, initial
 

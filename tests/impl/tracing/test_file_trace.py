@@ -21,9 +21,8 @@ from permitflow.errors import (
     TraceUnreadableError,
     TraceWriteError,
 )
-from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import PERMIT_ACTIONS, ActionTable
-from permitflow.protocol.sender import PermitSender
+from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, PermitSender
+from permitflow.protocol.recording import ActionTable
 from permitflow.tracing import Event, FileTrace, MemoryTrace, read_trace
 
 AGREED = ChannelParameters(row_permits=8, permit_batch=2)
@@ -318,7 +317,7 @@ def test_a_missing_event_is_noticed(tmp_path: Path) -> None:
 
 AT_EXIT = """
 import os, sys
-from permitflow.protocol.recording import PERMIT_ACTIONS
+from permitflow.protocol.permits import PERMIT_ACTIONS
 from permitflow.tracing import FileTrace
 
 trace = FileTrace(sys.argv[1])

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from permitflow.errors import TraceUnreadableError, TraceWriteError
-from permitflow.protocol.parameters import ChannelParameters
-from permitflow.protocol.recording import ENDS, PERMIT_ACTIONS
+from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
+from permitflow.protocol.recording import ENDS
 from permitflow.testing.traces import model_of
 from permitflow.tracing import Event, FileTrace, Header, read_trace
 from permitflow.tracing.json_lines import JsonLinesWriter

@@ -10,7 +10,7 @@ from permitflow.errors import OverspendError, PermitflowError, UndecodableDataEr
 from permitflow.protocol.compression import Codec
 from permitflow.protocol.frames import Put
 from permitflow.protocol.handshake import PROTOCOL_VERSION
-from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.permits import ChannelParameters, Oversize
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrivals import Arrivals

@@ -10,7 +10,7 @@ import pytest
 from permitflow.errors import ChannelClosedError, EndOfStream, InterruptedEndError
 from permitflow.protocol.frames import Get, Put
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
 from permitflow.transports import blocking_ends
 from permitflow.transports.arrow import BatchCodec

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from permitflow.protocol.frames import AddPermits
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports import blocking_ends
 from permitflow.transports.codec import decode_downstream
 from permitflow.transports.grpc_blocking import BlockingSource, open_sink, open_source

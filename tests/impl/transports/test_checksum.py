@@ -17,8 +17,7 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.control import AskPositions, Published
 from permitflow.protocol.frames import AddPermits, End
-from permitflow.protocol.messages import Permits
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters, Permits
 from permitflow.transports.checksum import CHECKSUM_BYTES, checked, with_checksum
 from permitflow.transports.codec import EncodedChunks, decode_upstream, encode_downstream, encode_upstream
 from permitflow.transports.control_codec import decode_reply, decode_request, encode_reply, encode_request

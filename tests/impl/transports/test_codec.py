@@ -19,10 +19,9 @@ from permitflow.protocol.frames import (
     SameHostAnswer,
     SameHostOffer,
     Staging,
-    StatedParameters,
 )
-from permitflow.protocol.messages import Kind, Message, Permits
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.permits import ChannelParameters, Permits, StatedParameters
 from permitflow.transports.codec import (
     LONE_BODY_AT,
     TRAIN_BYTES,

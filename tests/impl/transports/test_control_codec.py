@@ -22,7 +22,7 @@ from permitflow.protocol.control import (
     Published,
     StagedPart,
 )
-from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.permits import ChannelParameters, Oversize
 from permitflow.transports.checksum import checked
 from permitflow.transports.control_codec import (
     acknowledge,

@@ -20,7 +20,7 @@ from permitflow.errors import (
 )
 from permitflow.exchange.statistics import BridgeState
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.permits import ChannelParameters, Oversize
 from permitflow.transports import arrow
 from permitflow.transports.grpc_aio import describe, get, put
 from permitflow.transports.remote_receiver import RemoteReceiver

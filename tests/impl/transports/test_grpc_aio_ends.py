@@ -24,7 +24,7 @@ from permitflow.errors import (
 )
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.statistics import BridgeState
-from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.permits import ChannelParameters, Oversize
 from permitflow.transports.grpc_aio import describe, get, put
 from tests.support.number_streams import SCHEMA, batch, everything, numbers, read, send_for_ever, serving, until
 

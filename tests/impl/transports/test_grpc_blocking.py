@@ -27,7 +27,7 @@ from permitflow.errors import (
     SchemaMismatchError,
     UnknownChannelError,
 )
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.tracing import MemoryTrace
 from permitflow.transports import blocking_calls
 from permitflow.transports.connection import client_options

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from permitflow.errors import MispricedError
 from permitflow.protocol.frames import Data, Put
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.protocol.receiver import PermitReceiver
+from permitflow.protocol.permits import ChannelParameters, Oversize, PermitReceiver
 from permitflow.protocol.session import DownstreamSession
 from permitflow.tracing import MemoryTrace
 from permitflow.transports import joined as joined_chunks

@@ -12,7 +12,7 @@ import pytest
 from permitflow.channels.local import LocalSender
 from permitflow.errors import ChannelClosedError, EndOfStream, InvalidParametersError, LocalProtocolError
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.tracing import MemoryTrace
 from permitflow.transports.grpc_aio import get
 from permitflow.transports.grpc_blocking import open_source

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports import remote_receiver
 from permitflow.transports.carrier import Buffer, Rest
 from tests.support.carriers import PlayedProducer, played_stream

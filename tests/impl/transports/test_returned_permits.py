@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from permitflow.protocol.frames import AddPermits, Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION
-from permitflow.protocol.messages import Permits
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters, Permits
 from permitflow.protocol.session import UpstreamSession
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.codec import EncodedChunks, decode_upstream, encode_downstream

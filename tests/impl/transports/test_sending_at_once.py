@@ -11,8 +11,7 @@ import pytest
 from permitflow.errors import PeerGoneError
 from permitflow.protocol.frames import Abort, AddPermits, Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION
-from permitflow.protocol.messages import Permits
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters, Permits
 from permitflow.protocol.session import UpstreamSession
 from permitflow.transports.carrier import Buffer, Rest
 from permitflow.transports.codec import TRAIN_BYTES, decode_upstream, encode_downstream

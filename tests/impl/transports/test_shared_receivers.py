@@ -9,7 +9,7 @@ import pytest
 
 from permitflow.errors import LocalProtocolError
 from permitflow.protocol.messages import Message
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_receiver import RemoteReceiver
 from tests.support.carriers import played_stream

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from permitflow.protocol.frames import Chunks
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.codec import TRAIN_BYTES, EncodedChunks, encode_upstream

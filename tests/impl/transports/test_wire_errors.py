@@ -38,7 +38,7 @@ from permitflow.errors import (
 from permitflow.protocol.compression import CompressionAnswer
 from permitflow.protocol.control import ChannelPosition, ChannelState, Positions
 from permitflow.protocol.frames import Abort, Agreement, SameHostAnswer
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.traffic import ChannelTraffic, Statistics
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES, require_equal_schemas
 from permitflow.transports.codec import decode_upstream, encode_upstream

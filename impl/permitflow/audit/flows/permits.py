@@ -10,8 +10,8 @@ import numpy as np
 from permitflow.audit.columns import Events, Integers, Limits, Marks
 from permitflow.audit.findings import Clause
 from permitflow.audit.laws import Before, BookLaw, Counter, EventLaw, Laws, Line, Order, Returns, Steps
-from permitflow.protocol.parameters import ChannelParameters, Oversize
-from permitflow.protocol.recording import PERMIT_ACTIONS, ParameterValue
+from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Oversize
+from permitflow.protocol.recording import ParameterValue
 
 __all__ = ["BATCHED", "COST", "LAWS"]
 

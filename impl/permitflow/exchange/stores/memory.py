@@ -10,7 +10,7 @@ import pyarrow as pa
 from permitflow.exchange.stores.store import KeptChannel, PublishedPart
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.arrow import BatchCodec, joined, runs
 
 __all__ = ["MemoryChannelStore", "MemoryStore"]

@@ -31,7 +31,7 @@ from permitflow.exchange.stores.sqlite_rows import (
 from permitflow.exchange.stores.store import KeptChannel, PublishedPart
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.arrow import BatchCodec, require_equal_schemas
 
 __all__ = ["SqliteStore"]

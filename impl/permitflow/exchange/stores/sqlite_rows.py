@@ -16,7 +16,7 @@ from permitflow.errors import LocalProtocolError, UndecodableDataError
 from permitflow.exchange.stores.store import KeptChannel, KeptPart
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.permits import ChannelParameters, Oversize
 from permitflow.transports.arrow import BatchCodec, joined, read_schema, runs
 from permitflow.transports.carrier import Buffer
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 
 __all__ = ["ChannelStore", "KeptChannel", "KeptPart", "PublishedPart", "Store"]
 

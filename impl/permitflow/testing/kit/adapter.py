@@ -5,7 +5,7 @@ from typing import ClassVar, NamedTuple
 
 from permitflow.errors import InvalidParametersError
 from permitflow.protocol.messages import Kind
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 
 __all__ = ["Aborted", "ChannelAdapter", "Ended", "Feature", "Received", "Refused", "lacks_of", "require_methods"]

@@ -13,7 +13,7 @@ from functools import cache
 from traceback import format_exception
 from typing import NamedTuple, TypeAlias
 
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.kit.adapter import Feature, lacks_of, require_methods
 from permitflow.testing.kit.cancelling import CancelledBarrier, CancelledReceive, CancelledSend, cancel_everywhere

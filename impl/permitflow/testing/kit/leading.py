@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from permitflow.protocol.messages import Kind
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.testing.kit.adapter import ChannelAdapter, Received, Refused
 from permitflow.testing.kit.outside import DONE, NOTHING, REFUSED, WITHDRAWN, Outcome, Outside, Seen, World
 from permitflow.testing.moves import Divergence, Move

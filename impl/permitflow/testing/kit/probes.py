@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.testing.kit.adapter import Feature, lacks_of
 from permitflow.testing.kit.leading import Step, lead, steps_in_words
 from permitflow.testing.kit.mistakes import spoilt

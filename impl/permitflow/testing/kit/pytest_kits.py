@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.kit.adapter import ChannelAdapter, Feature
 from permitflow.testing.kit.judging import RANDOM_RUNS, ChannelJudge, PairJudge, pair_rules

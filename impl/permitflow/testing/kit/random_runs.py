@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.permits import ChannelParameters, Oversize
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.kit.adapter import Feature, lacks_of
 from permitflow.testing.kit.leading import Led

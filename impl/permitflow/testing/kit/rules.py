@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from permitflow.errors import InvalidParametersError
-from permitflow.protocol.parameters import ChannelParameters, Oversize
+from permitflow.protocol.permits import ChannelParameters, Oversize
 from permitflow.testing.kit import mistakes
 from permitflow.testing.kit.adapter import ChannelAdapter, Feature
 from permitflow.testing.kit.mistakes import Perform

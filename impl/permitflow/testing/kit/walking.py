@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
 
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.testing.kit.adapter import Feature, lacks_of
 from permitflow.testing.kit.leading import Led, lead, steps_in_words
 from permitflow.testing.kit.outside import Outside, World, canonical

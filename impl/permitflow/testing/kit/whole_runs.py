@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from permitflow.protocol.messages import Kind
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.testing.kit.adapter import Aborted, ChannelAdapter, Ended, Feature, Received, lacks_of
 from permitflow.testing.kit.cancelling import PLAIN, capacity_of
 from permitflow.testing.kit.outside import Outside, World

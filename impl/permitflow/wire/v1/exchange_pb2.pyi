@@ -7,12 +7,6 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class Oversize(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    OVERSIZE_UNSPECIFIED: _ClassVar[Oversize]
-    OVERSIZE_SPLIT: _ClassVar[Oversize]
-    OVERSIZE_WHOLE: _ClassVar[Oversize]
-
 class Codec(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     CODEC_UNSPECIFIED: _ClassVar[Codec]
@@ -31,9 +25,6 @@ class ChannelState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CHANNEL_STATE_OPEN: _ClassVar[ChannelState]
     CHANNEL_STATE_ENDED: _ClassVar[ChannelState]
     CHANNEL_STATE_BROKEN: _ClassVar[ChannelState]
-OVERSIZE_UNSPECIFIED: Oversize
-OVERSIZE_SPLIT: Oversize
-OVERSIZE_WHOLE: Oversize
 CODEC_UNSPECIFIED: Codec
 CODEC_LZ4: Codec
 CODEC_ZSTD: Codec
@@ -84,37 +75,24 @@ class UpstreamFrame(_message.Message):
     def __init__(self, put: _Optional[_Union[Put, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., chunks: _Optional[_Union[Chunks, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
 
 class DownstreamFrame(_message.Message):
-    __slots__ = ("get", "agreement", "add_permits", "ended", "failure")
+    __slots__ = ("get", "agreement", "feedback", "ended", "failure")
     GET_FIELD_NUMBER: _ClassVar[int]
     AGREEMENT_FIELD_NUMBER: _ClassVar[int]
-    ADD_PERMITS_FIELD_NUMBER: _ClassVar[int]
+    FEEDBACK_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     get: Get
     agreement: Agreement
-    add_permits: AddPermits
+    feedback: bytes
     ended: Ended
     failure: Failure
-    def __init__(self, get: _Optional[_Union[Get, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., add_permits: _Optional[_Union[AddPermits, _Mapping]] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
-
-class Parameters(_message.Message):
-    __slots__ = ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "oversize")
-    ROW_PERMITS_FIELD_NUMBER: _ClassVar[int]
-    PERMIT_BATCH_FIELD_NUMBER: _ClassVar[int]
-    MAX_CHUNK_COST_FIELD_NUMBER: _ClassVar[int]
-    BARRIER_PERMITS_FIELD_NUMBER: _ClassVar[int]
-    OVERSIZE_FIELD_NUMBER: _ClassVar[int]
-    row_permits: int
-    permit_batch: int
-    max_chunk_cost: int
-    barrier_permits: int
-    oversize: Oversize
-    def __init__(self, row_permits: _Optional[int] = ..., permit_batch: _Optional[int] = ..., max_chunk_cost: _Optional[int] = ..., barrier_permits: _Optional[int] = ..., oversize: _Optional[_Union[Oversize, str]] = ...) -> None: ...
+    def __init__(self, get: _Optional[_Union[Get, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., feedback: _Optional[bytes] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
 
 class Get(_message.Message):
-    __slots__ = ("protocol_version", "channel", "wanted", "schema", "probe", "from_row", "to_row", "consumer", "log_id", "same_host", "compression")
+    __slots__ = ("protocol_version", "channel", "flow", "wanted", "schema", "probe", "from_row", "to_row", "consumer", "log_id", "same_host", "compression")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    FLOW_FIELD_NUMBER: _ClassVar[int]
     WANTED_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
@@ -126,7 +104,8 @@ class Get(_message.Message):
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     channel: str
-    wanted: Parameters
+    flow: str
+    wanted: bytes
     schema: bytes
     probe: bool
     from_row: int
@@ -135,12 +114,13 @@ class Get(_message.Message):
     log_id: str
     same_host: SameHostOffer
     compression: CompressionOffer
-    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., from_row: _Optional[int] = ..., to_row: _Optional[int] = ..., consumer: _Optional[str] = ..., log_id: _Optional[str] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., from_row: _Optional[int] = ..., to_row: _Optional[int] = ..., consumer: _Optional[str] = ..., log_id: _Optional[str] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ...) -> None: ...
 
 class Put(_message.Message):
-    __slots__ = ("protocol_version", "channel", "wanted", "schema", "producer", "staging", "same_host", "compression")
+    __slots__ = ("protocol_version", "channel", "flow", "wanted", "schema", "producer", "staging", "same_host", "compression")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    FLOW_FIELD_NUMBER: _ClassVar[int]
     WANTED_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
@@ -149,17 +129,19 @@ class Put(_message.Message):
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     channel: str
-    wanted: Parameters
+    flow: str
+    wanted: bytes
     schema: bytes
     producer: str
     staging: Staging
     same_host: SameHostOffer
     compression: CompressionOffer
-    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., wanted: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., producer: _Optional[str] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., producer: _Optional[str] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ...) -> None: ...
 
 class Agreement(_message.Message):
-    __slots__ = ("protocol_version", "parameters", "schema", "stream", "first_row", "same_host", "compression")
+    __slots__ = ("protocol_version", "flow", "parameters", "schema", "stream", "first_row", "same_host", "compression")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    FLOW_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
@@ -167,13 +149,14 @@ class Agreement(_message.Message):
     SAME_HOST_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
-    parameters: Parameters
+    flow: str
+    parameters: bytes
     schema: bytes
     stream: str
     first_row: int
     same_host: SameHostAnswer
     compression: CompressionAnswer
-    def __init__(self, protocol_version: _Optional[int] = ..., parameters: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., stream: _Optional[str] = ..., first_row: _Optional[int] = ..., same_host: _Optional[_Union[SameHostAnswer, _Mapping]] = ..., compression: _Optional[_Union[CompressionAnswer, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., stream: _Optional[str] = ..., first_row: _Optional[int] = ..., same_host: _Optional[_Union[SameHostAnswer, _Mapping]] = ..., compression: _Optional[_Union[CompressionAnswer, _Mapping]] = ...) -> None: ...
 
 class SameHostOffer(_message.Message):
     __slots__ = ("socket", "is_required")
@@ -207,35 +190,21 @@ class CompressionAnswer(_message.Message):
     refusal: str
     def __init__(self, codec: _Optional[_Union[Codec, str]] = ..., refusal: _Optional[str] = ...) -> None: ...
 
-class Permits(_message.Message):
-    __slots__ = ("rows", "barriers", "watermarks")
-    ROWS_FIELD_NUMBER: _ClassVar[int]
-    BARRIERS_FIELD_NUMBER: _ClassVar[int]
-    WATERMARKS_FIELD_NUMBER: _ClassVar[int]
-    rows: int
-    barriers: int
-    watermarks: int
-    def __init__(self, rows: _Optional[int] = ..., barriers: _Optional[int] = ..., watermarks: _Optional[int] = ...) -> None: ...
-
 class Data(_message.Message):
-    __slots__ = ("permits", "barrier", "watermark")
-    PERMITS_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("barrier", "watermark")
     BARRIER_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_FIELD_NUMBER: _ClassVar[int]
-    permits: int
     barrier: Marker
     watermark: Marker
-    def __init__(self, permits: _Optional[int] = ..., barrier: _Optional[_Union[Marker, _Mapping]] = ..., watermark: _Optional[_Union[Marker, _Mapping]] = ...) -> None: ...
+    def __init__(self, barrier: _Optional[_Union[Marker, _Mapping]] = ..., watermark: _Optional[_Union[Marker, _Mapping]] = ...) -> None: ...
 
 class Chunks(_message.Message):
-    __slots__ = ("rows", "permits", "size_bytes")
+    __slots__ = ("rows", "size_bytes")
     ROWS_FIELD_NUMBER: _ClassVar[int]
-    PERMITS_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     rows: _containers.RepeatedScalarFieldContainer[int]
-    permits: int
     size_bytes: int
-    def __init__(self, rows: _Optional[_Iterable[int]] = ..., permits: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, rows: _Optional[_Iterable[int]] = ..., size_bytes: _Optional[int] = ...) -> None: ...
 
 class Marker(_message.Message):
     __slots__ = ("integer", "number", "text", "data")
@@ -248,12 +217,6 @@ class Marker(_message.Message):
     text: str
     data: bytes
     def __init__(self, integer: _Optional[int] = ..., number: _Optional[float] = ..., text: _Optional[str] = ..., data: _Optional[bytes] = ...) -> None: ...
-
-class AddPermits(_message.Message):
-    __slots__ = ("permits",)
-    PERMITS_FIELD_NUMBER: _ClassVar[int]
-    permits: Permits
-    def __init__(self, permits: _Optional[_Union[Permits, _Mapping]] = ...) -> None: ...
 
 class End(_message.Message):
     __slots__ = ("chunks", "rows", "barriers", "closes_channel", "until")
@@ -364,12 +327,13 @@ class Positions(_message.Message):
     def __init__(self, channels: _Optional[_Iterable[_Union[ChannelPosition, _Mapping]]] = ...) -> None: ...
 
 class ChannelPosition(_message.Message):
-    __slots__ = ("channel", "acknowledged_row", "next_row", "state", "reason", "parameters", "schema", "log_id")
+    __slots__ = ("channel", "acknowledged_row", "next_row", "state", "reason", "flow", "parameters", "schema", "log_id")
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_ROW_FIELD_NUMBER: _ClassVar[int]
     NEXT_ROW_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    FLOW_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     LOG_ID_FIELD_NUMBER: _ClassVar[int]
@@ -378,10 +342,11 @@ class ChannelPosition(_message.Message):
     next_row: int
     state: ChannelState
     reason: str
-    parameters: Parameters
+    flow: str
+    parameters: bytes
     schema: bytes
     log_id: str
-    def __init__(self, channel: _Optional[str] = ..., acknowledged_row: _Optional[int] = ..., next_row: _Optional[int] = ..., state: _Optional[_Union[ChannelState, str]] = ..., reason: _Optional[str] = ..., parameters: _Optional[_Union[Parameters, _Mapping]] = ..., schema: _Optional[bytes] = ..., log_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, channel: _Optional[str] = ..., acknowledged_row: _Optional[int] = ..., next_row: _Optional[int] = ..., state: _Optional[_Union[ChannelState, str]] = ..., reason: _Optional[str] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., log_id: _Optional[str] = ...) -> None: ...
 
 class PublishRequest(_message.Message):
     __slots__ = ("query", "batch", "parts")

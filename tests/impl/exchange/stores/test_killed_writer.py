@@ -13,7 +13,7 @@ from permitflow.errors import StoreUnusableError
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.sqlite_database import FILE_NAME
 from permitflow.exchange.stores.store import ChannelStore, KeptChannel
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 
 KILLS_BETWEEN = 5
 LEAST_ROWS = 500_000

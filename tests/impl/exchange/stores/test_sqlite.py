@@ -46,7 +46,7 @@ from permitflow.exchange.stores.sqlite_rows import (
 from permitflow.exchange.stores.store import ChannelStore, KeptPart, PublishedPart, Store
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.arrow import BatchCodec
 from tests.support.process import files_of_at_most, nothing_stays_open

@@ -16,7 +16,7 @@ from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import ChannelStore, KeptPart, PublishedPart, Store
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from tests.support.stored_rows import OpenStore, channel, numbers, rows
 
 PARAMETERS = ChannelParameters(row_permits=1024)

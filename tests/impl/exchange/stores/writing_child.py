@@ -21,7 +21,7 @@ import pyarrow as pa
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import ChannelStore, PublishedPart
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 
 PARAMETERS = ChannelParameters(row_permits=1_000_000)
 CHANNELS = ("direct/0", "direct/1")

@@ -11,7 +11,7 @@ from permitflow.errors import ChannelAbortedError, EndOfStream, WouldBlock
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.messages import Kind
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.core_pair import CorePair
 from permitflow.testing.kit.adapter import Aborted, ChannelAdapter, Ended, Received, Refused

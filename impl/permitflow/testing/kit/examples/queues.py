@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 
 from permitflow.protocol.messages import Kind
-from permitflow.protocol.parameters import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.kit.adapter import ChannelAdapter, Feature, Received, Refused
 

@@ -1,0 +1,798 @@
+"""The seam: what a protocol of flow control decides, and what everything that carries it knows of it.
+
+A *flow* is one such protocol.  It says when a message may leave (``Outbound``), what its receiver owes for what was
+consumed (``Inbound``), and by which parameters both count (``Parameters``).  Sessions, channels, carriers, the
+exchange, traces and statistics know a flow through these and its ``Flow`` only, and none by name.
+
+    sender      offer ─ waits in line ─ leave ───── wire ────> deliver ─ inbox ─ take ─ consume     receiver
+                                        on_feedback <── wire ── take_feedback
+
+Both ends of a flow are without I/O, and not thread-safe.  What all flows need stands here: the line of what waits, the
+inbox, the totals.  Messages leave in the order in which they were offered and arrive in it; a watermark waits for what
+was offered before it, and a newer one replaces it until it leaves.  A flow adds guards and updates: it is asked before
+anything changes, and nobody else changes what it counts.
+"""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from itertools import islice, repeat, starmap
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+
+from permitflow.errors import InvalidParametersError, LocalProtocolError, ParameterMismatchError, WouldBlock
+from permitflow.protocol.messages import Kind, Message, Offered, message_of
+from permitflow.protocol.names import MOST_NAME_CHARACTERS
+from permitflow.protocol.recording import ActionTable, ParameterValue, Recorder
+
+__all__ = [
+    "AnyFeedback",
+    "Flow",
+    "Haste",
+    "Inbound",
+    "Outbound",
+    "Parameters",
+    "Totals",
+    "Wishes",
+    "flow_named",
+    "register",
+]
+
+T = TypeVar("T")
+_CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
+
+AnyFeedback: TypeAlias = Any
+"""What the receiver's end of a flow says to the sender's: a named tuple of the flow's own.  It is an increment: the
+carrier neither loses nor repeats it."""
+
+Wishes: TypeAlias = Any
+"""Parameters of a flow as one end states them: a named tuple of the flow's own, None where it says nothing."""
+
+
+class Totals(NamedTuple):
+    """What has left one end, or has come to the other."""
+
+    chunks: int
+    rows: int
+    barriers: int
+
+
+class Haste:
+    """How soon feedback should leave; the larger, the sooner."""
+
+    NONE = 0
+    """There is none."""
+    LATER = 1
+    """It may wait for more for a moment: no message can need it."""
+    SOON = 2
+    """It may wait as long as the application goes on taking what is here, and others have their turn."""
+    NOW = 3
+    """Somebody may be waiting for it."""
+
+
+class Parameters(ABC):
+    """The numbers by which both ends of a channel count, and with them the choice of its flow."""
+
+    __slots__ = ()
+
+    flow: ClassVar["Flow"]
+    """The protocol whose parameters these are."""
+
+    @property
+    def window_rows(self) -> int | None:
+        """The most rows that may be in the channel at once; None: the flow has no bound of its own."""
+        return None
+
+    @property
+    def most_rows(self) -> int | None:
+        """The most rows of a chunk, so that a larger one has to be split; None: it may have any number."""
+        return None
+
+
+class Flow(ABC):
+    """One protocol: its name, its parameters and its two ends."""
+
+    name: ClassVar[str]
+    """As it is said on the wire, in traces and in files."""
+    wire: ClassVar[str]
+    """The module with the protobuf messages ``Parameters`` and ``Feedback``, whose fields have the names of those of
+    ``wishes`` and ``feedback``."""
+    wishes: ClassVar[type[tuple[Any, ...]]]
+    feedback: ClassVar[type[tuple[Any, ...]]]
+    table: ClassVar[ActionTable]
+    """What its ends tell a recorder."""
+    gauge_help: ClassVar[Mapping[str, str]] = {}
+    """What each gauge of its ends means."""
+
+    def parse(self, stated: Mapping[str, Any]) -> Any:
+        """Parameters by their names, as options and files state them; what is left out is chosen.
+
+        Raises:
+            InvalidParametersError: a name is not known, or a number is out of its range.
+        """
+        known: tuple[str, ...] = self.wishes._fields  # type: ignore[attr-defined]  # a named tuple
+        for name, value in stated.items():
+            if name not in known:
+                rule = f"is no parameter of {self.name}: those are {', '.join(known) or 'none'}"
+                raise InvalidParametersError(name=name, value=value, rule=rule)
+        return self.complete(self.wishes(**stated))
+
+    def state(self, parameters: Any) -> Wishes:
+        """All parameters, to be told to the other end."""
+        known: tuple[str, ...] = self.wishes._fields  # type: ignore[attr-defined]  # a named tuple
+        return self.wishes(*(getattr(parameters, name) for name in known))
+
+    def stated(self, parameters: Any) -> Mapping[str, ParameterValue]:
+        """All parameters by their names, as ``parse`` takes them."""
+        by_name: dict[str, ParameterValue] = self.state(parameters)._asdict()
+        return by_name
+
+    @abstractmethod
+    def complete(self, wishes: Wishes) -> Any:
+        """Parameters from what was stated; what was left open is chosen.
+
+        Raises:
+            InvalidParametersError: a number is out of its range.
+        """
+
+    @abstractmethod
+    def agree(self, own: Any, wanted: Wishes) -> Any:
+        """Of the end that is dialled: reconcile the wishes of the one that dials with its own parameters.
+
+        Raises:
+            InvalidParametersError: the wishes cannot work at all.
+            ParameterMismatchError: they cannot be reconciled.
+        """
+
+    @abstractmethod
+    def verify(self, agreed: Wishes, wanted: Wishes | None) -> Any:
+        """Of the end that has dialled: check what the other one decided, which may lie.  ``wanted``: None is no wish.
+
+        Raises:
+            ParameterMismatchError: a number is missing, cannot work, or exceeds what was asked for.
+        """
+
+    @abstractmethod
+    def outbound(self, parameters: Any, *, record: Recorder | None = None) -> "Outbound[Any]":
+        """The sender's end of a new channel."""
+
+    @abstractmethod
+    def inbound(self, parameters: Any, *, record: Recorder | None = None) -> "Inbound[Any]":
+        """The receiver's end of a new channel."""
+
+
+class Outbound(ABC, Generic[T]):
+    """The sender's end: what waits, in line, and what has left.
+
+    The core decides, the shell waits: an application offers a message, and gets it back from ``take_sendable`` as soon
+    as it may leave.  Chunks and barriers leave in the order in which they were offered: a large chunk at the head is
+    overtaken neither by a small one nor by a barrier.
+    """
+
+    __slots__ = (
+        "_record",
+        "_sent_barriers",
+        "_sent_chunks",
+        "_sent_rows",
+        "_waiting",
+        "_watermark",
+        "_watermark_after",
+        "parameters",
+    )
+
+    def __init__(self, parameters: Any, *, record: Recorder | None = None) -> None:
+        """Start with nothing offered."""
+        self.parameters = parameters
+        self._sent_chunks = self._sent_rows = self._sent_barriers = 0
+        self._waiting: deque[Offered[T]] = deque()
+        self._watermark: Message[T] | None = None
+        self._watermark_after = 0
+        self._record = record
+
+    # What the flow decides.
+
+    @property
+    @abstractmethod
+    def room_rows(self) -> int:
+        """About how many rows may leave now."""
+
+    @abstractmethod
+    def admits(self, rows: Sequence[int]) -> int:
+        """How many of the first of these chunks may leave now, one after the other, if nothing waits.
+
+        Nothing is changed.  A chunk that has to be split is not admitted.
+        """
+
+    @abstractmethod
+    def lack(self, kind: Kind, rows: Sequence[int] = ()) -> str:
+        """Why a message may not leave now, in words: a barrier, a watermark, or a chunk in these pieces."""
+
+    @abstractmethod
+    def on_feedback(self, feedback: AnyFeedback) -> None:
+        """Take in what the receiver's end has said.
+
+        Raises:
+            RemoteProtocolError: it cannot have said that; nothing was changed.
+        """
+
+    @property
+    def rows_held(self) -> int:
+        """Rows that have left and, as far as this end knows, take room; 0 if it never learns what was consumed."""
+        return 0
+
+    @property
+    def peak_rows_held(self) -> int:
+        """The most rows that ever took room at once."""
+        return 0
+
+    def unsettled(self) -> tuple[str, int] | None:
+        """What is still out at the end of a stream, and how much of it; None if the books are even."""
+        return None
+
+    def gauges(self) -> dict[str, int]:
+        """Numbers of the flow's own, by the names in ``Flow.gauge_help``."""
+        return {}
+
+    @property
+    def sent_mark(self) -> tuple[int, ...] | None:
+        """How far sending has come, in numbers that only grow; None: this flow does not learn what was consumed."""
+        return None
+
+    @property
+    def heard_mark(self) -> tuple[int, ...]:
+        """What is known to be consumed: all that had left when ``sent_mark`` was no larger than this."""
+        return ()
+
+    @abstractmethod
+    def _may_leave(self, message: Message[T]) -> bool:
+        """May this message leave now, if it is its turn?  The guard."""
+
+    @abstractmethod
+    def _leave(self, message: Message[T]) -> None:
+        """It leaves: the update."""
+
+    @abstractmethod
+    def _leave_at_once(self, rows: Sequence[int]) -> None:
+        """So many chunks, which ``admits`` has admitted, are offered and leave: the same update."""
+
+    @abstractmethod
+    def _tell(self, verb: str, message: Message[T]) -> None:
+        """Tell the recorder, which is there, that a message was offered or withdrawn ("Offer", "Withdraw")."""
+
+    # What there is.
+
+    @property
+    def totals(self) -> Totals:
+        """What has left."""
+        return Totals(self._sent_chunks, self._sent_rows, self._sent_barriers)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Has something been offered that has not left yet?"""
+        return bool(self._waiting or self._watermark is not None)
+
+    @property
+    def waiting(self) -> tuple[Message[T], ...]:
+        """Chunks and barriers that wait, oldest first."""
+        return tuple(offered.message for offered in self._waiting)
+
+    @property
+    def messages_before_watermark(self) -> int | None:
+        """Chunks and barriers that leave before the pending watermark may; None if none is pending."""
+        return None if self._watermark is None else self._watermark_after
+
+    def can_send(self) -> bool:
+        """May the oldest message that waits leave now?"""
+        return bool(self._waiting) and self._may_leave(self._waiting[0].message)
+
+    def sendable(self) -> int:
+        """How many of those that wait may leave now, one after the other; a flow may say 1 where it is more."""
+        return int(self.can_send())
+
+    def can_send_watermark(self) -> bool:
+        """May the pending watermark leave now?"""
+        return self._watermark is not None and self._watermark_after == 0 and self._may_leave(self._watermark)
+
+    # Offering.
+
+    def offer(self, kind: Kind, payload: T, rows: int = 0) -> Offered[T]:
+        """Put a chunk or a barrier at the end of what waits.
+
+        Raises:
+            InvalidParametersError: ``rows`` is negative.
+            LocalProtocolError: the chunk has more rows than a chunk may; split it first.
+        """
+        if rows < 0:
+            raise InvalidParametersError(name="rows", value=rows, rule="must not be negative")
+        most = self.parameters.most_rows
+        if most is not None and rows > most:
+            rule = f"exceeds max_chunk_cost = {most} on a channel that splits: offer it in slices"
+            raise LocalProtocolError(f"a chunk of {rows} rows {rule}")
+        offered = Offered(Message(kind, payload, rows))
+        self._waiting.append(offered)
+        if self._record is not None:
+            self._tell("Offer", offered.message)
+        return offered
+
+    def offer_watermark(self, payload: T) -> None:
+        """Announce a watermark.  It never waits for the caller, and replaces one that has not left yet.
+
+        It will leave after the chunks and barriers that wait now, never before them.
+        """
+        self._watermark = Message(Kind.WATERMARK, payload, 0)
+        self._watermark_after = len(self._waiting)
+        if self._record is not None:
+            self._tell("Offer", self._watermark)
+
+    def withdraw(self, offered: Offered[T]) -> bool:
+        """Take back a message that still waits; say whether it was still here.  Nothing is lost."""
+        try:
+            position = self._waiting.index(offered)
+        except ValueError:
+            return False
+        del self._waiting[position]
+        if position < self._watermark_after:
+            self._watermark_after -= 1
+        if self._record is not None:
+            self._tell("Withdraw", offered.message)
+        return True
+
+    def withdraw_all(self) -> None:
+        """Take back everything that waits, the newest first, and forget a pending watermark: the stream is over."""
+        self._watermark = None
+        while self._waiting:
+            message = self._waiting.pop().message
+            if self._record is not None:
+                self._tell("Withdraw", message)
+
+    # Leaving.
+
+    def send_now(self, rows: Sequence[int]) -> int:
+        """Offer chunks, and let as many of the first ones leave as may now; the others were not offered.
+
+        Args:
+            rows: of each chunk.
+
+        Returns:
+            How many have left.  None do while others wait.
+        """
+        if self._waiting or not rows:
+            return 0
+        count = self.admits(rows)
+        if count:
+            leaving = rows if count == len(rows) else rows[:count]
+            self._sent_chunks += count
+            self._sent_rows += sum(leaving)
+            self._leave_at_once(leaving)
+        return count
+
+    def send_oldest(self) -> Message[T]:
+        """Let the oldest message that waits leave, a chunk or a barrier.
+
+        Raises:
+            WouldBlock: nothing waits, or it may not leave yet.
+        """
+        if not self._waiting:
+            raise WouldBlock("nothing waits")
+        message = self._waiting[0].message
+        if not self._may_leave(message):
+            raise WouldBlock(self.lack(message.kind, (message.rows,)))
+        self._waiting.popleft()
+        if self._watermark_after > 0:
+            self._watermark_after -= 1
+        if message.kind is _CHUNK:
+            self._sent_chunks += 1
+            self._sent_rows += message.rows
+        else:
+            self._sent_barriers += 1
+        self._leave(message)
+        return message
+
+    def send_watermark(self) -> Message[T]:
+        """Let the newest watermark leave.
+
+        Raises:
+            WouldBlock: none is pending, messages offered before it still wait, or it may not leave yet.
+        """
+        if not self.can_send_watermark() or (message := self._watermark) is None:
+            raise WouldBlock("no watermark may leave now")
+        self._watermark = None
+        self._leave(message)
+        return message
+
+    def take_sendable(self) -> list[Message[T]]:
+        """Everything that may leave now, in the order in which it leaves.
+
+        A watermark goes as soon as it may, so that a steady stream of messages cannot hold it up.
+        """
+        ready: list[Message[T]] = []
+        while True:
+            if self.can_send_watermark():
+                ready.append(self.send_watermark())
+            if not self.can_send():
+                return ready
+            ready.append(self.send_oldest())
+
+
+Taken: TypeAlias = tuple[Sequence[T | Message[T]], Sequence[int]]
+"""Entries that were taken out of an inbox: payloads, and beside each the rows of its chunk, or 0: it is a message."""
+
+
+class Inbound(ABC, Generic[T]):
+    """The receiver's end: what has arrived, what the application has taken, and what it has consumed.
+
+    The inbox has no limit of its own; the flow bounds it.  Taking a message out (``take``) and having consumed it
+    (``consume_many``) are two steps: a flow gives room only for what was consumed.
+
+    Where finalizers run in the middle of a call, because objects were made or freed, the books stay right: what changes
+    the inbox makes no object meanwhile, and payloads are freed last.
+    """
+
+    __slots__ = (
+        "_came_barriers",
+        "_came_chunks",
+        "_came_rows",
+        "_consumed_chunks",
+        "_consumed_rows",
+        "_inbox_rows",
+        "_payloads",
+        "_peak_inbox_rows",
+        "_record",
+        "_rows",
+        "_taken",
+        "parameters",
+    )
+
+    def __init__(self, parameters: Any, *, record: Recorder | None = None) -> None:
+        """Start empty."""
+        self.parameters = parameters
+        # Garbage collection would look at every message again and again, at numbers and payloads it does not: a chunk
+        # with rows is an entry in each of two queues; 0 rows mark a payload that is a whole message.
+        self._payloads: deque[T | Message[T]] = deque()
+        self._rows: deque[int] = deque()
+        self._taken = 0
+        self._came_chunks = self._came_rows = self._came_barriers = 0
+        self._consumed_chunks = self._consumed_rows = 0
+        self._inbox_rows = self._peak_inbox_rows = 0
+        self._record = record
+
+    # What the flow decides.
+
+    @property
+    @abstractmethod
+    def has_feedback(self) -> bool:
+        """Is there something to say to the sender's end?  ``take_feedback`` has it."""
+
+    @abstractmethod
+    def take_feedback(self, *, residue: bool = True) -> AnyFeedback | None:
+        """What is to be said to the sender's end now; it counts as said from here on.
+
+        Args:
+            residue: may what is too little to be said by itself be said as well, because the application has consumed
+                all that is here?
+        """
+
+    @property
+    def haste(self) -> int:
+        """How soon feedback should leave: one of ``Haste``."""
+        return Haste.NOW if self.has_feedback else Haste.NONE
+
+    def require_room(self, chunks: int) -> None:  # most flows cannot tell
+        """Refuse so many chunks, before anything is made of them, if the peer cannot have been allowed to send them.
+
+        Raises:
+            RemoteProtocolError: even if they are empty they are too many.
+        """
+
+    def unsettled(self) -> bool:
+        """Is feedback still owed for what was consumed?"""
+        return self.has_feedback
+
+    def gauges(self) -> dict[str, int]:
+        """Numbers of the flow's own, by the names in ``Flow.gauge_help``."""
+        return {}
+
+    @abstractmethod
+    def _accept_chunks(self, rows: Sequence[int]) -> None:
+        """Guard and update of the arrival of chunks.
+
+        Raises:
+            RemoteProtocolError: the peer may not have sent them; nothing was changed.
+        """
+
+    @abstractmethod
+    def _accept_marker(self, message: Message[T]) -> None:
+        """Guard and update of the arrival of a barrier or a watermark; raises likewise."""
+
+    @abstractmethod
+    def _consume(self, rows: Sequence[int], markers: Sequence[Message[T]], taken: Taken[T]) -> None:
+        """The update when messages were consumed: chunks of so many rows, and barriers and watermarks.
+
+        Args:
+            rows: of each chunk.
+            markers: the others.
+            taken: all of them in their order, for the recorder: ``messages_of`` makes messages of them.
+        """
+
+    def _note_delivered(self, rows: Sequence[int]) -> None:
+        """Tell the recorder, which is there, that chunks of so many rows have arrived, as if one by one."""
+
+    def _note_marker(self, message: Message[T]) -> None:
+        """Tell the recorder, which is there, that a barrier or a watermark has arrived."""
+
+    # What there is.
+
+    @property
+    def totals(self) -> Totals:
+        """What has come."""
+        return Totals(self._came_chunks, self._came_rows, self._came_barriers)
+
+    @property
+    def inbox(self) -> tuple[Message[T], ...]:
+        """What has arrived and was not consumed, oldest first; what the application has taken is at the front."""
+        return tuple(map(message_of, self._payloads, self._rows))
+
+    @property
+    def payloads(self) -> Sequence[T | Message[T]]:
+        """As ``inbox``, to look at: the payload of a chunk that has rows, else the message."""
+        return self._payloads
+
+    @property
+    def inbox_rows(self) -> int:
+        """Rows that have arrived and are not consumed yet."""
+        return self._inbox_rows
+
+    @property
+    def peak_inbox_rows(self) -> int:
+        """The most rows that were ever here and not consumed."""
+        return self._peak_inbox_rows
+
+    @property
+    def consumed_chunks(self) -> int:
+        """Chunks that were consumed."""
+        return self._consumed_chunks
+
+    @property
+    def consumed_rows(self) -> int:
+        """Rows of the chunks that were consumed."""
+        return self._consumed_rows
+
+    @property
+    def is_empty(self) -> bool:
+        """Was everything that has arrived consumed?"""
+        return not self._rows
+
+    @property
+    def untaken(self) -> int:
+        """Messages that the application has not taken yet."""
+        return len(self._rows) - self._taken
+
+    @property
+    def has_untaken(self) -> bool:
+        """Is there a message that the application has not taken yet?"""
+        return self._taken < len(self._rows)
+
+    # Arriving.
+
+    def deliver(self, message: Message[T]) -> None:
+        """Accept a message from the wire.
+
+        Raises:
+            RemoteProtocolError: the peer may not have sent it; nothing was changed.
+        """
+        if message.kind is _CHUNK:
+            self.deliver_many((message.payload,), (message.rows,))
+            return
+        self._accept_marker(message)
+        self._came_barriers += message.kind is Kind.BARRIER
+        self._payloads.append(message)
+        self._rows.append(0)
+        if self._record is not None:
+            self._note_marker(message)
+
+    def deliver_many(self, payloads: Sequence[T], rows: Sequence[int]) -> None:
+        """Accept chunks from the wire.
+
+        Raises:
+            RemoteProtocolError: the peer may not have sent all of them; nothing was changed.
+        """
+        if not rows:
+            return
+        self._accept_chunks(rows)
+        entries: Sequence[T | Message[T]] = payloads
+        if 0 in rows:
+            pairs = zip(payloads, rows, strict=True)
+            entries = [payload if count else Message(_CHUNK, payload, 0) for payload, count in pairs]
+        self._came_chunks += len(rows)
+        total = sum(rows)
+        self._came_rows += total
+        self._inbox_rows += total
+        if self._inbox_rows > self._peak_inbox_rows:
+            self._peak_inbox_rows = self._inbox_rows
+        new_entries, new_rows = iter(entries), iter(rows)
+        self._payloads.extend(new_entries)
+        self._rows.extend(new_rows)
+        if self._record is not None:
+            self._note_delivered(rows)
+
+    def replace_newest(self, payloads: Sequence[T | Message[T]]) -> None:
+        """Let these stand where the newest so many of ``payloads`` do; nothing that is counted changes."""
+        new_payloads = iter(payloads)
+        for _ in range(len(payloads)):
+            self._payloads.pop()
+        self._payloads.extend(new_payloads)
+
+    # Taking.
+
+    def hold(self, count: int) -> None:
+        """Note that the application has so many more of the messages here.
+
+        Raises:
+            WouldBlock: there are not so many that it has not taken yet.
+        """
+        if count > self.untaken:
+            raise WouldBlock("no message is here")
+        self._taken += count
+
+    def take(self) -> Message[T]:
+        """Hand the oldest message that was not taken yet to the application.
+
+        Raises:
+            WouldBlock: there is none.
+        """
+        position = self._taken
+        self.hold(1)
+        return message_of(self._payloads[position], self._rows[position])
+
+    def take_many(self, most: int) -> list[Message[T]]:
+        """Hand the oldest messages over that were not taken yet, at most so many."""
+        start = self._taken
+        payloads = list(islice(self._payloads, start, start + most))
+        rows = list(islice(self._rows, start, start + most))
+        self._taken = start + len(rows)
+        return messages_of((payloads, rows))
+
+    def chunks_at_hand(self, most: int, most_rows: int) -> list[T]:
+        """The oldest chunks that have rows, at most so many, up to the first other message; they stay.
+
+        None while the application holds a message.  No more than would have ``most_rows`` if all were as long as the
+        first one, and another.
+        """
+        if self._taken or not self._rows:
+            return []
+        most = min(most, 1 + most_rows // max(1, self._rows[0]))
+        rows = list(islice(self._rows, max(0, most)))
+        count = rows.index(0) if 0 in rows else len(rows)
+        return list(islice(self._payloads, count))  # type: ignore[arg-type]  # rows above 0 say that it is a T
+
+    # Consuming.
+
+    def consume_many(self, count: int) -> None:
+        """Note that the application has consumed so many of the oldest messages it took.
+
+        What is to be said of it is left in ``take_feedback``.
+
+        Raises:
+            LocalProtocolError: the application holds fewer; nothing was changed.
+        """
+        if count > self._taken:
+            if not self._taken:
+                raise LocalProtocolError("nothing was taken that could have been consumed")
+            raise LocalProtocolError(f"{self._taken} messages were taken, not the {count} that are said to be consumed")
+        self._taken -= count
+        self._note_consumed(self._pop(count))
+
+    def pass_by(self, count: int) -> None:
+        """Take so many of the oldest messages, of which the caller knows what they are, and consume them at once.
+
+        Raises:
+            LocalProtocolError: the application holds a message, which is the oldest one; nothing was changed.
+        """
+        self.require_none_taken()
+        self._note_consumed(self._pop(count))
+
+    def receive_many(self, most: int) -> list[Message[T]]:
+        """Take the oldest messages and consume them at once, at most so many.
+
+        Raises:
+            LocalProtocolError: the application holds a message, so that "the oldest it took" is another one.
+        """
+        self.require_none_taken()
+        taken = self._pop(most)
+        self._note_consumed(taken)
+        return messages_of(taken)
+
+    def try_receive(self) -> Message[T] | None:
+        """As ``receive_many``, of one message; None if nothing is here."""
+        if self._taken:
+            self.require_none_taken()
+        if not self._rows:
+            return None
+        rows, payload = self._rows.popleft(), self._payloads.popleft()
+        self._note_consumed(((payload,), (rows,)))
+        return message_of(payload, rows)
+
+    def require_none_taken(self) -> None:
+        """Insist that the application holds no message; raises as ``receive_many``."""
+        if self._taken:
+            raise LocalProtocolError(f"{self._taken} messages were taken and not consumed: consume them first")
+
+    def _pop(self, most: int) -> Taken[T]:
+        """Take the oldest entries out of the inbox; no object is made between the first and the last of them."""
+        payloads, rows = self._payloads, self._rows
+        if most >= len(rows):
+            no_payloads: deque[T | Message[T]] = deque()
+            no_rows: deque[int] = deque()
+            payloads, self._payloads, rows, self._rows = self._payloads, no_payloads, self._rows, no_rows
+            return payloads, rows
+        some_payloads: list[T | Message[T]] = []
+        some_rows: list[int] = []
+        payloads_out, rows_out = starmap(payloads.popleft, repeat((), most)), starmap(rows.popleft, repeat((), most))
+        some_payloads.extend(payloads_out)
+        some_rows.extend(rows_out)
+        return some_payloads, some_rows
+
+    def _note_consumed(self, taken: Taken[T]) -> None:
+        rows, markers = taken[1], _NOTHING
+        if 0 in rows:
+            messages = messages_of(taken)
+            markers = [message for message in messages if message.kind is not _CHUNK]
+            rows = [message.rows for message in messages if message.kind is _CHUNK]
+        total = sum(rows)
+        self._consumed_chunks += len(rows)
+        self._consumed_rows += total
+        self._inbox_rows -= total
+        self._consume(rows, markers, taken)
+
+    def drop(self) -> None:
+        """Forget what has arrived and was not consumed: the stream is over."""
+        self._inbox_rows = self._taken = 0
+        self._rows.clear()
+        self._payloads.clear()  # last, because freeing payloads may run anybody's code
+
+
+_NOTHING: Sequence[Any] = ()
+
+
+def messages_of(taken: Taken[T]) -> list[Message[T]]:
+    """The messages of entries of an inbox."""
+    return [message_of(payload, rows) for payload, rows in zip(*taken, strict=True)]
+
+
+# Flows by their names.
+
+_FLOWS: dict[str, Flow] = {}
+
+
+def register(flow: Flow) -> None:
+    """Let a flow be found by its name.
+
+    Raises:
+        InvalidParametersError: another one has this name.
+    """
+    if type(_FLOWS.setdefault(flow.name, flow)) is not type(flow):
+        raise InvalidParametersError(name="flow", value=flow.name, rule="is the name of another flow")
+
+
+def flow_named(name: str) -> Flow:
+    """The flow of this name: one that was registered, or a module of this package, as in ``stop_and_wait``.
+
+    Raises:
+        ParameterMismatchError: there is none.
+    """
+    is_name = len(name) <= MOST_NAME_CHARACTERS and name.replace("-", "").isidentifier()
+    if name not in _FLOWS and is_name:
+        module = f"{__package__}.{name.replace('-', '_')}"
+        try:
+            import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise
+    if name not in _FLOWS:
+        raise ParameterMismatchError(
+            name="flow",
+            ours=", ".join(sorted(_FLOWS)),
+            theirs=name[:MOST_NAME_CHARACTERS],
+            rule="must be one that both ends know",
+        )
+    return _FLOWS[name]
