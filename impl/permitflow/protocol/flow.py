@@ -101,6 +101,10 @@ class Flow(ABC):
     feedback: ClassVar[type[tuple[Any, ...]]]
     table: ClassVar[ActionTable]
     """What its ends tell a recorder."""
+    outbound: ClassVar["type[Outbound[Any]]"]
+    """The sender's end of a new channel: called with parameters, and ``record``."""
+    inbound: ClassVar["type[Inbound[Any]]"]
+    """The receiver's end, likewise."""
     gauge_help: ClassVar[Mapping[str, str]] = {}
     """What each gauge of its ends means."""
 
@@ -135,30 +139,26 @@ class Flow(ABC):
             InvalidParametersError: a number is out of its range.
         """
 
-    @abstractmethod
     def agree(self, own: Any, wanted: Wishes) -> Any:
         """Of the end that is dialled: reconcile the wishes of the one that dials with its own parameters.
+
+        A flow whose ends have nothing to agree on leaves it at this.
 
         Raises:
             InvalidParametersError: the wishes cannot work at all.
             ParameterMismatchError: they cannot be reconciled.
         """
+        self.complete(wanted)
+        return own
 
-    @abstractmethod
     def verify(self, agreed: Wishes, wanted: Wishes | None) -> Any:
         """Of the end that has dialled: check what the other one decided, which may lie.  ``wanted``: None is no wish.
 
         Raises:
-            ParameterMismatchError: a number is missing, cannot work, or exceeds what was asked for.
+            InvalidParametersError, ParameterMismatchError: a number is missing, cannot work, or exceeds what was asked
+                for.
         """
-
-    @abstractmethod
-    def outbound(self, parameters: Any, *, record: Recorder | None = None) -> "Outbound[Any]":
-        """The sender's end of a new channel."""
-
-    @abstractmethod
-    def inbound(self, parameters: Any, *, record: Recorder | None = None) -> "Inbound[Any]":
-        """The receiver's end of a new channel."""
+        return self.complete(agreed)
 
 
 class Outbound(ABC, Generic[T]):
@@ -764,12 +764,13 @@ def messages_of(taken: Taken[T]) -> list[Message[T]]:
 _FLOWS: dict[str, Flow] = {}
 
 
-def register(flow: Flow) -> None:
-    """Let a flow be found by its name.
+def register(flow: Flow, parameters: type[Parameters]) -> None:
+    """Let a flow be found by its name, and by its parameters.
 
     Raises:
         InvalidParametersError: another one has this name.
     """
+    parameters.flow = flow
     if type(_FLOWS.setdefault(flow.name, flow)) is not type(flow):
         raise InvalidParametersError(name="flow", value=flow.name, rule="is the name of another flow")
 

@@ -656,6 +656,8 @@ class PermitFlow(Flow):
     feedback: ClassVar[type[tuple[Any, ...]]] = Permits
     table: ClassVar[ActionTable] = PERMIT_ACTIONS
     gauge_help: ClassVar[Mapping[str, str]] = GAUGE_HELP
+    outbound: ClassVar[type[Outbound[Any]]] = PermitSender
+    inbound: ClassVar[type[Inbound[Any]]] = PermitReceiver
 
     def complete(self, wishes: StatedParameters) -> ChannelParameters:
         """Parameters from what was stated; a stated 0 is out of range."""
@@ -713,14 +715,6 @@ class PermitFlow(Flow):
         _require_within(parameters, wanted)
         return parameters
 
-    def outbound(self, parameters: ChannelParameters, *, record: Recorder | None = None) -> PermitSender[Any]:
-        """The sender's end of a new channel."""
-        return PermitSender(parameters, record=record)
-
-    def inbound(self, parameters: ChannelParameters, *, record: Recorder | None = None) -> PermitReceiver[Any]:
-        """The receiver's end of a new channel."""
-        return PermitReceiver(parameters, record=record)
-
 
 def _require_within(agreed: ChannelParameters, wanted: StatedParameters) -> None:
     for name in _NUMBERS:
@@ -734,5 +728,4 @@ def _require_within(agreed: ChannelParameters, wanted: StatedParameters) -> None
 
 
 PERMITS = PermitFlow()
-ChannelParameters.flow = PERMITS
-flow.register(PERMITS)
+flow.register(PERMITS, ChannelParameters)

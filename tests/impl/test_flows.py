@@ -1,0 +1,133 @@
+"""Every flow works over every carrier: what is sent arrives once, in order, and the flow bounds what lies there."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+
+from permitflow.channels.interface import ReceiveEnd, SendEnd
+from permitflow.channels.local import open_channel
+from permitflow.errors import HandshakeError, ParameterMismatchError
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.flow import Parameters
+from permitflow.protocol.messages import Kind
+from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.stop_and_wait import StopAndWait
+from permitflow.transports.grpc_aio import get, put
+from permitflow.transports.same_host import SameHost
+from tests.support.xon_xoff import AT_ONCE_ROWS, XonXoff
+
+SCHEMA = pa.schema([("n", pa.int64())])
+CHUNK_ROWS = 7
+CHUNKS = 300
+WINDOW_ROWS = 64
+
+
+class Flows(NamedTuple):
+    """A flow, and the most rows that lie in an inbox of a local channel."""
+
+    parameters: Parameters
+    most_rows: int
+
+
+FLOWS = {
+    "permits": Flows(ChannelParameters(row_permits=WINDOW_ROWS), WINDOW_ROWS),
+    "stop-and-wait": Flows(StopAndWait(), CHUNK_ROWS),
+    "xon-xoff": Flows(XonXoff(WINDOW_ROWS), WINDOW_ROWS + AT_ONCE_ROWS),
+}
+CARRIERS = {
+    "gRPC": ("127.0.0.1:0", SameHost.NEVER),
+    "TCP": ("tcp://127.0.0.1:0", SameHost.NEVER),
+    "same host": ("127.0.0.1:0", SameHost.REQUIRE),
+}
+
+Ends = tuple[SendEnd[pa.RecordBatch], ReceiveEnd[pa.RecordBatch]]
+
+
+@asynccontextmanager
+async def ends_of(parameters: Parameters, carrier: str) -> AsyncIterator[Ends]:
+    """Both ends of a channel; through an exchange, if it is remote."""
+    if carrier == "local":
+        yield open_channel(parameters)
+        return
+    address, same_host = CARRIERS[carrier]
+    exchange = Exchange()
+    exchange.add_channel("c", parameters)
+    async with (
+        ExchangeServer(exchange, address) as server,
+        put(server.address, "c", SCHEMA, wanted=parameters, same_host=same_host) as sender,
+        get(server.address, "c", wanted=parameters, same_host=same_host) as receiver,
+    ):
+        yield sender, receiver
+
+
+def chunk(number: int) -> pa.RecordBatch:
+    """A chunk whose rows say where they belong."""
+    return pa.record_batch({"n": range(number * CHUNK_ROWS, (number + 1) * CHUNK_ROWS)}, schema=SCHEMA)
+
+
+async def send_all(sender: SendEnd[pa.RecordBatch]) -> None:
+    """Chunks, one of them empty, with barriers among them and a watermark at the end."""
+    for number in range(CHUNKS):
+        await sender.send(chunk(number))
+        if number % 100 == 0:
+            await sender.send(chunk(0).slice(0, 0))
+            await sender.send_barrier(number)
+    sender.send_watermark(CHUNKS)
+    await sender.end()
+
+
+async def receive_all(receiver: ReceiveEnd[pa.RecordBatch]) -> list[tuple[Kind, Any]]:
+    """Everything in its order; chunks as their first row."""
+    return [
+        (message.kind, message.payload["n"].to_pylist()[:1] if message.kind is Kind.CHUNK else message.payload)
+        async for message in receiver
+    ]
+
+
+def sent() -> list[tuple[Kind, Any]]:
+    """What ``send_all`` sends."""
+    all_of_it: list[tuple[Kind, Any]] = []
+    for number in range(CHUNKS):
+        all_of_it.append((Kind.CHUNK, [number * CHUNK_ROWS]))
+        if number % 100 == 0:
+            all_of_it += [(Kind.CHUNK, []), (Kind.BARRIER, number)]
+    return [*all_of_it, (Kind.WATERMARK, CHUNKS)]
+
+
+@pytest.mark.parametrize("carrier", ["local", *CARRIERS])
+@pytest.mark.parametrize("flow", FLOWS)
+async def test_everything_arrives_once_and_in_order(flow: str, carrier: str) -> None:
+    async with ends_of(FLOWS[flow].parameters, carrier) as (sender, receiver), asyncio.TaskGroup() as group:
+        group.create_task(send_all(sender))
+        assert await receive_all(receiver) == sent()
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+async def test_a_flow_bounds_what_a_reader_that_does_not_read_has_here(flow: str) -> None:
+    sender, receiver = open_channel(FLOWS[flow].parameters)
+    sending = asyncio.create_task(send_all(sender))
+    await asyncio.sleep(0)  # it runs until it has to wait
+    assert sender.statistics().waiting_sends == 1
+    assert 0 < receiver.statistics().inbox_rows <= FLOWS[flow].most_rows
+    assert await receive_all(receiver) == sent()
+    await sending
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+async def test_an_end_that_wants_another_flow_is_refused(carrier: str) -> None:
+    address, same_host = CARRIERS[carrier]
+    exchange = Exchange()
+    exchange.add_channel("c", StopAndWait())
+    async with ExchangeServer(exchange, address) as server:
+        with pytest.raises(HandshakeError) as caught:
+            async with put(server.address, "c", SCHEMA, wanted=ChannelParameters(), same_host=same_host):
+                pass
+    error = caught.value
+    assert isinstance(error, ParameterMismatchError)
+    # As the exchange sees it, which has refused.
+    assert (error.name, error.ours, error.theirs) == ("flow", "stop-and-wait", "permits")

@@ -1,0 +1,137 @@
+"""XON/XOFF, as of a serial line: a flow without permits, to show that nothing but a flow knows how it works.
+
+The receiver says Off when more than ``value`` rows are in its inbox, and On when no more than half of that are left.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from google.protobuf.wrappers_pb2 import BoolValue as Feedback
+from google.protobuf.wrappers_pb2 import Int64Value as Parameters
+
+from permitflow.protocol import flow
+from permitflow.protocol.flow import Flow, Inbound, Outbound, Taken
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.recording import ActionTable, Recorder
+
+__all__ = ["AT_ONCE_ROWS", "Feedback", "Parameters", "Switch", "XonXoff"]
+
+T = TypeVar("T")
+AT_ONCE_ROWS = 1_024
+"""So many rows leave before anybody looks whether Off has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class XonXoff(flow.Parameters):
+    """``value``: the rows in the inbox above which the sender is told to stop."""
+
+    value: int
+
+
+class Wishes(NamedTuple):
+    """As ``XonXoff``."""
+
+    value: int | None = None
+
+
+class Switch(NamedTuple):
+    """May the sender send?"""
+
+    value: bool
+
+
+class Sender(Outbound[T]):
+    """Sends unless it was told to stop."""
+
+    __slots__ = ("_is_on",)
+
+    def __init__(self, parameters: XonXoff, *, record: Recorder | None = None) -> None:
+        """It may send."""
+        super().__init__(parameters, record=record)
+        self._is_on = True
+
+    @property
+    def room_rows(self) -> int:
+        """As many as leave at once."""
+        return AT_ONCE_ROWS if self._is_on else 0
+
+    def admits(self, rows: Sequence[int]) -> int:
+        """All, or none."""
+        return len(rows) if self._is_on else 0
+
+    def lack(self, kind: Kind, rows: Sequence[int] = ()) -> str:
+        """The receiver has said so."""
+        return f"the {kind.value} has to wait: the receiver has said Off"
+
+    def on_feedback(self, feedback: Switch) -> None:
+        """Go on, or stop."""
+        self._is_on = feedback.value
+
+    def _may_leave(self, message: Message[T]) -> bool:
+        return self._is_on
+
+    def _leave(self, message: Message[T]) -> None:
+        """Nothing is counted."""
+
+    def _leave_at_once(self, rows: Sequence[int]) -> None:
+        """Nothing is counted."""
+
+    def _tell(self, verb: str, message: Message[T]) -> None:
+        """Nothing is recorded."""
+
+
+class Receiver(Inbound[T]):
+    """Says Off when it has too much, and On when it has room again."""
+
+    __slots__ = ("_is_on",)
+
+    def __init__(self, parameters: XonXoff, *, record: Recorder | None = None) -> None:
+        """The sender may send."""
+        super().__init__(parameters, record=record)
+        self._is_on = True
+
+    @property
+    def has_feedback(self) -> bool:
+        """Is the sender to be switched?"""
+        high = self.parameters.value
+        return self.inbox_rows > high if self._is_on else self.inbox_rows <= high // 2
+
+    def take_feedback(self, *, residue: bool = True) -> Switch | None:
+        """Switch the sender."""
+        if not self.has_feedback:
+            return None
+        self._is_on = not self._is_on
+        return Switch(self._is_on)
+
+    def unsettled(self) -> bool:
+        """Nothing is owed at the end."""
+        return False
+
+    def _accept_chunks(self, rows: Sequence[int]) -> None:
+        """Whatever comes: Off may have crossed it."""
+
+    def _accept_marker(self, message: Message[T]) -> None:
+        """Likewise."""
+
+    def _consume(self, rows: Sequence[int], markers: Sequence[Message[T]], taken: Taken[T]) -> None:
+        """The inbox says it all."""
+
+
+class XonXoffFlow(Flow):
+    """The flow of ``XonXoff``."""
+
+    name: ClassVar[str] = "xon-xoff"
+    wire: ClassVar[str] = __name__
+    wishes: ClassVar[type[tuple[Any, ...]]] = Wishes
+    feedback: ClassVar[type[tuple[Any, ...]]] = Switch
+    table: ClassVar[ActionTable] = ActionTable({"sender": {}, "receiver": {}}, {"sender": (), "receiver": ()})
+    outbound: ClassVar[type[Outbound[Any]]] = Sender
+    inbound: ClassVar[type[Inbound[Any]]] = Receiver
+
+    def complete(self, wishes: Wishes) -> XonXoff:
+        """A hundred rows, if nobody says anything."""
+        return XonXoff(100 if wishes.value is None else wishes.value)
+
+
+flow.register(XonXoffFlow(), XonXoff)
