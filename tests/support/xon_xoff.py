@@ -121,11 +121,12 @@ class Receiver(Inbound[T]):
 class XonXoffFlow(Flow):
     """The flow of ``XonXoff``."""
 
-    name: ClassVar[str] = "xon-xoff"
     wire: ClassVar[str] = __name__
     wishes: ClassVar[type[tuple[Any, ...]]] = Wishes
     feedback: ClassVar[type[tuple[Any, ...]]] = Switch
-    table: ClassVar[ActionTable] = ActionTable({"sender": {}, "receiver": {}}, {"sender": (), "receiver": ()})
+    table: ClassVar[ActionTable] = ActionTable(
+        "xon-xoff", {"sender": {}, "receiver": {}}, {"sender": (), "receiver": ()}
+    )
     outbound: ClassVar[type[Outbound[Any]]] = Sender
     inbound: ClassVar[type[Inbound[Any]]] = Receiver
 

@@ -92,8 +92,6 @@ class Parameters(ABC):
 class Flow(ABC):
     """One protocol: its name, its parameters and its two ends."""
 
-    name: ClassVar[str]
-    """As it is said on the wire, in traces and in files."""
     wire: ClassVar[str]
     """The module with the protobuf messages ``Parameters`` and ``Feedback``, whose fields have the names of those of
     ``wishes`` and ``feedback``."""
@@ -107,6 +105,11 @@ class Flow(ABC):
     """The receiver's end, likewise."""
     gauge_help: ClassVar[Mapping[str, str]] = {}
     """What each gauge of its ends means."""
+
+    @property
+    def name(self) -> str:
+        """As it is said on the wire, in traces and in files."""
+        return self.table.flow
 
     def parse(self, stated: Mapping[str, Any]) -> Any:
         """Parameters by their names, as options and files state them; what is left out is chosen.

@@ -650,7 +650,6 @@ class PermitFlow(Flow):
     for ever.
     """
 
-    name: ClassVar[str] = "permits"
     wire: ClassVar[str] = "permitflow.wire.v1.permits_pb2"
     wishes: ClassVar[type[tuple[Any, ...]]] = StatedParameters
     feedback: ClassVar[type[tuple[Any, ...]]] = Permits

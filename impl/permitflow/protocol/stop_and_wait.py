@@ -176,11 +176,11 @@ class StopAndWaitReceiver(Inbound[T]):
 class StopAndWaitFlow(Flow):
     """The flow of ``StopAndWait``."""
 
-    name: ClassVar[str] = "stop-and-wait"
     wire: ClassVar[str] = "permitflow.wire.v1.stop_and_wait_pb2"
     wishes: ClassVar[type[tuple[Any, ...]]] = Wishes
     feedback: ClassVar[type[tuple[Any, ...]]] = Answer
     table: ClassVar[ActionTable] = ActionTable(
+        "stop-and-wait",
         {
             "sender": dict.fromkeys(("Offer", "Withdraw", "Send", "Answer"), ()),
             "receiver": dict.fromkeys(("Deliver", "Consume"), ()),

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from permitflow.protocol.messages import Kind, Message, Offered
-from permitflow.protocol.permits import ChannelParameters, PermitReceiver, Permits, PermitSender, held
+from permitflow.protocol.permits import PERMITS, ChannelParameters, PermitReceiver, Permits, PermitSender, held
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.moves import ActionRefused, Divergence
 from permitflow_model.kernel.queue import Fifo
