@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from permitflow.channels.interface import ReceiveEnd, SendEnd
-from permitflow.channels.local import open_channel
+from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.errors import HandshakeError, ParameterMismatchError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
@@ -109,6 +109,8 @@ async def test_everything_arrives_once_and_in_order(flow: str, carrier: str) -> 
 
 @pytest.mark.parametrize("flow", FLOWS)
 async def test_a_flow_bounds_what_a_reader_that_does_not_read_has_here(flow: str) -> None:
+    sender: LocalSender[pa.RecordBatch]
+    receiver: LocalReceiver[pa.RecordBatch]
     sender, receiver = open_channel(FLOWS[flow].parameters)
     sending = asyncio.create_task(send_all(sender))
     await asyncio.sleep(0)  # it runs until it has to wait

@@ -94,7 +94,7 @@ class Receiver(Inbound[T]):
     @property
     def has_feedback(self) -> bool:
         """Is the sender to be switched?"""
-        high = self.parameters.value
+        high: int = self.parameters.value
         return self.inbox_rows > high if self._is_on else self.inbox_rows <= high // 2
 
     def take_feedback(self, *, residue: bool = True) -> Switch | None:

@@ -35,18 +35,28 @@ class Answer(NamedTuple):
 class StopAndWaitSender(Outbound[T]):
     """Lets a message leave if none is out.  Spec: StopAndWait, the variables waiting and free."""
 
-    __slots__ = ("_answers", "_free", "_sent_messages")
+    __slots__ = ("_answers", "_free", "_peak_rows", "_rows_out", "_sent_messages")
 
     def __init__(self, parameters: StopAndWait, *, record: Recorder | None = None) -> None:
         """Nothing is out."""
         super().__init__(parameters, record=record)
         self._free = 1
-        self._sent_messages = self._answers = 0
+        self._sent_messages = self._answers = self._rows_out = self._peak_rows = 0
 
     @property
     def room_rows(self) -> int:
         """A message may have any number of rows; there is room for one of them or for none."""
         return self._free
+
+    @property
+    def rows_held(self) -> int:
+        """Those of the message that is out."""
+        return self._rows_out
+
+    @property
+    def peak_rows_held(self) -> int:
+        """The largest message."""
+        return self._peak_rows
 
     @property
     def sent_mark(self) -> tuple[int]:
@@ -77,6 +87,7 @@ class StopAndWaitSender(Outbound[T]):
         if self._free:
             raise UnexpectedFrameError(frame="an answer", expected="none, for no message is out")
         self._free = 1
+        self._rows_out = 0
         self._answers += 1
         if self._record is not None:
             self._record("Answer", (), (self._free,))
@@ -91,16 +102,18 @@ class StopAndWaitSender(Outbound[T]):
     def _leave(self, message: Message[T]) -> None:
         if message.kind is Kind.WATERMARK:
             self._record_count("Offer")
-        self._send()
+        self._send(message.rows)
 
     def _leave_at_once(self, rows: Sequence[int]) -> None:
-        for _ in rows:
+        for of_chunk in rows:
             self._record_count("Offer")
-            self._send()
+            self._send(of_chunk)
 
-    def _send(self) -> None:
+    def _send(self, rows: int) -> None:
         """The update of Send."""
         self._free = 0
+        self._rows_out = rows
+        self._peak_rows = max(self._peak_rows, rows)
         self._sent_messages += 1
         self._record_count("Send")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from permitflow.protocol.messages import Kind, Message, Offered
 from permitflow.protocol.permits import PERMITS, ChannelParameters, PermitReceiver, Permits, PermitSender, held
-from permitflow.protocol.recording import RecorderFactory
+from permitflow.protocol.recording import ENDS, RecorderFactory
 from permitflow.testing.moves import ActionRefused, Divergence
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.permit_channel import NO_WATERMARK, State
@@ -23,10 +23,8 @@ class CorePair:
 
     def __init__(self, parameters: ChannelParameters, *, tags: int = 1, record: RecorderFactory | None = None) -> None:
         """Chunks and barriers are numbered modulo ``tags`` in what ``observe`` shows."""
-        of_sender = None if record is None else record("channel", "sender", PERMIT_ACTIONS, PERMITS.stated(parameters))
-        of_receiver = (
-            None if record is None else record("channel", "receiver", PERMIT_ACTIONS, PERMITS.stated(parameters))
-        )
+        stated = PERMITS.stated(parameters)
+        of_sender, of_receiver = (record and record("channel", end, PERMITS.table, stated) for end in ENDS)
         self.sender: PermitSender[int] = PermitSender(parameters, record=of_sender)
         self.receiver: PermitReceiver[int] = PermitReceiver(parameters, record=of_receiver)
         self.wire: deque[Message[int]] = deque()
