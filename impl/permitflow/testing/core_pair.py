@@ -24,7 +24,7 @@ class CorePair:
     def __init__(self, parameters: ChannelParameters, *, tags: int = 1, record: RecorderFactory | None = None) -> None:
         """Chunks and barriers are numbered modulo ``tags`` in what ``observe`` shows."""
         stated = PERMITS.stated(parameters)
-        of_sender, of_receiver = (record and record("channel", end, PERMITS.table, stated) for end in ENDS)
+        of_sender, of_receiver = (record("channel", end, PERMITS.table, stated) if record else None for end in ENDS)
         self.sender: PermitSender[int] = PermitSender(parameters, record=of_sender)
         self.receiver: PermitReceiver[int] = PermitReceiver(parameters, record=of_receiver)
         self.wire: deque[Message[int]] = deque()
