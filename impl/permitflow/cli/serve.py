@@ -3,19 +3,27 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from permitflow.cli.options import StreamName, folder, host_and_port, seconds, stream_name, whole_number
 from permitflow.cli.outcomes import ExitCode, Json, complain, requires_extra, unusable
-from permitflow.errors import InvalidOptionError, InvalidParametersError, StoreError, TraceWriteError, TransportError
+from permitflow.errors import (
+    InvalidOptionError,
+    InvalidParametersError,
+    ParameterMismatchError,
+    StoreError,
+    TraceWriteError,
+    TransportError,
+)
 from permitflow.protocol.compression import Compression
+from permitflow.protocol.flow import Parameters, flow_named
 from permitflow.protocol.permits import (
     DEFAULT_KEPT_CHUNK_COST,
     DEFAULT_KEPT_ROW_PERMITS,
     DEFAULT_ROW_PERMITS,
-    ChannelParameters,
+    PERMITS,
     Oversize,
     kept_parameters,
 )
@@ -48,6 +56,10 @@ def serve(
             "Default: 127.0.0.1:50051.",
         ),
     ] = None,
+    flow: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="The protocol that says what may be sent when: permits, or stop-and-wait."),
+    ] = PERMITS.name,
     row_permits: Annotated[
         int | None,
         typer.Option(
@@ -209,8 +221,9 @@ def serve(
     of_replay = {"--consumer": consumer, "--store": store, "--staging-rows": staging_rows}
     _require_replay(retention, {**of_replay, "--staging-timeout-seconds": staging_timeout_seconds})
     parameters = _parameters(
+        flow,
         retention,
-        oversize,
+        oversize=None if oversize is Oversize.SPLIT else oversize,
         row_permits=row_permits,
         permit_batch=permit_batch,
         max_chunk_cost=max_chunk_cost,
@@ -269,9 +282,16 @@ def _require_replay(retention: Retention, given: Mapping[str, object]) -> None:
         unusable(f"{useless[0]}: rows are gone once they were read; to keep them, add --retention replay")
 
 
-def _parameters(retention: Retention, oversize: Oversize, **given: int | None) -> ChannelParameters:
-    make = kept_parameters if retention is Retention.REPLAY else ChannelParameters
+def _parameters(flow: str, retention: Retention, **given: int | str | None) -> Parameters:
+    stated: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     try:
-        return make(**{name: value for name, value in given.items() if value is not None}, oversize=oversize)
+        if retention is Retention.REPLAY and flow == PERMITS.name:
+            return kept_parameters(**stated)
+        parameters: Parameters = flow_named(flow).parse(stated)
     except InvalidParametersError as error:
         unusable(f"--{error.name.replace('_', '-')}: {error}")
+    except ParameterMismatchError:
+        unusable(f"--flow: there is no flow {flow!r}; permits and stop-and-wait come with permitflow")
+    if retention is Retention.REPLAY:
+        unusable(f"--retention: rows are kept with permits only, not with {flow}")
+    return parameters

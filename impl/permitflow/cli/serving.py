@@ -25,7 +25,7 @@ from permitflow.exchange.serving import in_turns, traffic_through
 from permitflow.exchange.statistics import traffic_of
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.flow import Parameters
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.traffic import ChannelTraffic, Statistics, flows_between
 from permitflow.tracing import FileTrace
@@ -86,7 +86,7 @@ class Plan:
 
     streams: Sequence[StreamName]
     addresses: Sequence[str]
-    parameters: ChannelParameters
+    parameters: Parameters
     retention: Retention
     consumers: Sequence[str]
     """For whom rows are kept."""

@@ -120,7 +120,7 @@ class Flow(ABC):
         known: tuple[str, ...] = self.wishes._fields  # type: ignore[attr-defined]  # a named tuple
         for name, value in stated.items():
             if name not in known:
-                rule = f"is no parameter of {self.name}: those are {', '.join(known) or 'none'}"
+                rule = f"must be a parameter of flow {self.name}, which has {', '.join(known) or 'none'}"
                 raise InvalidParametersError(name=name, value=value, rule=rule)
         return self.complete(self.wishes(**stated))
 
