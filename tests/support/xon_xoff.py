@@ -74,8 +74,9 @@ class Sender(Outbound[T]):
     def _leave(self, message: Message[T]) -> None:
         """Nothing is counted."""
 
-    def _leave_at_once(self, rows: Sequence[int]) -> None:
-        """Nothing is counted."""
+    def _leave_at_once(self, rows: Sequence[int], total: int, least: int) -> int:
+        """All, or none."""
+        return self.admits(rows)
 
     def _tell(self, verb: str, message: Message[T]) -> None:
         """Nothing is recorded."""
@@ -108,13 +109,13 @@ class Receiver(Inbound[T]):
         """Nothing is owed at the end."""
         return False
 
-    def _accept_chunks(self, rows: Sequence[int]) -> None:
+    def _accept_chunks(self, rows: Sequence[int], total: int, least: int) -> None:
         """Whatever comes: Off may have crossed it."""
 
     def _accept_marker(self, message: Message[T]) -> None:
         """Likewise."""
 
-    def _consume(self, rows: Sequence[int], markers: Sequence[Message[T]], taken: Taken[T]) -> None:
+    def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Taken[T]) -> None:
         """The inbox says it all."""
 
 

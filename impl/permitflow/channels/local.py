@@ -27,7 +27,7 @@ from permitflow.errors import (
     WouldBlock,
 )
 from permitflow.protocol.flow import Inbound, Outbound, Parameters
-from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.messages import Kind, Message, Offered
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import ENDS, RecorderFactory
 
@@ -103,7 +103,7 @@ class _Channel(Generic[T]):
         """May something be sent?  Both ends are open and the stream has not been ended."""
         self._waiting = Stopwatch(clock)
         self.takers: ReceiveLine[T] = ReceiveLine(self.receiver)
-        self.line: SendLine[T] = SendLine(self.sender, self._deliver, self._waiting)
+        self.line: SendLine[T] = SendLine(self.sender, self.takers.deliver, self._waiting)
         self._clock = clock
         self._opened_at = clock()
         self._over_at: float | None = None
@@ -120,20 +120,21 @@ class _Channel(Generic[T]):
             self.receiver.deliver_many(chunks[:count], rows[:count])
         if self.takers.futures:
             self.takers.wake()
-        if self.receiver.has_feedback:
-            self.bring_feedback()
+        self._bring_back()
         return count
 
-    def _deliver(self, message: Message[T]) -> None:
-        self.takers.deliver(message)
-        if self.receiver.has_feedback:
-            self._bring_back()
+    def park(self, *offered: Offered[T]) -> ParkedSend[T]:
+        """Stand in line with what the core was offered; what may leave now has left."""
+        parked = self.line.park(*offered)
+        self._bring_back()
+        return parked
 
     def send_pieces(self, pieces: Iterable[tuple[T, int]]) -> None:
         """Let a chunk leave in pieces, which may all leave now."""
         for piece, rows in pieces:
             self.sender.offer(Kind.CHUNK, piece, rows)
-            self._deliver(self.sender.send_oldest())
+            self.takers.deliver(self.sender.send_oldest())
+        self._bring_back()
 
     def send_barrier(self, payload: T) -> None:
         """Let a barrier leave, which may leave now.
@@ -145,7 +146,8 @@ class _Channel(Generic[T]):
         if not self.sender.can_send():
             self.sender.withdraw(offered)
             raise WouldBlock(self.sender.lack(Kind.BARRIER))
-        self._deliver(self.sender.send_oldest())
+        self.takers.deliver(self.sender.send_oldest())
+        self._bring_back()
 
     async def leave(self, parked: ParkedSend[T]) -> None:
         """Wait until a send that stands in line has left, or was refused.  Cancelled, it is withdrawn."""
@@ -161,21 +163,25 @@ class _Channel(Generic[T]):
         if self.line.parked:
             self.line.advance()
         if self.sender.can_send_watermark():
-            self._deliver(self.sender.send_watermark())
+            self.takers.deliver(self.sender.send_watermark())
+        self._bring_back()
         if self.takers.futures:
             self.tell_if_over()
 
     def bring_feedback(self) -> None:
         """Tell the sender what the receiver owes for what was consumed."""
-        if self.receiver.has_feedback:
-            self._bring_back()
+        said = self.receiver.take_feedback()
+        if said is not None:
+            self.sender.on_feedback(said)
             if self.sender.has_waiting:
                 self.advance()
         if self.takers.futures:
             self.tell_if_over()
 
     def _bring_back(self) -> None:
-        self.sender.on_feedback(self.receiver.take_feedback())
+        # Some flows have something to say as soon as a message has come.
+        if self.receiver.has_feedback:
+            self.sender.on_feedback(self.receiver.take_feedback())
 
     async def until_takeable(self) -> None:
         """Wait until the oldest message is this task's to take.
@@ -392,7 +398,7 @@ class LocalSender(Generic[T]):
         """Offer a chunk that cannot leave as it is, or not at once; what may leave now has left."""
         pieces = self._pieces(chunk, rows)
         self._require_open(chunk)
-        return self._channel.line.park(*(self._core.offer(Kind.CHUNK, piece, size) for piece, size in pieces))
+        return self._channel.park(*(self._core.offer(Kind.CHUNK, piece, size) for piece, size in pieces))
 
     def _pieces(self, chunk: T, rows: int) -> list[tuple[T, int]]:
         most = self.parameters.most_rows
@@ -410,7 +416,7 @@ class LocalSender(Generic[T]):
     async def send_barrier(self, payload: object = None) -> None:
         """Send a barrier; wait until what waits before it has left and a barrier permit is here."""
         self._require_open(payload)
-        parked = self._channel.line.park(self._core.offer(Kind.BARRIER, cast("T", payload)))
+        parked = self._channel.park(self._core.offer(Kind.BARRIER, cast("T", payload)))
         await self._channel.leave(parked)
         if parked.is_refused:
             raise self._channel.refusal(payload)

@@ -20,7 +20,13 @@ from importlib import import_module
 from itertools import islice, repeat, starmap
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
-from permitflow.errors import InvalidParametersError, LocalProtocolError, ParameterMismatchError, WouldBlock
+from permitflow.errors import (
+    InvalidParametersError,
+    LocalProtocolError,
+    ParameterMismatchError,
+    UnexpectedFrameError,
+    WouldBlock,
+)
 from permitflow.protocol.messages import Kind, Message, Offered, message_of
 from permitflow.protocol.names import MOST_NAME_CHARACTERS
 from permitflow.protocol.recording import ActionTable, ParameterValue, Recorder
@@ -173,6 +179,7 @@ class Outbound(ABC, Generic[T]):
     """
 
     __slots__ = (
+        "_most_rows",
         "_record",
         "_sent_barriers",
         "_sent_chunks",
@@ -186,6 +193,7 @@ class Outbound(ABC, Generic[T]):
     def __init__(self, parameters: Any, *, record: Recorder | None = None) -> None:
         """Start with nothing offered."""
         self.parameters = parameters
+        self._most_rows: int | None = parameters.most_rows
         self._sent_chunks = self._sent_rows = self._sent_barriers = 0
         self._waiting: deque[Offered[T]] = deque()
         self._watermark: Message[T] | None = None
@@ -255,8 +263,14 @@ class Outbound(ABC, Generic[T]):
         """It leaves: the update."""
 
     @abstractmethod
-    def _leave_at_once(self, rows: Sequence[int]) -> None:
-        """So many chunks, which ``admits`` has admitted, are offered and leave: the same update."""
+    def _leave_at_once(self, rows: Sequence[int], total: int, least: int) -> int:
+        """Of these chunks, offer as many of the first ones as ``admits`` would admit, and let them leave; say how many.
+
+        Args:
+            rows: of each chunk; there is one.
+            total: all their rows.
+            least: the rows of the smallest one.
+        """
 
     @abstractmethod
     def _tell(self, verb: str, message: Message[T]) -> None:
@@ -307,7 +321,7 @@ class Outbound(ABC, Generic[T]):
         """
         if rows < 0:
             raise InvalidParametersError(name="rows", value=rows, rule="must not be negative")
-        most = self.parameters.most_rows
+        most = self._most_rows
         if most is not None and rows > most:
             rule = f"exceeds max_chunk_cost = {most} on a channel that splits: offer it in slices"
             raise LocalProtocolError(f"a chunk of {rows} rows {rule}")
@@ -361,12 +375,10 @@ class Outbound(ABC, Generic[T]):
         """
         if self._waiting or not rows:
             return 0
-        count = self.admits(rows)
-        if count:
-            leaving = rows if count == len(rows) else rows[:count]
-            self._sent_chunks += count
-            self._sent_rows += sum(leaving)
-            self._leave_at_once(leaving)
+        total = sum(rows)
+        count = self._leave_at_once(rows, total, min(rows))
+        self._sent_chunks += count
+        self._sent_rows += total if count == len(rows) else sum(rows[:count])
         return count
 
     def send_oldest(self) -> Message[T]:
@@ -380,7 +392,11 @@ class Outbound(ABC, Generic[T]):
         message = self._waiting[0].message
         if not self._may_leave(message):
             raise WouldBlock(self.lack(message.kind, (message.rows,)))
-        self._waiting.popleft()
+        return self._send_head()
+
+    def _send_head(self) -> Message[T]:
+        """The oldest message leaves, which may."""
+        message = self._waiting.popleft().message
         if self._watermark_after > 0:
             self._watermark_after -= 1
         if message.kind is _CHUNK:
@@ -410,11 +426,11 @@ class Outbound(ABC, Generic[T]):
         """
         ready: list[Message[T]] = []
         while True:
-            if self.can_send_watermark():
+            if self._watermark is not None and self.can_send_watermark():
                 ready.append(self.send_watermark())
             if not self.can_send():
                 return ready
-            ready.append(self.send_oldest())
+            ready.append(self._send_head())
 
 
 Taken: TypeAlias = tuple[Sequence[T | Message[T]], Sequence[int]]
@@ -496,8 +512,13 @@ class Inbound(ABC, Generic[T]):
         return {}
 
     @abstractmethod
-    def _accept_chunks(self, rows: Sequence[int]) -> None:
+    def _accept_chunks(self, rows: Sequence[int], total: int, least: int) -> None:
         """Guard and update of the arrival of chunks.
+
+        Args:
+            rows: of each chunk; there is one.
+            total: all their rows.
+            least: the rows of the smallest one, at least 0.
 
         Raises:
             RemoteProtocolError: the peer may not have sent them; nothing was changed.
@@ -508,11 +529,12 @@ class Inbound(ABC, Generic[T]):
         """Guard and update of the arrival of a barrier or a watermark; raises likewise."""
 
     @abstractmethod
-    def _consume(self, rows: Sequence[int], markers: Sequence[Message[T]], taken: Taken[T]) -> None:
-        """The update when messages were consumed: chunks of so many rows, and barriers and watermarks.
+    def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Taken[T]) -> None:
+        """The update when messages were consumed, at least one: chunks, and barriers and watermarks.
 
         Args:
             rows: of each chunk.
+            total: all their rows.
             markers: the others.
             taken: all of them in their order, for the recorder: ``messages_of`` makes messages of them.
         """
@@ -601,18 +623,20 @@ class Inbound(ABC, Generic[T]):
         """
         if not rows:
             return
-        self._accept_chunks(rows)
+        total, least = sum(rows), min(rows)
         entries: Sequence[T | Message[T]] = payloads
-        if 0 in rows:
+        if least < 1:
+            if least < 0:
+                raise UnexpectedFrameError(frame=f"a chunk of {least} rows", expected="one of at least 0")
             pairs = zip(payloads, rows, strict=True)
             entries = [payload if count else Message(_CHUNK, payload, 0) for payload, count in pairs]
+        new_entries, new_rows = iter(entries), iter(rows)
+        self._accept_chunks(rows, total, least)
         self._came_chunks += len(rows)
-        total = sum(rows)
         self._came_rows += total
         self._inbox_rows += total
         if self._inbox_rows > self._peak_inbox_rows:
             self._peak_inbox_rows = self._inbox_rows
-        new_entries, new_rows = iter(entries), iter(rows)
         self._payloads.extend(new_entries)
         self._rows.extend(new_rows)
         if self._record is not None:
@@ -737,6 +761,8 @@ class Inbound(ABC, Generic[T]):
 
     def _note_consumed(self, taken: Taken[T]) -> None:
         rows, markers = taken[1], _NOTHING
+        if not rows:
+            return
         if 0 in rows:
             messages = messages_of(taken)
             markers = [message for message in messages if message.kind is not _CHUNK]
@@ -745,7 +771,7 @@ class Inbound(ABC, Generic[T]):
         self._consumed_chunks += len(rows)
         self._consumed_rows += total
         self._inbox_rows -= total
-        self._consume(rows, markers, taken)
+        self._consume(rows, total, markers, taken)
 
     def drop(self) -> None:
         """Forget what has arrived and was not consumed: the stream is over."""
@@ -773,9 +799,9 @@ def register(flow: Flow, parameters: type[Parameters]) -> None:
     Raises:
         InvalidParametersError: another one has this name.
     """
-    parameters.flow = flow
     if type(_FLOWS.setdefault(flow.name, flow)) is not type(flow):
         raise InvalidParametersError(name="flow", value=flow.name, rule="is the name of another flow")
+    parameters.flow = flow
 
 
 def flow_named(name: str) -> Flow:

@@ -150,7 +150,7 @@ class ChannelParameters(flow.Parameters):
 
         Spec: Cost.
         """
-        return min(max(rows, 1), self.max_chunk_cost)
+        return rows if 0 < rows <= self.max_chunk_cost else min(max(rows, 1), self.max_chunk_cost)
 
 
 def kept_parameters(*, row_permits: int | None = None, **others: Any) -> ChannelParameters:
@@ -222,6 +222,8 @@ class PermitSender(Outbound[T]):
         "total",
     )
 
+    parameters: ChannelParameters
+
     def __init__(self, parameters: ChannelParameters, *, record: Recorder | None = None) -> None:
         """Start with all permits of the channel."""
         super().__init__(parameters, record=record)
@@ -292,10 +294,7 @@ class PermitSender(Outbound[T]):
 
     def admits(self, rows: Sequence[int]) -> int:
         """How many of the first of these chunks have their permits here: the guard of SendChunk."""
-        left, clamp = self._row_permits, self._clamp
-        if rows and sum(rows) <= left and min(rows) > 0 and max(rows) <= clamp:
-            return len(rows)
-        count = 0
+        left, clamp, count = self._row_permits, self._clamp, 0
         for size in rows:
             left -= min(max(size, 1), clamp)
             if left < 0 or (size > clamp and self._splits):
@@ -314,7 +313,7 @@ class PermitSender(Outbound[T]):
 
     def _may_leave(self, message: Message[T]) -> bool:
         if message.kind is _CHUNK:
-            return self.admits((message.rows,)) == 1
+            return self.parameters.cost_of(message.rows) <= self._row_permits
         return (self._barrier_permits if message.kind is Kind.BARRIER else self._watermark_permits) > 0
 
     def sendable(self) -> int:
@@ -332,17 +331,23 @@ class PermitSender(Outbound[T]):
     # Leaving.
 
     def _leave(self, message: Message[T]) -> None:
-        rows, barriers, watermarks = self._held(message)
-        self._spend(rows)
-        self._barrier_permits -= barriers
-        self._watermark_permits -= watermarks
+        if message.kind is _CHUNK:
+            self._spend(self.parameters.cost_of(message.rows))
+        elif message.kind is Kind.BARRIER:
+            self._barrier_permits -= 1
+        else:
+            self._watermark_permits -= 1
         if self._record is not None:
             self._tell("Send", message)
 
-    def _leave_at_once(self, rows: Sequence[int]) -> None:
-        self._spend(_cost(rows, self._clamp))
+    def _leave_at_once(self, rows: Sequence[int], total: int, least: int) -> int:
+        if total > self._row_permits or least < 1 or (total > self._clamp and max(rows) > self._clamp):
+            rows = rows[: self.admits(rows)]
+            total = sum(map(self.parameters.cost_of, rows))
+        self._spend(total)
         if self._record is not None:
             self._record_sent(self._record, rows)
+        return len(rows)
 
     def _spend(self, permits: int) -> None:
         """Chunks leave with so many permits, which are here: the update of SendChunk."""
@@ -417,6 +422,8 @@ class PermitReceiver(Inbound[T]):
         "_watermark_permits",
     )
 
+    parameters: ChannelParameters
+
     def __init__(self, parameters: ChannelParameters, *, record: Recorder | None = None) -> None:
         """Start empty."""
         super().__init__(parameters, record=record)
@@ -482,11 +489,14 @@ class PermitReceiver(Inbound[T]):
         if chunks > self._row_permits:
             raise OverspendError(permit_class="rows", cost=chunks, available=self._row_permits)
 
-    def _accept_chunks(self, rows: Sequence[int]) -> None:
+    def _accept_chunks(self, rows: Sequence[int], total: int, least: int) -> None:
         """The guard and the update of Deliver for chunks: all hold no more permits than there are."""
-        permits = _cost(rows, self._clamp)
-        if self._splits and (largest := max(rows)) > self._clamp:
-            raise OversizeChunkError(rows=largest, most=self._clamp)
+        permits, clamp = total, self._clamp
+        if least < 1 or total > clamp:
+            if (most := max(rows)) > clamp and self._splits:
+                raise OversizeChunkError(rows=most, most=clamp)
+            if least < 1 or most > clamp:
+                permits = sum(map(self.parameters.cost_of, rows))
         if permits > self._row_permits:
             raise OverspendError(permit_class="rows", cost=permits, available=self._row_permits)
         self._row_permits -= permits
@@ -515,19 +525,20 @@ class PermitReceiver(Inbound[T]):
 
     # Consuming.
 
-    def _consume(self, rows: Sequence[int], markers: Sequence[Message[T]], taken: Taken[T]) -> None:
+    def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Taken[T]) -> None:
         """The update of Consume: permits of rows are collected, and due in batches; the others are due at once."""
         for message in markers:
             if message.kind is Kind.BARRIER:
                 self._due_barriers += 1
             else:
                 self._due_watermarks += 1
-        permits, before = _cost(rows, self._clamp), self._unreturned
-        batches: Sequence[int] = _NO_BATCH
-        if before + permits >= self._batch:
-            batches = _batches(before, list(map(self.parameters.cost_of, rows)), self._batch)
+        costs, before = rows, self._unreturned
+        if 0 in rows or (total > self._clamp and max(rows) > self._clamp):
+            costs = list(map(self.parameters.cost_of, rows))
+            total = sum(costs)
+        batches = _batches(before, costs, self._batch) if before + total >= self._batch else _NO_BATCH
         # Increments: a finalizer may have consumed something meanwhile.
-        self._unreturned += permits - batches[-1]
+        self._unreturned += total - batches[-1]
         self._due_rows += batches[-1]
         if self._record is not None:
             self._record_consumed(self._record, messages_of(taken), before, batches)
@@ -554,7 +565,7 @@ class PermitReceiver(Inbound[T]):
         """
         if residue and self._unreturned and not self._rows:
             self._release_residue()
-        if not self.is_due:
+        if not (self._due_rows or self._due_barriers or self._due_watermarks):
             return None
         due = Permits(self._due_rows, self._due_barriers, self._due_watermarks)
         self._row_permits += self._due_rows
@@ -581,14 +592,6 @@ def held(message: Message[Any], parameters: ChannelParameters) -> Permits:
     if message.kind is _CHUNK:
         return Permits(rows=parameters.cost_of(message.rows))
     return Permits(barriers=1) if message.kind is Kind.BARRIER else Permits(watermarks=1)
-
-
-def _cost(rows: Sequence[int], clamp: int) -> int:
-    """Permits of chunks of so many rows: nearly always, a permit is a row."""
-    total = sum(rows)
-    if total <= clamp or max(rows) <= clamp:
-        return total if 0 not in rows else total + rows.count(0)
-    return sum(min(max(size, 1), clamp) for size in rows)
 
 
 def _batches(unreturned: int, costs: Sequence[int], permit_batch: int) -> Sequence[int]:

@@ -104,10 +104,12 @@ class StopAndWaitSender(Outbound[T]):
             self._record_count("Offer")
         self._send(message.rows)
 
-    def _leave_at_once(self, rows: Sequence[int]) -> None:
-        for of_chunk in rows:
-            self._record_count("Offer")
-            self._send(of_chunk)
+    def _leave_at_once(self, rows: Sequence[int], total: int, least: int) -> int:
+        if not self._free:
+            return 0
+        self._record_count("Offer")
+        self._send(rows[0])
+        return 1
 
     def _send(self, rows: int) -> None:
         """The update of Send."""
@@ -158,7 +160,7 @@ class StopAndWaitReceiver(Inbound[T]):
         if chunks > 1 or self._is_unanswered:
             raise UnexpectedFrameError(frame="a message", expected="none before the one that is out is answered")
 
-    def _accept_chunks(self, rows: Sequence[int]) -> None:
+    def _accept_chunks(self, rows: Sequence[int], total: int, least: int) -> None:
         self._accept(len(rows))
 
     def _accept_marker(self, message: Message[T]) -> None:
@@ -175,11 +177,10 @@ class StopAndWaitReceiver(Inbound[T]):
     def _note_marker(self, message: Message[T]) -> None:
         self._record_count("Deliver")
 
-    def _consume(self, rows: Sequence[int], markers: Sequence[Message[T]], taken: Taken[T]) -> None:
+    def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Taken[T]) -> None:
         """The update of Consume; there is never more than one message."""
-        if rows or markers:
-            self._is_answer_due = True
-            self._record_count("Consume")
+        self._is_answer_due = True
+        self._record_count("Consume")
 
     def _record_count(self, action: str) -> None:
         if self._record is not None:
