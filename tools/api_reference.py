@@ -32,6 +32,8 @@ DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 # In the order in which one meets them; with the extra that each needs.
 MODULES = {
     "permitflow": "",
+    "permitflow.protocol.stop_and_wait": "",
+    "permitflow.protocol.flow": "",
     "permitflow.transports.grpc_aio": "grpc",
     "permitflow.transports.grpc_blocking": "grpc",
     "permitflow.transports.remote_sender": "grpc",
@@ -56,6 +58,7 @@ MODULES = {
 ONLY = {
     "permitflow.protocol.replay": ("Retention",),
     "permitflow.protocol.frames": ("Staging",),
+    "permitflow.protocol.stop_and_wait": ("StopAndWait",),
     "permitflow.protocol.control": ("ChannelPosition", "Published", "StagedPart"),
 }
 
