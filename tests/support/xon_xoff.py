@@ -11,7 +11,7 @@ from google.protobuf.wrappers_pb2 import BoolValue as Feedback
 from google.protobuf.wrappers_pb2 import Int64Value as Parameters
 
 from permitflow.protocol import flow
-from permitflow.protocol.flow import Flow, Inbound, Outbound, Taken
+from permitflow.protocol.flow import Flow, Inbound, Outbound
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import ActionTable, Recorder
 
@@ -71,16 +71,6 @@ class Sender(Outbound[T]):
     def _may_leave(self, message: Message[T]) -> bool:
         return self._is_on
 
-    def _leave(self, message: Message[T]) -> None:
-        """Nothing is counted."""
-
-    def _leave_at_once(self, rows: Sequence[int], total: int, least: int) -> int:
-        """All, or none."""
-        return self.admits(rows)
-
-    def _tell(self, verb: str, message: Message[T]) -> None:
-        """Nothing is recorded."""
-
 
 class Receiver(Inbound[T]):
     """Says Off when it has too much, and On when it has room again."""
@@ -108,15 +98,6 @@ class Receiver(Inbound[T]):
     def unsettled(self) -> bool:
         """Nothing is owed at the end."""
         return False
-
-    def _accept_chunks(self, rows: Sequence[int], total: int, least: int) -> None:
-        """Whatever comes: Off may have crossed it."""
-
-    def _accept_marker(self, message: Message[T]) -> None:
-        """Likewise."""
-
-    def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Taken[T]) -> None:
-        """The inbox says it all."""
 
 
 class XonXoffFlow(Flow):

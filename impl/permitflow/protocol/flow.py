@@ -258,11 +258,11 @@ class Outbound(ABC, Generic[T]):
     def _may_leave(self, message: Message[T]) -> bool:
         """May this message leave now, if it is its turn?  The guard."""
 
-    @abstractmethod
+    # A flow that counts nothing leaves these as they are; so too at the other end.
+
     def _leave(self, message: Message[T]) -> None:
         """It leaves: the update."""
 
-    @abstractmethod
     def _leave_at_once(self, rows: Sequence[int], total: int, least: int) -> int:
         """Of these chunks, offer as many of the first ones as ``admits`` would admit, and let them leave; say how many.
 
@@ -271,8 +271,8 @@ class Outbound(ABC, Generic[T]):
             total: all their rows.
             least: the rows of the smallest one.
         """
+        return self.admits(rows)
 
-    @abstractmethod
     def _tell(self, verb: str, message: Message[T]) -> None:
         """Tell the recorder, which is there, that a message was offered or withdrawn ("Offer", "Withdraw")."""
 
@@ -511,7 +511,6 @@ class Inbound(ABC, Generic[T]):
         """Numbers of the flow's own, by the names in ``Flow.gauge_help``."""
         return {}
 
-    @abstractmethod
     def _accept_chunks(self, rows: Sequence[int], total: int, least: int) -> None:
         """Guard and update of the arrival of chunks.
 
@@ -524,11 +523,9 @@ class Inbound(ABC, Generic[T]):
             RemoteProtocolError: the peer may not have sent them; nothing was changed.
         """
 
-    @abstractmethod
     def _accept_marker(self, message: Message[T]) -> None:
         """Guard and update of the arrival of a barrier or a watermark; raises likewise."""
 
-    @abstractmethod
     def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Taken[T]) -> None:
         """The update when messages were consumed, at least one: chunks, and barriers and watermarks.
 
