@@ -209,6 +209,17 @@ def test_a_recording_is_a_behaviour_of_the_specification(run: asyncio.Runner, tm
     assert inside.rows == 20 * ROWS_OF_CHUNK
 
 
+def test_another_flow_is_served_and_recorded_by_its_own_actions(run: asyncio.Runner, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with serving("--stream", "orders", "--flow", "stop-and-wait", "--trace", str(path), "--quiet") as process:
+        assert run.run(move(address_of(process), "orders/0", 20)) == 20 * ROWS_OF_CHUNK
+        assert stop(process, signal.SIGTERM)[0] == 0
+    inside = read_trace(path)["orders/0"]
+    assert inside.flow == "stop-and-wait"
+    inside = read_trace(path).channels["orders/0"]
+    assert {event.action for log in inside.logs for event in log} == {"Offer", "Send", "Deliver", "Consume", "Answer"}
+
+
 @pytest.mark.parametrize("content", ["evidence\n", ""])
 def test_an_earlier_recording_is_not_written_over(command: Command, tmp_path: Path, content: str) -> None:
     path = tmp_path / "run.jsonl"
@@ -341,6 +352,16 @@ def test_what_the_exchange_refuses_is_unusable(process: Command, arguments: list
         (["--stream", "a", "--row-permits", "8", "--max-chunk-cost", "9"], "--max-chunk-cost: max_chunk_cost must"),
         (["--stream", "a", "--barrier-permits", "0"], "'--barrier-permits': must be at least 1, not 0"),
         (["--stream", "a", "--oversize", "drop"], "'drop' is not one of 'split', 'whole'"),
+        (
+            ["--stream", "a", "--flow", "nonsense"],
+            "--flow: there is no flow 'nonsense'; permits and stop-and-wait come",
+        ),
+        (["--stream", "a", "--flow", "session"], "--flow: there is no flow 'session'"),
+        (["--stream", "a", "--flow", "stop-and-wait", "--row-permits", "8"], "flow stop-and-wait, which has none"),
+        (
+            ["--stream", "a", "--flow", "stop-and-wait", "--retention", "replay"],
+            "--retention: rows are kept with permits",
+        ),
         (["--stream", "a", "--trace", "/nowhere/run.jsonl"], "--trace: cannot write /nowhere/run.jsonl"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
