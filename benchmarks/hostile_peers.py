@@ -74,9 +74,9 @@ async def _stream(address: str, method: str, first: bytes, second: bytes) -> Non
                 pass
 
 
-async def _empty_permits(address: str) -> None:
+async def _empty_feedback(address: str) -> None:
     get_frame = wire.DownstreamFrame(get=wire.Get(protocol_version=PROTOCOL_VERSION, channel="attacked/0"))
-    frames = [wire.DownstreamFrame(add_permits=wire.AddPermits(permits=wire.Permits()))] * 3_000_000
+    frames = [wire.DownstreamFrame(feedback=b"")] * 3_000_000
     first, second = (wire.FromDownstream(frames=each).SerializeToString() for each in ([get_frame], frames))
     await _stream(address, GET_STREAM, first, second)
 
@@ -84,7 +84,7 @@ async def _empty_permits(address: str) -> None:
 async def _empty_chunks(address: str) -> None:
     schema = WIDE.serialize().to_pybytes()
     put_frame = wire.UpstreamFrame(put=wire.Put(protocol_version=PROTOCOL_VERSION, channel="attacked/0", schema=schema))
-    chunks = wire.UpstreamFrame(chunks=wire.Chunks(rows=bytes(32_000_000), permits=32_000_000))
+    chunks = wire.UpstreamFrame(chunks=wire.Chunks(rows=bytes(32_000_000)))
     first, second = (wire.FromUpstream(frames=[each]).SerializeToString() for each in (put_frame, chunks))
     await _stream(address, PUT_STREAM, first, second)
 
@@ -106,7 +106,7 @@ ATTACKS: dict[str, Callable[[str], Coroutine[Any, Any, None]]] = {
     "one-channel": _one_channel,
     "names": _names,
     "empty-chunks": _empty_chunks,
-    "empty-permits": _empty_permits,
+    "empty-feedback": _empty_feedback,
     "wide-schema": _wide_schema,
 }
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from permitflow.protocol.frames import AddPermits, End, Put
+from permitflow.protocol.frames import End, Feedback, Put
 from permitflow.protocol.handshake import PROTOCOL_VERSION
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.permits import PERMITS, ChannelParameters
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer, PromptCarrier, Received, Take
@@ -90,7 +90,7 @@ class PlayedProducer(PlayedCarrier):
         first, self._sent_rows = self._sent_rows, self._sent_rows + sum(rows)
         self._sent_chunks += len(rows)
         batch = pa.record_batch([pa.array(range(first, self._sent_rows), pa.int64())], schema=SCHEMA)
-        self.bring(*encode_upstream([EncodedChunks(rows, sum(rows), [b"".join(self._codec.encode([batch]))])]))
+        self.bring(*encode_upstream([EncodedChunks(rows, [b"".join(self._codec.encode([batch]))])]))
 
     def end(self) -> None:
         """Nothing more will be sent."""
@@ -98,8 +98,8 @@ class PlayedProducer(PlayedCarrier):
 
     def write_now(self, message: Sequence[Buffer]) -> None:
         """The receiving end says something."""
-        frames = decode_downstream(checked(b"".join(message)))
-        self.returned_rows += [frame.permits.rows for frame in frames if isinstance(frame, AddPermits)]
+        frames = decode_downstream(checked(b"".join(message)), PERMITS)
+        self.returned_rows += [frame.said.rows for frame in frames if isinstance(frame, Feedback)]
 
 
 @asynccontextmanager

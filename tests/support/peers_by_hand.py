@@ -1,7 +1,7 @@
 """Peers that write what they like, frame by frame, for tests: what they say, and how a call of theirs ends."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -14,7 +14,8 @@ from permitflow.errors import EndOfStream, PermitflowError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer, ServerCall
 from permitflow.protocol.frames import Agreement, Failure, Get, Put
-from permitflow.protocol.permits import StatedParameters
+from permitflow.protocol.handshake import PROTOCOL_VERSION
+from permitflow.protocol.permits import PERMITS
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.checksum import checked, with_checksum
@@ -33,8 +34,8 @@ from tests.support.number_streams import CHANNEL, SMALL
 BATCH = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64())})
 CODEC = BatchCodec(BATCH.schema)
 ENCODED = b"".join(CODEC.encode([BATCH]))
-PUT = Put(1, CHANNEL, schema=CODEC.schema_bytes)
-GET = Get(1, CHANNEL)
+PUT = Put(PROTOCOL_VERSION, CHANNEL, schema=CODEC.schema_bytes)
+GET = Get(PROTOCOL_VERSION, CHANNEL)
 
 
 def put_frame(**changes: Any) -> Put:
@@ -47,9 +48,9 @@ def get_frame(**changes: Any) -> Get:
     return replace(GET, **changes)
 
 
-def data(rows: int = 3, permits: int | None = None, arrow: Buffer = ENCODED) -> EncodedChunks:
-    """A chunk, priced as is said."""
-    return EncodedChunks((rows,), rows if permits is None else permits, (arrow,))
+def data(rows: int = 3, arrow: Buffer = ENCODED) -> EncodedChunks:
+    """A chunk of so many rows, as is said."""
+    return EncodedChunks((rows,), (arrow,))
 
 
 class Outcome(NamedTuple):
@@ -94,10 +95,14 @@ async def dialling(address: str, method: str) -> AsyncIterator[ClientCall]:
         await carrier.settle()
 
 
+def answered(method: str, answer: Buffer) -> Sequence[Any]:
+    """The frames of what an exchange says."""
+    return decode_upstream(answer) if method == GET_STREAM else decode_downstream(answer, PERMITS)
+
+
 def is_failure(method: str, answer: Buffer) -> bool:
     """Does the exchange break the stream off?"""
-    decode: Callable[[Buffer], Sequence[object]] = decode_upstream if method == GET_STREAM else decode_downstream
-    return any(isinstance(frame, Failure) for frame in decode(answer))
+    return any(isinstance(frame, Failure) for frame in answered(method, answer))
 
 
 async def call(
@@ -156,7 +161,7 @@ def encoded(method: str, frame: Any) -> bytes:
     """What goes over the wire for it, right or wrong."""
     if isinstance(frame, bytes):
         return frame
-    (message,) = encode_downstream([frame]) if method == GET_STREAM else encode_upstream([frame])
+    (message,) = encode_downstream([frame], PERMITS) if method == GET_STREAM else encode_upstream([frame])
     return b"".join(message)
 
 
@@ -166,9 +171,9 @@ async def send_for_ever(sender: SendEnd[pa.RecordBatch], batch: pa.RecordBatch) 
         await sender.send(batch)
 
 
-AGREED = Agreement(1, StatedParameters.of(SMALL), CODEC.schema_bytes, "lies")
+AGREED = Agreement(PROTOCOL_VERSION, PERMITS.name, PERMITS.state(SMALL), CODEC.schema_bytes, "lies")
 
 
 def agreed(**changes: Any) -> Agreement:
     """An agreement that differs in these numbers."""
-    return Agreement(1, StatedParameters.of(SMALL)._replace(**changes), CODEC.schema_bytes, "lies")
+    return replace(AGREED, parameters=AGREED.parameters._replace(**changes))

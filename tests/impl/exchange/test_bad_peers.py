@@ -1,7 +1,7 @@
 """Peers that break the rules get a status and a typed error that names the value; everybody else goes on."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import grpc
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from permitflow.errors import (
     InvalidParametersError,
     LedgerError,
-    MispricedError,
+    OversizeChunkError,
     ParameterMismatchError,
     PeerGoneError,
     PermitflowError,
@@ -30,23 +30,23 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.compression import Codec, CompressionOffer
 from permitflow.protocol.frames import (
     Abort,
-    AddPermits,
     Data,
     DownstreamFrame,
     End,
     Failure,
+    Feedback,
     Get,
     Put,
     SameHostOffer,
     Staging,
 )
+from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.permits import Permits, StatedParameters
+from permitflow.protocol.permits import PERMITS, Permits, StatedParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.arrow import BatchCodec, PieceWriter
 from permitflow.transports.arrow_compression import write_options
-from permitflow.transports.carrier import Buffer
-from permitflow.transports.codec import EncodedChunks, WireFrame, decode_downstream, decode_upstream
+from permitflow.transports.codec import EncodedChunks, WireFrame
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.grpc_aio import describe
 from permitflow.transports.wire_errors import decode_error
@@ -57,6 +57,7 @@ from tests.support.peers_by_hand import (
     CODEC,
     ENCODED,
     CallByHand,
+    answered,
     call,
     data,
     dialling,
@@ -79,16 +80,18 @@ class Misdeed(NamedTuple):
 
 FAILED, INVALID = grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT
 NOT_FOUND, UNAVAILABLE = grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNAVAILABLE
-OVERRUN = AddPermits(Permits(rows=7))
+OVERRUN = Feedback(Permits(rows=7))
 TOO_EARLY = UnexpectedFrameError
+FIVE_ROWS = b"".join(CODEC.encode([BATCH, BATCH.slice(1)]))
 SCHEMALESS = put_frame(schema=None)
 OF_120_COLUMNS = BatchCodec(
     pa.schema([(f"a_name_as_long_as_many_are_{n}", pa.string()) for n in range(120)])
 ).schema_bytes
 
 
-def wishes(**numbers: int) -> StatedParameters:
-    return StatedParameters(**numbers)  # type: ignore[arg-type]  # numbers only
+def wishes(**stated: int | str) -> dict[str, Any]:
+    """The fields of a first frame that wishes for this."""
+    return {"flow": PERMITS.name, "wanted": StatedParameters(**stated)}  # type: ignore[arg-type]  # as they are named
 
 
 MISDEEDS: dict[str, Misdeed] = {
@@ -96,12 +99,12 @@ MISDEEDS: dict[str, Misdeed] = {
         GET_STREAM, [get_frame(), OVERRUN], FAILED, PermitOverrunError, {"returned": 7, "outstanding": 0}
     ),
     "negative permits": Misdeed(
-        GET_STREAM, [get_frame(), AddPermits(Permits(-1))], FAILED, PermitOverrunError, {"returned": -1}
+        GET_STREAM, [get_frame(), Feedback(Permits(-1))], FAILED, PermitOverrunError, {"returned": -1}
     ),
     "a barrier permit out of thin air": Misdeed(
-        GET_STREAM, [get_frame(), AddPermits(Permits(0, 1))], FAILED, PermitOverrunError, {"permit_class": "barriers"}
+        GET_STREAM, [get_frame(), Feedback(Permits(0, 1))], FAILED, PermitOverrunError, {"permit_class": "barriers"}
     ),
-    "permits before Get": Misdeed(GET_STREAM, [OVERRUN], FAILED, TOO_EARLY, {"frame": "AddPermits", "expected": "Get"}),
+    "permits before Get": Misdeed(GET_STREAM, [OVERRUN], FAILED, TOO_EARLY, {"frame": "Feedback", "expected": "Get"}),
     "a second Get": Misdeed(GET_STREAM, [get_frame(), get_frame()], FAILED, TOO_EARLY, {"frame": "Get"}),
     "data before Put": Misdeed(PUT_STREAM, [data()], FAILED, TOO_EARLY, {"frame": "Chunks", "expected": "Put"}),
     "a second Put": Misdeed(PUT_STREAM, [put_frame(), put_frame()], FAILED, TOO_EARLY, {"frame": "Put"}),
@@ -114,42 +117,46 @@ MISDEEDS: dict[str, Misdeed] = {
     ),
     "no channel at all": Misdeed(GET_STREAM, [get_frame(channel="")], NOT_FOUND, UnknownChannelError, {"channel": ""}),
     "another version": Misdeed(
-        GET_STREAM, [get_frame(protocol_version=9)], FAILED, VersionMismatchError, {"ours": 1, "theirs": 9}
+        GET_STREAM,
+        [get_frame(protocol_version=9)],
+        FAILED,
+        VersionMismatchError,
+        {"ours": 2, "theirs": 9},
     ),
     "another version of Put": Misdeed(
         PUT_STREAM, [put_frame(protocol_version=0)], FAILED, VersionMismatchError, {"theirs": 0}
     ),
     "no row permits": Misdeed(
         GET_STREAM,
-        [get_frame(wanted=wishes(row_permits=0))],
+        [get_frame(**wishes(row_permits=0))],
         INVALID,
         InvalidParametersError,
         {"name": "row_permits", "value": 0},
     ),
     "negative row permits": Misdeed(
         PUT_STREAM,
-        [put_frame(wanted=wishes(row_permits=-8))],
+        [put_frame(**wishes(row_permits=-8))],
         INVALID,
         InvalidParametersError,
         {"name": "row_permits", "value": -8},
     ),
     "a batch as large as the window": Misdeed(
         PUT_STREAM,
-        [put_frame(wanted=wishes(row_permits=8, permit_batch=8))],
+        [put_frame(**wishes(row_permits=8, permit_batch=8))],
         INVALID,
         InvalidParametersError,
         {"name": "permit_batch", "value": 8},
     ),
     "no barrier permits": Misdeed(
         GET_STREAM,
-        [get_frame(wanted=wishes(barrier_permits=0))],
+        [get_frame(**wishes(barrier_permits=0))],
         INVALID,
         InvalidParametersError,
         {"name": "barrier_permits", "value": 0},
     ),
     "whole chunks on a channel that splits": Misdeed(
         PUT_STREAM,
-        [put_frame(wanted=StatedParameters(oversize="whole"))],
+        [put_frame(**wishes(oversize="whole"))],
         FAILED,
         ParameterMismatchError,
         {"name": "oversize", "ours": "split", "theirs": "whole"},
@@ -183,10 +190,12 @@ MISDEEDS: dict[str, Misdeed] = {
     "other rows than stated": Misdeed(
         PUT_STREAM, [put_frame(), data(rows=2)], INVALID, UndecodableDataError, {"reason": "it holds 3 rows"}
     ),
-    "a chunk below its price": Misdeed(
-        PUT_STREAM, [put_frame(), data(permits=1)], FAILED, MispricedError, {"rows": 3, "permits": 1, "cost": 3}
+    "a chunk that should have been split": Misdeed(
+        PUT_STREAM, [put_frame(), data(rows=5, arrow=FIVE_ROWS)], FAILED, OversizeChunkError, {"rows": 5, "most": 4}
     ),
-    "a chunk for nothing": Misdeed(PUT_STREAM, [put_frame(), data(permits=0)], FAILED, MispricedError, {"permits": 0}),
+    "a chunk of fewer rows than none": Misdeed(
+        PUT_STREAM, [put_frame(), data(rows=-1)], INVALID, UndecodableDataError, {"reason": "one has -1 rows"}
+    ),
     "totals that do not add up": Misdeed(
         PUT_STREAM, [put_frame(), data(), End(1, 4, 0)], FAILED, LedgerError, {"what": "rows", "here": 3, "peer": 4}
     ),
@@ -230,10 +239,9 @@ async def test_an_agreed_stream_is_broken_off_in_band_before_its_status(deed: st
         await carrier.read()
         for frame in frames[1:]:
             await carrier.write([encoded(method, frame)])
-        decode: Callable[[Buffer], Sequence[Any]] = decode_upstream if method == GET_STREAM else decode_downstream
         frames_read: list[Any] = []
         while not any(isinstance(frame, Failure) for frame in frames_read):
-            frames_read += decode(await carrier.read() or b"")
+            frames_read += answered(method, await carrier.read() or b"")
         assert type(decode_error(frames_read[-1].error, who="")) is kind
         assert carrier._status is None
         await carrier.half_close()
@@ -273,8 +281,8 @@ async def test_a_peer_that_does_not_heed_the_end_is_not_waited_for() -> None:
 
 
 HASTY: dict[str, tuple[Get, type[PermitflowError]]] = {
-    "no row permits": (get_frame(wanted=wishes(row_permits=0)), InvalidParametersError),
-    "whole chunks": (get_frame(wanted=StatedParameters(oversize="whole")), ParameterMismatchError),
+    "no row permits": (get_frame(**wishes(row_permits=0)), InvalidParametersError),
+    "whole chunks": (get_frame(**wishes(oversize="whole")), ParameterMismatchError),
     "another version": (get_frame(protocol_version=9), VersionMismatchError),
     "a schema that is none": (get_frame(schema=b"?"), UndecodableDataError),
     "memory that cannot be shared": (get_frame(same_host=SameHostOffer("nowhere", True)), SameHostError),
@@ -296,11 +304,11 @@ async def test_a_consumer_hears_what_is_wrong_before_any_producer_has_come(deed:
 
 STAGING = Staging(query="q", batch=0, partition=0, attempt="a")
 REFUSED_PUTS: dict[str, tuple[Put, type[PermitflowError]]] = {
-    "a window that cannot be": (put_frame(wanted=wishes(row_permits=0)), InvalidParametersError),
-    "whole chunks": (put_frame(wanted=StatedParameters(oversize="whole")), ParameterMismatchError),
+    "a window that cannot be": (put_frame(**wishes(row_permits=0)), InvalidParametersError),
+    "whole chunks": (put_frame(**wishes(oversize="whole")), ParameterMismatchError),
     "a long name": (put_frame(producer="p" * 201), InvalidParametersError),
     "a staged window": (
-        put_frame(staging=STAGING, wanted=wishes(row_permits=0)),
+        put_frame(staging=STAGING, **wishes(row_permits=0)),
         InvalidParametersError,
     ),
     "a name beside staging": (put_frame(staging=STAGING, producer="p"), InvalidParametersError),
@@ -328,21 +336,22 @@ markers = st.none() | small | st.text("ab", max_size=2)
 chunks = st.builds(
     EncodedChunks,
     st.tuples(small) | st.tuples(small, small),
-    small,
     st.sampled_from([(ENCODED,), (b"?",), (COMPRESSED,), (COMPRESSED[:-9],)]),
 )
 offers = st.none() | st.builds(
     CompressionOffer, st.lists(st.sampled_from(Codec), max_size=2).map(tuple), st.none() | st.sampled_from(Codec)
 )
-others = st.builds(Message, st.sampled_from([Kind.BARRIER, Kind.WATERMARK]), markers, st.just(0), small)
+others = st.builds(Message, st.sampled_from([Kind.BARRIER, Kind.WATERMARK]), markers)
 statements = st.builds(StatedParameters, *[st.none() | small] * 4, st.sampled_from([None, None, "split", "whole"]))
 channels = st.sampled_from([CHANNEL, CHANNEL, ""])
-versions = st.sampled_from([1, 1, 1, 0])
+versions = st.sampled_from([PROTOCOL_VERSION] * 3 + [1])
+flows = st.just(PERMITS.name)
 upstream_frames = st.one_of(
     st.builds(
         Put,
         versions,
         channels,
+        flows,
         statements,
         st.sampled_from([CODEC.schema_bytes, CODEC.schema_bytes, None, b""]),
         compression=offers,
@@ -354,8 +363,8 @@ upstream_frames = st.one_of(
     st.just(AGREED),
 )
 downstream_frames = st.one_of(
-    st.builds(Get, versions, channels, statements, st.none(), st.booleans(), compression=offers),
-    st.builds(AddPermits, st.builds(Permits, small, small, small)),
+    st.builds(Get, versions, channels, flows, statements, st.none(), st.booleans(), compression=offers),
+    st.builds(Feedback, st.builds(Permits, small, small, small)),
     st.just(AGREED),
 )
 sessions = st.one_of(

@@ -181,7 +181,7 @@ async def test_a_producer_that_compresses_otherwise_than_agreed_is_refused(lie: 
 
     hello = put_frame(schema=batches.schema_bytes, compression=offer)
 
-    chunk = EncodedChunks((ROWS,), ROWS, batches.encode([CHUNK]))
+    chunk = EncodedChunks((ROWS,), batches.encode([CHUNK]))
 
     async with serving() as (exchange, address):
         messages = [encoded(PUT_STREAM, hello), encoded(PUT_STREAM, chunk)]

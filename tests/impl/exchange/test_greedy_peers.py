@@ -40,7 +40,7 @@ from permitflow.protocol.control import (
     Publish,
     StagedPart,
 )
-from permitflow.protocol.frames import AddPermits, End, Staging
+from permitflow.protocol.frames import End, Feedback, Staging
 from permitflow.protocol.permits import ChannelParameters, Permits
 from permitflow.protocol.replay import ReplayBooks, Retention
 from permitflow.protocol.staging import StagingBooks
@@ -83,7 +83,7 @@ async def test_a_peer_that_never_reads_holds_up_nobody_else() -> None:
             await stream.write(message_of([encoded(GET_STREAM, get_frame(channel="wide"))]))
             for _ in range(20):
                 await channel.sender.send(wide)
-            await stream.write(message_of([encoded(GET_STREAM, AddPermits(Permits(rows=10**9)))]))
+            await stream.write(message_of([encoded(GET_STREAM, Feedback(Permits(rows=10**9)))]))
             with pytest.raises(PeerGoneError, match="the receiver of channel 'wide' is gone"):
                 await send_for_ever(channel.sender, wide)
             assert "the peer returned 1000000000 rows permits but holds only" in channel.statistics().reason
@@ -101,7 +101,7 @@ async def test_a_producer_that_overspends_is_stopped_while_the_channel_is_full()
 async def test_a_consumer_that_returns_permits_twice_is_stopped() -> None:
     async with serving() as (exchange, address):
         await exchange.channel("orders/0").sender.send(BATCH)
-        twice = [encoded(GET_STREAM, frame) for frame in [get_frame(), *[AddPermits(Permits(rows=3))] * 2]]
+        twice = [encoded(GET_STREAM, frame) for frame in [get_frame(), *[Feedback(Permits(rows=3))] * 2]]
         outcome = await call(address, GET_STREAM, twice, polite=True)
         assert type(outcome.error) is PermitOverrunError
         assert outcome.error.facts == {"permit_class": "rows", "returned": 3, "outstanding": 0}
@@ -127,7 +127,7 @@ def field(key: int, payload: bytes) -> bytes:
 
 
 def of_empty_chunks(chunks: int, arrow: bytes) -> bytes:
-    said = field(0x0A, bytes(chunks)) + pb.Chunks(permits=chunks, size_bytes=len(arrow)).SerializeToString()
+    said = field(0x0A, bytes(chunks)) + pb.Chunks(size_bytes=len(arrow)).SerializeToString()
     return front_of(field(0x0A, field(0x3A, said)), len(arrow)) + arrow
 
 
@@ -148,16 +148,14 @@ def nested(depth: int, fields: int) -> bytes:
 
 
 EMPTY = b"".join(CODEC.encode([BATCH.slice(0, 0)]))
-NO_PERMITS = b"\x0a\x02\x1a\x00"  # an AddPermits of nothing
-A_WATERMARK = pb.FromUpstream(
-    frames=[pb.UpstreamFrame(data=pb.Data(permits=1, watermark=pb.Marker()))]
-).SerializeToString()
+NO_PERMITS = b"\x0a\x02\x1a\x00"  # feedback that says nothing
+A_WATERMARK = pb.FromUpstream(frames=[pb.UpstreamFrame(data=pb.Data(watermark=pb.Marker()))]).SerializeToString()
 GET, PUT = encoded(GET_STREAM, get_frame()), encoded(PUT_STREAM, put_frame())
 # Made only when they are wanted, for some are large.
 MANY: dict[str, tuple[str, type[PermitflowError], Callable[[], list[bytes]]]] = {
-    "20 MB of AddPermits": (GET_STREAM, UndecodableDataError, lambda: [GET, NO_PERMITS * 5_000_000]),
-    "1 MB of AddPermits": (GET_STREAM, UndecodableDataError, lambda: [GET, NO_PERMITS * 250_000]),
-    "few AddPermits": (GET_STREAM, UnexpectedFrameError, lambda: [GET, NO_PERMITS * 8_000]),
+    "20 MB of feedback": (GET_STREAM, UndecodableDataError, lambda: [GET, NO_PERMITS * 5_000_000]),
+    "1 MB of feedback": (GET_STREAM, UndecodableDataError, lambda: [GET, NO_PERMITS * 250_000]),
+    "feedback of no permits": (GET_STREAM, UnexpectedFrameError, lambda: [GET, NO_PERMITS * 8_000]),
     "1 MB of watermarks": (PUT_STREAM, UndecodableDataError, lambda: [PUT, A_WATERMARK * 100_000]),
     "32 MB of empty chunks": (PUT_STREAM, UndecodableDataError, lambda: [PUT, of_empty_chunks(32_000_000, EMPTY)]),
     "1 MB of empty chunks": (PUT_STREAM, UndecodableDataError, lambda: [PUT, of_empty_chunks(1_000_000, EMPTY)]),

@@ -13,7 +13,7 @@ import pytest
 from permitflow.errors import (
     EndOfStream,
     LedgerError,
-    MispricedError,
+    OversizeChunkError,
     OverspendError,
     ParameterMismatchError,
     PeerGoneError,
@@ -27,15 +27,25 @@ from permitflow.errors import (
 )
 from permitflow.exchange.server import ServerCall
 from permitflow.protocol.compression import Codec, Compression, CompressionAnswer
-from permitflow.protocol.frames import AddPermits, Agreement, DownstreamFrame, End
-from permitflow.protocol.permits import ChannelParameters, Permits, StatedParameters
+from permitflow.protocol.frames import DownstreamFrame, End, Feedback
+from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
 from permitflow.transports.arrow import BatchCodec, PieceWriter
 from permitflow.transports.arrow_compression import described, metadata_place, write_options
 from permitflow.transports.codec import EncodedChunks, WireFrame, decode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
 from permitflow.transports.grpc_aio import EndOutcome, describe, get, put
 from tests.support.number_streams import SMALL
-from tests.support.peers_by_hand import AGREED, BATCH, ServerByHand, agreed, data, encoded, get_frame, send_for_ever
+from tests.support.peers_by_hand import (
+    AGREED,
+    BATCH,
+    CODEC,
+    ServerByHand,
+    agreed,
+    data,
+    encoded,
+    get_frame,
+    send_for_ever,
+)
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -62,6 +72,7 @@ async def lying(script: Script, options: Options = SERVER_OPTIONS) -> AsyncItera
 
 COMPRESSED = replace(AGREED, compression=CompressionAnswer(Codec.ZSTD))
 LARGE = pa.record_batch({"n": pa.array(range(4_000))})
+FIVE_ROWS = b"".join(CODEC.encode([BATCH, BATCH.slice(1)]))
 ZSTD_ENCODED = b"".join(PieceWriter(BATCH.schema, write_options(Codec.ZSTD)).pieces(BATCH))
 
 
@@ -70,13 +81,13 @@ LIES_TO_CONSUMERS: dict[str, tuple[Sequence[WireFrame], type[PermitflowError]]] 
     "a window of nothing": ([agreed(row_permits=0)], ParameterMismatchError),
     "a batch that sticks": ([agreed(permit_batch=8)], ParameterMismatchError),
     "a number left out": ([agreed(max_chunk_cost=None)], ParameterMismatchError),
-    "another version": ([Agreement(2, StatedParameters.of(SMALL), b"")], VersionMismatchError),
-    "a schema that is none": ([Agreement(1, StatedParameters.of(SMALL), b"?")], UndecodableDataError),
+    "another version": ([replace(AGREED, protocol_version=1)], VersionMismatchError),
+    "a schema that is none": ([replace(AGREED, schema=b"?")], UndecodableDataError),
     "data first": ([data()], UnexpectedFrameError),
     "the agreement twice": ([AGREED, AGREED], UnexpectedFrameError),
     "undecodable data": ([AGREED, data(arrow=b"?")], UndecodableDataError),
     "more than it has permits for": ([AGREED, data(), data(), data()], OverspendError),
-    "a chunk below its price": ([AGREED, data(permits=2)], MispricedError),
+    "a chunk that should have been split": ([AGREED, data(rows=5, arrow=FIVE_ROWS)], OversizeChunkError),
     "totals that do not add up": ([AGREED, data(), End(2, 6, 0)], LedgerError),
     "data after the end": ([AGREED, End(0, 0, 0), data()], UnexpectedFrameError),
     "a codec that was not offered": ([COMPRESSED], ParameterMismatchError),
@@ -115,12 +126,12 @@ async def test_a_consumer_does_not_believe_a_lying_exchange(lie: str) -> None:
 LIES_TO_PRODUCERS: dict[str, tuple[Sequence[DownstreamFrame], type[PermitflowError]]] = {
     "a larger clamp": ([agreed(max_chunk_cost=5)], ParameterMismatchError),
     "another schema": (
-        [Agreement(1, StatedParameters.of(SMALL), BatchCodec(pa.schema([])).schema_bytes)],
+        [replace(AGREED, schema=BatchCodec(pa.schema([])).schema_bytes)],
         SchemaMismatchError,
     ),
     "a codec that was not offered": ([COMPRESSED], ParameterMismatchError),
-    "permits first": ([AddPermits(Permits(1))], UnexpectedFrameError),
-    "permits out of thin air": ([AGREED, AddPermits(Permits(barriers=1))], PermitOverrunError),
+    "permits first": ([Feedback(Permits(1))], UnexpectedFrameError),
+    "permits out of thin air": ([AGREED, Feedback(Permits(barriers=1))], PermitOverrunError),
     "a Get": ([AGREED, get_frame()], UnexpectedFrameError),
     "a good end that comes too early": ([AGREED], PeerGoneError),
 }
@@ -155,7 +166,7 @@ def test_an_exchange_that_knows_of_no_compression_gets_none(complete: Complete) 
 
     async def script(carrier: ServerCall) -> None:
         await carrier.read()
-        await carrier.write([encoded(GET_STREAM, Agreement(1, StatedParameters.of(wide), schema))])
+        await carrier.write([encoded(GET_STREAM, replace(AGREED, parameters=PERMITS.state(wide), schema=schema))])
         while (message := await carrier.read()) is not None:
             came.extend(decode_upstream(message))
 
@@ -204,7 +215,8 @@ async def test_a_carrier_that_takes_less_than_a_chunk_says_so() -> None:
     """An exchange behind gRPC's default limit of 4 MiB for a message: an error, not a wait."""
     wide = pa.record_batch({"t": ["x" * 1024] * 5_000})
 
-    unlimited = Agreement(1, StatedParameters.of(ChannelParameters()), BatchCodec(wide.schema).schema_bytes)
+    schema = BatchCodec(wide.schema).schema_bytes
+    unlimited = replace(AGREED, parameters=PERMITS.state(ChannelParameters()), schema=schema)
 
     async def script(carrier: ServerCall) -> None:
         await carrier.read()

@@ -39,7 +39,7 @@ class Deaf:
 
     async def take_many(self, most: int) -> list[Message[pa.RecordBatch]]:
         """Its chunk."""
-        return [Message(Kind.CHUNK, rows(100, 102), 2, 2)]
+        return [Message(Kind.CHUNK, rows(100, 102), 2)]
 
     def break_off(self, error: PermitflowError) -> None:
         """Nobody hears it."""

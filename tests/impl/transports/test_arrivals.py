@@ -10,7 +10,7 @@ from permitflow.errors import OverspendError, PermitflowError, UndecodableDataEr
 from permitflow.protocol.compression import Codec
 from permitflow.protocol.frames import Put
 from permitflow.protocol.handshake import PROTOCOL_VERSION
-from permitflow.protocol.permits import ChannelParameters, Oversize
+from permitflow.protocol.permits import ChannelParameters, Oversize, PermitReceiver
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrivals import Arrivals
@@ -48,13 +48,13 @@ class End(Arrivals):
 
     def take(self, message: bytes) -> object:
         """What comes of a message: batches, as bytes, or why it was refused."""
-        before = len(self._session.receiver.inbox)
+        before = len(self._session.inbound.inbox)
         try:
             self._take_in(message)
         except PermitflowError as error:
             return type(error), str(error)
         self._unfold()
-        return [as_bytes(message.payload) for message in self._session.receiver.inbox[before:]]
+        return [as_bytes(message.payload) for message in self._session.inbound.inbox[before:]]
 
 
 def as_bytes(batch: object) -> bytes:
@@ -63,10 +63,10 @@ def as_bytes(batch: object) -> bytes:
     return bytes(batch.serialize())
 
 
-def message_of(batch: pa.RecordBatch, permits: int = ROWS, codec: Codec | None = None) -> bytes:
+def message_of(batch: pa.RecordBatch, codec: Codec | None = None) -> bytes:
     """One chunk."""
     arrow = [b"".join(BatchCodec(batch.schema, codec).encode([batch]))]
-    ((*pieces,),) = encode_upstream([EncodedChunks((batch.num_rows,), permits, arrow)])
+    ((*pieces,),) = encode_upstream([EncodedChunks((batch.num_rows,), arrow)])
     return b"".join(pieces)
 
 
@@ -82,8 +82,8 @@ def experienced(batches: list[pa.RecordBatch], messages: int) -> End:
 def test_each_chunk_is_the_one_that_was_sent(batches: list[pa.RecordBatch]) -> None:
     end = End(batches[0].schema)
     for batch in [*batches, batches[0].slice(1), *batches, batches[0].slice(1), batches[0].slice(2), *batches]:
-        assert end.take(message_of(batch, batch.num_rows)) == [as_bytes(batch)]
-    chunks = [message.payload for message in end._session.receiver.inbox]
+        assert end.take(message_of(batch)) == [as_bytes(batch)]
+    chunks = [message.payload for message in end._session.inbound.inbox]
     assert chunks[:5] == batches, "those that came before are what they were"
 
 
@@ -131,15 +131,17 @@ def test_a_chunk_that_does_not_cost_its_rows_is_taken_however_many_are_alike(row
     clamped = ChannelParameters(row_permits=100, permit_batch=50, max_chunk_cost=4, oversize=Oversize.WHOLE)
     end = End(batch.schema, parameters=clamped)
     for _ in range(4):
-        assert end.take(message_of(batch, permits)) == [as_bytes(batch)]
-    assert end._session.receiver.granted.rows == clamped.row_permits - 4 * permits
+        assert end.take(message_of(batch)) == [as_bytes(batch)]
+    core = end._session.inbound
+    assert isinstance(core, PermitReceiver)
+    assert core.granted.rows == clamped.row_permits - 4 * permits
 
 
 def test_what_is_compressed_is_looked_at_however_many_were_alike() -> None:
     """They say nothing of each other: what becomes of each stands behind what they have in common."""
     rows = 4_000
     batch, wide = pa.record_batch({"a": pa.array([7] * rows)}), ChannelParameters(row_permits=10 * rows)
-    honest = message_of(batch, rows, Codec.LZ4)
+    honest = message_of(batch, Codec.LZ4)
     stated = honest.index((8 * rows).to_bytes(8, "little"))
     lie = honest[:stated] + (1 << 40).to_bytes(8, "little") + honest[stated + 8 :]
     end = End(batch.schema, parameters=wide, codec=Codec.LZ4)
@@ -158,7 +160,7 @@ def test_each_chunk_is_to_be_paid_for() -> None:
 
 def test_each_chunk_is_recorded() -> None:
     actions: list[tuple[str, int]] = []
-    end = End(NUMBERS[0].schema, lambda *_: lambda action, rows, *_: actions.append((action, rows)))
+    end = End(NUMBERS[0].schema, lambda *_: lambda action, arguments, _: actions.append((action, arguments[0])))
     for batch in NUMBERS:
         end._take_in(message_of(batch))
     assert actions == [("Deliver", ROWS)] * len(NUMBERS)
@@ -167,16 +169,16 @@ def test_each_chunk_is_recorded() -> None:
 def test_a_message_in_memory_that_is_shared_is_taken_as_well() -> None:
     end = experienced(NUMBERS, 3)
     end._take_in(memoryview(message_of(NUMBERS[3])))
-    assert end._session.receiver.inbox[-1].payload == NUMBERS[3]
+    assert end._session.inbound.inbox[-1].payload == NUMBERS[3]
 
 
 def test_between_trains_each_chunk_has_its_place() -> None:
     end, codec = experienced(NUMBERS, 3), BatchCodec(NUMBERS[0].schema)
-    train = EncodedChunks((2, 1), 3, codec.encode([NUMBERS[4]]))
+    train = EncodedChunks((2, 1), codec.encode([NUMBERS[4]]))
     joined, lone = b"".join(*encode_upstream([train])), message_of(NUMBERS[3])
     for message in (joined, lone, joined, joined, lone, lone):
         end._take_in(message)
     end._unfold()
-    chunks = [message.payload for message in end._session.receiver.inbox]
+    chunks = [message.payload for message in end._session.inbound.inbox]
     two, one = [NUMBERS[4].slice(0, 2), NUMBERS[4].slice(2)], [NUMBERS[3]]
     assert chunks == NUMBERS[:3] + two + one + two + two + one + one

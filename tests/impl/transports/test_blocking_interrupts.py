@@ -10,7 +10,7 @@ import pytest
 from permitflow.errors import ChannelClosedError, EndOfStream, InterruptedEndError
 from permitflow.protocol.frames import Get, Put
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.permits import PERMITS, ChannelParameters
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
 from permitflow.transports import blocking_ends
 from permitflow.transports.arrow import BatchCodec
@@ -81,7 +81,7 @@ class SendingPeer(FakeCall):
     def take(self, message: bytes) -> None:
         if not hasattr(self, "session"):
             self.session: UpstreamSession[object] = UpstreamSession()
-        for frame in decode_downstream(message):
+        for frame in decode_downstream(message, PERMITS):
             self.session.receive(frame)
             if isinstance(frame, Get):
                 self._send_all()
@@ -92,11 +92,11 @@ class SendingPeer(FakeCall):
         writer, start = TrainWriter(CODEC, PARAMETERS), 0
         for train in TRAINS:
             for rows in train:
-                self.session.offer_chunk(numbers(start, start + rows), rows)
+                self.session.offer(Kind.CHUNK, numbers(start, start + rows), rows)
                 start += rows
             messages = encode_upstream(writer.encoded(self.session.take_frames()))
             self.coming.extend(b"".join(each) for each in messages)
-        self.session.offer_barrier("epoch")
+        self.session.offer(Kind.BARRIER, "epoch")
         self.session.end()
         self.coming.extend(b"".join(each) for each in encode_upstream(writer.encoded(self.session.take_frames())))
 
@@ -127,11 +127,10 @@ class ReceivingPeer(FakeCall):
 
     def _consume(self) -> None:
         if self.session.state is not State.DECIDING:
-            while self.session.receiver.has_untaken:
+            while self.session.inbound.has_untaken:
                 self.received += found(self.session.take())
                 self.session.consume()
-            self.session.flush()
-        self.coming.extendleft(b"".join(each) for each in encode_downstream(self.session.take_frames()))
+        self.coming.extendleft(b"".join(each) for each in encode_downstream(self.session.take_frames(), PERMITS))
 
 
 def opened_source(monkeypatch: pytest.MonkeyPatch) -> tuple[BlockingSource, SendingPeer]:
@@ -201,7 +200,7 @@ def test_a_receive_that_is_interrupted_anywhere_loses_no_row(monkeypatch: pytest
                 source.receive()
         else:
             assert seen == list(range(ROWS)), interrupting.where
-            assert not any(peer.session.sender.outstanding), interrupting.where
+            assert peer.session.outbound.unsettled() is None, interrupting.where
         if not interrupting.where:
             break
     assert place > 100, "it was interrupted in too few places"

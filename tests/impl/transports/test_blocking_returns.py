@@ -7,8 +7,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from permitflow.protocol.frames import AddPermits
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.frames import Feedback
+from permitflow.protocol.permits import PERMITS, ChannelParameters
 from permitflow.transports import blocking_ends
 from permitflow.transports.codec import decode_downstream
 from permitflow.transports.grpc_blocking import BlockingSource, open_sink, open_source
@@ -36,8 +36,8 @@ def written_rows(source: BlockingSource, monkeypatch: pytest.MonkeyPatch) -> lis
     written, write = list[int](), source._call.write
 
     def noting(message: Outgoing) -> None:
-        frames = decode_downstream(b"".join(message.pieces))
-        written.extend(frame.permits.rows for frame in frames if isinstance(frame, AddPermits))
+        frames = decode_downstream(b"".join(message.pieces), PERMITS)
+        written.extend(frame.said.rows for frame in frames if isinstance(frame, Feedback))
         write(message)
 
     monkeypatch.setattr(source._call, "write", noting)
@@ -55,7 +55,7 @@ def full_source(
             sink.send(BATCH)
         sink.end(closes_channel=True)
     with open_source(exchange.address, channel, timeout_seconds=PATIENCE_SECONDS) as source:
-        while source._session.receiver.untaken < CHUNKS:
+        while source._session.inbound.untaken < CHUNKS:
             source._await_reply("a window is there")
         source._is_halfway = False
         yield source, written_rows(source, monkeypatch)
@@ -113,7 +113,7 @@ def test_permits_that_are_due_do_not_wait_with_the_residue_behind_them(monkeypat
     ):
         for _ in range(4):
             sink.send(BATCH)
-        while source._session.receiver.untaken < 4:
+        while source._session.inbound.untaken < 4:
             source._await_reply("they are there")
         source._is_halfway = False
         written, wait = written_rows(source, monkeypatch), source._call.wait

@@ -6,22 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permitflow.errors import InvalidParametersError, PermitflowError, UndecodableDataError
+from permitflow.errors import InvalidParametersError, ParameterMismatchError, PermitflowError, UndecodableDataError
 from permitflow.protocol.frames import (
     Abort,
-    AddPermits,
     Agreement,
     Data,
     End,
     Failure,
+    Feedback,
     Get,
     Put,
     SameHostAnswer,
     SameHostOffer,
     Staging,
 )
+from permitflow.protocol.handshake import PROTOCOL_VERSION, stated
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.permits import ChannelParameters, Permits, StatedParameters
+from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits, StatedParameters
 from permitflow.transports.codec import (
     LONE_BODY_AT,
     TRAIN_BYTES,
@@ -46,28 +47,29 @@ markers = (
     | st.binary(max_size=5)
 )
 channels = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
-stated = st.builds(
-    StatedParameters,
-    *[st.none() | counts for _ in range(4)],
-    st.sampled_from([None, "split", "whole"]),
-)
+wishes = st.builds(StatedParameters, *[st.none() | counts for _ in range(4)], st.sampled_from([None, "split", "whole"]))
+# An end that states parameters says of which flow they are.
+flows = st.just({}) | st.fixed_dictionaries({"flow": st.just(PERMITS.name), "wanted": wishes})
 schemas = st.none() | st.binary(max_size=5)
 offers = st.none() | st.builds(SameHostOffer, st.text("abc", max_size=3), st.booleans())
 answers = st.none() | st.builds(SameHostAnswer, st.binary(max_size=5), st.text("abc", max_size=3))
 rows = st.none() | counts
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 stagings = st.none() | st.builds(Staging, names, counts, counts, names)
-agreements = st.builds(Agreement, versions, stated, st.binary(max_size=5), st.text("abc", max_size=3), answers, rows)
-messages = st.builds(Message, st.sampled_from([Kind.BARRIER, Kind.WATERMARK]), markers, st.just(0), counts)
+agreements = st.builds(
+    Agreement, versions, st.just(PERMITS.name), wishes, st.binary(max_size=5), st.text("abc", max_size=3), answers, rows
+)
+messages = st.builds(Message, st.sampled_from([Kind.BARRIER, Kind.WATERMARK]), markers)
 chunks = st.builds(
     EncodedChunks,
-    st.lists(counts, min_size=1, max_size=3).map(tuple),
-    counts,
+    st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=3).map(tuple),
     st.tuples(st.binary(min_size=1, max_size=9)),
 )
 failures = st.builds(Failure, st.binary(max_size=5))
+first = {"protocol_version": versions, "channel": channels, "schema": schemas, "same_host": offers}
+ranges = {"probe": st.booleans(), "from_row": rows, "to_row": rows, "consumer": names, "log_id": names}
 upstream_frames = st.one_of(
-    st.builds(Put, versions, channels, stated, schemas, offers, names, stagings),
+    st.builds(lambda flow, **rest: Put(**flow, **rest), flows, **first, producer=names, staging=stagings),
     agreements,
     st.builds(Data, messages),
     chunks,
@@ -76,9 +78,9 @@ upstream_frames = st.one_of(
     failures,
 )
 downstream_frames = st.one_of(
-    st.builds(Get, versions, channels, stated, schemas, st.booleans(), offers, rows, rows, names, names),
+    st.builds(lambda flow, **rest: Get(**flow, **rest), flows, **first, **ranges),
     agreements,
-    st.builds(AddPermits, st.builds(Permits, counts, counts, counts)),
+    st.builds(Feedback, st.builds(Permits, counts, counts, counts)),
     failures,
 )
 
@@ -94,12 +96,13 @@ def test_what_an_upstream_writes_is_what_arrives(frames: list[Any]) -> None:
 
 @given(st.lists(downstream_frames, max_size=6))
 def test_what_a_downstream_writes_is_what_arrives(frames: list[Any]) -> None:
-    assert [frame for train in encode_downstream(frames) for frame in decode_downstream(b"".join(train))] == frames
+    trains = encode_downstream(frames, PERMITS)
+    assert [frame for train in trains for frame in decode_downstream(b"".join(train), PERMITS)] == frames
 
 
 @given(st.binary(max_size=64))
 def test_any_bytes_are_frames_or_refused(data: bytes) -> None:
-    for decode in (decode_upstream, decode_downstream):
+    for decode in (decode_upstream, lambda data: decode_downstream(data, PERMITS)):
         try:
             decode(data)
         except PermitflowError as error:
@@ -118,12 +121,12 @@ def test_damaged_frames_are_frames_or_refused(frames: list[Any], data: st.DataOb
 
 
 def chunk(size: int) -> EncodedChunks:
-    return EncodedChunks((1,), 1, (bytes(size),))
+    return EncodedChunks((1,), (bytes(size),))
 
 
 def test_what_is_ready_together_travels_together() -> None:
     assert len(messages_of([chunk(100)] * 1000)) == 1
-    assert len(list(encode_downstream([AddPermits(Permits(1)), AddPermits(Permits(2))]))) == 1
+    assert len(encode_downstream([Feedback(Permits(1)), Feedback(Permits(2))], PERMITS)) == 1
 
 
 def test_a_train_is_cut_where_it_becomes_too_long() -> None:
@@ -138,13 +141,13 @@ def test_a_chunk_longer_than_a_train_travels_alone() -> None:
 
 def test_chunks_like_the_ones_before_are_read_with_their_own_bytes() -> None:
     contents = [b"abc", b"def", b"abcd", b"abc"]
-    read = [decode_upstream(messages_of([EncodedChunks((2, 1), 3, (content,))])[0]) for content in contents]
-    assert read == [[EncodedChunks((2, 1), 3, (memoryview(content),))] for content in contents]
+    read = [decode_upstream(messages_of([EncodedChunks((2, 1), (content,))])[0]) for content in contents]
+    assert read == [[EncodedChunks((2, 1), (memoryview(content),))] for content in contents]
 
 
 def test_a_train_like_the_one_before_says_what_its_own_chunks_are() -> None:
     trains = [
-        [EncodedChunks((2, 1), 3, (b"abc",)), EncodedChunks(rows, sum(rows), (content,))]
+        [EncodedChunks((2, 1), (b"abc",)), EncodedChunks(rows, (content,))]
         for rows, content in [((4,), b"de"), ((4,), b"fgh"), ((5,), b"fgh"), ((4,), b"de")]
     ]
     for train in trains:
@@ -155,7 +158,7 @@ def test_a_train_like_the_one_before_says_what_its_own_chunks_are() -> None:
 @pytest.mark.parametrize("batches", [1, 2])
 @pytest.mark.parametrize("length", [-1, -3, 1])
 def test_a_message_that_begins_like_the_one_before_and_has_another_length_is_refused(batches: int, length: int) -> None:
-    (whole,) = messages_of([EncodedChunks((2, 1), 3, (b"abc",))] * batches)
+    (whole,) = messages_of([EncodedChunks((2, 1), (b"abc",))] * batches)
     assert len(decode_upstream(whole)) == batches
     with pytest.raises(UndecodableDataError):
         decode_upstream(whole[:length] if length < 0 else whole + bytes(length))
@@ -164,7 +167,7 @@ def test_a_message_that_begins_like_the_one_before_and_has_another_length_is_ref
 @pytest.mark.parametrize("stated_bytes", [0, 8, 63, 65])
 def test_a_lone_batch_that_is_not_all_of_its_body_is_refused(stated_bytes: int) -> None:
     train, body = pb.FromUpstream(), bytes(64)
-    train.frames.add().chunks.MergeFrom(pb.Chunks(rows=[3], permits=3, size_bytes=stated_bytes))
+    train.frames.add().chunks.MergeFrom(pb.Chunks(rows=[3], size_bytes=stated_bytes))
     message = front_of(train.SerializeToString(), len(body)) + body
     assert lone_chunks(message[:LONE_BODY_AT], len(message)) is None
     with pytest.raises(UndecodableDataError):
@@ -180,13 +183,13 @@ def test_frames_that_would_fill_the_memory_are_refused_undecoded() -> None:
 def test_a_body_that_does_not_come_last_is_found_all_the_same() -> None:
     (frames,) = messages_of([End(1, 2, 3)])
     body = pb.FromUpstream(body=b"xyz").SerializeToString()
-    chunks = pb.FromUpstream(frames=[pb.UpstreamFrame(chunks=pb.Chunks(rows=[2], permits=2, size_bytes=3))])
+    chunks = pb.FromUpstream(frames=[pb.UpstreamFrame(chunks=pb.Chunks(rows=[2], size_bytes=3))])
     arrived = decode_upstream(body + chunks.SerializeToString() + frames)
-    assert arrived == [EncodedChunks((2,), 2, (memoryview(b"xyz"),)), End(1, 2, 3)]
+    assert arrived == [EncodedChunks((2,), (memoryview(b"xyz"),)), End(1, 2, 3)]
 
 
 def test_nothing_to_write_is_no_message() -> None:
-    assert [*encode_upstream([]), *encode_downstream([])] == []
+    assert [*encode_upstream([]), *encode_downstream([], PERMITS)] == []
 
 
 @pytest.mark.parametrize(
@@ -198,55 +201,91 @@ def test_nothing_to_write_is_no_message() -> None:
             "it is none of put, agreement, data, chunks",
         ),
         (
-            pb.FromUpstream(frames=[pb.UpstreamFrame(data=pb.Data(permits=3))]).SerializeToString(),
+            pb.FromUpstream(frames=[pb.UpstreamFrame(data=pb.Data())]).SerializeToString(),
             "it holds neither barrier nor watermark",
         ),
         (
             pb.FromUpstream(
-                frames=[pb.UpstreamFrame(put=pb.Put(wanted=pb.Parameters(oversize=7)))]  # type: ignore[arg-type]  # lies
+                frames=[pb.UpstreamFrame(agreement=pb.Agreement(flow="permits", compression={"codec": 7}))]
             ).SerializeToString(),
-            "oversize = 7 is not known",
+            "compression by codec 7 is not known",
+        ),
+        (
+            pb.FromUpstream(frames=[pb.UpstreamFrame(put=pb.Put(wanted=b"\x08\x01"))]).SerializeToString(),
+            "they do not say of which flow",
+        ),
+        (
+            pb.FromUpstream(frames=[pb.UpstreamFrame(put=pb.Put(flow="permits", wanted=b"?"))]).SerializeToString(),
+            "parameters of flow 'permits' cannot be decoded",
         ),
     ],
-    ids=["no protobuf", "no frame", "no message", "unknown number"],
+    ids=["no protobuf", "no frame", "no message", "unknown number", "wishes without a flow", "damaged wishes"],
 )
 def test_what_cannot_be_read_is_said(data: bytes, reason: str) -> None:
     with pytest.raises(UndecodableDataError, match=reason):
         decode_upstream(data)
 
 
+def test_before_the_agreement_feedback_stays_bytes() -> None:
+    """The session refuses it, and says which frame came too early."""
+    ((message,),) = encode_downstream([Feedback(Permits(1))], PERMITS)
+    assert decode_downstream(message, None) == [Feedback(b"\x08\x01")]
+
+
+def test_feedback_that_says_nothing_in_this_flow_is_refused() -> None:
+    message = pb.FromDownstream(frames=[pb.DownstreamFrame(feedback=b"?")]).SerializeToString()
+    with pytest.raises(UndecodableDataError, match="feedback of flow 'permits'"):
+        decode_downstream(message, PERMITS)
+
+
+@pytest.mark.parametrize("name", ["carrier-pigeons", "session", "", "os.path", "x" * 10_000])
+def test_a_flow_that_is_not_known_here_is_refused_by_its_name(name: str) -> None:
+    message = pb.FromUpstream(frames=[pb.UpstreamFrame(agreement=pb.Agreement(flow=name))]).SerializeToString()
+    with pytest.raises(ParameterMismatchError, match="must be one that both ends know") as caught:
+        decode_upstream(message)
+    assert (caught.value.name, caught.value.theirs) == ("flow", name[:200])
+
+
+@pytest.mark.parametrize("rows", [(-1,), (2, -1)])
+def test_chunks_of_fewer_rows_than_none_are_refused(rows: tuple[int, ...]) -> None:
+    (message,) = messages_of([EncodedChunks(rows, (b"abc",))])
+    with pytest.raises(UndecodableDataError, match="one has -1 rows"):
+        decode_upstream(message)
+
+
 @pytest.mark.parametrize("payload", [True, 2**63, -(2**63) - 1, [1], object(), "\ud800", 1j])
 @pytest.mark.parametrize("kind", [Kind.BARRIER, Kind.WATERMARK])
 def test_a_marker_that_cannot_travel_is_refused(kind: Kind, payload: Any) -> None:
     with pytest.raises(InvalidParametersError) as caught:
-        messages_of([Data(Message(kind, payload, 0, 1))])
+        messages_of([Data(Message(kind, payload))])
     assert caught.value.name == kind.value
     assert caught.value.value == payload
 
 
 def test_numbers_that_the_wire_cannot_hold_are_refused() -> None:
-    wanted = StatedParameters.of(ChannelParameters(row_permits=2**64))
+    wanted = ChannelParameters(row_permits=2**64)
     with pytest.raises(InvalidParametersError, match="row_permits must fit 64 bits"):
-        list(encode_downstream([Get(1, "orders/0", wanted)]))
+        encode_downstream([Get(PROTOCOL_VERSION, "orders/0", **stated(wanted))], None)
     with pytest.raises(InvalidParametersError, match="channel must be text"):
-        messages_of([Put(1, "\udfff")])
+        messages_of([Put(PROTOCOL_VERSION, "\udfff")])
 
 
 def test_a_stated_zero_is_not_silence() -> None:
-    ((message,),) = encode_downstream([Get(1, "orders/0", StatedParameters(row_permits=0))])
-    (frame,) = decode_downstream(message)
+    get = Get(PROTOCOL_VERSION, "orders/0", PERMITS.name, StatedParameters(row_permits=0))
+    ((message,),) = encode_downstream([get], None)
+    (frame,) = decode_downstream(message, None)
     assert isinstance(frame, Get)
     assert frame.wanted == StatedParameters(row_permits=0)
 
 
 def test_what_is_written_is_cut_into_messages_that_are_taken() -> None:
     """However many frames are ready together, and whatever they carry."""
-    watermark = Data(Message(Kind.WATERMARK, b"x" * 1_000, 0, 1))
+    watermark = Data(Message(Kind.WATERMARK, b"x" * 1_000))
     for frame, count in [
         (watermark, 2_000),
-        (Data(Message(Kind.BARRIER, None, 0, 1)), 10_000),
-        (EncodedChunks((0,) * 8_192, 8_192, (b"abc",)), 9),
-        (EncodedChunks((1,) * 8_192, 8_192, (b"abc",)), 300),
+        (Data(Message(Kind.BARRIER, None)), 10_000),
+        (EncodedChunks((0,) * 8_192, (b"abc",)), 9),
+        (EncodedChunks((1,) * 8_192, (b"abc",)), 300),
     ]:
         messages = messages_of([frame] * count)
         assert len(messages) > 1
@@ -254,13 +293,13 @@ def test_what_is_written_is_cut_into_messages_that_are_taken() -> None:
 
 
 def test_few_fields_that_nobody_knows_are_skipped_and_many_are_refused() -> None:
-    known = b"".join(encode_downstream([AddPermits(Permits(1))])[0])
+    known = b"".join(encode_downstream([Feedback(Permits(1))], PERMITS)[0])
     for unknown in (b"\x20\x01", b"\x21" + bytes(8), b"\x22\x01x", b"\x25" + bytes(4)):
-        assert decode_downstream(known + unknown * 8_000) == [AddPermits(Permits(1))]
+        assert decode_downstream(known + unknown * 8_000, PERMITS) == [Feedback(Permits(1))]
         with pytest.raises(UndecodableDataError, match="8192 frames are the most"):
-            decode_downstream(unknown * 9_000)
+            decode_downstream(unknown * 9_000, PERMITS)
     with pytest.raises(UndecodableDataError, match="8192 frames are the most"):
-        decode_downstream(b"\x23\x24" * 9_000)
+        decode_downstream(b"\x23\x24" * 9_000, PERMITS)
 
 
 @pytest.mark.parametrize(

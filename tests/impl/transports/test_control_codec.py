@@ -36,6 +36,7 @@ from permitflow.transports.control_codec import (
     publish,
 )
 from permitflow.wire.v1 import exchange_pb2 as pb
+from permitflow.wire.v1 import permits_pb2
 from tests.support.carriers import message_of
 
 counts = st.integers(-(2**63), 2**63 - 1)
@@ -100,13 +101,16 @@ def test_what_is_no_message_is_refused(data: bytes) -> None:
             decode(data)
 
 
+SENSELESS = permits_pb2.Parameters(row_permits=-1).SerializeToString()
+
+
 def test_a_position_without_state_or_parameters_is_refused() -> None:
     for message in (
         pb.ControlReply(positions=pb.Positions(channels=[pb.ChannelPosition(channel="c")])),
         pb.ControlReply(
             positions=pb.Positions(
                 channels=[
-                    pb.ChannelPosition(state=pb.CHANNEL_STATE_OPEN, parameters=pb.Parameters(row_permits=-1)),
+                    pb.ChannelPosition(state=pb.CHANNEL_STATE_OPEN, flow="permits", parameters=SENSELESS),
                 ]
             )
         ),

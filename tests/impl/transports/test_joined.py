@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permitflow.errors import MispricedError
+from permitflow.errors import OverspendError
 from permitflow.protocol.frames import Data, Put
+from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.permits import ChannelParameters, Oversize, PermitReceiver
 from permitflow.protocol.session import DownstreamSession
@@ -50,7 +51,7 @@ class Reader(Arrivals):
         self.events = trace.events
         self.parameters = parameters
         self._session: DownstreamSession[object] = DownstreamSession(record=trace.recorder if is_recorded else None)
-        self._session.receive(Put(1, CHANNEL))
+        self._session.receive(Put(PROTOCOL_VERSION, CHANNEL))
         self._session.accept(parameters, schema=b"schema", stream="stream")
         self._session.take_frames()
         self.column = COLUMNS[column]
@@ -61,15 +62,15 @@ class Reader(Arrivals):
     @property
     def core(self) -> PermitReceiver[object]:
         """Its books."""
-        return self._session.receiver
+        core = self._session.inbound
+        assert isinstance(core, PermitReceiver)
+        return core
 
     def deliver(self, rows: Sequence[int]) -> None:
         """A train of chunks with so many rows each comes in."""
         for train in [rows] if self.codec.can_join else [[count] for count in rows]:
             chunks = [self.batch(count) for count in train]
-            permits = sum(map(self.parameters.cost_of, train))
-            encoded = EncodedChunks(tuple(train), permits, [b"".join(self.codec.encode(chunks))])
-            self.take_in(encoded)
+            self.take_in(EncodedChunks(tuple(train), [b"".join(self.codec.encode(chunks))]))
 
     def take_in(self, frame: WireFrame) -> None:
         """A frame comes in."""
@@ -86,7 +87,7 @@ class Reader(Arrivals):
 
     def mark(self) -> None:
         """A barrier comes in."""
-        self.take_in(Data(Message(Kind.BARRIER, "epoch", 0, 1)))
+        self.take_in(Data(Message(Kind.BARRIER, "epoch")))
 
     def note(self, message: Message[object]) -> None:
         """Note what a reader has got."""
@@ -148,7 +149,7 @@ class Reader(Arrivals):
         assert len(joined) == 1 or max_rows is None or joined.num_rows <= max_rows
         assert joined.num_rows == sum(joined.rows)
         for chunk, rows in zip(joined, joined.rows, strict=True):
-            self.note(Message(Kind.CHUNK, chunk, rows, PARAMETERS.cost_of(rows)))
+            self.note(Message(Kind.CHUNK, chunk, rows))
         return len(joined)
 
     def books(self) -> tuple[object, ...]:
@@ -274,14 +275,12 @@ def test_small_batches_are_copied_up_to_half_a_mebibyte() -> None:
     assert 43 * size_bytes < 512 << 10 < 44 * size_bytes
 
 
-def test_a_mispriced_train_leaves_the_chunks_before_the_lie_to_every_way_of_reading() -> None:
-    """Rows 5 are clamped to 4 permits, so that the last chunk is short of one."""
+def test_a_train_without_permits_leaves_the_chunks_before_it_to_every_way_of_reading() -> None:
     for read in ("receive", "receive_joined"):
         reader = Reader("fixed width", is_recorded=False)
-        rows = (2, 5, 3)
-        encoded = EncodedChunks(rows, 10, [b"".join(reader.codec.encode([reader.batch(count) for count in rows]))])
-        with pytest.raises(MispricedError):
-            reader.take_in(encoded)
+        reader.deliver([2, 5])
+        with pytest.raises(OverspendError):
+            reader.deliver([3] * 12)
 
         while reader.core.has_untaken:
             if read == "receive":

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from permitflow.protocol.frames import AddPermits, Get
+from permitflow.protocol.frames import Feedback, Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION
-from permitflow.protocol.permits import ChannelParameters, Permits
+from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
 from permitflow.protocol.session import UpstreamSession
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.codec import EncodedChunks, decode_upstream, encode_downstream
@@ -26,7 +26,7 @@ class Consumer(PlayedCarrier):
     """Returns permits whenever the test says so."""
 
     def __init__(self) -> None:
-        super().__init__(encode_downstream([Get(PROTOCOL_VERSION, "chunks")]))
+        super().__init__(encode_downstream([Get(PROTOCOL_VERSION, "chunks")], PERMITS))
         self.trains: list[tuple[int, ...]] = []
 
     def write_now(self, message: Sequence[Buffer]) -> None:
@@ -35,7 +35,7 @@ class Consumer(PlayedCarrier):
 
     def return_permits(self, *rows: int) -> None:
         """In a message for each of these, which have come together."""
-        self.bring(*(message for count in rows for message in encode_downstream([AddPermits(Permits(count, 0, 0))])))
+        self.bring(*(encode_downstream([Feedback(Permits(count))], PERMITS)[0] for count in rows))
 
 
 def test_permits_that_come_together_are_used_together(complete: Complete) -> None:

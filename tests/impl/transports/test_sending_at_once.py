@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import PeerGoneError
-from permitflow.protocol.frames import Abort, AddPermits, Get
+from permitflow.protocol.frames import Abort, Feedback, Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION
-from permitflow.protocol.permits import ChannelParameters, Permits
+from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
 from permitflow.protocol.session import UpstreamSession
 from permitflow.transports.carrier import Buffer, Rest
 from permitflow.transports.codec import TRAIN_BYTES, decode_upstream, encode_downstream
@@ -34,7 +34,7 @@ class Wire(PlayedCarrier):
     """What is written can be read here; behind it, a consumer has dialled."""
 
     def __init__(self) -> None:
-        super().__init__(encode_downstream([Get(PROTOCOL_VERSION, "chunks")]))
+        super().__init__(encode_downstream([Get(PROTOCOL_VERSION, "chunks")], PERMITS))
         self.written: list[bytes] = []
         self.is_full = False
 
@@ -78,7 +78,7 @@ def test_chunks_leave_at_once_while_their_permits_last(complete: Complete) -> No
             assert len(wire.written) == 1
             numbers = end.statistics()
             assert (numbers.sent_chunks, numbers.sent_rows, numbers.gauges["row_permits_here"]) == (1, 300, 100)
-            wire.bring(*encode_downstream([AddPermits(Permits(rows=300))]))
+            wire.bring(*encode_downstream([Feedback(Permits(rows=300))], PERMITS))
             assert end.send_at_once([chunk(100), chunk(100), chunk(100)]) == 2
 
     complete(test())

@@ -30,14 +30,13 @@ def written(chunks: Sequence[pa.RecordBatch], parameters: ChannelParameters = WI
     """What becomes of a train; that each batch holds its chunks, and that there is a short way, is seen to."""
     codec = BatchCodec(chunks[0].schema)
     rows = [chunk.num_rows for chunk in chunks]
-    writer, train = TrainWriter(codec, parameters), Chunks[object](list(chunks), rows, sum(rows))
+    writer, train = TrainWriter(codec, parameters), Chunks[object](list(chunks), rows)
     frames = [*writer.encoded([train])]
     assert in_bytes(writer.messages(train)) == in_bytes(encode_upstream(frames))
     encoded = [frame for frame in frames if isinstance(frame, EncodedChunks)]
     arrived = [codec.decode(b"".join(each.arrow), each.rows) for each in encoded]
     assert pa.Table.from_batches(arrived).equals(pa.Table.from_batches(chunks))
     assert [count for each in encoded for count in each.rows] == rows
-    assert all(each.permits == sum(each.rows) for each in encoded)
     return encoded
 
 

@@ -68,10 +68,7 @@ SAMPLES: list[tuple[PermitflowError, grpc.StatusCode]] = [
         errors.OverspendError(permit_class="rows", cost=5, available=3),
         grpc.StatusCode.FAILED_PRECONDITION,
     ),
-    (
-        errors.MispricedError(kind="chunk", rows=5, permits=1, cost=5),
-        grpc.StatusCode.FAILED_PRECONDITION,
-    ),
+    (errors.OversizeChunkError(rows=5, most=4), grpc.StatusCode.FAILED_PRECONDITION),
     (UnexpectedFrameError(frame="Data", expected="Put"), grpc.StatusCode.FAILED_PRECONDITION),
     (errors.LedgerError(what="rows", here=1, peer=2), grpc.StatusCode.FAILED_PRECONDITION),
     (errors.VersionMismatchError(ours=1, theirs=2), grpc.StatusCode.FAILED_PRECONDITION),
