@@ -327,9 +327,9 @@ async def test_no_other_producer_ends_a_channel_as_whole_while_one_is_told_that_
         while not any(isinstance(frame, Failure) for frame in decode_downstream(await carrier.read() or b"", PERMITS)):
             pass
         # It does not heed that, for which it has a second.
-        with pytest.raises(ChannelAbortedError, match="the peer sent Put where"):
+        with pytest.raises(ChannelAbortedError, match="the peer sent Put, expected Data"):
             await honest.end()
-        with pytest.raises(ChannelAbortedError, match="the peer sent Put where"):
+        with pytest.raises(ChannelAbortedError, match="the peer sent Put, expected Data"):
             await read_all(receiver)
 
 
