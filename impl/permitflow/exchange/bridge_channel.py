@@ -22,8 +22,8 @@ from permitflow.errors import (
 from permitflow.exchange.bridge import Bridge
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
 from permitflow.exchange.streams import Stream, Streams
+from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Abort, End, EndOutcome, Get, Put
-from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
 from permitflow.protocol.session import State
@@ -39,7 +39,7 @@ class BridgeChannel:
     """A named channel between any number of producers and one consumer at a time."""
 
     def __init__(
-        self, name: str, parameters: ChannelParameters, schema: pa.Schema | None, record: RecorderFactory | None
+        self, name: str, parameters: Parameters, schema: pa.Schema | None, record: RecorderFactory | None
     ) -> None:
         """Use ``Exchange.add_channel``."""
         self.name = name

@@ -16,8 +16,9 @@ from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.memory import MemoryStore
 from permitflow.exchange.stores.store import Store
 from permitflow.protocol.compression import Compression, checked
+from permitflow.protocol.flow import Parameters
 from permitflow.protocol.names import require_name
-from permitflow.protocol.permits import ChannelParameters, kept_parameters
+from permitflow.protocol.permits import PERMITS, ChannelParameters, kept_parameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention, require_consumers
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS, require_room
@@ -34,7 +35,7 @@ class Exchange:
     def __init__(
         self,
         *,
-        parameters: ChannelParameters | None = None,
+        parameters: Parameters | None = None,
         record: RecorderFactory | None = None,
         same_host: SameHost = SameHost.AUTO,
         compression: Compression = Compression.AUTO,
@@ -44,7 +45,7 @@ class Exchange:
         """Start without channels.
 
         Args:
-            parameters: of channels that are added without parameters of their own; by default those of
+            parameters: of channels that are added without parameters of their own, of any flow; by default those of
                 ``ChannelParameters()``, or of ``kept_parameters()`` for channels that keep their rows.
             record: opens the recorders of all ends inside the exchange: the two of each channel, and one of each
                 stream that a producer or consumer opens.
@@ -80,7 +81,7 @@ class Exchange:
     def add_channel(
         self,
         name: str,
-        parameters: ChannelParameters | None = None,
+        parameters: Parameters | None = None,
         schema: pa.Schema | None = None,
         *,
         retention: Literal[Retention.ONCE] = Retention.ONCE,
@@ -102,7 +103,7 @@ class Exchange:
     def add_channel(
         self,
         name: str,
-        parameters: ChannelParameters | None = None,
+        parameters: Parameters | None = None,
         schema: pa.Schema | None = None,
         *,
         retention: Retention,
@@ -113,7 +114,7 @@ class Exchange:
     def add_channel(
         self,
         name: str,
-        parameters: ChannelParameters | None = None,
+        parameters: Parameters | None = None,
         schema: pa.Schema | None = None,
         *,
         retention: Retention = Retention.ONCE,
@@ -124,7 +125,8 @@ class Exchange:
 
         Args:
             name: unique among the channels of this exchange.
-            parameters: of the channel, and the most that is granted to each stream of it.
+            parameters: of the channel, and the most that is granted to each stream of it; of any flow, but of
+                permits if the channel keeps its rows.
             schema: of its chunks; by default that of the first producer.
             retention: whether rows are gone once they were read, or kept until they are acknowledged.
             consumers: for whom rows are kept; a channel that is read once has one consumer, without a name.
@@ -132,7 +134,8 @@ class Exchange:
                 the window.  A channel that is read once stages nothing.
 
         Raises:
-            InvalidParametersError: the name is empty, taken, or no text that UTF-8 can hold; consumers that are none.
+            InvalidParametersError: the name is empty, taken, or no text that UTF-8 can hold; consumers that are none;
+                another flow than permits for a channel that keeps its rows.
             SchemaMismatchError: the store has kept the channel with another schema.
             StoreError: the store has kept it otherwise, or cannot be read.
         """
@@ -144,7 +147,7 @@ class Exchange:
     def add_channels(
         self,
         names: Sequence[str],
-        parameters: ChannelParameters | None = None,
+        parameters: Parameters | None = None,
         schema: pa.Schema | None = None,
         *,
         retention: Retention = Retention.ONCE,
@@ -166,6 +169,9 @@ class Exchange:
             self._channels.update(zip(names, bridges, strict=True))
             return bridges
         chosen = chosen or kept_parameters()
+        if not isinstance(chosen, ChannelParameters):
+            rule = f"must be {PERMITS.name!r} for a channel that keeps its rows"
+            raise InvalidParametersError(name="flow", value=chosen.flow.name, rule=rule)
         limit_rows = default_staging_rows(chosen.row_permits) if staging_rows is None else staging_rows
         # Before the store is asked: what it has written down would be in the way of the next try.
         require_consumers(consumers)

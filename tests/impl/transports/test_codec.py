@@ -49,7 +49,9 @@ markers = (
 channels = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 wishes = st.builds(StatedParameters, *[st.none() | counts for _ in range(4)], st.sampled_from([None, "split", "whole"]))
 # An end that states parameters says of which flow they are.
-flows: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries({"flow": st.just(PERMITS.name), "wanted": wishes})
+flows: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries(
+    {"flow": st.just(PERMITS.name), "wanted": wishes}
+)
 schemas = st.none() | st.binary(max_size=5)
 offers = st.none() | st.builds(SameHostOffer, st.text("abc", max_size=3), st.booleans())
 answers = st.none() | st.builds(SameHostAnswer, st.binary(max_size=5), st.text("abc", max_size=3))

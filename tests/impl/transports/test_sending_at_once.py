@@ -58,9 +58,7 @@ async def agreed(schema: pa.Schema = SCHEMA) -> AsyncIterator[tuple[RemoteSender
     await asyncio.wait({running})
 
 
-@pytest.mark.parametrize(
-    "unusual", [chunk(301), chunk(7, "other"), "no chunk"], ids=["large", "other", "text"]
-)
+@pytest.mark.parametrize("unusual", [chunk(301), chunk(7, "other"), "no chunk"], ids=["large", "other", "text"])
 def test_what_is_unusual_is_left_to_the_general_way(complete: Complete, unusual: Any) -> None:
     async def test() -> None:
         async with agreed() as (end, wire):

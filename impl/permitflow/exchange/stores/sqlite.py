@@ -4,6 +4,7 @@ One SQLite file in a folder.  Whatever a call of the exchange wrote is flushed t
 disk before anybody is told, in memory for those who read.
 """
 
+import json
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,6 @@ from permitflow.errors import LocalProtocolError, StoreLeftoverError, StoreMisma
 from permitflow.exchange.stores.memory import MemoryChannelStore
 from permitflow.exchange.stores.sqlite_database import ADVICE, FILE_NAME, Database, leave_file, open_file
 from permitflow.exchange.stores.sqlite_rows import (
-    NUMBERS,
     StoredChannel,
     append_batches,
     count_rows,
@@ -27,6 +27,7 @@ from permitflow.exchange.stores.sqlite_rows import (
     load_published,
     publish_parts,
     stage_batches,
+    stated,
 )
 from permitflow.exchange.stores.store import KeptChannel, PublishedPart
 from permitflow.protocol.control import ChannelState
@@ -36,9 +37,8 @@ from permitflow.transports.arrow import BatchCodec, require_equal_schemas
 
 __all__ = ["SqliteStore"]
 
-_ADD_CHANNEL = f"""
-INSERT INTO channels (name, log_id, {", ".join(NUMBERS)}, oversize, next_row, state, reason)
-VALUES (?, ?, ?, ?, ?, ?, ?, 0, 'open', '')
+_ADD_CHANNEL = """
+INSERT INTO channels (name, log_id, flow, parameters, next_row, state, reason) VALUES (?, ?, ?, ?, 0, 'open', '')
 """
 
 _KEEP_PRODUCER = """
@@ -66,12 +66,21 @@ class SqliteChannelStore:
     written only, and read once, when the exchange starts.
     """
 
-    def __init__(self, database: Database, stored: StoredChannel, on_removal: Callable[[], object]) -> None:
-        """Go on with what is there; ``on_removal`` is called when the place is removed."""
+    def __init__(
+        self, database: Database, stored: StoredChannel, most_rows: int, on_removal: Callable[[], object]
+    ) -> None:
+        """Go on with what is there.
+
+        Args:
+            database: where it is.
+            stored: what is there.
+            most_rows: of a batch that is written from now on.
+            on_removal: called when the place is removed.
+        """
         self._database = database
         self.number = stored.number
         """By which the tables know it."""
-        self._parameters = stored.parameters
+        self._most_rows = most_rows
         self._kept = stored.kept
         self._first_kept_row = stored.first_kept_row
         self._codec = None if stored.kept.schema is None else BatchCodec(stored.kept.schema)
@@ -98,7 +107,7 @@ class SqliteChannelStore:
 
         def write(connection: sqlite3.Connection) -> None:
             count_rows(connection, number, first_row, next_row)
-            append_batches(connection, codec, number, first_row, batches, self._parameters.max_chunk_cost)
+            append_batches(connection, codec, number, first_row, batches, self._most_rows)
             if producer:
                 connection.execute(_KEEP_PRODUCER, (number, producer, producer_rows))
 
@@ -247,12 +256,13 @@ class SqliteStore:
                 if schema is not None and stored.kept.schema is not None:
                     require_equal_schemas(ours=stored.kept.schema, theirs=schema)
         self._stored |= self._added([name for name in names if name not in self._stored], parameters, consumers)
-        places = {name: self._place(name, self._stored.pop(name)) for name in names}
+        most_rows = parameters.max_chunk_cost
+        places = {name: self._place(name, self._stored.pop(name), most_rows) for name in names}
         self._channels |= places
         return list(places.values())
 
-    def _place(self, name: str, stored: StoredChannel) -> SqliteChannelStore:
-        return SqliteChannelStore(self._database, stored, lambda: self._channels.pop(name, None))
+    def _place(self, name: str, stored: StoredChannel, most_rows: int) -> SqliteChannelStore:
+        return SqliteChannelStore(self._database, stored, most_rows, lambda: self._channels.pop(name, None))
 
     def published_batches(self) -> Mapping[str, int]:
         """The last published batch of each query, in the order in which they were published."""
@@ -285,8 +295,10 @@ class SqliteStore:
         self, channel: str, stored: StoredChannel, parameters: ChannelParameters, consumers: Sequence[str]
     ) -> None:
         self._require_equal(channel, "consumers", sorted(stored.kept.acknowledged or ()), sorted(consumers))
-        for what in (*NUMBERS, "oversize"):
-            self._require_equal(channel, what, getattr(stored.parameters, what), getattr(parameters, what))
+        self._require_equal(channel, "flow", stored.flow, parameters.flow.name)
+        given = stated(parameters)
+        for what in {**given, **stored.parameters}:
+            self._require_equal(channel, what, stored.parameters.get(what), given.get(what))
 
     def _require_equal(self, channel: str, what: str, stored: object, given: object) -> None:
         if stored != given:
@@ -305,11 +317,11 @@ class SqliteStore:
         if not names:
             return {}
         kept = [KeptChannel(log_id=uuid4().hex) for _ in names]
-        rest = (*(getattr(parameters, number) for number in NUMBERS), parameters.oversize.value)
-        facts = [(name, channel.log_id, *rest) for name, channel in zip(names, kept, strict=True)]
+        flow, by_name = parameters.flow.name, stated(parameters)
+        facts = [(name, channel.log_id, flow, json.dumps(by_name)) for name, channel in zip(names, kept, strict=True)]
         ids = self._database.done(lambda connection: [_add(connection, each, consumers) for each in facts])
         added = zip(names, ids, kept, strict=True)
-        return {name: StoredChannel(number, parameters, channel) for name, number, channel in added}
+        return {name: StoredChannel(number, flow, by_name, channel) for name, number, channel in added}
 
 
 def _add(connection: sqlite3.Connection, facts: tuple[str | int, ...], consumers: Sequence[str]) -> int:

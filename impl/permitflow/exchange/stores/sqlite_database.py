@@ -23,7 +23,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.errors import StoreInUseError, StoreUnusableError, StoreWriteError
 from permitflow.exchange.stores.sqlite_journal import Journal, begin_counting, log_of, require_nothing_confirmed
-from permitflow.exchange.stores.sqlite_rows import TABLES, TABLES_VERSION, take_over_published
+from permitflow.exchange.stores.sqlite_rows import TABLES, TABLES_VERSION, name_flows, take_over_published
 
 __all__ = ["ADVICE", "FILE_NAME", "RESERVE_BYTES", "RESERVE_NAME", "Database", "Reserve", "leave_file", "open_file"]
 
@@ -35,6 +35,8 @@ FILE_NAME = "permitflow.sqlite"
 
 # The file's own mark, by which SQLite tells applications apart: "pfEx".
 _APPLICATION_ID = 0x70664578
+# The first version of the tables with a count of commits.
+_COUNTED_VERSION = 2
 # The version of the tables as older releases marked a file whose log had more, and as it is read if that log is lost.
 _LOG_IS_LOST = int.from_bytes(b"Log\1", "big")
 # Chunks are tens of kilobytes: with SQLite's 4 KiB pages, writing them takes up to three times as long.
@@ -96,15 +98,16 @@ def open_file(folder: Path) -> tuple[sqlite3.Connection, Journal]:
         if not is_begun:
             _lay_out(connection)
         _take(connection, folder)
-        if _require_ours(connection, path) < TABLES_VERSION:
+        if _require_ours(connection, path) < _COUNTED_VERSION:
             _require_sound(connection, path)
             _begin(connection, path)
         journal = Journal(connection, path)
         _require_sound(connection, path)
         _prepare(connection, path)
+        _take_over_tables(connection, journal)
     except BaseException as error:
         leave_file(connection, path, error)
-        if isinstance(error, sqlite3.Error | UnicodeDecodeError | OSError):
+        if isinstance(error, sqlite3.Error | ValueError | OSError):
             raise _unusable(path, error) from error
         raise
     return connection, journal
@@ -183,7 +186,7 @@ def _require_sound(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _begin(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables of a new store, or what an older release has not made of them.
+    """Make the tables of a new store, or what a release that did not count commits has not made of them.
 
     All in one transaction: a process that is killed meanwhile leaves what was there.
     """
@@ -192,10 +195,35 @@ def _begin(connection: sqlite3.Connection, path: Path) -> None:
     for table in TABLES:
         connection.execute(table)
     take_over_published(connection)
+    name_flows(connection)
     begin_counting(connection, path)
     connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={TABLES_VERSION}")
     connection.execute("COMMIT")
+
+
+def _take_over_tables(connection: sqlite3.Connection, journal: Journal) -> None:
+    """Make of the tables of an older release, which has counted its commits, those of this one; as one more commit.
+
+    A process that is killed meanwhile leaves what was there, or, as ever, a commit that the journal has not noted.
+
+    Raises:
+        ValueError: the tables are not what the last commit has left.
+        OSError: the journal cannot be written.
+    """
+    if connection.execute("PRAGMA user_version").fetchone()[0] == TABLES_VERSION:
+        return
+    try:
+        journal.catch_up(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        name_flows(connection)
+        connection.execute(f"PRAGMA user_version={TABLES_VERSION}")
+        journal.count_anew(connection)
+        connection.execute("COMMIT")
+        journal.confirm()
+    except BaseException:
+        journal.close()
+        raise
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -218,7 +246,7 @@ def _words(error: Exception) -> str:
     codes = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
     # Errors of Python's own module have no code: so it tells, for one, of text that is none.
     is_damage = getattr(error, "sqlite_errorcode", None) in codes or "Could not decode" in str(error)
-    if isinstance(error, UnicodeDecodeError) or is_damage:
+    if isinstance(error, ValueError) or is_damage:
         return f"it is damaged, or no database at all ({error}); {ADVICE}"
     return str(error)
 

@@ -111,9 +111,7 @@ class Journal:
             ValueError: the tables are not what the last commit has left.
             OSError: the journal cannot be written.
         """
-        facts = [*_facts(connection)]
-        if _digest_of(connection, facts) != self._digest:
-            raise ValueError(f"its tables are not what commit {self._commit} has left")
+        facts = self.catch_up(connection)
         connection.execute("PRAGMA temp_store=MEMORY")
         # A row that is replaced is deleted, too.
         connection.execute("PRAGMA recursive_triggers=ON")
@@ -121,9 +119,23 @@ class Journal:
         for table, columns in facts:
             for statement in _triggers(table, columns):
                 connection.execute(statement)
-        self._file = os.open(self._path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+
+    def catch_up(self, connection: sqlite3.Connection) -> Sequence[tuple[str, str]]:
+        """Note the last commit, if a crash has kept it from being noted; the tables and columns that count.
+
+        Raises:
+            ValueError: the tables are not what that commit has left.
+            OSError: the journal cannot be written.
+        """
+        facts = [*_facts(connection)]
+        if _digest_of(connection, facts) != self._digest:
+            raise ValueError(f"its tables are not what commit {self._commit} has left")
+        if self._file is None:
+            self._file = os.open(self._path, os.O_RDWR | getattr(os, "O_BINARY", 0))
         if self._is_behind:
             self._write()
+            self._is_behind = False
+        return facts
 
     def begin(self) -> None:
         """A transaction begins; the one before it may have been undone."""
@@ -134,6 +146,11 @@ class Journal:
         """Count the transaction, as a part of it."""
         facts = (self._commit + 1, self._new_digest)
         connection.execute("UPDATE commits SET previous_digest = digest, number = ?, digest = ?", facts)
+
+    def count_anew(self, connection: sqlite3.Connection) -> None:
+        """Count a transaction that has changed what the tables are, before ``start``."""
+        self._new_digest = _digest_of(connection, [*_facts(connection)])
+        self.count(connection)
 
     def confirm(self) -> None:
         """Note that the transaction is flushed.

@@ -4,8 +4,9 @@ Rows are record batches in bytes, small ones together.  The bytes of a chunk are
 from ``staged`` to ``kept`` by its number.
 """
 
+import json
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -15,13 +16,13 @@ import pyarrow as pa
 from permitflow.errors import LocalProtocolError, UndecodableDataError
 from permitflow.exchange.stores.store import KeptChannel, KeptPart
 from permitflow.protocol.control import ChannelState
+from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.permits import ChannelParameters, Oversize
+from permitflow.protocol.permits import PERMITS
 from permitflow.transports.arrow import BatchCodec, joined, read_schema, runs
 from permitflow.transports.carrier import Buffer
 
 __all__ = [
-    "NUMBERS",
     "TABLES",
     "TABLES_VERSION",
     "StoredChannel",
@@ -35,14 +36,19 @@ __all__ = [
     "load_channels",
     "load_parts",
     "load_published",
+    "name_flows",
     "publish_parts",
     "read_batch",
     "stage_batches",
+    "stated",
     "take_over_published",
 ]
 
-TABLES_VERSION = 2
-"""Another number for tables that an older release would not understand.  Version 1 has no count of commits."""
+TABLES_VERSION = 3
+"""Another number for tables that an older release would not understand.
+
+Version 1 has no count of commits; versions 1 and 2 know permits only, and have a column for each of their parameters.
+"""
 
 TABLES = (
     """
@@ -50,11 +56,8 @@ TABLES = (
         id INTEGER PRIMARY KEY,
         name TEXT NOT NULL UNIQUE,
         log_id TEXT NOT NULL,              -- the log in which its rows are counted
-        row_permits INTEGER NOT NULL,
-        permit_batch INTEGER NOT NULL,
-        max_chunk_cost INTEGER NOT NULL,
-        barrier_permits INTEGER NOT NULL,
-        oversize TEXT NOT NULL,
+        flow TEXT NOT NULL,                -- its name
+        parameters TEXT NOT NULL,          -- of the flow, as JSON
         schema BLOB,                       -- Arrow IPC; NULL until a producer has stated it
         next_row INTEGER NOT NULL,
         state TEXT NOT NULL,               -- open, ended, broken
@@ -358,12 +361,29 @@ def _delete(connection: sqlite3.Connection, parts: Sequence[int]) -> None:
     connection.executemany("DELETE FROM parts WHERE id = ?", numbers)
 
 
-NUMBERS = ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits")
-"""The columns that hold a channel's parameters, but ``oversize``, which is a word."""
-
-_LOAD_CHANNELS = f"""
-SELECT id, name, {", ".join(NUMBERS)}, oversize, log_id, next_row, schema, state, reason FROM channels ORDER BY id
+_LOAD_CHANNELS = """
+SELECT id, name, flow, parameters, log_id, next_row, schema, state, reason FROM channels ORDER BY id
 """
+
+
+def stated(parameters: Parameters) -> Mapping[str, object]:
+    """The parameters of a flow by their names, ready for JSON."""
+    by_name: dict[str, object] = parameters.flow.state(parameters)._asdict()
+    return by_name
+
+
+def name_flows(connection: sqlite3.Connection) -> None:
+    """Let each channel name its flow, which an older release has not done.  Within a transaction of the caller."""
+    names = PERMITS.wishes._fields  # type: ignore[attr-defined]  # a named tuple
+    if not {column for _, column, *_ in connection.execute("PRAGMA table_info(channels)")}.issuperset(names):
+        return
+    connection.execute(f"ALTER TABLE channels ADD COLUMN flow TEXT NOT NULL DEFAULT '{PERMITS.name}'")
+    connection.execute("ALTER TABLE channels ADD COLUMN parameters TEXT NOT NULL DEFAULT '{}'")
+    for number, *values in connection.execute(f"SELECT id, {', '.join(names)} FROM channels").fetchall():
+        text = json.dumps(dict(zip(names, values, strict=True)))
+        connection.execute("UPDATE channels SET parameters = ? WHERE id = ?", (text, number))
+    for name in names:
+        connection.execute(f"ALTER TABLE channels DROP COLUMN {name}")
 
 
 class StoredChannel(NamedTuple):
@@ -371,7 +391,10 @@ class StoredChannel(NamedTuple):
 
     number: int
     """By which the tables know it."""
-    parameters: ChannelParameters
+    flow: str
+    """Its name."""
+    parameters: Mapping[str, object]
+    """Of the flow, as ``stated``."""
     kept: KeptChannel
     batches: Sequence[tuple[int, pa.RecordBatch]] = ()
     """Each with the number of its first row, in order."""
@@ -399,7 +422,7 @@ def load_channels(connection: sqlite3.Connection) -> dict[str, StoredChannel]:
 
 
 def _loaded(connection: sqlite3.Connection, row: tuple[Any, ...]) -> StoredChannel:
-    number, name, *numbers, oversize, log_id, next_row, schema, state, reason = row
+    number, name, flow, parameters, log_id, next_row, schema, state, reason = row
 
     def by_name(question: str) -> dict[str, int]:
         return dict(connection.execute(question, (number,)).fetchall())
@@ -422,8 +445,7 @@ def _loaded(connection: sqlite3.Connection, row: tuple[Any, ...]) -> StoredChann
             KeptPart(staging=part.staging, chunk_rows=tuple(chunk.num_rows for chunk in part.chunks)) for part in parts
         ),
     )
-    parameters = ChannelParameters(**dict(zip(NUMBERS, numbers, strict=True)), oversize=Oversize(oversize))
-    channel = StoredChannel(number, parameters, kept, batches, parts)
+    channel = StoredChannel(number, flow, json.loads(parameters), kept, batches, parts)
     missing_rows = next_row - channel.first_kept_row - sum(batch.num_rows for _, batch in batches)
     if missing_rows > 0:
         raise ValueError(f"channel {name!r}: {missing_rows} rows are missing")

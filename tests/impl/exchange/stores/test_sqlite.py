@@ -311,7 +311,7 @@ def connection() -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as opened:
         for table in TABLES:
             opened.execute(table)
-        opened.execute("INSERT INTO channels VALUES (1, 'a', 'log', 9, 1, 9, 9, 'split', NULL, 0, 'open', '')")
+        opened.execute("INSERT INTO channels VALUES (1, 'a', 'log', 'permits', '{}', NULL, 0, 'open', '')")
         yield opened
 
 
