@@ -190,7 +190,7 @@ def test_only_a_channel_that_is_read_once_may_have_any_flow(store: Store) -> Non
     assert exchange.add_channel("once").parameters == StopAndWait()
     for parameters in (None, StopAndWait()):
         with pytest.raises(InvalidParametersError, match="flow must be 'permits' for a channel that keeps its rows"):
-            exchange.add_channel("kept", parameters, retention=Retention.REPLAY)  # type: ignore[call-overload]  # a lie
+            exchange.add_channel("kept", parameters, retention=Retention.REPLAY)
     assert exchange.add_channel("kept", SMALL, retention=Retention.REPLAY).parameters == SMALL
 
 
