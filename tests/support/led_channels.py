@@ -182,10 +182,7 @@ class Application:
         if isinstance(received, Message):
             self.received.append(received)
             return
-        cost_of = self.receiver.parameters.cost_of
-        chunks = [
-            Message(Kind.CHUNK, chunk, rows, cost_of(rows)) for chunk, rows in zip(received, received.rows, strict=True)
-        ]
+        chunks = [Message(Kind.CHUNK, chunk, rows) for chunk, rows in zip(received, received.rows, strict=True)]
         self.received += chunks
         if len(chunks) > 1 and sum(received.rows) > max_rows:
             raise Divergence(f"{list(received.rows)} rows were read jointly, {max_rows} were wanted at most")

@@ -372,11 +372,16 @@ class Outbound(ABC, Generic[T]):
 
         Returns:
             How many have left.  None do while others wait.
+
+        Raises:
+            InvalidParametersError: one of them is negative.
         """
         if self._waiting or not rows:
             return 0
-        total = sum(rows)
-        count = self._leave_at_once(rows, total, min(rows))
+        total, least = sum(rows), min(rows)
+        if least < 0:
+            raise InvalidParametersError(name="rows", value=least, rule="must not be negative")
+        count = self._leave_at_once(rows, total, least)
         self._sent_chunks += count
         self._sent_rows += total if count == len(rows) else sum(rows[:count])
         return count

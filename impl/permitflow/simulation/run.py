@@ -6,7 +6,7 @@ a process for each end (as in simpy) would hide the one thing that matters, whic
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from random import Random
 from typing import Literal, NamedTuple, TypeVar
@@ -80,7 +80,10 @@ class Channel:
         self.setting = setting
         self.now = 0.0
         self.sender: PermitSender[_Slice] = PermitSender(setting.sender)
-        self.receiver: PermitReceiver[_Slice] = PermitReceiver(setting.receiver)
+        # In the published protocol a message says what it costs, and the receiver's own clamp counts for nothing.
+        sender, receiver = setting.sender, setting.receiver
+        receiver = replace(receiver, max_chunk_cost=sender.max_chunk_cost, oversize=sender.oversize)
+        self.receiver: PermitReceiver[_Slice] = PermitReceiver(receiver)
         self.latencies: list[float] = []
         """Seconds from the offer of a chunk until it was consumed, in the order of consumption."""
         self.peak_rows = 0

@@ -28,7 +28,7 @@ def channel(row_permits: int = 8, permit_batch: int = 2) -> Ends:
     return open_channel(ChannelParameters(row_permits=row_permits, permit_batch=permit_batch))
 
 
-def test_messages_arrive_in_order_with_what_they_cost() -> None:
+def test_messages_arrive_in_order_with_their_rows() -> None:
     sender, receiver = channel(16)
     sender.send_nowait("abc")
     sender.send_nowait("", rows=0)
@@ -37,11 +37,11 @@ def test_messages_arrive_in_order_with_what_they_cost() -> None:
     sender.send_nowait("x", rows=7)
 
     assert [receiver.receive_nowait() for _ in range(5)] == [
-        Message(Kind.CHUNK, "abc", 3, 3),
-        Message(Kind.CHUNK, "", 0, 1),
-        Message(Kind.BARRIER, "b", 0, 1),
-        Message(Kind.WATERMARK, 12, 0, 1),
-        Message(Kind.CHUNK, "x", 7, 7),
+        Message(Kind.CHUNK, "abc", 3),
+        Message(Kind.CHUNK, "", 0),
+        Message(Kind.BARRIER, "b"),
+        Message(Kind.WATERMARK, 12),
+        Message(Kind.CHUNK, "x", 7),
     ]
 
 
@@ -158,14 +158,14 @@ async def test_the_ends_say_what_they_are(settle: Settle) -> None:
 
     assert (sender.name, receiver.name) == ("orders/0", "orders/0")
     assert sender.parameters is receiver.parameters is parameters
-    assert repr(sender) == "<LocalSender 'orders/0' open, 3/8 row permits here, 1 waiting>"
+    assert repr(sender) == "<LocalSender 'orders/0' open, room for 3 rows, 1 waiting>"
     assert repr(receiver) == "<LocalReceiver 'orders/0' open, 1 messages here, 0 waiting>"
     receiver.receive_nowait()
     await waiting
 
 
 def test_parameters_of_another_kind_are_refused() -> None:
-    with pytest.raises(InvalidParametersError, match="parameters must be ChannelParameters, not 64"):
+    with pytest.raises(InvalidParametersError, match="must be the parameters of a flow, such as ChannelParameters, not 64"):
         open_channel(64)  # type: ignore[arg-type]  # that is the point
 
 

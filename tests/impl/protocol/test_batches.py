@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permitflow.errors import LocalProtocolError, OverspendError
+from permitflow.errors import (
+    InvalidParametersError,
+    LocalProtocolError,
+    OversizeChunkError,
+    OverspendError,
+    UnexpectedFrameError,
+)
+from permitflow.protocol.flow import Totals
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.permits import ChannelParameters, Oversize, PermitReceiver, Permits, PermitSender
 
@@ -30,18 +37,18 @@ class Pair:
 
     def send(self, rows: list[int]) -> int:
         sent: list[Message[int]] = []
-        for serial, cost in enumerate(rows):
-            if not 0 < cost <= min(self.sender.permits.rows, self.sender.parameters.max_chunk_cost):
+        for serial, of_chunk in enumerate(rows):
+            if self.sender.parameters.cost_of(of_chunk) > self.sender.permits.rows:
                 break
-            self.sender.offer_chunk(serial, cost)
-            sent.append(self.sender.send_chunk())
+            self.sender.offer(Kind.CHUNK, serial, of_chunk)
+            sent.append(self.sender.send_oldest())
         for message in sent:
             self.receiver.deliver(message)
         return len(sent)
 
     def mark(self) -> None:
         self.sender.offer_watermark(-1)
-        self.sender.offer_barrier(-2)
+        self.sender.offer(Kind.BARRIER, -2)
         for message in self.sender.take_sendable():
             self.receiver.deliver(message)
 
@@ -49,27 +56,30 @@ class Pair:
         return [self.receiver.take() for _ in range(min(most, self.receiver.untaken))]
 
     def consume(self, count: int) -> Permits:
-        due = [self.receiver.consume() for _ in range(min(count, len(self.receiver.inbox) - self.receiver.untaken))]
+        due: list[Permits | None] = []
+        for _ in range(min(count, len(self.receiver.inbox) - self.receiver.untaken)):
+            self.receiver.consume_many(1)
+            due.append(self.receiver.take_feedback(residue=False))
         return total(*due)
 
     def receive(self, most: int) -> list[Message[int]]:
         messages: list[Message[int]] = []
         while len(messages) < most and (message := self.receiver.try_receive()) is not None:
             messages.append(message)
-        self.give_back(self.receiver.take_due())
+        self.give_back()
         return messages
 
-    def give_back(self, permits: Permits) -> None:
-        if any(returned := total(permits, self.receiver.flush())):
-            self.sender.add_permits(returned)
+    def give_back(self, permits: Permits | None = None) -> None:
+        if any(returned := total(permits, self.receiver.take_feedback())):
+            self.sender.on_feedback(returned)
 
     def books(self) -> tuple[object, ...]:
         sender, receiver = self.sender, self.receiver
         return (
             sender.permits,
             sender.peak_rows_held,
-            sender.sent_chunks,
-            sender.sent_rows,
+            sender.totals,
+            receiver.totals,
             receiver.granted,
             receiver.unreturned,
             receiver.inbox,
@@ -78,7 +88,7 @@ class Pair:
             receiver.peak_inbox_rows,
             receiver.consumed_chunks,
             receiver.consumed_rows,
-            receiver.has_returns,
+            receiver.has_feedback,
         )
 
 
@@ -96,11 +106,11 @@ class PairOfTrains(Pair):
 
     def consume(self, count: int) -> Permits:
         self.receiver.consume_many(min(count, len(self.receiver.inbox) - self.receiver.untaken))
-        return self.receiver.take_due()
+        return total(self.receiver.take_feedback(residue=False))
 
     def receive(self, most: int) -> list[Message[int]]:
         messages = self.receiver.receive_many(most)
-        self.give_back(self.receiver.take_due())
+        self.give_back()
         return messages
 
 
@@ -164,7 +174,7 @@ def test_batches_of_a_whole_inbox_are_those_of_its_chunks(rows: list[int], is_ta
         else:
             assert [message.rows for message in receiver.receive_many(len(train))] == train
 
-        due = receiver.take_due()
+        due = total(receiver.take_feedback(residue=False))
         assert (due.rows, receiver.unreturned) == (returned, unreturned)
         assert receiver.is_empty
         returned = 0
@@ -176,13 +186,13 @@ def test_what_is_passed_by_is_received_unseen(is_recorded: bool) -> None:
     seen, passed = (Pair(parameters, is_recorded=is_recorded) for _ in range(2))
     for pair in (seen, passed):
         for rows in (1, 0, 3, 12, 2, *[1] * 10, 4):
-            pair.receiver.deliver(Message(Kind.CHUNK, rows, rows, max(1, rows)))
-        pair.receiver.deliver(Message(Kind.BARRIER, 0, 0, 1))
+            pair.receiver.deliver(Message(Kind.CHUNK, rows, rows))
+        pair.receiver.deliver(Message(Kind.BARRIER, 0))
     for count in (1, 2, 3, len(seen.receiver.inbox) - 6):
         seen.receiver.receive_many(count)
         passed.receiver.pass_by(count)
         assert passed.books() == seen.books()
-        assert passed.receiver.take_due() == seen.receiver.take_due()
+        assert passed.receiver.take_feedback() == seen.receiver.take_feedback()
     assert seen.receiver.is_empty
     assert passed.events == seen.events
 
@@ -191,7 +201,7 @@ def test_chunks_of_a_train_leave_while_their_permits_last() -> None:
     sender: PermitSender[str] = PermitSender(ChannelParameters(row_permits=10, permit_batch=2))
 
     assert sender.send_now([4, 5, 2, 1]) == 2
-    assert (sender.permits.rows, sender.sent_chunks, sender.sent_rows) == (1, 2, 9)
+    assert (sender.permits.rows, sender.totals) == (1, Totals(2, 9, 0))
     assert not sender.has_waiting
     assert sender.send_now([1]) == 1
     assert sender.send_now([2]) == 0
@@ -199,26 +209,37 @@ def test_chunks_of_a_train_leave_while_their_permits_last() -> None:
 
 def test_a_train_does_not_overtake_a_chunk_that_waits() -> None:
     sender: PermitSender[str] = PermitSender(ChannelParameters(row_permits=10, permit_batch=2))
-    sender.offer_chunk("waits", 8)
+    sender.offer(Kind.CHUNK, "waits", 8)
 
     assert sender.send_now([1]) == 0
 
 
-@pytest.mark.parametrize("rows", [0, -1, 9])
-def test_unusual_chunks_do_not_leave_in_a_train(rows: int) -> None:
-    sender: PermitSender[str] = PermitSender(ChannelParameters(row_permits=10, permit_batch=2))
+def test_a_chunk_that_has_to_be_split_does_not_leave_in_a_train() -> None:
+    sender: PermitSender[str] = PermitSender(ChannelParameters(row_permits=20, permit_batch=12))
 
-    assert sender.send_now([1, rows, 1]) == 1
+    assert sender.send_now([1, 0, 9, 1]) == 2
+    with pytest.raises(InvalidParametersError, match="rows must not be negative, not -1"):
+        sender.send_now([1, -1, 1])
+    assert (sender.permits.rows, sender.totals) == (18, Totals(2, 1, 0))
 
 
-@pytest.mark.parametrize("rows", [[4, 7], [3, 0], [12, -2]])
-def test_a_train_without_permits_is_refused_as_a_whole(rows: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [
+        ([4, 7], OverspendError),
+        ([7, 0, 3], OverspendError),
+        ([9, 0], OversizeChunkError),
+        ([9, -2], UnexpectedFrameError),
+        ([-1], UnexpectedFrameError),
+    ],
+)
+def test_a_train_that_its_sender_may_not_send_is_refused_as_a_whole(rows: list[int], error: type[Exception]) -> None:
     receiver: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=10, permit_batch=2))
 
-    with pytest.raises(OverspendError):
-        receiver.deliver_many(["a", "b"], rows)
+    with pytest.raises(error):
+        receiver.deliver_many(["a", "b", "c"][: len(rows)], rows)
     assert receiver.is_empty
-    assert receiver.granted.rows == 10
+    assert (receiver.granted.rows, receiver.totals) == (10, Totals(0, 0, 0))
 
 
 def test_no_more_is_consumed_than_was_taken() -> None:
@@ -230,7 +251,7 @@ def test_no_more_is_consumed_than_was_taken() -> None:
         receiver.consume_many(3)
     assert receiver.inbox_rows == 3
     receiver.consume_many(2)
-    assert receiver.take_due() == Permits(rows=2)
+    assert receiver.take_feedback() == Permits(rows=2)
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -19,7 +19,7 @@ from permitflow.protocol.compression import (
 )
 from permitflow.protocol.frames import Agreement, Get, Put
 from permitflow.protocol.handshake import PROTOCOL_VERSION
-from permitflow.protocol.permits import ChannelParameters, StatedParameters
+from permitflow.protocol.permits import PERMITS, ChannelParameters
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
 
 ALL = tuple(Codec)
@@ -106,8 +106,8 @@ def test_a_peer_that_knows_of_no_compression_compresses_nothing() -> None:
 def test_an_acceptor_that_decides_for_what_was_not_offered_is_not_believed(policy: Compression) -> None:
     get = Get(PROTOCOL_VERSION, "orders/0", compression=offered(policy, (Codec.LZ4,)))
     session: DownstreamSession[str] = DownstreamSession(get)
-    stated = StatedParameters.of(ChannelParameters())
-    lie = Agreement(PROTOCOL_VERSION, stated, b"", compression=CompressionAnswer(Codec.ZSTD))
+    stated = PERMITS.state(ChannelParameters())
+    lie = Agreement(PROTOCOL_VERSION, "permits", stated, b"", compression=CompressionAnswer(Codec.ZSTD))
     with pytest.raises(ParameterMismatchError, match="compression must be one of those that were offered"):
         session.receive(lie)
 

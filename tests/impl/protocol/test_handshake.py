@@ -6,15 +6,18 @@ from hypothesis import strategies as st
 
 from permitflow.errors import InvalidParametersError, ParameterMismatchError, VersionMismatchError
 from permitflow.protocol.frames import Agreement, Get
-from permitflow.protocol.handshake import PROTOCOL_VERSION, accept, agree, require_version, verify
+from permitflow.protocol.handshake import PROTOCOL_VERSION, accept, agree, require_version, stated, verify
+from permitflow.protocol.messages import Kind
 from permitflow.protocol.permits import (
     NOTHING_STATED,
+    PERMITS,
     ChannelParameters,
     Oversize,
     PermitReceiver,
     PermitSender,
     StatedParameters,
 )
+from permitflow.protocol.session import UpstreamSession
 
 
 @st.composite
@@ -30,31 +33,32 @@ def parameters(draw: st.DrawFn) -> ChannelParameters:
 
 @given(parameters(), parameters())
 def test_no_end_gets_more_than_it_wants(own: ChannelParameters, wanted: ChannelParameters) -> None:
-    agreed = agree(own, StatedParameters.of(wanted))
+    request = get(wanted)
+    agreed = PERMITS.agree(own, PERMITS.state(wanted))
     for name in ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits"):
         assert getattr(agreed, name) == min(getattr(own, name), getattr(wanted, name))
-    assert verify(accept(get(wanted), own=own, schema=b""), wanted=StatedParameters.of(wanted)) == agreed
+    assert agree(own, request) == verify(accept(request, agreed, schema=b""), request) == agreed
 
 
 @given(parameters(), parameters(), st.lists(st.integers(1, 60), max_size=30))
 def test_what_was_agreed_never_sticks(own: ChannelParameters, wanted: ChannelParameters, sizes: list[int]) -> None:
     """Without any flush: each chunk leaves although a residue below the batch is held back."""
-    agreed = agree(own, StatedParameters.of(wanted))
+    agreed = PERMITS.agree(own, PERMITS.state(wanted))
     sender: PermitSender[str] = PermitSender(agreed)
     receiver: PermitReceiver[str] = PermitReceiver(agreed)
     for size in sizes:
-        sender.offer_chunk("", min(size, agreed.max_chunk_cost))
-        receiver.deliver(sender.send_chunk())
-        receiver.take()
-        if (permits := receiver.consume()) is not None:
-            sender.add_permits(permits)
+        sender.offer(Kind.CHUNK, "", min(size, agreed.max_chunk_cost))
+        receiver.deliver(sender.send_oldest())
+        receiver.try_receive()
+        if (permits := receiver.take_feedback(residue=False)) is not None:
+            sender.on_feedback(permits)
 
 
 def test_configurations_that_would_stick_without_a_handshake_are_reconciled() -> None:
     """RisingWave's ticket: the upstream clamps by a batch of 4, the downstream batches by 8."""
     upstream = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
     downstream = ChannelParameters(row_permits=16, permit_batch=8)
-    agreed = agree(upstream, StatedParameters.of(downstream))
+    agreed = PERMITS.agree(upstream, PERMITS.state(downstream))
     assert agreed == ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
 
 
@@ -64,33 +68,33 @@ def test_the_same_configurations_do_stick_where_each_end_uses_its_own() -> None:
     sender: PermitSender[str] = PermitSender(upstream)
     receiver: PermitReceiver[str] = PermitReceiver(downstream)
     for size in (4, 3):
-        sender.offer_chunk("", size)
-        receiver.deliver(sender.send_chunk())
-        receiver.take()
-        assert receiver.consume() is None
-    sender.offer_chunk("", 4)
+        sender.offer(Kind.CHUNK, "", size)
+        receiver.deliver(sender.send_oldest())
+        receiver.try_receive()
+        assert receiver.take_feedback(residue=False) is None
+    sender.offer(Kind.CHUNK, "", 4)
     assert sender.take_sendable() == []
     assert receiver.is_empty
 
 
 def get(wanted: ChannelParameters | None = None, version: int = PROTOCOL_VERSION) -> Get:
-    return Get(version, "orders/0", StatedParameters.of(wanted))
+    return Get(version, "orders/0", **stated(wanted))
 
 
 def test_an_end_without_wishes_takes_what_the_acceptor_has() -> None:
     own = ChannelParameters(row_permits=10, permit_batch=3, max_chunk_cost=8)
-    assert agree(own, NOTHING_STATED) == own
+    assert agree(own, get()) == PERMITS.agree(own, NOTHING_STATED) == own
 
 
 def test_a_window_without_batch_brings_a_batch_of_its_own() -> None:
     own = ChannelParameters(row_permits=2048, permit_batch=256)
-    agreed = agree(own, StatedParameters(row_permits=80))
+    agreed = PERMITS.agree(own, StatedParameters(row_permits=80))
     assert (agreed.row_permits, agreed.permit_batch, agreed.max_chunk_cost) == (80, 10, 70)
 
 
 def test_a_wish_about_barriers_leaves_the_rows_alone() -> None:
     own = ChannelParameters(row_permits=10, permit_batch=3, max_chunk_cost=8, barrier_permits=5)
-    agreed = agree(own, StatedParameters(barrier_permits=2))
+    agreed = PERMITS.agree(own, StatedParameters(barrier_permits=2))
     assert agreed == ChannelParameters(row_permits=10, permit_batch=3, max_chunk_cost=8, barrier_permits=2)
 
 
@@ -111,22 +115,24 @@ def test_a_wish_about_barriers_leaves_the_rows_alone() -> None:
 )
 def test_wishes_that_cannot_work_are_refused_by_name_and_value(wanted: StatedParameters, name: str) -> None:
     with pytest.raises(InvalidParametersError) as caught:
-        agree(ChannelParameters(), wanted)
+        PERMITS.agree(ChannelParameters(), wanted)
     assert caught.value.name == name
     assert caught.value.value == getattr(wanted, name)
 
 
 def test_splitting_and_whole_chunks_cannot_be_reconciled() -> None:
     with pytest.raises(ParameterMismatchError, match=r"oversize .* 'split', the peer 'whole'"):
-        agree(ChannelParameters(), StatedParameters.of(ChannelParameters(oversize=Oversize.WHOLE)))
+        agree(ChannelParameters(), get(ChannelParameters(oversize=Oversize.WHOLE)))
 
 
 @pytest.mark.parametrize("theirs", [0, PROTOCOL_VERSION + 1, 2**32 - 1])
 def test_another_version_is_refused(theirs: int) -> None:
+    session: UpstreamSession[str] = UpstreamSession()
+    session.receive(get(version=theirs))
     with pytest.raises(VersionMismatchError, match=str(theirs)):
-        accept(get(version=theirs), own=ChannelParameters(), schema=b"")
+        session.accept(ChannelParameters(), schema=b"")
     with pytest.raises(VersionMismatchError, match=str(theirs)):
-        verify(Agreement(theirs, StatedParameters.of(ChannelParameters()), b""), wanted=NOTHING_STATED)
+        verify(Agreement(theirs, "permits", PERMITS.state(ChannelParameters()), b""), get())
     require_version(PROTOCOL_VERSION)
 
 
@@ -152,15 +158,19 @@ HONEST = StatedParameters(8, 4, 4, 1, "split")
     ],
 )
 def test_a_lying_acceptor_is_found_out(lie: dict[str, int | str | None], name: str) -> None:
-    verify(Agreement(PROTOCOL_VERSION, HONEST, b""), wanted=HONEST)
+    request = Get(PROTOCOL_VERSION, "orders/0", "permits", HONEST)
+    verify(Agreement(PROTOCOL_VERSION, "permits", HONEST, b""), request)
     with pytest.raises(ParameterMismatchError) as caught:
-        verify(Agreement(PROTOCOL_VERSION, HONEST._replace(**lie), b""), wanted=HONEST)  # type: ignore[arg-type]  # lies
+        verify(Agreement(PROTOCOL_VERSION, "permits", HONEST._replace(**lie), b""), request)  # type: ignore[arg-type]  # lies
     assert caught.value.name == name
 
 
 @given(parameters(), parameters())
 def test_an_acceptor_that_follows_the_rules_is_believed(own: ChannelParameters, wanted: ChannelParameters) -> None:
     assume(own != wanted)
-    agreement = accept(get(wanted), own=own, schema=b"s", stream="orders/0#get1")
-    assert verify(agreement, wanted=StatedParameters.of(wanted)).max_chunk_cost <= wanted.max_chunk_cost
+    request = get(wanted)
+    agreement = accept(request, agree(own, request), schema=b"s", stream="orders/0#get1")
+    verified = verify(agreement, request)
+    assert isinstance(verified, ChannelParameters)
+    assert verified.max_chunk_cost <= wanted.max_chunk_cost
     assert (agreement.schema, agreement.stream) == (b"s", "orders/0#get1")

@@ -11,7 +11,7 @@ from permitflow.errors import (
     EndOfStream,
     LedgerError,
     LocalProtocolError,
-    MispricedError,
+    OversizeChunkError,
     OverspendError,
     ParameterMismatchError,
     PeerGoneError,
@@ -22,7 +22,6 @@ from permitflow.errors import (
 )
 from permitflow.protocol.frames import (
     Abort,
-    AddPermits,
     Agreement,
     Chunks,
     Data,
@@ -30,25 +29,28 @@ from permitflow.protocol.frames import (
     Ended,
     EndOutcome,
     Failure,
+    Feedback,
     Frame,
     Get,
     Put,
     frame_name,
 )
+from permitflow.protocol.handshake import PROTOCOL_VERSION, stated
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Oversize, Permits, StatedParameters
+from permitflow.protocol.permits import PERMIT_ACTIONS, PERMITS, ChannelParameters, Oversize, PermitReceiver, Permits
 from permitflow.protocol.recording import Recorder
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
 
 SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
 CHANNEL = "orders/0"
-CHUNK = Data(Message(Kind.CHUNK, "rows", 3, 3))
+CHUNK = Chunks(["rows"], [3])
+BARRIER = Data[str](Message(Kind.BARRIER, "e"))
 
 
 def open_upstream(parameters: ChannelParameters = SMALL) -> UpstreamSession[str]:
     """One that was dialled and has agreed."""
     session: UpstreamSession[str] = UpstreamSession()
-    session.receive(Get(1, CHANNEL))
+    session.receive(Get(PROTOCOL_VERSION, CHANNEL))
     session.accept(parameters, schema=b"schema", stream="orders/0#get1")
     assert [frame_name(frame) for frame in session.take_frames()] == ["Agreement"]
     return session
@@ -57,10 +59,16 @@ def open_upstream(parameters: ChannelParameters = SMALL) -> UpstreamSession[str]
 def open_downstream(parameters: ChannelParameters = SMALL) -> DownstreamSession[str]:
     """One that was dialled and has agreed."""
     session: DownstreamSession[str] = DownstreamSession()
-    session.receive(Put(1, CHANNEL))
+    session.receive(Put(PROTOCOL_VERSION, CHANNEL))
     session.accept(parameters, schema=b"schema", stream="orders/0#put1")
     assert [frame_name(frame) for frame in session.take_frames()] == ["Agreement"]
     return session
+
+
+def inbound_of(session: DownstreamSession[str]) -> PermitReceiver[str]:
+    """Its end of a flow of permits."""
+    assert isinstance(session.inbound, PermitReceiver)
+    return session.inbound
 
 
 def upstream(state: State) -> UpstreamSession[str]:
@@ -69,10 +77,10 @@ def upstream(state: State) -> UpstreamSession[str]:
         case State.AWAITING_GET:
             return UpstreamSession()
         case State.AWAITING_AGREEMENT:
-            return UpstreamSession(Put(1, CHANNEL))
+            return UpstreamSession(Put(PROTOCOL_VERSION, CHANNEL))
         case State.DECIDING:
             session: UpstreamSession[str] = UpstreamSession()
-            session.receive(Get(1, CHANNEL))
+            session.receive(Get(PROTOCOL_VERSION, CHANNEL))
             return session
     session = open_upstream()
     if state in (State.OPEN, State.ENDED):
@@ -95,10 +103,10 @@ def downstream(state: State) -> DownstreamSession[str]:
         case State.AWAITING_PUT:
             return DownstreamSession()
         case State.AWAITING_AGREEMENT:
-            return DownstreamSession(Get(1, CHANNEL))
+            return DownstreamSession(Get(PROTOCOL_VERSION, CHANNEL))
         case State.DECIDING:
             session: DownstreamSession[str] = DownstreamSession()
-            session.receive(Put(1, CHANNEL))
+            session.receive(Put(PROTOCOL_VERSION, CHANNEL))
             return session
     session = open_downstream()
     if state in (State.ENDED, State.CLOSED):
@@ -106,7 +114,7 @@ def downstream(state: State) -> DownstreamSession[str]:
     if state is State.CLOSED:
         session.close()
     if state is State.FAILED:
-        _fail(partial(session.receive, Get(1, CHANNEL)))
+        _fail(partial(session.receive, Get(PROTOCOL_VERSION, CHANNEL)))
     return session
 
 
@@ -119,13 +127,14 @@ def _fail(receive: Callable[[], object]) -> None:
     raise AssertionError("a frame that is out of place was taken")
 
 
+AGREEMENT = Agreement(PROTOCOL_VERSION, "permits", PERMITS.state(SMALL), b"schema")
 FRAMES: list[Frame[str]] = [
-    Get(1, CHANNEL),
-    Put(1, CHANNEL),
-    Agreement(1, StatedParameters.of(SMALL), b"schema"),
-    CHUNK,
-    Chunks(["rows", "row"], [3, 1], 4),
-    AddPermits(Permits(1)),
+    Get(PROTOCOL_VERSION, CHANNEL),
+    Put(PROTOCOL_VERSION, CHANNEL),
+    AGREEMENT,
+    BARRIER,
+    Chunks(["rows", "row"], [3, 1]),
+    Feedback(Permits(1)),
     End(0, 0, 0),
     Ended(EndOutcome.CONSUMED),
     Abort("tired"),
@@ -137,8 +146,8 @@ UPSTREAM_TAKES = {
     State.AWAITING_GET: {"Get": State.DECIDING},
     State.DECIDING: {},
     State.AWAITING_AGREEMENT: {"Agreement": State.OPEN},
-    State.OPEN: {"AddPermits": State.OPEN},
-    State.ENDED: {"AddPermits": State.ENDED, "Ended": State.ENDED},
+    State.OPEN: {"Feedback": State.OPEN},
+    State.ENDED: {"Feedback": State.ENDED, "Ended": State.ENDED},
     State.CLOSED: {},
     State.FAILED: {},
 }
@@ -195,31 +204,31 @@ def check(
 def test_every_state_and_every_frame_is_tried() -> None:
     assert {*UPSTREAM_TAKES, *DOWNSTREAM_TAKES} == set(State)
     assert {frame_name(frame) for frame in FRAMES} == {
-        frame_name(kind) for kind in (Get, Put, Agreement, Data, Chunks, AddPermits, End, Ended, Abort, Failure)
+        frame_name(kind) for kind in (Get, Put, Agreement, Data, Chunks, Feedback, End, Ended, Abort, Failure)
     }
 
 
 @pytest.mark.parametrize(
     "session",
-    [UpstreamSession[str](Put(1, CHANNEL)), DownstreamSession[str](Get(1, CHANNEL))],
+    [UpstreamSession[str](Put(PROTOCOL_VERSION, CHANNEL)), DownstreamSession[str](Get(PROTOCOL_VERSION, CHANNEL))],
     ids=["upstream", "downstream"],
 )
 def test_only_an_acceptor_may_break_off_with_a_failure(session: UpstreamSession[str] | DownstreamSession[str]) -> None:
     """Those that have dialled take it; the sessions above were dialled, and refuse it."""
-    session.receive(Agreement(1, StatedParameters.of(SMALL), b"schema"))
+    session.receive(AGREEMENT)
     session.receive(Failure(b"why"))
     assert (session.state, session.failure) == (State.FAILED, b"why")
 
 
 def test_the_dialler_writes_its_wishes_first() -> None:
-    put = Put(1, CHANNEL)
-    get = Get(1, CHANNEL)
+    put = Put(PROTOCOL_VERSION, CHANNEL)
+    get = Get(PROTOCOL_VERSION, CHANNEL)
     assert UpstreamSession[str](put).take_frames() == [put]
     assert DownstreamSession[str](get).take_frames() == [get]
 
 
 def test_both_ends_count_by_the_agreement() -> None:
-    put = Put(1, CHANNEL, StatedParameters.of(ChannelParameters(row_permits=6)), b"schema")
+    put = Put(PROTOCOL_VERSION, CHANNEL, **stated(ChannelParameters(row_permits=6)), schema=b"schema")
     sender: UpstreamSession[str] = UpstreamSession(put)
     receiver: DownstreamSession[str] = DownstreamSession()
     receiver.receive(put)
@@ -232,9 +241,9 @@ def test_both_ends_count_by_the_agreement() -> None:
 
 
 def test_an_agreement_above_the_wishes_is_refused() -> None:
-    session: DownstreamSession[str] = DownstreamSession(Get(1, CHANNEL, StatedParameters.of(SMALL)))
+    session: DownstreamSession[str] = DownstreamSession(Get(PROTOCOL_VERSION, CHANNEL, **stated(SMALL)))
     with pytest.raises(ParameterMismatchError, match="row_permits must not exceed"):
-        session.receive(Agreement(1, StatedParameters.of(ChannelParameters()), b""))
+        session.receive(Agreement(PROTOCOL_VERSION, "permits", PERMITS.state(ChannelParameters()), b""))
     assert session.state is State.FAILED
 
 
@@ -242,16 +251,16 @@ MISUSE: dict[str, Callable[[], object]] = {
     "request before Get": lambda: UpstreamSession[str]().request,
     "agreement before Get": lambda: UpstreamSession[str]().agreement,
     "parameters before Get": lambda: UpstreamSession[str]().parameters,
-    "sender before Get": lambda: UpstreamSession[str]().sender,
-    "receiver before Put": lambda: DownstreamSession[str]().receiver,
+    "outbound before Get": lambda: UpstreamSession[str]().outbound,
+    "inbound before Put": lambda: DownstreamSession[str]().inbound,
     "accept before Get": lambda: UpstreamSession[str]().accept(SMALL, schema=b""),
-    "chunk before Get": lambda: UpstreamSession[str]().offer_chunk("", 1),
+    "chunk before Get": lambda: UpstreamSession[str]().offer(Kind.CHUNK, "", 1),
     "end before Get": lambda: UpstreamSession[str]().end(),
     "abort before Get": lambda: UpstreamSession[str]().abort("tired"),
     "second accept": lambda: open_upstream().accept(SMALL, schema=b""),
     "upstream closed before the peer": lambda: open_upstream().close(),
     "downstream closed before the end": lambda: open_downstream().close(),
-    "chunk after the end": lambda: upstream(State.ENDED).offer_chunk("", 1),
+    "chunk after the end": lambda: upstream(State.ENDED).offer(Kind.CHUNK, "", 1),
     "second end": lambda: upstream(State.ENDED).end(),
     "abort after the end": lambda: upstream(State.ENDED).abort("tired"),
 }
@@ -270,46 +279,43 @@ def test_permits_come_back_in_one_frame_for_all_that_was_consumed() -> None:
     session = open_downstream()
     for _ in range(2):
         session.receive(CHUNK)
-    session.receive(Data(Message(Kind.BARRIER, "e", 0, 1)))
+    session.receive(BARRIER)
     for _ in range(3):
         session.take()
         session.consume()
-    assert session.owes
-    assert session.take_frames() == [AddPermits(Permits(rows=6, barriers=1))]
+    assert session.take_frames() == [Feedback(Permits(rows=6, barriers=1))]
     assert session.take_frames() == []
 
 
 def test_batches_that_were_consumed_one_by_one_come_back_in_one_frame() -> None:
     session = open_downstream()
     for _ in range(2):
-        session.receive_chunks(["a batch"], [SMALL.permit_batch], SMALL.permit_batch)
+        session.receive_chunks(["a batch"], [SMALL.permit_batch])
     for _ in range(2):
         session.take()
         session.consume()
-    assert session.owed_rows == 2 * SMALL.permit_batch
-    assert session.take_frames() == [AddPermits(Permits(rows=2 * SMALL.permit_batch))]
+    assert session.take_frames() == [Feedback(Permits(rows=2 * SMALL.permit_batch))]
 
 
 @pytest.mark.parametrize("held", [0, 1, 2])
 def test_who_has_consumed_nothing_may_say_so(held: int) -> None:
     session = open_downstream()
-    session.receive_chunks(["a", "b"], [1, 1], 2)
+    session.receive_chunks(["a", "b"], [1, 1])
     for _ in range(held):
         session.take()
     session.consume(0)
-    assert session.receiver.consumed_chunks == 0
+    assert session.inbound.consumed_chunks == 0
     session.consume(held)
-    assert session.receiver.consumed_chunks == held
+    assert session.inbound.consumed_chunks == held
 
 
 def test_a_residue_waits_for_a_batch_or_for_an_idle_consumer() -> None:
     session = open_downstream()
     session.receive(CHUNK)
-    assert session.take() == CHUNK.message
+    assert session.take() == Message(Kind.CHUNK, "rows", 3)
     session.consume()
-    assert session.take_frames() == []
-    session.flush()
-    assert session.take_frames() == [AddPermits(Permits(rows=3))]
+    assert session.take_frames(residue=False) == []
+    assert session.take_frames() == [Feedback(Permits(rows=3))]
 
 
 def test_nothing_can_be_taken_where_nothing_is() -> None:
@@ -319,10 +325,10 @@ def test_nothing_can_be_taken_where_nothing_is() -> None:
 
 def test_more_permits_than_the_peer_holds_are_refused() -> None:
     session = open_upstream()
-    session.offer_chunk("rows", 3)
+    session.offer(Kind.CHUNK, "rows", 3)
     session.take_frames()
     with pytest.raises(PermitOverrunError) as caught:
-        session.receive(AddPermits(Permits(rows=4)))
+        session.receive(Feedback(Permits(rows=4)))
     assert (caught.value.returned, caught.value.outstanding) == (4, 3)
     assert session.state is State.FAILED
 
@@ -337,40 +343,18 @@ def test_data_without_permits_are_refused() -> None:
     assert session.state is State.FAILED
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        Message(Kind.CHUNK, "cheap", 3, 1),
-        Message(Kind.CHUNK, "dear", 3, 4),
-        Message(Kind.CHUNK, "free", 3, 0),
-        Message(Kind.CHUNK, "paid for", 3, -3),
-        Message(Kind.CHUNK, "empty and free", 0, 0),
-        Message(Kind.CHUNK, "less than nothing", -1, 1),
-        Message(Kind.CHUNK, "not split", 5, 4),
-        Message(Kind.BARRIER, "free", 0, 0),
-        Message(Kind.BARRIER, "dear", 0, 2),
-        Message(Kind.WATERMARK, "free", 0, 0),
-    ],
-    ids=lambda message: f"{message.kind}-{message.payload}",
-)
-def test_a_message_for_other_permits_than_it_costs_is_refused(message: Message[str]) -> None:
-    with pytest.raises(MispricedError) as caught:
-        open_downstream().receive(Data(message))
-    assert (caught.value.rows, caught.value.permits) == (message.rows, message.cost)
-
-
 def test_a_whole_chunk_passes_for_the_clamp_where_that_was_agreed() -> None:
     whole = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4, oversize=Oversize.WHOLE)
     session = open_downstream(whole)
-    session.receive(Data(Message(Kind.CHUNK, "large", 100, 4)))
-    assert session.receiver.inbox_rows == 100
+    session.receive(Chunks(["large"], [100]))
+    assert session.inbound.inbox_rows == 100
 
 
 def test_messages_may_be_posted_one_by_one() -> None:
     session = open_upstream()
-    session.offer_chunk("rows", 3)
+    session.offer(Kind.CHUNK, "rows", 3)
     assert session.take_posted() == []
-    session.post(session.sender.send_chunk())
+    session.post(session.outbound.send_oldest())
     assert session.take_posted() == [CHUNK]
 
 
@@ -383,48 +367,38 @@ def test_recorders_are_opened_under_the_name_that_both_ends_know() -> None:
         return lambda action, arguments, counters: actions.append(action)
 
     session: UpstreamSession[str] = UpstreamSession(record=recorder)
-    session.receive(Get(1, CHANNEL))
+    session.receive(Get(PROTOCOL_VERSION, CHANNEL))
     session.accept(SMALL, schema=b"", stream="orders/0#get1")
-    session.offer_chunk("rows", 3)
+    session.offer(Kind.CHUNK, "rows", 3)
     session.take_frames()
     assert opened == [("orders/0#get1", "sender", PERMIT_ACTIONS, asdict(SMALL))]
     assert actions == ["OfferChunk", "SendChunk"]
 
 
-def chunks(*rows: int, permits: int | None = None) -> Chunks[str]:
-    return Chunks([f"{count} rows" for count in rows], rows, sum(rows) if permits is None else permits)
+def chunks(*rows: int) -> Chunks[str]:
+    return Chunks([f"{count} rows" for count in rows], rows)
 
 
 def test_chunks_that_travel_together_count_as_if_each_had_come_alone() -> None:
     session = downstream(State.OPEN)
-    session.receive(chunks(1, 2, 1))
-    assert [message.rows for message in session.receiver.inbox] == [1, 2, 1]
-    assert [message.cost for message in session.receiver.inbox] == [1, 2, 1]
-    assert session.receiver.granted.rows == session.parameters.row_permits - 4
-    session.receive(End(3, 4, 0))
-    assert session.state is State.ENDED
-
-
-def test_an_empty_chunk_among_others_costs_one_permit() -> None:
-    session = downstream(State.OPEN)
-    session.receive(chunks(1, 0, 2, permits=4))
-    assert [message.cost for message in session.receiver.inbox] == [1, 1, 2]
+    session.receive(chunks(1, 0, 2))
+    assert [message.rows for message in session.inbound.inbox] == [1, 0, 2]
+    assert inbound_of(session).granted.rows == SMALL.row_permits - 4
     session.receive(End(3, 3, 0))
+    assert session.state is State.ENDED
 
 
 @pytest.mark.parametrize(
     ("frame", "error"),
     [
-        (chunks(1, 2, permits=2), MispricedError),
-        (chunks(1, 2, permits=4), MispricedError),
-        (chunks(1, -1, 2), MispricedError),
-        (chunks(1, 0), MispricedError),
-        (chunks(1, 99), MispricedError),
+        (chunks(1, -1, 2), UnexpectedFrameError),
+        (chunks(1, 99), OversizeChunkError),
         (chunks(*[1] * 99), OverspendError),
+        (chunks(*[0] * 9), OverspendError),
     ],
-    ids=["too few permits", "too many", "negative rows", "an empty one for nothing", "not split", "more than granted"],
+    ids=["negative rows", "not split", "more than granted", "too many empty ones"],
 )
-def test_chunks_that_travel_together_pay_together(frame: Chunks[str], error: type[Exception]) -> None:
+def test_chunks_that_travel_together_are_taken_together_or_refused(frame: Chunks[str], error: type[Exception]) -> None:
     session = downstream(State.OPEN)
     with pytest.raises(error):
         session.receive(frame)
@@ -436,41 +410,41 @@ def test_chunks_that_leave_together_travel_together_in_their_place() -> None:
     session.take_posted()
     assert session.send_many(["a", "bb"], [1, 2]) == 2
     assert session.send_many(["c"], [1]) == 1
-    session.offer_barrier("|")
-    session.post(session.sender.send_barrier())
+    session.offer(Kind.BARRIER, "|")
+    session.post(session.outbound.send_oldest())
     assert session.send_many(["d", "too many"], [1, 99]) == 1
     session.end()
     frames = session.take_posted()
     assert frames == [
-        Chunks(["a", "bb", "c"], [1, 2, 1], 4),
-        Data(Message(Kind.BARRIER, "|", 0, 1)),
-        Chunks(["d"], [1], 1),
+        Chunks(["a", "bb", "c"], [1, 2, 1]),
+        Data(Message(Kind.BARRIER, "|")),
+        Chunks(["d"], [1]),
         End(4, 5, 1),
     ]
     assert session.take_posted() == []
 
 
-def taken(state: State, deed: str, rows: list[int], permits: int) -> object:
+def taken(state: State, deed: str, rows: list[int]) -> object:
     """What becomes of a session to which these chunks come, by one of its methods, and then the end."""
     session, refusal = downstream(state), None
     payloads = [str(position) for position in range(len(rows))]
     try:
         if deed == "receive":
-            session.receive(Chunks(payloads, rows, permits))
+            session.receive(Chunks(payloads, rows))
         else:
-            session.receive_chunks(payloads, rows, permits)
+            session.receive_chunks(payloads, rows)
         if session.state is State.OPEN:
             session.receive(End(len(rows), sum(rows), 0))
     except PermitflowError as error:
         refusal = error
-    books = (session.receiver.inbox, session.receiver.granted) if state in (State.OPEN, State.ENDED) else ()
+    books = (session.inbound.inbox, inbound_of(session).granted) if state in (State.OPEN, State.ENDED) else ()
     return session.state, books, type(refusal), str(refusal)
 
 
 @pytest.mark.parametrize("state", [State.AWAITING_PUT, State.DECIDING, State.OPEN, State.ENDED, State.FAILED])
 def test_chunks_without_a_frame_are_taken_and_refused_as_their_frame_is(state: State) -> None:
-    for rows, permits in ([3], 3), ([1, 2], 3), ([], 0), ([3], 2), ([1, 2], 2), ([0, 2], 3), ([-1], 1), ([9], 9):
-        assert taken(state, "receive_chunks", rows, permits) == taken(state, "receive", rows, permits), (rows, permits)
+    for rows in ([3], [1, 2], [], [4, 4, 1], [0, 2], [-1], [9]):
+        assert taken(state, "receive_chunks", rows) == taken(state, "receive", rows), rows
 
 
 # How a stream ends: in order, too early, given up, broken off.
@@ -479,8 +453,8 @@ def test_chunks_without_a_frame_are_taken_and_refused_as_their_frame_is(state: S
 def ended_pair() -> tuple[UpstreamSession[str], DownstreamSession[str]]:
     """Two sessions of one stream after a chunk, a barrier and the end; nothing consumed yet."""
     sender, receiver = open_upstream(), open_downstream()
-    sender.offer_chunk("rows", 3)
-    sender.offer_barrier("e")
+    sender.offer(Kind.CHUNK, "rows", 3)
+    sender.offer(Kind.BARRIER, "e")
     sender.end()
     for frame in sender.take_frames():
         receiver.receive(frame)
@@ -509,10 +483,10 @@ def test_the_end_brings_everything_back_and_both_books_agree() -> None:
 def test_end_follows_everything_that_waits() -> None:
     session = open_upstream()
     for _ in range(3):
-        session.offer_chunk("rows", 4)
+        session.offer(Kind.CHUNK, "rows", 4)
     session.end(closes_channel=True)
-    assert [frame_name(frame) for frame in session.take_frames()] == ["Data", "Data"]
-    session.receive(AddPermits(Permits(rows=4)))
+    assert [frame_name(frame) for frame in session.take_frames()] == ["Chunks"]
+    session.receive(Feedback(Permits(rows=4)))
     *_, end = session.take_frames()
     assert end == End(3, 12, 0, closes_channel=True)
     assert session.take_frames() == []
@@ -564,7 +538,7 @@ def test_an_upstream_may_leave_after_its_end() -> None:
 def test_an_abort_overtakes_what_waits_and_hides_what_was_not_taken() -> None:
     sender, receiver = open_upstream(), open_downstream()
     for _ in range(3):
-        sender.offer_chunk("rows", 4)
+        sender.offer(Kind.CHUNK, "rows", 4)
     frames = sender.take_frames()
     sender.abort("tired")
     for frame in (*frames, *sender.take_frames()):
@@ -578,7 +552,7 @@ def test_an_abort_overtakes_what_waits_and_hides_what_was_not_taken() -> None:
 
 def test_an_abort_takes_an_announced_end_back() -> None:
     session = open_upstream()
-    session.offer_chunk("rows", 4)
+    session.offer(Kind.CHUNK, "rows", 4)
     session.end()
     session.abort("tired")
     assert session.take_frames() == [Abort("tired")]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.errors import InvalidParametersError, ParameterMismatchError
-from permitflow.protocol.permits import ChannelParameters, StatedParameters
+from permitflow.protocol.permits import PERMITS, ChannelParameters, StatedParameters
 from permitflow.simulation.chunk_sizes import (
     ChunkSizes,
     ConstantSize,
@@ -107,7 +107,7 @@ def test_what_the_downstream_does_not_say_is_as_upstream() -> None:
 
 def test_defaults_are_those_of_the_implementation() -> None:
     sender = ends(ConstantSize(1), StatedParameters(row_permits=4096)).sender
-    assert StatedParameters.of(sender) == StatedParameters.of(ChannelParameters(row_permits=4096))
+    assert PERMITS.state(sender) == PERMITS.state(ChannelParameters(row_permits=4096))
 
 
 def test_the_handshake_takes_the_smaller_of_each() -> None:
