@@ -165,7 +165,9 @@ async def test_the_ends_say_what_they_are(settle: Settle) -> None:
 
 
 def test_parameters_of_another_kind_are_refused() -> None:
-    with pytest.raises(InvalidParametersError, match="must be the parameters of a flow, such as ChannelParameters, not 64"):
+    with pytest.raises(
+        InvalidParametersError, match="must be the parameters of a flow, such as ChannelParameters, not 64"
+    ):
         open_channel(64)  # type: ignore[arg-type]  # that is the point
 
 
