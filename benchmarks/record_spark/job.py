@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from permitflow.demo.settings import report
 from permitflow.demo.spark_session import local_session
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.flow import Parameters
 from permitflow.spark.options import ReadOptions
 from permitflow.spark.source import ChannelPartition, ExchangeReader, PermitflowDataSource
 from permitflow.testing.sabotage import sabotaged
@@ -146,7 +146,7 @@ class SabotagedReader(ExchangeReader):
         with sabotaged(self._sabotage):
             yield from super().read(partition)
 
-    def _rows_together(self, parameters: ChannelParameters) -> int:
+    def _rows_together(self, parameters: Parameters) -> int:
         """Chunk by chunk: a short run has so few returns of permits."""
         return 1
 

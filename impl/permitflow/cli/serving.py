@@ -26,6 +26,7 @@ from permitflow.exchange.statistics import traffic_of
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.flow import Parameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.traffic import ChannelTraffic, Statistics, flows_between
 from permitflow.tracing import FileTrace
@@ -199,7 +200,7 @@ async def _serve(
     """Serve until SIGINT (True), or SIGTERM or a terminal that hangs up (False)."""
     stopped: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     _resolve_by_signals(stopped)
-    if store is not None:
+    if store is not None and isinstance(plan.parameters, ChannelParameters):  # others are not kept
         # All of it, before the first channel is written down.
         store.require_fitting(plan.channels, parameters=plan.parameters, consumers=plan.consumers)
     exchange.add_channels(

@@ -78,7 +78,7 @@ def status_in(heard: bytes) -> Exception:
         heard = heard[HEADER_BYTES + size :]
 
 
-(GET_MESSAGE,) = map(b"".join, encode_downstream([get_frame(channel="numbers")]))
+(GET_MESSAGE,) = map(b"".join, encode_downstream([get_frame(channel="numbers")], None))
 FRAMED = header(Kind.MESSAGE, len(GET_MESSAGE)) + GET_MESSAGE
 
 SILENCES = {

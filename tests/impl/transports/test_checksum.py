@@ -16,8 +16,8 @@ from permitflow.errors import AlteredMessageError, PeerGoneError, PermitflowErro
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.control import AskPositions, Published
-from permitflow.protocol.frames import AddPermits, End
-from permitflow.protocol.permits import ChannelParameters, Permits
+from permitflow.protocol.frames import End, Feedback
+from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
 from permitflow.transports.checksum import CHECKSUM_BYTES, checked, with_checksum
 from permitflow.transports.codec import EncodedChunks, decode_upstream, encode_downstream, encode_upstream
 from permitflow.transports.control_codec import decode_reply, decode_request, encode_reply, encode_request
@@ -46,8 +46,8 @@ def flipped(message: bytes, bit: int) -> bytes:
 
 
 MESSAGES = {
-    "permits": message_of(*encode_downstream([AddPermits(Permits(rows=300, barriers=1))])),
-    "chunks": message_of(*encode_upstream([EncodedChunks((2, 1), 3, (b"arrow" * 9,))])),
+    "permits": message_of(*encode_downstream([Feedback(Permits(rows=300, barriers=1))], PERMITS)),
+    "chunks": message_of(*encode_upstream([EncodedChunks((2, 1), (b"arrow" * 9,))])),
     "end": message_of(*encode_upstream([End(1, 2, 3)])),
     "request": encode_request(AskPositions(("c",), "me")),
     "reply": encode_reply(Published(was_published=True)),
@@ -94,7 +94,7 @@ def test_the_checksum_is_the_one_of_the_definition() -> None:
 
 def test_a_body_stays_where_arrow_reads_it_and_is_not_copied() -> None:
     body = memoryview(pa.py_buffer(bytes(64)))
-    (pieces,) = encode_upstream([EncodedChunks((1,), 1, (body,))])
+    (pieces,) = encode_upstream([EncodedChunks((1,), (body,))])
     summed = with_checksum(pieces)
     assert summed[1] is pieces[1]
     assert summed.size_bytes == sum(map(len, summed))
