@@ -1,4 +1,4 @@
-"""The ends of the core own every rule: nobody else changes what they count, and a recorded run goes the same way."""
+"""The ends of a flow own every rule: nobody else changes what they count, and a recorded run goes the same way."""
 
 import ast
 import asyncio
@@ -14,22 +14,24 @@ import pytest
 
 import permitflow
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
-from permitflow.protocol import receiver as receiver_module
-from permitflow.protocol import sender as sender_module
+from permitflow.protocol.flow import Inbound, Outbound
 from permitflow.protocol.permits import Oversize, PermitReceiver, PermitSender
 from permitflow.protocol.recording import RecorderFactory
+from permitflow.protocol.stop_and_wait import StopAndWaitReceiver, StopAndWaitSender
 from permitflow.testing.traces import judge_all
 from permitflow.tracing import MemoryTrace
 
 PACKAGE = Path(permitflow.__file__).parent
-OWNERS = {Path(inspect.getfile(owner)) for owner in (PermitSender, PermitReceiver)}
-# Its faults are the purpose of this one.
-ALLOWED = {*OWNERS, PACKAGE / "testing/sabotage.py"}
-ATTRIBUTES = {*PermitSender.__slots__, *PermitReceiver.__slots__}
+BASES = (Outbound, Inbound)
+FLOWS = (PermitSender, PermitReceiver, StopAndWaitSender, StopAndWaitReceiver)
+FLOW_FILES = {Path(inspect.getfile(end)) for end in FLOWS}
+# Its faults are the purpose of the last one.
+ALLOWED = {Path(inspect.getfile(Outbound)), *FLOW_FILES, PACKAGE / "testing/sabotage.py"}
+ATTRIBUTES = {name for end in (*BASES, *FLOWS) for name in end.__slots__}
 CONTAINERS = {name for name in ATTRIBUTES if name.startswith("_")} | {"payloads", "inbox", "waiting"}
 CHANGES = {"append", "appendleft", "clear", "extend", "extendleft", "insert", "pop", "popleft", "remove", "rotate"}
 SETTERS = {"setattr", "delattr", "object.__setattr__", "object.__delattr__"}
-ENDS = {"PermitSender", "PermitReceiver"}
+ENDS = {end.__name__ for end in (*BASES, *FLOWS)}
 
 
 def offences(source: str) -> Iterator[str]:
@@ -82,6 +84,17 @@ def test_only_the_ends_change_what_they_count(path: Path) -> None:
         assert list(offences(path.read_text())) == []
 
 
+@pytest.mark.parametrize("path", sorted(FLOW_FILES), ids=lambda path: path.stem)
+def test_a_flow_leaves_the_line_and_the_inbox_to_its_base(path: Path) -> None:
+    of_base = {name for base in BASES for name in base.__slots__}
+    changes = [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in of_base and not isinstance(node.ctx, ast.Load)
+    ]
+    assert changes == []
+
+
 @pytest.mark.parametrize(
     "snippet",
     [
@@ -94,7 +107,7 @@ def test_only_the_ends_change_what_they_count(path: Path) -> None:
         "setattr(sender, '_row_permits', 3)",
         "object.__setattr__(sender, '_sent_rows', 3)",
         "receiver.payloads.pop()",
-        "receiver._costs[0] = 3",
+        "receiver._rows[0] = 3",
         "del receiver._payloads[0]",
         "queue = receiver._payloads",
         "class Mine(PermitSender[int]):\n    def cheat(self) -> None:\n        self._row_permits += 1",
@@ -116,9 +129,9 @@ def test_what_others_call_alike_is_their_own(snippet: str) -> None:
     assert list(offences(snippet)) == []
 
 
-CORE = {str(sender_module.__file__), str(receiver_module.__file__)}
-RECORDING = {"_record_sent", "_record_delivered", "_record_consumed", "_counters"}
-LOOKING = {"permits", "held"}
+CORE = {inspect.getfile(Outbound), inspect.getfile(PermitSender)}
+RECORDING = {"_record_sent", "_note_delivered", "_note_marker", "_record_consumed", "_counters", "_tell", "messages_of"}
+LOOKING = {"permits", "held", "stated", "state", "<genexpr>", "message_of"}
 
 
 def is_recording(frame: FrameType | None) -> bool:
@@ -184,7 +197,7 @@ def test_a_recorded_run_calls_the_same_functions_and_is_a_behaviour(run: asyncio
     unrecorded = functions_called(lambda: run.run(stream_of_all_kinds(None)))
 
     assert recorded == unrecorded
-    assert {"PermitSender.send_now", "PermitReceiver.deliver_many", "PermitReceiver._note_consumed"} <= set(recorded)
+    assert {"Outbound.send_now", "Inbound.deliver_many", "PermitReceiver._consume"} <= set(recorded)
     for verdict in judge_all(trace.trace()):
         assert verdict.is_valid, verdict.describe()
         assert verdict.is_at_rest, verdict.describe()
