@@ -10,10 +10,11 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from permitflow.errors import OverspendError, PermitOverrunError
+from permitflow.errors import OverspendError, PermitOverrunError, UnexpectedFrameError
 from permitflow.protocol.messages import Kind, Message, Offered
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.permits import Permits as CorePermits
+from permitflow.protocol.permits import held as held_permits
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.core_pair import CorePair
 from permitflow.testing.kit.random_runs import machine_for
@@ -37,7 +38,7 @@ class GrantsOnArrival(CorePair):
 
     def deliver(self) -> None:
         super().deliver()
-        self.grants.append(self.receiver.inbox[-1].held())
+        self.grants.append(held_permits(self.receiver.inbox[-1], self.receiver.parameters))
 
 
 class Overtaking(CorePair):
@@ -46,9 +47,9 @@ class Overtaking(CorePair):
     def offer_chunk(self, rows: int) -> None:
         super().offer_chunk(rows)
         first = self.sender.waiting[0]
-        if first.kind is Kind.CHUNK and first.cost > self.sender.permits.rows and len(self._waiting) > 1:
+        if first.kind is Kind.CHUNK and first.rows > self.sender.permits.rows and len(self._waiting) > 1:
             self.sender.withdraw(self._waiting.pop(0))
-            self._waiting.append(self.sender.offer_chunk(first.payload, first.rows))
+            self._waiting.append(self.sender.offer(Kind.CHUNK, first.payload, first.rows))
 
 
 class BarrierOvertakes(CorePair):
@@ -67,10 +68,7 @@ class BarrierOvertakes(CorePair):
 
     def _into_the_line(self, waiting: list[Offered[int]]) -> None:
         for message in (offered.message for offered in waiting):
-            is_chunk = message.kind is Kind.CHUNK
-            payload = message.payload
-            again = self.sender.offer_chunk(payload, message.rows) if is_chunk else self.sender.offer_barrier(payload)
-            self._waiting.append(again)
+            self._waiting.append(self.sender.offer(message.kind, message.payload, message.rows))
 
 
 class ForgetsWatermark(BarrierOvertakes):
@@ -90,7 +88,7 @@ class ReturnsTwice(CorePair):
 
     def add_permits(self) -> None:
         if self.grants and self.sender.outstanding.rows >= 2 * self.grants[0].rows > 0:
-            self.sender.add_permits(self.grants[0])
+            self.sender.on_feedback(self.grants[0])
         super().add_permits()
 
 
@@ -189,7 +187,7 @@ class Shortcuts:
 
     def questions_are_answered_as_the_model_would(self, core: CorePair, state: State) -> None:
         assert core.sender.can_send_watermark() == self.enabled("SendWatermark", state)
-        assert core.receiver.is_idle == self.enabled("Flush", state)
+        assert core.receiver.has_feedback == self.enabled("Flush", state)
         assert core.receiver.is_empty != self.enabled("Consume", state)
         waits = state.waiting.size() > 0 or state.watermark_pending >= 0
         assert core.sender.has_waiting == waits
@@ -202,22 +200,26 @@ class Shortcuts:
         assert core.sender.sendable() == messages
 
     def hostile_peers_are_refused(self, core: CorePair, state: State) -> None:
-        for kind, granted in zip(Kind, core.receiver.granted, strict=True):
-            for cost in (granted + 1, 0, -1):
+        granted = core.receiver.granted
+        for rows in ([1] * (granted.rows + 1), [0] * (granted.rows + 1), [-1], [1, -1]):
+            with pytest.raises(OverspendError if rows[-1] >= 0 else UnexpectedFrameError):
+                core.receiver.deliver_many([0] * len(rows), rows)
+        for kind, here in ((Kind.BARRIER, granted.barriers), (Kind.WATERMARK, granted.watermarks)):
+            if not here:
                 with pytest.raises(OverspendError):
-                    core.receiver.deliver(Message(kind, 0, 0, cost))
+                    core.receiver.deliver(Message(kind, 0))
         for position, outstanding in enumerate(core.sender.outstanding):
             for count in (outstanding + 1, -1):
                 returned = [0, 0, 0]
                 returned[position] = count
                 with pytest.raises(PermitOverrunError):
-                    core.sender.add_permits(CorePermits(*returned))
+                    core.sender.on_feedback(CorePermits(*returned))
         compare(core.observe(), state, "after a hostile peer was refused")
 
     def everything_sendable_leaves(self, core: CorePair, state: State) -> None:
         for message in core.sender.take_sendable():
             state = self.perform(f"Send{message.kind.value.title()}", state)
-            assert (message.rows, of_model(message.held())) == (state.wire.last().rows, held(state.wire.last()))
+            assert (message.rows, cost_of(core, message)) == (state.wire.last().rows, held(state.wire.last()))
         assert of_model(core.sender.permits) == state.permits
         assert not any(self.enabled(action, state) for action in ("SendChunk", "SendBarrier", "SendWatermark"))
 
@@ -231,16 +233,13 @@ class Shortcuts:
             after = self.perform("SendChunk", self.perform("OfferChunk", state, rows))
         except Disabled:
             after = state
-        is_usual = 0 < rows <= self.parameters.clamp
-        assert did == (is_usual and state.waiting.is_empty() and after != state)
+        assert did == (state.waiting.is_empty() and after != state)
         if not did:
             compare(core.observe(), state, f"after {rows} rows could not be sent at once")
             return
         after = self.perform("Deliver", after)
-        assert (core.receiver.inbox[-1].rows, of_model(core.receiver.inbox[-1].held())) == (
-            after.inbox.last().rows,
-            held(after.inbox.last()),
-        )
+        newest = core.receiver.inbox[-1]
+        assert (newest.rows, cost_of(core, newest)) == (after.inbox.last().rows, held(after.inbox.last()))
         assert of_model(core.sender.permits) == after.permits
         assert of_model(core.receiver.granted) == may_come(after)
 
@@ -252,7 +251,7 @@ class Shortcuts:
             return
         after = self.perform("Consume", state)
         assert message is not None
-        assert (message.rows, of_model(message.held())) == (state.inbox.head().rows, held(state.inbox.head()))
+        assert (message.rows, cost_of(core, message)) == (state.inbox.head().rows, held(state.inbox.head()))
         assert core.receiver.unreturned == after.unreturned
         due = sum_permits(tuple(after.grants)[state.grants.size() :])
         assert core.receiver.is_due == (due != NOTHING)
@@ -260,10 +259,10 @@ class Shortcuts:
             due = plus(due, Permits(after.unreturned, 0, 0))
             after = self.perform("Flush", after)
         # Asking is allowed when nothing goes back, but not asking is not allowed when something does.
-        assert core.receiver.has_returns or due == NOTHING
-        returned = core.receiver.take_returns()
+        assert core.receiver.has_feedback or due == NOTHING
+        returned = core.receiver.take_feedback()
         if returned is not None:
-            core.sender.add_permits(returned)
+            core.sender.on_feedback(returned)
         assert of_model(core.sender.permits) == plus(state.permits, due)
         assert of_model(core.receiver.granted) == may_come(after)
         assert core.receiver.unreturned == after.unreturned
@@ -277,6 +276,10 @@ def may_come(state: State) -> Permits:
 
 def of_model(permits: CorePermits) -> Permits:
     return Permits(*permits)
+
+
+def cost_of(core: CorePair, message: Message[int]) -> Permits:
+    return of_model(held_permits(message, core.sender.parameters))
 
 
 class LostGrant(CorePair):

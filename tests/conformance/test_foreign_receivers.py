@@ -10,7 +10,7 @@ from permitflow.audit import audit_files
 from permitflow.errors import PermitOverrunError, UnexpectedFrameError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.frames import AddPermits, End
+from permitflow.protocol.frames import End, Feedback
 from permitflow.protocol.permits import Permits
 from permitflow.testing.referee import ask_tlc
 from permitflow.testing.traces import judge_all
@@ -44,7 +44,7 @@ async def run(path: Path, portions: Sequence[Permits]) -> None:
             while not any(isinstance(frame, End) for frame in decode_upstream(await consumer.read() or b"")):
                 pass
             for permits in portions:
-                await consumer.write([encoded(GET_STREAM, AddPermits(permits))])
+                await consumer.write([encoded(GET_STREAM, Feedback(permits))])
             await consumer.half_close()
             while await consumer.read() is not None:
                 pass

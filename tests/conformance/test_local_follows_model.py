@@ -89,7 +89,7 @@ async def _turn() -> None:
 
 
 def _values(message: Message[object]) -> tuple[object, ...]:
-    return message.kind, message.payload, message.rows, message.cost
+    return message.kind, message.payload, message.rows
 
 
 class Local:

@@ -18,9 +18,9 @@ from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.errors import LedgerError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.frames import AddPermits, DownstreamFrame
+from permitflow.protocol.frames import DownstreamFrame, Feedback
 from permitflow.protocol.messages import Message
-from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Oversize, PermitSender
+from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Oversize, PermitSender, held
 from permitflow.protocol.recording import ActionTable, End, ParameterValue, Recorder, RecorderFactory
 from permitflow.protocol.session import DownstreamSession
 from permitflow.testing.core_pair import CorePair
@@ -163,7 +163,7 @@ class ReturnedTwice(CorePair):
     def add_permits(self) -> None:
         self.returns += 1
         if self.returns == 2:
-            self.sender.add_permits(self.grants[0])
+            self.sender.on_feedback(self.grants[0])
         super().add_permits()
 
 
@@ -192,13 +192,13 @@ class ReturnedOnArrival(CorePair):
     def deliver(self) -> None:
         message = self.wire[0]
         super().deliver()
-        self.note("Deliver", (message.rows, *message.held()), ())
+        self.note("Deliver", (message.rows, *held(message, self.receiver.parameters)), ())
         self.here.append(message)
         super().consume()
 
     def consume(self) -> None:
         message = self.here.pop(0)
-        self.note("Consume", (message.rows, *message.held()), ())
+        self.note("Consume", (message.rows, *held(message, self.receiver.parameters)), ())
 
 
 def recorded(pair_type: type[CorePair], parameters: ChannelParameters, moves: str) -> ChannelTrace:
@@ -298,7 +298,7 @@ def test_permits_lost_in_a_real_stream_are_found_at_the_next_return(
 
     def lose_the_third(session: DownstreamSession[object]) -> list[DownstreamFrame]:
         frames = write_all(session)
-        if any(isinstance(frame, AddPermits) for frame in frames) and next(returns) == 3:
+        if any(isinstance(frame, Feedback) for frame in frames) and next(returns) == 3:
             lost.set()
             return []
         return frames

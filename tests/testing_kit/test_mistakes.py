@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from permitflow.protocol.messages import Kind
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters, held
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing import ChannelAdapter, Received, Refused, judge_adapter, judge_pair
 from permitflow.testing.core_pair import CorePair
@@ -133,7 +133,7 @@ class GrantsOnArrival(CorePair):
 
     def deliver(self) -> None:
         super().deliver()
-        self.grants.append(self.receiver.inbox[-1].held())
+        self.grants.append(held(self.receiver.inbox[-1], self.receiver.parameters))
 
 
 class StackedWire(CorePair):
@@ -150,7 +150,7 @@ class LosesMessages(CorePair):
 
     def deliver(self) -> None:
         if self.wire:
-            self.grants.append(self.wire.popleft().held())
+            self.grants.append(held(self.wire.popleft(), self.receiver.parameters))
         else:
             super().deliver()
 
@@ -159,7 +159,7 @@ class NeverFlushes(CorePair):
     """Keeps the residue."""
 
     def flush(self) -> None:
-        self.receiver.flush()
+        self.receiver.take_feedback()
 
 
 def judged(wrong: type[CorePair], only: str) -> Report:

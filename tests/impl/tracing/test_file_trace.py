@@ -21,6 +21,7 @@ from permitflow.errors import (
     TraceUnreadableError,
     TraceWriteError,
 )
+from permitflow.protocol.messages import Kind
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, PermitSender
 from permitflow.protocol.recording import ActionTable
 from permitflow.tracing import Event, FileTrace, MemoryTrace, read_trace
@@ -31,8 +32,8 @@ STATED = asdict(AGREED)
 
 def offer_and_send(sender: PermitSender[str], count: int) -> None:
     for _ in range(count):
-        sender.offer_chunk("x", 1)
-        sender.send_chunk()
+        sender.offer(Kind.CHUNK, "x", 1)
+        sender.send_oldest()
 
 
 def lines_of(path: Path) -> list[str]:
@@ -405,7 +406,7 @@ def test_what_no_column_can_hold_and_no_terminal_can_show_is_refused(
     agreed = ChannelParameters(row_permits=8)
     with FileTrace(path) as trace:
         record = trace.recorder("c", "sender", PERMIT_ACTIONS, {"row_permits": 8})
-        PermitSender[str](agreed, record=record).offer_chunk("x", 1)
+        PermitSender[str](agreed, record=record).offer(Kind.CHUNK, "x", 1)
     content = path.read_text()
     assert old in content
     path.write_text(content.replace(old, new))
