@@ -28,12 +28,15 @@ from permitflow.errors import (
 from permitflow.exchange.server import ServerCall
 from permitflow.protocol.compression import Codec, Compression, CompressionAnswer
 from permitflow.protocol.frames import DownstreamFrame, End, Feedback
+from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
+from permitflow.protocol.stop_and_wait import STOP_AND_WAIT, StopAndWait
 from permitflow.transports.arrow import BatchCodec, PieceWriter
 from permitflow.transports.arrow_compression import described, metadata_place, write_options
 from permitflow.transports.codec import EncodedChunks, WireFrame, decode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
 from permitflow.transports.grpc_aio import EndOutcome, describe, get, put
+from permitflow.wire.v1 import exchange_pb2 as pb
 from tests.support.number_streams import SMALL
 from tests.support.peers_by_hand import (
     AGREED,
@@ -76,7 +79,21 @@ FIVE_ROWS = b"".join(CODEC.encode([BATCH, BATCH.slice(1)]))
 ZSTD_ENCODED = b"".join(PieceWriter(BATCH.schema, write_options(Codec.ZSTD)).pieces(BATCH))
 
 
-LIES_TO_CONSUMERS: dict[str, tuple[Sequence[WireFrame], type[PermitflowError]]] = {
+ANOTHER_FLOW = replace(AGREED, flow=STOP_AND_WAIT.name, parameters=STOP_AND_WAIT.state(StopAndWait()))
+
+
+def agreed_on(flow: str, parameters: bytes) -> bytes:
+    """What goes over the wire for an agreement on this, to a consumer."""
+    agreement = pb.Agreement(protocol_version=PROTOCOL_VERSION, flow=flow, parameters=parameters)
+    return pb.FromUpstream(frames=[pb.UpstreamFrame(agreement=agreement)]).SerializeToString()
+
+
+LIES_TO_CONSUMERS: dict[str, tuple[Sequence[WireFrame | bytes], type[PermitflowError]]] = {
+    "another flow": ([ANOTHER_FLOW], ParameterMismatchError),
+    "a flow that nobody knows": ([agreed_on("carrier-pigeons", b"")], ParameterMismatchError),
+    "no flow": ([agreed_on("", b"")], ParameterMismatchError),
+    "damaged parameters": ([agreed_on("permits", b"?")], UndecodableDataError),
+    "chunks neither split nor whole": ([agreed(oversize="torn")], ParameterMismatchError),
     "a larger window": ([agreed(row_permits=9)], ParameterMismatchError),
     "a window of nothing": ([agreed(row_permits=0)], ParameterMismatchError),
     "a batch that sticks": ([agreed(permit_batch=8)], ParameterMismatchError),
@@ -123,7 +140,10 @@ async def test_a_consumer_does_not_believe_a_lying_exchange(lie: str) -> None:
         assert type(caught.value) is error
 
 
-LIES_TO_PRODUCERS: dict[str, tuple[Sequence[DownstreamFrame], type[PermitflowError]]] = {
+DAMAGED = pb.FromDownstream(frames=[pb.DownstreamFrame(feedback=b"?")]).SerializeToString()
+LIES_TO_PRODUCERS: dict[str, tuple[Sequence[DownstreamFrame | bytes], type[PermitflowError]]] = {
+    "another flow": ([ANOTHER_FLOW], ParameterMismatchError),
+    "damaged feedback": ([AGREED, DAMAGED], UndecodableDataError),
     "a larger clamp": ([agreed(max_chunk_cost=5)], ParameterMismatchError),
     "another schema": (
         [replace(AGREED, schema=BatchCodec(pa.schema([])).schema_bytes)],

@@ -3,18 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from permitflow.errors import PeerGoneError
+from permitflow.errors import ChannelClosedError, PeerGoneError, WouldBlock
 from permitflow.protocol.frames import Abort, Feedback, Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
 from permitflow.protocol.session import UpstreamSession
 from permitflow.transports.carrier import Buffer, Rest
-from permitflow.transports.codec import TRAIN_BYTES, decode_upstream, encode_downstream
+from permitflow.transports.codec import TRAIN_BYTES, EncodedChunks, decode_upstream, encode_downstream
 from permitflow.transports.remote_sender import RemoteSender
 from tests.support.carriers import PlayedCarrier
 from tests.support.number_streams import turns, until
@@ -37,10 +38,25 @@ class Wire(PlayedCarrier):
         super().__init__(encode_downstream([Get(PROTOCOL_VERSION, "chunks")], PERMITS))
         self.written: list[bytes] = []
         self.is_full = False
+        self.until_room: Callable[[], Coroutine[Any, Any, object]] = partial(asyncio.sleep, 0)
+        self.at_write: Callable[[], object] = lambda: None
 
     def write_now(self, message: Sequence[Buffer]) -> Rest | None:  # type: ignore[override]
         self.written.append(b"".join(message))
-        return (lambda: asyncio.sleep(0)) if self.is_full else None
+        return self._room_made if self.is_full else None
+
+    async def _room_made(self) -> None:
+        await self.until_room()
+
+    async def write(self, message: Sequence[Buffer]) -> None:
+        """By the task that writes, which has waited for room."""
+        self.at_write()
+        self.written.append(b"".join(message))
+
+    def sent(self) -> list[int | None]:
+        """The rows of each chunk that was written; None for a barrier."""
+        frames = [frame for message in self.written for frame in decode_upstream(message)]
+        return [rows for frame in frames for rows in (frame.rows if isinstance(frame, EncodedChunks) else [None])]
 
 
 @asynccontextmanager
@@ -133,3 +149,75 @@ def test_a_sender_that_never_waits_lets_its_chunks_go_where_the_carrier_is_busy(
             assert len(wire.written) > 1
 
     complete(test())
+
+
+@asynccontextmanager
+async def much_to_write() -> AsyncIterator[tuple[RemoteSender, Wire, asyncio.Event]]:
+    """An end with half a window to be written, and permits for more; nothing is written before the event."""
+    async with agreed() as (end, wire):
+        has_room = asyncio.Event()
+        wire.is_full, wire.until_room = True, has_room.wait
+        for rows in (50, 150, 50):
+            await end.send(chunk(rows))
+            await turns()
+        assert wire.sent() == [50]
+        yield end, wire, has_room
+
+
+async def test_senders_wait_in_the_order_of_their_calls_while_much_is_to_be_written() -> None:
+    async with much_to_write() as (end, wire, has_room):
+        sends = (end.send(chunk(1)), end.send(chunk(2)), end.send_barrier("epoch"), end.send(chunk(3)))
+        waiting = [asyncio.create_task(send) for send in sends]
+        await turns()
+        assert not any(task.done() for task in waiting)
+        assert end.statistics().waiting_sends == 4
+        has_room.set()
+        await asyncio.gather(*waiting)
+        await turns()
+        assert wire.sent() == [50, 150, 50, 1, 2, None, 3]
+
+
+async def test_nobody_who_does_not_wait_overtakes_a_sender_that_does() -> None:
+    """Not even at the moment at which there is room again, before the sender that has waited for it runs."""
+    refusals: list[str] = []
+
+    def overtake(end: RemoteSender) -> None:
+        for send in (partial(end.send_nowait, chunk(9)), end.send_barrier_nowait):
+            with pytest.raises(WouldBlock) as refusal:
+                send()
+            refusals.append(str(refusal.value))
+
+    async with much_to_write() as (end, wire, has_room):
+        waiting = asyncio.create_task(end.send(chunk(1)))
+        await turns()
+        overtake(end)
+        wire.at_write = lambda: overtake(end) if not waiting.done() else None
+        has_room.set()
+        await waiting
+        assert refusals == ["1 sends wait before this one"] * 4
+        end.send_nowait(chunk(9))
+        await turns()
+        assert wire.sent() == [50, 150, 50, 1, 9]
+
+
+async def test_a_sender_that_gives_up_while_much_is_to_be_written_has_sent_nothing() -> None:
+    async with much_to_write() as (end, wire, has_room):
+        first, second = (asyncio.create_task(end.send(chunk(rows))) for rows in (1, 2))
+        await turns()
+        first.cancel()
+        await turns()
+        assert not second.done()
+        has_room.set()
+        await second
+        await turns()
+        assert wire.sent() == [50, 150, 50, 2]
+
+
+async def test_a_sender_that_waits_while_much_is_to_be_written_is_told_that_the_stream_was_closed() -> None:
+    async with much_to_write() as (end, _, _):
+        waiting = asyncio.create_task(end.send(chunk(1)))
+        await turns()
+        end.close()
+        with pytest.raises(ChannelClosedError) as closed:
+            await waiting
+        assert closed.value.facts["undelivered"] == chunk(1)

@@ -31,6 +31,7 @@ from permitflow.exchange.stores.sqlite_rows import (
 )
 from permitflow.exchange.stores.store import KeptChannel, PublishedPart
 from permitflow.protocol.control import ChannelState
+from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.arrow import BatchCodec, require_equal_schemas
@@ -216,9 +217,7 @@ class SqliteStore:
         """Transactions so far: writes that come together share one."""
         return self._database.commits
 
-    def require_fitting(
-        self, channels: Collection[str], *, parameters: ChannelParameters, consumers: Sequence[str]
-    ) -> None:
+    def require_fitting(self, channels: Collection[str], *, parameters: Parameters, consumers: Sequence[str]) -> None:
         """Refuse a plan that does not fit what is here, before any of it is done.
 
         Args:
@@ -292,7 +291,7 @@ class SqliteStore:
         self._database.close()
 
     def _require_same(
-        self, channel: str, stored: StoredChannel, parameters: ChannelParameters, consumers: Sequence[str]
+        self, channel: str, stored: StoredChannel, parameters: Parameters, consumers: Sequence[str]
     ) -> None:
         self._require_equal(channel, "consumers", sorted(stored.kept.acknowledged or ()), sorted(consumers))
         self._require_equal(channel, "flow", stored.flow, parameters.flow.name)
