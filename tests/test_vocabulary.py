@@ -15,10 +15,11 @@ import pytest
 import permitflow.protocol
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, PermitReceiver, PermitSender
 from permitflow.protocol.recording import ENDS
+from permitflow.protocol.stop_and_wait import STOP_AND_WAIT
 from permitflow.testing.core_pair import CorePair
 from permitflow.testing.moves import Move, PairAdapter
 from permitflow.tracing import MemoryTrace
-from permitflow.wire.v1 import exchange_pb2
+from permitflow.wire.v1 import exchange_pb2, permits_pb2
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 from permitflow_model.registry import systems
 from permitflow_model.spark_micro_batch import SYSTEM as QUERY
@@ -30,6 +31,8 @@ CORE: dict[str, type] = {
     "PermitReceiver": PermitReceiver,
     "ChannelParameters": ChannelParameters,
 }
+SPECIFICATIONS = {"permitflow.protocol.stop_and_wait": "StopAndWait"}
+"""Of modules whose ``Spec:`` lines do not mean ``PermitChannel``."""
 NOT_IN_AN_IMPLEMENTATION = {"Sizes", "Watermarks", "FlushIdle", "Withdrawals", "Waiters", "Tags", "Fair"}
 LOOKS_LIKE_AN_ACTION = re.compile(r"(?:Offer|Withdraw|Send)[A-Z]\w*|Deliver\w*|Consume\w*|Flush\w*|AddPermits\w*")
 LOOKS_LIKE_AN_ACTION_OF_A_QUERY = re.compile(
@@ -63,9 +66,9 @@ def declared(text: str, keyword: str) -> list[str]:
 
 def actions_of_the_specification(module: str = "PermitChannel") -> set[str]:
     text = (CHECKOUT / f"spec/{module}.tla").read_text()
-    both = defined(text, "Environment") + defined(text, "Protocol")
     assert defined(text, "Next").split() == ["Environment", "\\/", "Protocol"]
-    return set(re.findall(r"\\/ (?:\\E \w+ \\in \w+ : )?(\w+)", both))
+    both = (defined(text, name).strip() for name in ("Environment", "Protocol"))
+    return {name for part in both for name in re.findall(r"(?:^|\\/) *(?:\\E \w+ \\in \w+ : )?(\w+)", part)}
 
 
 def names_in_the_document_of_the_query(head: str) -> set[str]:
@@ -115,8 +118,8 @@ def names_in(table: str, column: str) -> list[str]:
     return [name for row in tables()[table] for name in re.findall(r"`([\w.]+)`", row[column])]
 
 
-def spec_lines(package: Any) -> Iterator[tuple[str, list[str]]]:
-    """Who has a ``Spec:`` line in its docstring, and the names in it."""
+def spec_lines(package: Any) -> Iterator[tuple[str, str, list[str]]]:
+    """Who has a ``Spec:`` line in its docstring, the module that is meant if it names none, and the names in it."""
     modules = [f"{package.__name__}.{module.name}" for module in pkgutil.iter_modules(package.__path__)]
     for module_name in modules:
         tree = ast.parse(inspect.getsource(importlib.import_module(module_name)))
@@ -126,7 +129,13 @@ def spec_lines(package: Any) -> Iterator[tuple[str, list[str]]]:
                     continue
                 owner = f"{scope.name}." if isinstance(scope, ast.ClassDef) else ""
                 for line in re.findall(r"^Spec: (.+)\.$", ast.get_docstring(node) or "", re.MULTILINE):
-                    yield f"{owner}{node.name}", re.findall(r"\w+", re.sub(r"\b(the variables|and)\b", "", line))
+                    names = re.findall(r"\w+", re.sub(r"\b(the variables?|and)\b", "", line))
+                    yield f"{owner}{node.name}", SPECIFICATIONS.get(module_name, "PermitChannel"), names
+
+
+def in_spec_lines(module: str = "PermitChannel") -> set[str]:
+    """The names in the ``Spec:`` lines of what does this specification."""
+    return {name for _, of, names in spec_lines(permitflow.protocol) if of == module for name in names}
 
 
 # Held against each other.
@@ -147,7 +156,6 @@ def sources_of_actions() -> dict[str, set[str]]:
     """The same names everywhere; where Python's spelling is used, as the method of the action."""
     by_method = {Move(name).method: name for name in actions_of_the_specification()}
     recorded = recorded_actions()
-    in_spec_lines = [name for _, names in spec_lines(permitflow.protocol) for name in names]
     spelt = {
         "the adapters' interface": adapter_methods(PairAdapter),
         # It may have methods besides; the interface has not.
@@ -162,7 +170,7 @@ def sources_of_actions() -> dict[str, set[str]]:
         "what the core records": recorded["sender"] | recorded["receiver"],
         "docs/vocabulary.md": set(names_in("Action", "Action")),
         **{source: {by_method.get(name, name) for name in names} for source, names in spelt.items()},
-        "the Spec: lines of the core": {name for name in in_spec_lines if LOOKS_LIKE_AN_ACTION.fullmatch(name)},
+        "the Spec: lines of the core": {name for name in in_spec_lines() if LOOKS_LIKE_AN_ACTION.fullmatch(name)},
     }
 
 
@@ -187,19 +195,22 @@ def test_each_end_records_its_own_actions() -> None:
     }
 
 
-def test_the_core_says_of_each_method_in_the_table_which_action_it_is() -> None:
-    said = {owner: set(names) for owner, names in spec_lines(permitflow.protocol)}
-    for row in tables()["Action"]:
-        method, action = row["Core"].strip("`"), row["Action"].strip("`")
-        assert action in said[method], method
+def test_the_actions_of_the_second_flow_have_the_same_names_everywhere() -> None:
+    actions = actions_of_the_specification("StopAndWait")
+    sources = {
+        "the specification": actions,
+        "the recorders' table": {name for of_end in STOP_AND_WAIT.table.actions.values() for name in of_end},
+        "its Spec: lines": in_spec_lines("StopAndWait") - {"StopAndWait", "waiting", "free", "inbox"},
+    }
+    assert differences(sources) == []
 
 
 def test_spec_lines_name_nothing_that_the_specification_does_not_define() -> None:
     lines = list(spec_lines(permitflow.protocol))
     assert len(lines) >= 16
-    for owner, words in lines:
-        # "Spec: Produce of SparkMicroBatch.", or of the channel itself.
-        names, module = (words[:-2], words[-1]) if words[-2:-1] == ["of"] else (words, "PermitChannel")
+    for owner, own, words in lines:
+        # "Spec: Produce of SparkMicroBatch.", or of the flow's own.
+        names, module = (words[:-2], words[-1]) if words[-2:-1] == ["of"] else (words, own)
         assert names, owner
         assert set(names) <= names_of(module), owner
 
@@ -245,7 +256,9 @@ def test_what_the_tables_name_on_the_wire_exists(table: str, least: int) -> None
     assert len(names) >= least
     for name in names:
         message, _, field = name.partition(".")
-        assert field in exchange_pb2.DESCRIPTOR.message_types_by_name[message].fields_by_name, name
+        of_wire = dict(exchange_pb2.DESCRIPTOR.message_types_by_name)
+        of_flow = dict(permits_pb2.DESCRIPTOR.message_types_by_name)
+        assert field in (of_wire | of_flow)[message].fields_by_name, name
 
 
 def test_the_actions_of_a_query_have_the_same_names_everywhere() -> None:

@@ -331,6 +331,10 @@ class PermitSender(Outbound[T]):
     # Leaving.
 
     def _leave(self, message: Message[T]) -> None:
+        """The update of each class's own action.
+
+        Spec: SendChunk, SendBarrier, SendWatermark.
+        """
         if message.kind is _CHUNK:
             self._spend(self.parameters.cost_of(message.rows))
         elif message.kind is Kind.BARRIER:
@@ -356,6 +360,10 @@ class PermitSender(Outbound[T]):
             self._least_row_permits = self._row_permits
 
     def _tell(self, verb: str, message: Message[T]) -> None:
+        """Of a message that was offered or withdrawn, nothing is counted.
+
+        Spec: OfferChunk, OfferBarrier, OfferWatermark, WithdrawChunk, WithdrawBarrier.
+        """
         if self._record is not None:
             self._record(f"{verb}{message.kind.capitalize()}", (message.rows, *self._held(message)), self.permits)
 
@@ -490,7 +498,10 @@ class PermitReceiver(Inbound[T]):
             raise OverspendError(permit_class="rows", cost=chunks, available=self._row_permits)
 
     def _accept_chunks(self, rows: Sequence[int], total: int, least: int) -> None:
-        """The guard and the update of Deliver for chunks: all hold no more permits than there are."""
+        """The guard and the update for chunks: all hold no more permits than there are.
+
+        Spec: Deliver.
+        """
         permits, clamp = total, self._clamp
         if least < 1 or total > clamp:
             if (most := max(rows)) > clamp and self._splits:
@@ -502,7 +513,10 @@ class PermitReceiver(Inbound[T]):
         self._row_permits -= permits
 
     def _accept_marker(self, message: Message[T]) -> None:
-        """The guard and the update of Deliver for barriers and watermarks."""
+        """The guard and the update for barriers and watermarks.
+
+        Spec: Deliver.
+        """
         is_barrier = message.kind is Kind.BARRIER
         if (self._barrier_permits if is_barrier else self._watermark_permits) < 1:
             raise OverspendError(permit_class="barriers" if is_barrier else "watermarks", cost=1, available=0)
@@ -526,7 +540,10 @@ class PermitReceiver(Inbound[T]):
     # Consuming.
 
     def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Taken[T]) -> None:
-        """The update of Consume: permits of rows are collected, and due in batches; the others are due at once."""
+        """The update: permits of rows are collected, and due in batches; the others are due at once.
+
+        Spec: Consume.
+        """
         for message in markers:
             if message.kind is Kind.BARRIER:
                 self._due_barriers += 1
@@ -561,7 +578,7 @@ class PermitReceiver(Inbound[T]):
     def take_feedback(self, *, residue: bool = True) -> Permits | None:
         """The permits that are to be given back now, and a residue if the consumer is idle; the sender has them then.
 
-        Spec: Flush, if there is a residue and it may go.
+        Spec: Flush.
         """
         if residue and self._unreturned and not self._rows:
             self._release_residue()

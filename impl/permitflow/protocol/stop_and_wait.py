@@ -33,7 +33,10 @@ class Answer(NamedTuple):
 
 
 class StopAndWaitSender(Outbound[T]):
-    """Lets a message leave if none is out.  Spec: StopAndWait, the variables waiting and free."""
+    """Lets a message leave if none is out.
+
+    Spec: StopAndWait, the variables waiting and free.
+    """
 
     __slots__ = ("_answers", "_free", "_peak_rows", "_rows_out", "_sent_messages")
 
@@ -112,7 +115,10 @@ class StopAndWaitSender(Outbound[T]):
         return 1
 
     def _send(self, rows: int) -> None:
-        """The update of Send."""
+        """The update.
+
+        Spec: Send.
+        """
         self._free = 0
         self._rows_out = rows
         self._peak_rows = max(self._peak_rows, rows)
@@ -120,6 +126,10 @@ class StopAndWaitSender(Outbound[T]):
         self._record_count("Send")
 
     def _tell(self, verb: str, message: Message[T]) -> None:
+        """Of a message that was offered or withdrawn, nothing is counted.
+
+        Spec: Offer, Withdraw.
+        """
         # A watermark may be replaced as long as it waits: it is told of when it leaves.
         if message.kind is not Kind.WATERMARK:
             self._record_count(verb)
@@ -130,7 +140,10 @@ class StopAndWaitSender(Outbound[T]):
 
 
 class StopAndWaitReceiver(Inbound[T]):
-    """Answers what was consumed.  Spec: StopAndWait, the variable inbox."""
+    """Answers what was consumed.
+
+    Spec: StopAndWait, the variable inbox.
+    """
 
     __slots__ = ("_is_answer_due", "_is_unanswered")
 
@@ -167,7 +180,10 @@ class StopAndWaitReceiver(Inbound[T]):
         self._accept(1)
 
     def _accept(self, messages: int) -> None:
-        """The guard and the update of Deliver."""
+        """The guard and the update.
+
+        Spec: Deliver.
+        """
         self.require_room(messages)
         self._is_unanswered = True
 
@@ -178,7 +194,10 @@ class StopAndWaitReceiver(Inbound[T]):
         self._record_count("Deliver")
 
     def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Taken[T]) -> None:
-        """The update of Consume; there is never more than one message."""
+        """The update; there is never more than one message.
+
+        Spec: Consume.
+        """
         self._is_answer_due = True
         self._record_count("Consume")
 
