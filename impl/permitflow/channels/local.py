@@ -572,7 +572,7 @@ class LocalReceiver(Generic[T]):
         """The oldest chunks, at most so many, up to the first message that is unusual; they stay where they are.
 
         No more than would have ``most_rows`` if all were as long as the first one, and another.
-        None while a message is held, or if the oldest one is unusual: no chunk, or one that does not cost its rows.
+        None while a message is held, or if the oldest one is unusual: no chunk, or an empty one.
         """
         return self._core.chunks_at_hand(min(most, self._line.spare), most_rows)
 

@@ -558,12 +558,11 @@ class PermitReceiver(Inbound[T]):
         self._unreturned += total - batches[-1]
         self._due_rows += batches[-1]
         if self._record is not None:
-            self._record_consumed(self._record, messages_of(taken), before, batches)
+            self._record_consumed(self._record, taken, before, batches)
 
-    def _record_consumed(
-        self, record: Recorder, messages: Sequence[Message[T]], unreturned: int, batches: Sequence[int]
-    ) -> None:
+    def _record_consumed(self, record: Recorder, taken: Taken[T], unreturned: int, batches: Sequence[int]) -> None:
         """Tell the recorder of messages that were consumed at once as if that had been one by one."""
+        messages = messages_of(taken)
         count, rows = len(self._rows) + len(messages), self._inbox_rows + sum(message.rows for message in messages)
         for message in messages:
             permits = held(message, self.parameters)
