@@ -15,6 +15,7 @@ from permitflow.exchange.staging import StagingAreas, default_staging_rows
 from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.memory import MemoryStore
 from permitflow.exchange.stores.store import Store
+from permitflow.exchange.turns import Turns
 from permitflow.protocol.compression import Compression, checked
 from permitflow.protocol.parameters import ChannelParameters, kept_parameters, require_name
 from permitflow.protocol.recording import RecorderFactory
@@ -58,7 +59,9 @@ class Exchange:
         self._parameters = parameters
         self._channels: dict[str, BridgeChannel | ReplayChannel] = {}
         self._store: Store = store or MemoryStore()
-        self.staging = StagingAreas(self._store, staging_timeout_seconds)
+        self.turns = Turns()
+        """In which long work is done."""
+        self.staging = StagingAreas(self._store, staging_timeout_seconds, turns=self.turns)
         """Rows that are not published yet."""
         self.record = record
         self.same_host = same_host

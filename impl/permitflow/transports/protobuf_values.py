@@ -3,7 +3,7 @@
 What travels with every chunk is coded by hand, in ``codec``.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -21,7 +21,7 @@ from permitflow.transports.arrow import read_schema
 from permitflow.transports.texts import TEXT_RULE, sendable
 from permitflow.wire.v1 import exchange_pb2 as pb
 
-__all__ = ["read_value", "write_value"]
+__all__ = ["read_many", "read_value", "write_value"]
 
 _KINDS: dict[type[Message], type] = {
     pb.Get: frames.Get,
@@ -150,6 +150,11 @@ def read_value(message: Message) -> Any:  # the caller knows what the message st
     if (values := _OF_MANY.get(kind)) is not None:
         return _KINDS[kind](*values(message))
     return _KINDS[kind](**{field.name: field.read_from(message) for field in _FIELDS[kind]})
+
+
+def read_many(items: Sequence[Any]) -> list[Any]:  # as in ``read_value``; or what states itself, as a text
+    """The values that these messages state, of one kind, or these texts themselves."""
+    return [read_value(item) for item in items] if items and isinstance(items[0], Message) else list(items)
 
 
 class _Field:
