@@ -100,6 +100,7 @@ class Plan:
     silence_seconds: float
     same_host: SameHost
     compression: Compression
+    checksums: bool
     metrics_address: str | None = None
     """Where Prometheus may ask; None: nowhere."""
 
@@ -178,6 +179,7 @@ def run_exchange(plan: Plan, trace: Path | None, style: Style) -> bool:
             record=record,
             same_host=plan.same_host,
             compression=plan.compression,
+            checksums=plan.checksums,
             store=store,
             staging_timeout_seconds=plan.staging_timeout_seconds,
         )

@@ -38,6 +38,7 @@ class Exchange:
         record: RecorderFactory | None = None,
         same_host: SameHost = SameHost.AUTO,
         compression: Compression = Compression.AUTO,
+        checksums: bool = True,
         store: Store | None = None,
         staging_timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> None:
@@ -50,6 +51,7 @@ class Exchange:
                 stream that a producer or consumer opens.
             same_host: whether to share memory with those that run on this host.
             compression: of chunks on their way to and from others, if they agree; ``auto``: if they ask for it.
+            checksums: does each message of a stream over a network carry one?  Questions and orders always do.
             store: where channels keep rows that can be read again; by default in memory.  It stays the caller's.
             staging_timeout_seconds: what is staged by a query of which nothing was heard for so long is forgotten.
 
@@ -66,6 +68,7 @@ class Exchange:
         self.record = record
         self.same_host = same_host
         self.compression = checked(compression, available_codecs())
+        self.checksums = checksums
         self.readiness = Readiness()
 
     @property

@@ -72,7 +72,9 @@ async def serve_put(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
         PermitflowError: what the producer must be told.
     """
     session: DownstreamSession[object] = DownstreamSession(peer=f"the producer at {peer}", record=exchange.record)
-    producer = _Producer(exchange, RemoteReceiver(session, carrier, compression=exchange.compression), peer)
+    producer = _Producer(
+        exchange, RemoteReceiver(session, carrier, compression=exchange.compression, checksums=exchange.checksums), peer
+    )
     try:
         async with carrying(producer.end, stopping, producer.heed_abort(), producer.heed_draining()):
             with breaking_first(producer, producer.end):
@@ -154,7 +156,7 @@ async def serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
         PermitflowError: what the consumer must be told.
     """
     session: UpstreamSession[object] = UpstreamSession(peer=f"the consumer at {peer}", record=exchange.record)
-    end = RemoteSender(session, carrier, compression=exchange.compression)
+    end = RemoteSender(session, carrier, compression=exchange.compression, checksums=exchange.checksums)
     stream: ConsumerStream | None = None
     try:
         async with carrying(end, stopping):
