@@ -17,7 +17,7 @@ from permitflow.audit.summary import Part, Passage, Rise, Summary, look_at, pass
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.recording import PERMIT_ACTIONS
-from permitflow.testing.traces import model_of
+from permitflow.testing.subjects.permits import model_of
 from permitflow.tracing import Event
 from permitflow.tracing.parquet import by_end, table_of
 from tests.support.made_traces import random_behaviour, with_permits

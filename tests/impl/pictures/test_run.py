@@ -11,7 +11,9 @@ from permitflow.pictures.document import document_of, facts_of
 from permitflow.pictures.run import Recording, Verdict, in_words, live_run, recorded_run, stuck_run
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
-from permitflow.testing.traces import UNLIMITED, agreed_of, judge, model_of
+from permitflow.testing.subjects import UNLIMITED
+from permitflow.testing.subjects.permits import agreed_of, model_of
+from permitflow.testing.traces import judge
 from permitflow.tracing import ChannelTrace, Event, MemoryTrace
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
