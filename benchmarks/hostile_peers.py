@@ -19,12 +19,20 @@ import pyarrow as pa
 
 from benchmarks.harness import Partner, serving
 from permitflow.errors import PermitflowError
-from permitflow.protocol.control import AskPositions, AskStatistics
+from permitflow.protocol.control import (
+    Acknowledge,
+    AskPositions,
+    AskStatistics,
+    ChannelRow,
+    Close,
+    Discard,
+    StagedPart,
+)
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.transports.client_call import calling
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
-from permitflow.transports.control_codec import encode_request
+from permitflow.transports.control_codec import MOST_ITEMS, encode_request
 from permitflow.transports.grpc_aio import control, get, put
 from permitflow.wire.v1 import exchange_pb2 as wire
 
@@ -37,6 +45,7 @@ SECONDS = 8.0
 CHUNK = pa.record_batch({"n": pa.array([1], pa.int64())})
 WIDE = pa.schema([(f"a column with quite a long name {number}", pa.int64()) for number in range(1_000)])
 BETWEEN_SECONDS = 0.01
+MANY = tuple(f"many/{number}" for number in range(10_000))
 ACKNOWLEDGED_ROUNDS = 100
 
 
@@ -53,6 +62,27 @@ async def _statistics(address: str) -> None:
 
 async def _one_channel(address: str) -> None:
     await _control(address, encode_request(AskPositions(("attacked/0",) * 2_000)))
+
+
+async def _all_statistics(address: str) -> None:
+    await _control(address, encode_request(AskStatistics()))
+
+
+async def _all_positions(address: str) -> None:
+    await _control(address, encode_request(AskPositions(MANY)))
+
+
+async def _all_acknowledged(address: str) -> None:
+    await _control(address, encode_request(Acknowledge(tuple(ChannelRow(channel, 0) for channel in MANY))))
+
+
+async def _all_closed(address: str) -> None:
+    await _control(address, encode_request(Close(MANY)))
+
+
+async def _discards(address: str) -> None:
+    parts = tuple(StagedPart("attacked/0", number, "x", 0) for number in range(MOST_ITEMS))
+    await _control(address, encode_request(Discard("q", 0, parts)))
 
 
 async def _names(address: str) -> None:
@@ -104,6 +134,11 @@ ATTACKS: dict[str, Callable[[str], Coroutine[Any, Any, None]]] = {
     "nobody": _nobody,
     "statistics": _statistics,
     "one-channel": _one_channel,
+    "all-statistics": _all_statistics,
+    "all-positions": _all_positions,
+    "all-acknowledged": _all_acknowledged,
+    "all-closed": _all_closed,
+    "discards": _discards,
     "names": _names,
     "empty-chunks": _empty_chunks,
     "empty-feedback": _empty_feedback,
@@ -143,7 +178,8 @@ async def _round_trips(address: str, is_over: Callable[[], bool], note: Callable
 
 
 async def _measure(name: str) -> bool:
-    streams = ("--stream", "honest", "--stream", "attacked", "--retention", "replay")
+    names = ("honest", "attacked", f"many:{len(MANY)}")
+    streams = (*(option for name in names for option in ("--stream", name)), "--retention", "replay")
     with serving(*streams, "--address", "127.0.0.1:0") as (address, pid):
         async with put(address, "attacked/0", WIDE):
             pass  # The channel that is attacked has a schema from now on.

@@ -116,7 +116,8 @@ def run_honestly(folder: Path, chunks: int, with_tlc: bool) -> bool:
     for verdict in verdicts:
         peaks = verdict.peaks
         print(f"  {verdict.describe()}")
-        print(f"    at most {peaks.row_permits_in_use:,} of {peaks.row_permits:,} row permits in use")
+        if peaks is not None:
+            print(f"    at most {peaks.row_permits_in_use:,} of {peaks.row_permits:,} row permits in use")
     print(f"  {events:,} events judged in {took:.1f} s: {60 * events / took:,.0f} a minute")
     holds = trace.is_complete and all(verdict.is_valid and verdict.is_at_rest for verdict in verdicts)
     if with_tlc:

@@ -61,6 +61,8 @@ __all__ = [
     "StoreUnusableError",
     "StoreWriteError",
     "TaskRetryError",
+    "TooManyAttemptsError",
+    "TooManyProducersError",
     "TraceError",
     "TraceMismatchError",
     "TraceTruncatedError",
@@ -551,6 +553,19 @@ class ProducerReplacedError(ReplayError):
     )
 
 
+@_declared
+class TooManyProducersError(ReplayError):
+    """The channel remembers no more named producers: of each, it keeps how many rows have come."""
+
+    channel: str
+    producer: str
+    limit: int
+    text = (
+        "producer {producer!r} cannot begin: channel {channel!r} remembers {limit} named producers already, the most "
+        "that there may be; a producer that needs no resuming needs no name"
+    )
+
+
 # Rows that were to be staged and published together cannot be.
 
 
@@ -570,6 +585,19 @@ class StagingFullError(StagingError):
     text = (
         "batch {batch} of query {query!r} has at least {rows} rows for channel {channel!r}, which stages at most "
         "{limit_rows}: make the batches smaller, or staging_rows of the exchange larger"
+    )
+
+
+@_declared
+class TooManyAttemptsError(StagingError):
+    """An exchange keeps no more attempts that are neither published nor given up."""
+
+    channel: str
+    query: str
+    limit: int
+    text = (
+        "no attempt of query {query!r} for channel {channel!r} can begin: {limit} attempts, the most that there may "
+        "be, are neither published nor discarded; those of queries that are gone are forgotten after their time-out"
     )
 
 

@@ -34,7 +34,6 @@ __all__ = [
     "initial",
     "is_message",
     "is_permits",
-    "is_protocol_enabled",
     "is_stuck",
     "next_sent",
     "plus",
@@ -460,14 +459,9 @@ def row_bound(state: State, parameters: Parameters) -> bool:
     return rows <= row_bound_of(parameters.row_count, parameters.clamp, max(parameters.sizes, default=0))
 
 
-def is_protocol_enabled(state: State, parameters: Parameters) -> bool:
-    """Can the protocol move without the application?"""
-    return SYSTEM.can_move(state, parameters)
-
-
 def is_stuck(state: State, parameters: Parameters) -> bool:
     """Somebody waits, and nothing that the protocol can do will ever change that."""
-    return not state.waiting.is_empty() and not is_protocol_enabled(state, parameters)
+    return not state.waiting.is_empty() and not SYSTEM.can_move(state, parameters)
 
 
 def never_stuck(state: State, parameters: Parameters) -> bool:
@@ -514,7 +508,7 @@ def grants_batched(state: State, parameters: Parameters) -> bool:
 
 def whole_when_idle(state: State, parameters: Parameters) -> bool:
     """With the idle flush, a channel in which nothing can move holds all its permits again."""
-    if not parameters.flush_idle or is_protocol_enabled(state, parameters):
+    if not parameters.flush_idle or SYSTEM.can_move(state, parameters):
         return True
     return state.permits == total(parameters)
 
@@ -563,7 +557,7 @@ _PROBES: Mapping[str, Probe] = {
     ),
     "PermitsNeverEverywhereProbe": lambda state, _: not _is_everywhere(state),
     "WholeWithoutFlushProbe": lambda state, parameters: (
-        is_protocol_enabled(state, parameters) or state.permits == total(parameters)
+        SYSTEM.can_move(state, parameters) or state.permits == total(parameters)
     ),
     "RowCountNeverExceededProbe": lambda state, parameters: _rows(state) <= parameters.row_count,
     "RowBoundNeverReachedProbe": lambda state, parameters: _rows(state) < _most_rows(parameters),
@@ -571,9 +565,7 @@ _PROBES: Mapping[str, Probe] = {
     "BarrierNeverWaitsForRowsProbe": lambda state, _: (
         not _barrier_waits(state) or state.permits.barriers == 0 or not _is_blocked(state)
     ),
-    "BarrierNeverStuckProbe": lambda state, parameters: (
-        not _barrier_waits(state) or is_protocol_enabled(state, parameters)
-    ),
+    "BarrierNeverStuckProbe": lambda state, parameters: not _barrier_waits(state) or SYSTEM.can_move(state, parameters),
     "WatermarkNeverConflatedProbe": lambda state, _: state.watermark_pending < 0 or state.permits.watermarks == 1,
     "MailWrongSignProbe": lambda state, parameters: (
         state.permits.rows + _returned_rows(state) == parameters.row_count + _rows_in_flight(state)

@@ -29,11 +29,12 @@ back is parted as it came (``PART``), which is no action of the specification, a
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from dataclasses import replace
+from typing import TypeAlias
 
+from permitflow_model.kernel import replay
 from permitflow_model.kernel.queue import Queue, SummedFifo
-from permitflow_model.kernel.replay import Refused, Starved
+from permitflow_model.kernel.replay import Path, Refused, Starved
 from permitflow_model.kernel.system import Disabled, Step
 from permitflow_model.permit_channel import (
     NO_WATERMARK,
@@ -68,23 +69,8 @@ RECEIVER_ACTIONS = frozenset(action.name for action in SYSTEM.actions if action.
 """Actions that happen at the receiver; all others happen at the sender."""
 
 
-class TraceEvent(Protocol):
-    """What the replay needs to know about a recorded event."""
-
-    @property
-    def action(self) -> str:
-        """Spelt as in the specification."""
-        ...
-
-    @property
-    def arguments(self) -> tuple[int, ...]:
-        """Rows of the chunk, or 0; permits of the message, or returned permits: rows, barriers, watermarks."""
-        ...
-
-    @property
-    def counters(self) -> tuple[int, ...]:
-        """What the end counted after the event, if it was recorded; ``SYSTEM.counters`` say of what."""
-        ...
+TraceEvent: TypeAlias = replay.RecordedStep
+"""Its arguments: rows of the chunk, or 0; permits of the message, or returned permits: rows, barriers, watermarks."""
 
 
 def rows_of(event: TraceEvent) -> int:
@@ -97,44 +83,7 @@ def permits_of(event: TraceEvent) -> Permits:
     return Permits(*event.arguments[1:])
 
 
-@dataclass(frozen=True, eq=False)
-class Path:
-    """A step of the model, and those before it.
-
-    All paths are equal: worlds are the same if they are in the same state, whatever has led there.
-    """
-
-    step: Step[State]
-    before: "Path | None"
-    event: TraceEvent | None = None
-    """The event that this step explains, or completes the explanation of."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Path)
-
-    def __hash__(self) -> int:
-        return 0
-
-    def links(self) -> "list[Path]":
-        """All links from the beginning, this one last."""
-        links: list[Path] = []
-        path: Path | None = self
-        while path is not None:
-            links.append(path)
-            path = path.before
-        return links[::-1]
-
-    def steps(self) -> list[Step[State]]:
-        """All steps from the beginning, this one last."""
-        return [link.step for link in self.links()]
-
-
-class World(NamedTuple):
-    """What a trace has led to."""
-
-    state: State
-    path: Path | None = None
-    """The model's steps until now, if they are kept."""
+World: TypeAlias = replay.World[State]
 
 
 def withdraw_at(state: State, position: int) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -24,7 +24,6 @@ __all__ = [
     "State",
     "committed_end",
     "initial",
-    "is_protocol_enabled",
     "is_stuck",
     "keeps",
 ]
@@ -440,16 +439,11 @@ def never_fails(state: State, parameters: Parameters) -> bool:
     return not parameters.durable or state.phase != "failed"
 
 
-def is_protocol_enabled(state: State, parameters: Parameters) -> bool:
-    """Can exchange, driver or sink move without the producer, and without a fault?"""
-    return SYSTEM.can_move(state, parameters)
-
-
 def is_stuck(state: State, parameters: Parameters) -> bool:
     """The producer waits, and nothing that exchange, driver and sink can do will ever change that."""
     if state.waiting == 0 or state.phase == "failed":
         return False
-    return not is_protocol_enabled(state, parameters)
+    return not SYSTEM.can_move(state, parameters)
 
 
 def never_stuck(state: State, parameters: Parameters) -> bool:
@@ -459,7 +453,7 @@ def never_stuck(state: State, parameters: Parameters) -> bool:
 
 def whole_when_idle(state: State, parameters: Parameters) -> bool:
     """When nothing can move, the permits of all rows that were read have returned: the tail of a stream, too."""
-    if state.phase == "failed" or is_protocol_enabled(state, parameters):
+    if state.phase == "failed" or SYSTEM.can_move(state, parameters):
         return True
     return state.acknowledged == state.end
 

@@ -17,13 +17,13 @@ from permitflow_model.spark_micro_batch import (
     Rows,
     State,
     committed_end,
-    is_protocol_enabled,
     is_stuck,
     never_stuck,
 )
 from permitflow_proofs.kernel.induction import Clause, Fault, Subject
 from permitflow_proofs.kernel.obligation import Move, SymbolicObligation, take
 from permitflow_proofs.kernel.symbols import (
+    Sizes,
     any_like,
     assume,
     assuming,
@@ -36,7 +36,6 @@ from permitflow_proofs.kernel.symbols import (
     truth,
 )
 from permitflow_proofs.kernel.theorem import Theorem
-from permitflow_proofs.permit_channel.arbitrary import Sizes
 
 __all__ = [
     "BATCH_DONE",
@@ -614,11 +613,11 @@ def _drains(excess: int) -> bool:
     parameters = any_parameters(acknowledge_in="latestOffset")
     assume(largest_chunk(parameters) <= parameters.row_count + excess)
     state = any_state(parameters)
-    return is_protocol_enabled(state, parameters) or state.phase == "failed" or _is_drained(state)
+    return SYSTEM.can_move(state, parameters) or state.phase == "failed" or _is_drained(state)
 
 
 def _whole_in_any_call(state: State, parameters: Parameters) -> bool:
-    return is_protocol_enabled(state, parameters) or state.phase == "failed" or state.acknowledged == state.start
+    return SYSTEM.can_move(state, parameters) or state.phase == "failed" or state.acknowledged == state.start
 
 
 def _progress_theorems() -> tuple[Theorem, ...]:

@@ -12,7 +12,7 @@ import pytest
 
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
 from permitflow.protocol.recording import ENDS
-from permitflow.testing.traces import model_of
+from permitflow.testing.subjects.permits import model_of
 from permitflow.tracing import Event, Header
 from permitflow.tracing.parquet import ParquetWriter
 from tests.support.made_traces import FAULTS, random_behaviour

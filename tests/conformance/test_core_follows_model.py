@@ -154,6 +154,7 @@ def test_the_core_takes_every_edge_and_refuses_everything_else(name: str) -> Non
     assert not graph.violations
 
     done = walk(
+        SYSTEM,
         CorePair(graph_bounds.agreed, tags=graph_bounds.parameters.tags),
         graph_bounds.parameters,
         never=graph_bounds.never,
@@ -305,4 +306,4 @@ def test_the_walk_notices_an_implementation_that_does_something_else(wrong: type
     graph = GRAPHS["watermarks, two waiters"]
 
     with pytest.raises(Divergence, match=clue):
-        walk(wrong(graph.agreed), graph.parameters, never=graph.never)
+        walk(SYSTEM, wrong(graph.agreed), graph.parameters, never=graph.never)

@@ -8,7 +8,8 @@ import pytest
 
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Oversize
 from permitflow.testing.referee import Referee, ask_tlc
-from permitflow.testing.traces import judge, model_of
+from permitflow.testing.subjects.permits import model_of
+from permitflow.testing.traces import judge
 from permitflow.tracing import ChannelTrace, Event
 from permitflow_model.permit_channel import State
 from permitflow_model.tlc.trace import Told, module_text, walk_trace

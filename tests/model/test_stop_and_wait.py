@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from permitflow_model.kernel.replay import Replay, replay
+from permitflow_model.kernel.replay import Replay, World, replay
 from permitflow_model.registry import systems
 from permitflow_model.stop_and_wait import SYSTEM, Parameters, State
 
@@ -15,7 +15,7 @@ class Event(NamedTuple):
     """A step as a recorder says it."""
 
     action: str
-    counters: tuple[int, ...] | None = None
+    counters: tuple[int, ...] = ()
     arguments: tuple[int, ...] = ()
 
 
@@ -29,16 +29,16 @@ SENDER = [
 RECEIVER = [Event("Deliver", (1,)), Event("Consume", (0,))]
 
 
-def judged(sender: list[Event], receiver: list[Event]) -> Replay[State, Event]:
+def judged(sender: list[Event], receiver: list[Event]) -> Replay[World[State], Event]:
     interpretation = systems()["StopAndWait"].interpretation(ANY)
-    return replay(interpretation, SYSTEM.initial(ANY), [sender, receiver])
+    return replay(interpretation, World(SYSTEM.initial(ANY)), [sender, receiver])
 
 
 def test_a_run_of_both_ends_is_put_together() -> None:
     found = judged(SENDER, RECEIVER)
     assert found.is_valid
     assert found.performed == 7
-    assert found.worlds == (SYSTEM.initial(ANY),)
+    assert found.worlds == (World(SYSTEM.initial(ANY)),)
 
 
 @pytest.mark.parametrize(

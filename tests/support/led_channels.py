@@ -25,7 +25,9 @@ from permitflow.protocol.permits import ChannelParameters, Oversize
 from permitflow.protocol.recording import ActionTable, End, ParameterValue, Recorder, RecorderFactory
 from permitflow.testing.kit.random_runs import channel_parameters, drawn_from
 from permitflow.testing.moves import Divergence, Move
-from permitflow.testing.traces import UNLIMITED, judge_all, model_of
+from permitflow.testing.subjects import UNLIMITED
+from permitflow.testing.subjects.permits import model_of
+from permitflow.testing.traces import judge_all
 from permitflow.tracing.events import Event
 from permitflow.tracing.file import MemoryTrace
 from permitflow_model.kernel.replay import Refused, Starved

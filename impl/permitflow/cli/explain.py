@@ -159,7 +159,9 @@ def _graph(numbers: Numbers, *, with_barriers: bool) -> "StateGraph":
 
 def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) -> "Run":
     from permitflow.pictures.run import Recording, recorded_run
-    from permitflow.testing.traces import UNLIMITED, agreed_of, judge, model_of
+    from permitflow.testing.subjects import UNLIMITED
+    from permitflow.testing.subjects.permits import agreed_of, model_of
+    from permitflow.testing.traces import judge
     from permitflow_model.permit_channel_trace import rows_of
 
     channels = select_channels(read_files(files, allow_truncated), [name] if name else [])

@@ -13,27 +13,16 @@ if TYPE_CHECKING:
     from permitflow_model.permit_channel import State
     from permitflow_model.spark_micro_batch import State as QueryState
 
-__all__ = ["TABLES", "row_permits", "run_as_json", "run_table", "shown_permits", "state_table"]
+__all__ = ["TABLES", "run_as_json", "run_table", "state_table"]
 
 _FIRST_STEPS = 16
 _LAST_STEPS = 16
 
 
-def row_permits(state: "State") -> dict[str, int]:
-    """Where the row permits are: together ROW_COUNT in every state, or the protocol has lost or made some."""
-    from permitflow_model.permit_channel import carried_by, held_by
-
-    return {
-        "permits": state.permits.rows,
-        "in_flight": held_by(state.wire).rows,
-        "inbox": held_by(state.inbox).rows,
-        "unreturned": state.unreturned,
-        "grants": carried_by(state.grants).rows,
-    }
-
-
-def shown_permits(state: "State") -> list[str]:
+def _shown_permits(state: "State") -> list[str]:
     """The same and their sum, for a table."""
+    from permitflow.testing.subjects.permits import row_permits
+
     counts = row_permits(state).values()
     return [f"{count:,}" for count in (*counts, sum(counts))]
 
@@ -44,11 +33,11 @@ def run_table(start: "State", steps: "Sequence[Step[State]]") -> Table:
 
     numbers = ("permits", "in flight", "inbox", "unreturned", "grants", "sum")
     table = open_table("step", "action", "who", *numbers, "waiting", right=("step", *numbers))
-    table.add_row("0", "", "", *shown_permits(start), _waiting(start))
+    table.add_row("0", "", "", *_shown_permits(start), _waiting(start))
     left_out = range(_FIRST_STEPS, len(steps) - _LAST_STEPS)
     for number, step in enumerate(steps, start=1):
         if number - 1 not in left_out:
-            permits = shown_permits(step.state)
+            permits = _shown_permits(step.state)
             table.add_row(str(number), spelt(step), ACTORS[step.action], *permits, _waiting(step.state))
         elif number - 1 == left_out.start:
             table.add_row("…", f"{len(left_out):,} more steps")
@@ -57,6 +46,8 @@ def run_table(start: "State", steps: "Sequence[Step[State]]") -> Table:
 
 def run_as_json(start: "State", steps: "Sequence[Step[State]]") -> list[dict[str, object]]:
     """A run of the permit channel for programs; the first entry is the initial state."""
+    from permitflow.testing.subjects.permits import row_permits
+
     states: list[tuple[str | None, Sequence[int], State]] = [(None, (), start)]
     states += [(step.action, step.arguments, step.state) for step in steps]
     return [

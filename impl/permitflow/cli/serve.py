@@ -172,6 +172,12 @@ def serve(
             help="Compress chunks to and from other hosts: lz4 or zstd, if the others can; auto, if they ask; or none.",
         ),
     ] = Compression.AUTO,
+    checksums: Annotated[
+        bool,
+        typer.Option(
+            help="Add a checksum to each message over gRPC and TCP: what was altered on the way ends its stream."
+        ),
+    ] = True,
     metrics_address: Annotated[
         str | None,
         typer.Option(
@@ -248,6 +254,7 @@ def serve(
         silence_seconds=silence_seconds,
         same_host=same_host,
         compression=compression,
+        checksums=checksums,
         metrics_address=metrics_address,
     )
     style = Style.JSON if as_json else Style.QUIET if quiet else Style.TEXT

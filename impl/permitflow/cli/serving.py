@@ -1,6 +1,7 @@
 """The exchange of ``permitflow serve``: from its start to the signal that stops it; its recording, and its metrics."""
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from permitflow.errors import InvalidOptionError, TraceWriteError
 from permitflow.exchange.draining import drain, remainder
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.exchange.serving import in_turns, traffic_through
+from permitflow.exchange.serving import traffic_through
 from permitflow.exchange.statistics import traffic_of
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.compression import Compression
@@ -100,6 +101,7 @@ class Plan:
     silence_seconds: float
     same_host: SameHost
     compression: Compression
+    checksums: bool
     metrics_address: str | None = None
     """Where Prometheus may ask; None: nowhere."""
 
@@ -178,6 +180,7 @@ def run_exchange(plan: Plan, trace: Path | None, style: Style) -> bool:
             record=record,
             same_host=plan.same_host,
             compression=plan.compression,
+            checksums=plan.checksums,
             store=store,
             staging_timeout_seconds=plan.staging_timeout_seconds,
         )
@@ -206,6 +209,9 @@ async def _serve(
     exchange.add_channels(
         plan.channels, retention=plan.retention, consumers=plan.consumers, staging_rows=plan.staging_rows
     )
+    # The channels stay as long as the process: to look for garbage among tens of thousands takes a quarter of a second,
+    # in which nobody is served.
+    gc.freeze()
     async with AsyncExitStack() as stack:
         servers = []
         for address in plan.addresses:
@@ -301,7 +307,9 @@ class _Collector:
         """All metrics; called in the server's threads."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        asking = asyncio.run_coroutine_threadsafe(in_turns(self._exchange.each_statistics()), self._loop)
+        asking = asyncio.run_coroutine_threadsafe(
+            self._exchange.turns.all(self._exchange.each_statistics()), self._loop
+        )
         bridges = asking.result(_LONGEST_ANSWER_SECONDS)
         channels = [traffic_of(bridge) for bridge in bridges]
         for name, text in _COUNTERS.items():

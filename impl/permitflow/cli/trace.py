@@ -13,27 +13,17 @@ from rich.table import Table
 from permitflow.cli.console import open_console, open_progress, open_table, print_table
 from permitflow.cli.options import whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
-from permitflow.cli.run_table import row_permits, shown_permits
 from permitflow.errors import TraceError, TraceTruncatedError
 
 if TYPE_CHECKING:
     from permitflow.testing.query_runs import QueryVerdict
     from permitflow.testing.referee import Referee
+    from permitflow.testing.subjects import Subject
     from permitflow.testing.traces import Verdict
     from permitflow.tracing import ChannelTrace, Trace
     from permitflow.tracing.events import Event
-    from permitflow_model.permit_channel import State
 
 __all__ = ["files_of", "read_files", "select_channels", "trace"]
-
-_PLACES = ("permits", "in flight", "inbox", "unreturned", "grants", "sum")
-_PLACES_IN_WORDS = {
-    "permits": "at the sender",
-    "in_flight": "in flight",
-    "inbox": "in the inbox",
-    "unreturned": "unreturned",
-    "grants": "on their way back",
-}
 
 trace = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Recorded runs, judged by the specification.")
 
@@ -182,7 +172,7 @@ def _print(verdicts: "Sequence[Verdict]", referees: "Mapping[str, Referee]") -> 
         for remark in verdict.remarks():
             console.print(f"{verdict.channel}: {remark}", soft_wrap=True)
         if verdict.is_valid and not verdict.is_at_rest and verdict.undecided is None:
-            console.print(f"{verdict.channel}: at the end not at rest: {_where(verdict.world.state)}", soft_wrap=True)
+            console.print(f"{verdict.channel}: at the end not at rest: {_where(verdict)}", soft_wrap=True)
     bad = [verdict for verdict in verdicts if not verdict.is_valid]
     for verdict in bad:
         _print_objection(console, verdict)
@@ -199,8 +189,6 @@ def _print(verdicts: "Sequence[Verdict]", referees: "Mapping[str, Referee]") -> 
 
 
 def _overview(verdicts: "Sequence[Verdict]") -> Table:
-    from permitflow_model.permit_channel import SYSTEM
-
     numbers = ("events", "rows", "most in use", "of permits", "most in inbox", "of rows", "actions")
     table = open_table("channel", "ends", *numbers, "", right=numbers)
     for verdict in verdicts:
@@ -211,11 +199,11 @@ def _overview(verdicts: "Sequence[Verdict]") -> Table:
             " + ".join(sorted(verdict.ends, reverse=True)),
             f"{verdict.actions.total():,}",
             f"{verdict.rows:,}",
-            f"{peaks.row_permits_in_use:,}" if "sender" in verdict.ends else "",
-            f"{peaks.row_permits:,}",
-            f"{peaks.inbox_rows:,}" if "receiver" in verdict.ends else "",
-            f"{peaks.row_bound:,}",
-            f"{len(verdict.actions)} of {len(SYSTEM.actions)}",
+            f"{peaks.row_permits_in_use:,}" if peaks and "sender" in verdict.ends else "",
+            f"{peaks.row_permits:,}" if peaks else "",
+            f"{peaks.inbox_rows:,}" if peaks and "receiver" in verdict.ends else "",
+            f"{peaks.row_bound:,}" if peaks else "",
+            f"{len(verdict.actions)} of {len(verdict.subject.system.actions)}",
             word,
         )
     return table
@@ -229,7 +217,7 @@ def _print_objection(console: Console, verdict: "Verdict") -> None:
     print_table(console, _last_steps(verdict))
     for problem in verdict.problems():
         console.print(problem, soft_wrap=True)
-    console.print(f"the state before it: {_where(verdict.world.state)}", soft_wrap=True)
+    console.print(f"the state before it: {_where(verdict)}", soft_wrap=True)
     allowed = "; ".join(verdict.allowed) or "nothing that the protocol does by itself"
     console.print(f"allowed instead: {allowed}", soft_wrap=True)
     if verdict.left_over:
@@ -237,30 +225,32 @@ def _print_objection(console: Console, verdict: "Verdict") -> None:
 
 
 def _last_steps(verdict: "Verdict") -> Table:
-    """How the run came there: row permits after each of its last events, then the events that stopped it."""
-    table = open_table("end", "event", "action", "rows", *_PLACES, right=("event", "rows", *_PLACES))
-    tail = verdict.replay.tail
+    """How the run came there: where everything is after each of its last events, then the events that stopped it."""
+    subject, tail = verdict.subject, verdict.replay.tail
+    places = [name.replace("_", " ") for name in subject.places(verdict.world.state)]
+    numbers = ("event", "rows", *places, "sum")
+    table = open_table("end", "event", "action", "rows", *places, "sum", right=numbers)
     worlds = [*(world for world, _ in tail), verdict.world]
     for (_, event), after in zip(tail, worlds[1:], strict=True):
-        table.add_row(*_told(event), *shown_permits(after.state))
+        counts = subject.places(after.state).values()
+        table.add_row(*_told(subject, event), *(f"{count:,}" for count in (*counts, sum(counts))))
     for block in verdict.replay.blocked:
-        table.add_row(*_told(block.event), *("?" for _ in _PLACES))
+        table.add_row(*_told(subject, block.event), *("?" for _ in (*places, "sum")))
     return table
 
 
-def _told(event: "Event") -> tuple[str, str, str, str]:
-    from permitflow_model.permit_channel_trace import permits_of, rows_of
-
-    rows = rows_of(event) or (permits_of(event).rows if event.action in ("AddPermits", "Flush") else 0)
-    return event.end, f"{event.sequence:,}", event.action, f"{rows:,}" if rows else ""
+def _told(subject: "Subject", event: "Event") -> tuple[str, str, str, str]:
+    amount = subject.amount_of(event)
+    return event.end, f"{event.sequence:,}", event.action, f"{amount:,}" if amount else ""
 
 
-def _where(state: "State") -> str:
-    permits = row_permits(state)
-    sizes = [message.rows for message in state.waiting if message.kind == "chunk"]
+def _where(verdict: "Verdict") -> str:
+    subject, state = verdict.subject, verdict.world.state
+    counts, sizes = subject.places(state), subject.waiting(state)
     waiting = f", waiting chunks of {', '.join(map(str, sizes[:5]))}{' …' if len(sizes) > 5 else ''}" if sizes else ""
-    places = " + ".join(f"{permits[name]:,} {place}" for name, place in _PLACES_IN_WORDS.items())
-    return f"row permits {places} = {sum(permits.values()):,}{waiting}"
+    words = {name: subject.place_in_words.get(name, name.replace("_", " ")) for name in counts}
+    places = " + ".join(f"{count:,} {words[name]}" for name, count in counts.items())
+    return f"{subject.unit} {places} = {sum(counts.values()):,}{waiting}"
 
 
 def _as_json(verdict: "Verdict") -> dict[str, object]:
@@ -273,7 +263,8 @@ def _as_json(verdict: "Verdict") -> dict[str, object]:
         "explained": verdict.replay.performed,
         "rows": verdict.rows,
         "at_rest": verdict.is_at_rest,
-        "peaks": asdict(verdict.peaks),
+        "flow": verdict.subject.table.flow,
+        "peaks": None if verdict.peaks is None else asdict(verdict.peaks),
         "actions": dict(sorted(verdict.actions.items())),
         "missing_actions": verdict.missing_actions,
         "remarks": list(verdict.remarks()),
@@ -282,8 +273,9 @@ def _as_json(verdict: "Verdict") -> dict[str, object]:
 
 
 def _problem_as_json(verdict: "Verdict") -> dict[str, object]:
-    from permitflow_model.permit_channel_trace import permits_of, rows_of
+    from permitflow.tracing.json_lines import arguments_as_json
 
+    subject, state = verdict.subject, verdict.world.state
     blocked = [(block.event, block.reason, block.is_refused) for block in verdict.replay.blocked]
     broken = (
         [(verdict.replay.last, f"breaks {', '.join(verdict.replay.broken)}", True)] if verdict.replay.broken else []
@@ -294,18 +286,14 @@ def _problem_as_json(verdict: "Verdict") -> dict[str, object]:
                 "end": event.end,
                 "sequence": event.sequence,
                 "action": event.action,
-                "rows": rows_of(event),
-                "permits": list(permits_of(event)),
+                **arguments_as_json(subject.table, event),
                 "reason": reason,
                 "is_refused": is_refused,
             }
             for event, reason, is_refused in (*broken, *blocked)
             if event is not None
         ],
-        "state": {
-            **row_permits(verdict.world.state),
-            "waiting": [message.rows for message in verdict.world.state.waiting if message.kind == "chunk"],
-        },
+        "state": {**subject.places(state), "waiting": subject.waiting(state)},
         "allowed": list(verdict.allowed),
         "not_looked_at": verdict.left_over,
     }

@@ -15,6 +15,7 @@ from permitflow.exchange.staging import StagingAreas, default_staging_rows
 from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.memory import MemoryStore
 from permitflow.exchange.stores.store import Store
+from permitflow.exchange.turns import Turns
 from permitflow.protocol.compression import Compression, checked
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.names import require_name
@@ -39,6 +40,7 @@ class Exchange:
         record: RecorderFactory | None = None,
         same_host: SameHost = SameHost.AUTO,
         compression: Compression = Compression.AUTO,
+        checksums: bool = True,
         store: Store | None = None,
         staging_timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> None:
@@ -51,6 +53,7 @@ class Exchange:
                 stream that a producer or consumer opens.
             same_host: whether to share memory with those that run on this host.
             compression: of chunks on their way to and from others, if they agree; ``auto``: if they ask for it.
+            checksums: does each message of a stream over a network carry one?  Questions and orders always do.
             store: where channels keep rows that can be read again; by default in memory.  It stays the caller's.
             staging_timeout_seconds: what is staged by a query of which nothing was heard for so long is forgotten.
 
@@ -60,11 +63,14 @@ class Exchange:
         self._parameters = parameters
         self._channels: dict[str, BridgeChannel | ReplayChannel] = {}
         self._store: Store = store or MemoryStore()
-        self.staging = StagingAreas(self._store, staging_timeout_seconds)
+        self.turns = Turns()
+        """In which long work is done."""
+        self.staging = StagingAreas(self._store, staging_timeout_seconds, turns=self.turns)
         """Rows that are not published yet."""
         self.record = record
         self.same_host = same_host
         self.compression = checked(compression, available_codecs())
+        self.checksums = checksums
         self.readiness = Readiness()
 
     @property

@@ -402,9 +402,13 @@ class ReplayChannel:
         """Become the producer of this name, in place of one that may still be there; how many rows of it are kept.
 
         The older one may be a dead process whose connection has not timed out yet.
+
+        Raises:
+            TooManyProducersError: the name is new, and too many are remembered.
         """
         while (older := self._producers.get(name)) is not None:
             await older.replaced(ProducerReplacedError(channel=self.name, producer=name, by=producer.peer))
+        self.log.require_nameable(name, self._producers)
         self._producers[name] = producer
         return self.log.rows_of(name)
 

@@ -6,7 +6,7 @@ which they came; readers read what is kept, again and again, each on its own.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from itertools import accumulate
 from time import monotonic
 from typing import TypeVar
@@ -21,11 +21,12 @@ from permitflow.errors import (
     InvalidParametersError,
     LogReplacedError,
     RowsForgottenError,
+    TooManyProducersError,
 )
 from permitflow.exchange.stores.store import ChannelStore
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.replay import ReplayBooks
+from permitflow.protocol.replay import MOST_PRODUCERS, ReplayBooks
 from permitflow.transports.arrow import require_equal_schemas
 
 __all__ = ["ReplayLog", "settled"]
@@ -167,6 +168,16 @@ class ReplayLog:
     def rows_of(self, producer: str) -> int:
         """How many rows of a named producer were ever appended."""
         return self._producer_rows.get(producer, 0)
+
+    def require_nameable(self, producer: str, others: Iterable[str]) -> None:
+        """Refuse a producer with a new name where too many are remembered, with the names of those that put now.
+
+        Raises:
+            TooManyProducersError: there are.
+        """
+        known = self._producer_rows
+        if producer not in known and len(known) + sum(other not in known for other in others) >= MOST_PRODUCERS:
+            raise TooManyProducersError(channel=self.name, producer=producer, limit=MOST_PRODUCERS)
 
     async def append(
         self, batches: Sequence[pa.RecordBatch], producer: str = "", require: Callable[[], None] = _nothing

@@ -5,7 +5,8 @@ questions and orders about channels, each gets one reply, in order.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from itertools import islice
 from time import monotonic
 from typing import TypeVar
 
@@ -16,13 +17,17 @@ from permitflow.exchange.bridge import breaking_first, carrying
 from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
+from permitflow.exchange.replay_log import ReplayLog
 from permitflow.exchange.staging import StagedProducer
 from permitflow.exchange.statistics import traffic_of
 from permitflow.exchange.streams import ConsumerStream, ProducerStream
+from permitflow.exchange.turns import Turn
 from permitflow.protocol.control import (
     Acknowledge,
     AskPositions,
     AskStatistics,
+    ChannelRow,
+    ChannelState,
     Close,
     ControlReply,
     ControlRequest,
@@ -40,16 +45,18 @@ from permitflow.protocol.traffic import Statistics
 from permitflow.transports.arrow import read_schema
 from permitflow.transports.carrier import Carrier
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
-from permitflow.transports.control_codec import decode_request, reply_pieces
+from permitflow.transports.control_codec import decoding, reply_pieces
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 
-__all__ = ["METHODS", "carry_out", "in_turns", "traffic_through"]
+__all__ = ["METHODS", "carry_out", "traffic_through"]
 
 T = TypeVar("T")
 
-# A reply about many channels takes long; others are served in between.
-_TURN_SECONDS = 0.005
+# So many channels are written to at a time, in one flush of a store; so many of these orders begin in one round of the
+# loop.
+_WRITTEN_TOGETHER = 512
+_BEGUN_AT_ONCE = 64
 
 
 async def serve_put(exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event) -> None:
@@ -65,7 +72,9 @@ async def serve_put(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
         PermitflowError: what the producer must be told.
     """
     session: DownstreamSession[object] = DownstreamSession(peer=f"the producer at {peer}", record=exchange.record)
-    producer = _Producer(exchange, RemoteReceiver(session, carrier, compression=exchange.compression), peer)
+    producer = _Producer(
+        exchange, RemoteReceiver(session, carrier, compression=exchange.compression, checksums=exchange.checksums), peer
+    )
     try:
         async with carrying(producer.end, stopping, producer.heed_abort(), producer.heed_draining()):
             with breaking_first(producer, producer.end):
@@ -147,7 +156,7 @@ async def serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
         PermitflowError: what the consumer must be told.
     """
     session: UpstreamSession[object] = UpstreamSession(peer=f"the consumer at {peer}", record=exchange.record)
-    end = RemoteSender(session, carrier, compression=exchange.compression)
+    end = RemoteSender(session, carrier, compression=exchange.compression, checksums=exchange.checksums)
     stream: ConsumerStream | None = None
     try:
         async with carrying(end, stopping):
@@ -183,8 +192,8 @@ async def serve_control(exchange: Exchange, carrier: Carrier, *, peer: str, stop
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(_until_stopped(stopping))
             while (message := await carrier.read()) is not None:
-                reply = await carry_out(exchange, decode_request(message))
-                await carrier.write(await in_turns(reply_pieces(reply)))
+                reply = await carry_out(exchange, await exchange.turns.done(decoding(message)))
+                await carrier.write(await exchange.turns.all(reply_pieces(reply)))
             watch.cancel()
     except BaseExceptionGroup as several:
         raise several.exceptions[0] from several.exceptions[0].__cause__
@@ -200,7 +209,8 @@ async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply
     """Do what is asked for; see the protocol definition.
 
     All that can be refused is refused before anything is done.  What is to be written for several channels is written
-    at the same time, so that they share a flush.
+    at the same time, so that they share a flush.  Others are served meanwhile: where channels stand, and what has
+    flowed through them, is told one channel after the other.  Publishing changes all channels at one moment.
 
     Raises:
         UnknownChannelError: there is no such channel.
@@ -212,22 +222,22 @@ async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply
     """
     match request:
         case AskPositions():
-            return _positions(_channels(exchange, request.channels), request.consumer)
+            return await _positions(exchange, await _channels(exchange, request.channels), request.consumer)
         case Acknowledge():
             return await _acknowledge(exchange, request)
         case Close():
-            channels = _channels(exchange, request.channels)
-            _positions(channels, request.consumer)  # refuses an unknown consumer before anything is closed
-            await _together(channel.end() for channel in channels)
-            return _positions(channels, request.consumer)
+            channels = await _channels(exchange, request.channels)
+            await _positions(exchange, channels, request.consumer)  # refuses an unknown consumer before any is closed
+            await _together(exchange, (each.end() for each in channels if each.log.state is ChannelState.OPEN))
+            return await _positions(exchange, channels, request.consumer)
         case Publish():
-            for part in request.parts:
-                exchange.replay_channel(part.channel)
+            await exchange.turns.all(exchange.replay_channel(part.channel) for part in request.parts)
             return Published(await exchange.staging.publish(request.query, request.batch, request.parts))
         case Discard():
             return Discarded(await exchange.staging.discard(request.query, request.batch, request.parts))
         case AskStatistics():
-            return await traffic_through(exchange, tuple(_once_each(request.channels, exchange.served)))
+            named = await exchange.turns.done(_once_each(request.channels, exchange.served))
+            return await traffic_through(exchange, tuple(named))
 
 
 async def traffic_through(exchange: Exchange, names: Sequence[str] = ()) -> Statistics:
@@ -237,53 +247,71 @@ async def traffic_through(exchange: Exchange, names: Sequence[str] = ()) -> Stat
         UnknownChannelError: there is no such channel.
     """
     started = monotonic()
-    return Statistics(started, tuple(await in_turns(map(traffic_of, exchange.each_statistics(names)))))
+    return Statistics(started, tuple(await exchange.turns.all(map(traffic_of, exchange.each_statistics(names)))))
 
 
-def _channels(exchange: Exchange, names: Iterable[str]) -> list[ReplayChannel]:
-    return list(_once_each(names, exchange.replay_channel).values())
+async def _channels(exchange: Exchange, names: Iterable[str]) -> list[ReplayChannel]:
+    return list((await exchange.turns.done(_once_each(names, exchange.replay_channel))).values())
 
 
-def _once_each(names: Iterable[str], find: Callable[[str], T]) -> dict[str, T]:
+def _once_each(names: Iterable[str], find: Callable[[str], T]) -> Generator[None, None, dict[str, T]]:
     """What has these names; refuses the first one that is unknown, or was there before, and looks at no more."""
     found: dict[str, T] = {}
     for name in names:
         if name in found:
             raise InvalidParametersError(name="channels", value=name, rule="must not name one twice")
         found[name] = find(name)
+        yield
     return found
 
 
-async def in_turns(items: Iterable[T]) -> list[T]:
-    """All of them, while others are served as well."""
-    made, since = [], monotonic()
-    for item in items:
-        made.append(item)
-        if monotonic() - since > _TURN_SECONDS:
-            await asyncio.sleep(0)
-            since = monotonic()
-    return made
-
-
-def _positions(channels: Sequence[ReplayChannel], consumer: str) -> Positions[pa.Schema]:
-    return Positions(tuple(channel.position(consumer) for channel in channels))
+async def _positions(exchange: Exchange, channels: Iterable[ReplayChannel], consumer: str) -> Positions[pa.Schema]:
+    return Positions(tuple(await exchange.turns.all(channel.position(consumer) for channel in channels)))
 
 
 async def _acknowledge(exchange: Exchange, request: Acknowledge) -> Positions[pa.Schema]:
     consumer = request.consumer or DEFAULT_CONSUMER
-    channels = _channels(exchange, [row.channel for row in request.rows])
-    for channel, (_, row, log_id) in zip(channels, request.rows, strict=True):
-        channel.log.require_acknowledgeable(consumer, row, log_id)
-    rows = zip(channels, request.rows, strict=True)
-    await _together(channel.acknowledge(row, consumer, log_id) for channel, (_, row, log_id) in rows)
-    return _positions(channels, consumer)
+    channels = await _channels(exchange, (row.channel for row in request.rows))
+    new = await exchange.turns.done(_acknowledgeable([channel.log for channel in channels], request.rows, consumer))
+    await _together(exchange, (log.acknowledge(consumer, row, log_id) for log, (_, row, log_id) in new))
+    return await _positions(exchange, channels, consumer)
 
 
-async def _together(writing: Iterable[Coroutine[object, object, None]]) -> None:
+def _acknowledgeable(
+    logs: Iterable[ReplayLog], rows: Iterable[ChannelRow], consumer: str
+) -> Generator[None, None, list[tuple[ReplayLog, ChannelRow]]]:
+    """What is not acknowledged yet; refuses what cannot be."""
+    new = []
+    for log, row in zip(logs, rows, strict=True):
+        log.require_acknowledgeable(consumer, row.row, row.log_id)
+        if row.row > log.books.acknowledged_by(consumer):
+            new.append((log, row))
+        yield
+    return new
+
+
+async def _together(exchange: Exchange, writing: Iterable[Coroutine[object, object, None]]) -> None:
     """Have all of it written, as far as it can be; raise the first error once nothing of it is under way any more."""
-    outcomes = await asyncio.gather(*writing, return_exceptions=True)
-    if errors := [outcome for outcome in outcomes if outcome is not None]:
+    waiting, errors = iter(writing), list[BaseException]()
+    while orders := [*islice(waiting, _WRITTEN_TOGETHER)]:
+        errors += [outcome for outcome in await _written(exchange, orders) if outcome is not None]
+    if errors:
         raise errors[0]
+
+
+async def _written(exchange: Exchange, orders: Sequence[Coroutine[object, object, None]]) -> list[BaseException | None]:
+    turn = Turn(exchange.turns)
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        for order in orders:
+            tasks.append(asyncio.create_task(order))
+            if len(tasks) % _BEGUN_AT_ONCE == 0:
+                await turn.rest()
+    finally:
+        for order in orders[len(tasks) :]:
+            order.close()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    return outcomes
 
 
 METHODS: Mapping[str, Callable[..., Awaitable[None]]] = {

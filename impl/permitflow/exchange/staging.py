@@ -7,8 +7,7 @@ batch.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from time import monotonic
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from permitflow.exchange.replay_channel import KeepingProducer, ReplayChannel
 from permitflow.exchange.replay_log import ReplayLog, settled
 from permitflow.exchange.statistics import StagingStatistics
 from permitflow.exchange.stores.store import PublishedPart, Store
+from permitflow.exchange.turns import Turn, Turns
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Abort, End, Put, Staging
 from permitflow.protocol.staging import (
@@ -36,6 +36,9 @@ from permitflow.transports.same_host import SameHost
 __all__ = ["StagedProducer", "StagingAreas", "default_staging_rows"]
 
 _log = logging.getLogger(__name__)
+
+# In one round of the loop.
+_DISCARDED_AT_ONCE = 256
 
 # How often to look whether something is to be forgotten, while something is staged.
 _TIDY_SECONDS = 1.0
@@ -66,6 +69,7 @@ class StagingAreas:
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
         *,
         clock: Callable[[], float] = monotonic,
+        turns: Turns | None = None,
     ) -> None:
         """Without channels.
 
@@ -73,11 +77,13 @@ class StagingAreas:
             store: keeps what is staged; what it has kept is gone on with as channels are added.
             timeout_seconds: what is staged by a query of which nothing was heard for so long is forgotten.
             clock: seconds that do not go backwards.
+            turns: those of the exchange.
         """
         self.books = StagingBooks(timeout_seconds)
         self.books.restore(store.published_batches())
         self._store = store
         self._clock = clock
+        self._turns = turns or Turns()
         self._places: dict[str, _Place] = {}
         self._left_over: list[Part] = []
         """What came late, and was still in the store when the exchange before this one was killed."""
@@ -182,32 +188,49 @@ class StagingAreas:
         All of them say that nothing was published.
         """
         async with self._ordering:
-            plan = self.books.plan(query, batch, parts)
+            plan = await self._turns.done(self.books.planning(query, batch, parts))
             if not plan.was_published:
+                for part in plan.published:  # some may have been removed with their channels, while this was planned
+                    if part.state is not PartState.ENDED:
+                        raise part.error(part.reason)
                 logs = {part.channel: self._places[part.channel].log for part in plan.published}
                 await settled(self._publish(query, batch, plan, logs))
             return plan.was_published
 
     async def _publish(self, query: str, batch: int, plan: Publication, logs: Mapping[str, ReplayLog]) -> None:
-        async with AsyncExitStack() as stack:
+        turn, writing = Turn(self._turns), list[ReplayLog]()
+        try:
             for log in logs.values():
-                await stack.enter_async_context(log.writing)
-            for channel, log in logs.items():
-                if channel in self._places:  # of one that was removed meanwhile, nothing is published
+                await log.writing.acquire()
+                writing.append(log)
+                await turn.pause()
+            for log in writing:
+                await turn.pause()
+                if log.name in self._places:  # of one that was removed meanwhile, nothing is published
                     log.require_appendable()
-            await self._store.publish(query, batch, _numbered(plan.published, logs), plan.forgotten)
+            numbered = await self._turns.done(_numbered(plan.published, logs))
+            await self._store.publish(query, batch, numbered, plan.forgotten)
             # From here on it is published, whatever has happened to its channels meanwhile.
             publication = self.books.carry_out(query, batch, plan, self._clock())
+            await turn.rest()
             for part in publication.published:
                 logs[part.channel].note_appended(part.chunks)
+                await turn.pause()
+        finally:
+            for log in writing:
+                log.writing.release()
         self._note_change(publication.late)
 
     async def discard(self, query: str, batch: int, parts: Sequence[StagedPart]) -> int:
         """Forget attempts that are not published; see ``StagingBooks.discard``.  How many rows?"""
+        rows, turn = 0, Turn(self._turns)
         async with self._ordering:
-            dropped = self.books.discard(query, batch, parts, self._clock())
-            self._forget(dropped)
-            return sum(part.rows for part in dropped)
+            for start in range(0, len(parts), _DISCARDED_AT_ONCE):
+                dropped = self.books.discard(query, batch, parts[start : start + _DISCARDED_AT_ONCE], self._clock())
+                self._forget(dropped)
+                rows += sum(part.rows for part in dropped)
+                await turn.rest()
+        return rows
 
     def statistics(self, channel: str) -> StagingStatistics:
         """What is staged for a channel."""
@@ -272,13 +295,14 @@ class StagingAreas:
             self._places[channel].log.note_change()
 
 
-def _numbered(parts: Sequence[Part], logs: Mapping[str, ReplayLog]) -> list[PublishedPart]:
+def _numbered(parts: Sequence[Part], logs: Mapping[str, ReplayLog]) -> Generator[None, None, list[PublishedPart]]:
     """The rows of each part follow those before it in its channel."""
     next_rows = {channel: log.books.next_row for channel, log in logs.items()}
     numbered = []
     for part in parts:
         numbered.append(PublishedPart(part.channel, part.staging, next_rows[part.channel]))
         next_rows[part.channel] += part.rows
+        yield
     return numbered
 
 

@@ -19,10 +19,13 @@ from permitflow.errors import (
 )
 from permitflow.protocol.names import require_name
 
-__all__ = ["DEFAULT_CONSUMER", "ReplayBooks", "Retention", "require_consumers"]
+__all__ = ["DEFAULT_CONSUMER", "MOST_PRODUCERS", "ReplayBooks", "Retention", "require_consumers"]
 
 DEFAULT_CONSUMER = "default"
 """Whose reading it is where nobody says whose."""
+
+MOST_PRODUCERS = 65_536
+"""Names of producers that a channel remembers, for as long as it is there."""
 
 
 class Retention(StrEnum):

@@ -11,13 +11,13 @@ other, the batch that began first goes on unless its query is silent, and of two
 one: the others are forgotten (``tidy``).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
 from math import inf
 from typing import NamedTuple
 
-from permitflow.errors import InvalidParametersError, StagedPartError, StagingFullError
+from permitflow.errors import InvalidParametersError, StagedPartError, StagingFullError, TooManyAttemptsError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.names import require_name
@@ -25,6 +25,7 @@ from permitflow.protocol.replay import ReplayBooks
 
 __all__ = [
     "DEFAULT_TIMEOUT_SECONDS",
+    "MOST_ATTEMPTS",
     "MOST_QUERIES",
     "SILENT_SHARE",
     "YIELD_SECONDS",
@@ -237,10 +238,26 @@ class StagedQuery:
 
     def __init__(self) -> None:
         """Nothing yet."""
-        self.parts: dict[Part, None] = {}
-        """In the order in which they began."""
+        self.batches: dict[int, dict[Part, None]] = {}
+        """By their numbers; in the order in which they began, and so are the parts of each."""
         self.heard = 0.0
         """When something was last heard of it."""
+
+    @property
+    def parts(self) -> Iterator[Part]:
+        """Of all its batches."""
+        return (part for parts in self.batches.values() for part in parts)
+
+    def add(self, part: Part) -> None:
+        """A part has begun."""
+        self.batches.setdefault(part.staging.batch, {})[part] = None
+
+    def remove(self, part: Part) -> None:
+        """It is staged no more."""
+        parts = self.batches[part.staging.batch]
+        del parts[part]
+        if not parts:
+            del self.batches[part.staging.batch]
 
     @property
     def is_present(self) -> bool:
@@ -331,6 +348,10 @@ DEFAULT_TIMEOUT_SECONDS = 3_600.0
 # two of its tasks, and short enough for those who wait with a few attempts.
 SILENT_SHARE = 12
 
+MOST_ATTEMPTS = 131_072
+"""That are neither published nor given up, in an exchange: twice as many as one order publishes.  Each takes up to a
+kilobyte, with or without rows."""
+
 
 class StagingBooks:
     """The books of all channels of an exchange.  Not thread-safe; does no I/O.
@@ -338,13 +359,20 @@ class StagingBooks:
     Spec: Stage, StageLate, Publish, AbortLate of SparkMicroBatch.
     """
 
-    def __init__(self, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS, most_queries: int = MOST_QUERIES) -> None:
+    def __init__(
+        self,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        most_queries: int = MOST_QUERIES,
+        most_attempts: int = MOST_ATTEMPTS,
+    ) -> None:
         """Nothing is staged.
 
         Args:
             timeout_seconds: how long a query may be silent before what it has staged is forgotten.
             most_queries: of how many queries the last published batch is remembered.
+            most_attempts: that are neither published nor given up.
         """
+        self._most_attempts = most_attempts
         self._timeout_seconds = timeout_seconds
         self._areas: dict[str, StagingArea] = {}
         self._parts: dict[tuple[str, Staging], Part] = {}
@@ -409,8 +437,11 @@ class StagingBooks:
         Raises:
             InvalidParametersError: the key is incomplete, or a name of it too long.
             StagedPartError: this attempt has begun before.
+            TooManyAttemptsError: others must be published or given up first.
         """
         require_key(staging)
+        if len(self._parts) >= self._most_attempts and not self.was_published(staging.query, staging.batch):
+            raise TooManyAttemptsError(channel=channel, query=staging.query, limit=self._most_attempts)
         return self._open(channel, staging, now)
 
     def _open(self, channel: str, staging: Staging, now: float) -> Part:
@@ -424,7 +455,7 @@ class StagingBooks:
         self._parts[channel, staging] = part
         self._areas[channel].parts.add(part)
         query = self._queries.setdefault(staging.query, StagedQuery())
-        query.parts[part] = None
+        query.add(part)
         query.heard = now
         return part
 
@@ -474,6 +505,16 @@ class StagingBooks:
 
     def plan(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Publication:
         """What ``publish`` would publish, and what it would raise.  Changes nothing; nobody is late yet."""
+        steps = self.planning(query, batch, parts)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                planned: Publication = end.value
+                return planned
+
+    def planning(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Generator[None, None, Publication]:
+        """As ``plan``, a step for each part.  Meanwhile, nothing of this query may be published or discarded."""
         require_batch(query, batch)
         if self.was_published(query, batch):
             return Publication(True, (), (), ())
@@ -483,6 +524,7 @@ class StagingBooks:
             if part.place in chosen:
                 raise part.error("is named beside another attempt at the same, or twice")
             chosen[part.place] = part
+            yield
         published = tuple(chosen[place] for place in sorted(chosen))
         return Publication(False, published, (), self._published.displaced_by(query))
 
@@ -520,11 +562,13 @@ class StagingBooks:
 
         Attempts that are not named stay: others may run the batch again, and this order may come late.
         """
-        named = {(part.channel, Staging(query, batch, part.partition, part.attempt)) for part in parts}
-        dropped = tuple(part for part in self._of_batch(query, batch) if (part.channel, part.staging) in named)
-        for part in dropped:
-            self._drop(part, PartState.FORGOTTEN, "was discarded: its batch was given up", now)
-        return dropped
+        dropped = []
+        for named in parts:
+            part = self._parts.get((named.channel, Staging(query, batch, named.partition, named.attempt)))
+            if part is not None:
+                self._drop(part, PartState.FORGOTTEN, "was discarded: its batch was given up", now)
+                dropped.append(part)
+        return tuple(dropped)
 
     def _find(self, query: str, batch: int, stated: StagedPart) -> Part:
         staging = Staging(query, batch, stated.partition, stated.attempt)
@@ -568,12 +612,11 @@ class StagingBooks:
     def _of_query(self, query: str) -> Iterable[Part]:
         return self._queries[query].parts if query in self._queries else ()
 
-    def _of_batch(self, query: str, batch: int) -> Iterator[Part]:
-        return (part for part in self._of_query(query) if part.staging.batch == batch)
-
     def _batch_number(self, staging: Staging) -> int:
         """The number of the first attempt at anything of this batch; it may be the one that is counted now."""
-        return next((part.batch_number for part in self._of_batch(staging.query, staging.batch)), self._count)
+        query = self._queries.get(staging.query)
+        others = () if query is None else query.batches.get(staging.batch, ())
+        return next((part.batch_number for part in others), self._count)
 
     def _drop(self, part: Part, state: PartState, reason: str, now: float) -> None:
         self._remove(part, state, now)
@@ -585,7 +628,7 @@ class StagingBooks:
         del self._parts[part.channel, part.staging]
         part.state = state
         query = self._queries[part.staging.query]
-        del query.parts[part]
+        query.remove(part)
         query.heard = now
-        if not query.parts:
+        if not query.batches:
             del self._queries[part.staging.query]

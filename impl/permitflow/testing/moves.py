@@ -1,6 +1,7 @@
-"""Moves of the specification's behaviours: drawn, printed, and asked of a pair of ends beside the model.
+"""Moves of a specification's behaviours: drawn, printed, and asked of a pair of ends beside the model.
 
 ``step`` makes one move on both; ``walk`` walks a whole state graph: every edge once, and every refusal in every state.
+Both take the system: a model, as ``permitflow_model`` has one for each protocol.
 """
 
 import pickle
@@ -8,16 +9,17 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from permitflow.errors import ProtocolError, WouldBlock
-from permitflow_model.kernel.system import Disabled
-from permitflow_model.permit_channel import SYSTEM, Parameters, State
+from permitflow_model.kernel.system import Disabled, System
+from permitflow_model.permit_channel import State
 
 __all__ = [
     "REFUSALS",
     "ActionRefused",
     "Divergence",
+    "Follower",
     "Move",
     "PairAdapter",
     "Walk",
@@ -54,11 +56,24 @@ REFUSALS = (ActionRefused, WouldBlock, ProtocolError)
 """What an adapter's method may raise to say that its implementation refused."""
 
 
-class PairAdapter(Protocol):
-    """Two ends and the wires between them, moved one action of the specification at a time.
+class Follower(Protocol):
+    """Two ends and the wires between them, moved one action of a specification at a time.
 
-    Each method performs its action or raises one of ``REFUSALS`` and changes nothing.
+    It has a method for each action, named in Python's spelling, which performs it, or raises one of ``REFUSALS`` and
+    changes nothing.
     """
+
+    def observe(self) -> Any:
+        """The implementation's state in the specification's terms.
+
+        Raises:
+            Divergence: the messages in the implementation are not those that were offered, in their order.
+        """
+        ...
+
+
+class PairAdapter(Protocol):
+    """A ``Follower`` of the permit channel."""
 
     def offer_chunk(self, rows: int) -> None:
         """The application wants to send a chunk."""
@@ -109,9 +124,13 @@ class Divergence(AssertionError):
     """The implementation did something else than the model."""
 
 
-def moves_of(parameters: Parameters) -> Iterator[Move]:
+S = TypeVar("S", bound=tuple[Any, ...])
+P = TypeVar("P")
+
+
+def moves_of(system: System[S, P], parameters: P) -> Iterator[Move]:
     """All moves that these parameters know, enabled or not."""
-    for action in SYSTEM.actions:
+    for action in system.actions:
         for arguments in action.arguments(parameters):
             yield Move(action.name, arguments)
 
@@ -124,7 +143,7 @@ def is_rule(move: Move) -> bool:
     return not move.action.startswith("Offer")
 
 
-def attempt(adapter: PairAdapter, move: Move) -> None:
+def attempt(adapter: Follower, move: Move) -> None:
     """Ask the implementation to perform a move.
 
     Raises:
@@ -133,14 +152,14 @@ def attempt(adapter: PairAdapter, move: Move) -> None:
     getattr(adapter, move.method)(*move.arguments)
 
 
-def step(adapter: PairAdapter, parameters: Parameters, before: State, move: Move) -> State:
+def step(system: System[S, P], adapter: Follower, parameters: P, before: S, move: Move) -> S:
     """Let model and implementation make the same move: both perform it with the same result, or both refuse.
 
     Raises:
         Divergence: they do not agree.
     """
     try:
-        expected = SYSTEM.perform(move.action, before, parameters, *move.arguments)
+        expected = system.perform(move.action, before, parameters, *move.arguments)
     except Disabled:
         _must_refuse(adapter, before, move)
         return before
@@ -152,7 +171,7 @@ def step(adapter: PairAdapter, parameters: Parameters, before: State, move: Move
     return expected
 
 
-def _must_refuse(adapter: PairAdapter, before: State, move: Move) -> None:
+def _must_refuse(adapter: Follower, before: tuple[Any, ...], move: Move) -> None:
     try:
         attempt(adapter, move)
     except REFUSALS:
@@ -161,7 +180,7 @@ def _must_refuse(adapter: PairAdapter, before: State, move: Move) -> None:
     raise Divergence(f"{move!r} is impossible in {before}, but the implementation performs it")
 
 
-def compare(observed: State, expected: State, when: str) -> None:
+def compare(observed: tuple[Any, ...], expected: tuple[Any, ...], when: str) -> None:
     """Compare variable by variable.
 
     Raises:
@@ -171,13 +190,13 @@ def compare(observed: State, expected: State, when: str) -> None:
         return
     differences = [
         f"{name}: expected {due!r}, found {found!r}"
-        for name, due, found in zip(State._fields, expected, observed, strict=True)
+        for name, due, found in zip(type(expected)._fields, expected, observed, strict=True)  # type: ignore[attr-defined]  # a named tuple
         if due != found
     ]
     raise Divergence("\n  ".join((when, *differences)))
 
 
-A = TypeVar("A", bound=PairAdapter)
+A = TypeVar("A", bound=Follower)
 
 
 @dataclass
@@ -193,11 +212,12 @@ class Walk:
 
 
 def walk(
+    system: System[S, P],
     start: A,
-    parameters: Parameters,
+    parameters: P,
     *,
     never: Collection[str] = (),
-    in_each_state: Callable[[Callable[[], A], State], None] | None = None,
+    in_each_state: Callable[[Callable[[], A], S], None] | None = None,
 ) -> Walk:
     """Visit every state of the model that is reachable without the actions ``never``, the implementation beside it.
 
@@ -208,9 +228,9 @@ def walk(
         Divergence: they do not agree.
     """
     result = Walk()
-    moves = tuple(move for move in moves_of(parameters) if move.action not in never)
-    begin = SYSTEM.initial(parameters)
-    kept: dict[State, bytes] = {begin: pickle.dumps(start)}
+    moves = tuple(move for move in moves_of(system, parameters) if move.action not in never)
+    begin = system.initial(parameters)
+    kept: dict[S, bytes] = {begin: pickle.dumps(start)}
     todo = [begin]
     while todo:
         state = todo.pop()
@@ -222,15 +242,15 @@ def walk(
             in_each_state(fresh, state)
         refusing = fresh()
         for move in moves:
-            if SYSTEM.is_enabled(move.action, state, parameters, *move.arguments):
+            if system.is_enabled(move.action, state, parameters, *move.arguments):
                 adapter = fresh()
-                after = step(adapter, parameters, state, move)
+                after = step(system, adapter, parameters, state, move)
                 result.edges += 1
                 if after not in kept:
                     kept[after] = pickle.dumps(adapter)
                     todo.append(after)
             elif is_rule(move):
                 # A refusal changes nothing, and `step` has made sure of it.
-                step(refusing, parameters, state, move)
+                step(system, refusing, parameters, state, move)
                 result.refusals += 1
     return result

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path as FilePath
+from typing import Any
 
-from permitflow.testing.traces import UNLIMITED, agreed_of, judge, largest_rows, model_of
+from permitflow.testing.subjects import UNLIMITED
+from permitflow.testing.subjects.permits import agreed_of, largest_rows, model_of
+from permitflow.testing.traces import judge
 from permitflow.tracing.reader import ChannelTrace
+from permitflow_model.kernel.replay import Path
 from permitflow_model.permit_channel import Permits
 from permitflow_model.permit_channel_trace import PART, TraceEvent, permits_of, rows_of
-from permitflow_model.permit_channel_trace import Path as Explained
 from permitflow_model.tlc.trace import SEGMENT_STEPS, Told, Walk, walk_trace
 
 __all__ = ["Referee", "ask_tlc"]
@@ -58,7 +61,7 @@ class Referee:
 
 
 def ask_tlc(
-    channel: ChannelTrace, *, spec_directory: Path | None = None, segment_steps: int = SEGMENT_STEPS
+    channel: ChannelTrace, *, spec_directory: FilePath | None = None, segment_steps: int = SEGMENT_STEPS
 ) -> Referee:
     """Give TLC the steps by which the model explains the run, and the events that it finds impossible after them.
 
@@ -94,7 +97,7 @@ def ask_tlc(
     return Referee(whole, len(links), len(blocked))
 
 
-def _told(links: list[Explained]) -> Iterator[Told]:
+def _told(links: list[Path[Any]]) -> Iterator[Told]:
     before: set[str] = set()  # actions that explain the same event, earlier
     for link in links:
         step, event = link.step, link.event

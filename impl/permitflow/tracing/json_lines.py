@@ -13,7 +13,7 @@ from permitflow.errors import TraceTruncatedError, TraceUnreadableError
 from permitflow.protocol.recording import ActionTable, End, fields_of
 from permitflow.tracing.events import FORMAT_VERSION, Event, Header, HeadersAsJson, HeadersFromJson, event_of
 
-__all__ = ["JsonLinesReading", "JsonLinesWriter"]
+__all__ = ["JsonLinesReading", "JsonLinesWriter", "arguments_as_json"]
 
 # A file may hold anything, and a device has no end.
 _MOST_CHARACTERS = 1 << 20
@@ -75,6 +75,16 @@ class JsonLinesWriter:
         prefix, actions = self._opened[channel, end]
         numbers = (*arguments, *counters) if seconds is None else (*arguments, seconds, *counters)
         return f"{prefix}{sequence}{_rest_of(action, actions[action], seconds is not None, len(counters)) % numbers}"
+
+
+def arguments_as_json(table: ActionTable, event: Event) -> dict[str, int | list[int]]:
+    """The arguments of an event by their names, as a line has them."""
+    told: dict[str, int | list[int]] = {}
+    start = 0
+    for name, parts in fields_of(table.actions[event.end][event.action]):
+        told[name] = list(event.arguments[start : start + parts]) if parts else event.arguments[start]
+        start += parts or 1
+    return told
 
 
 @cache

@@ -27,7 +27,7 @@ from permitflow.protocol.frames import SameHostAnswer
 from permitflow.transports.addresses import host_and_port, is_tcp
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.carrier import Buffer, Received
-from permitflow.transports.checksum import checked, with_checksum
+from permitflow.transports.checksum import Checksums
 from permitflow.transports.connection import CLIENT_OPTIONS, expect_large_blocks
 from permitflow.transports.deadlines import SILENCE_SECONDS
 from permitflow.transports.same_host import NETWORK, SHARED_MEMORY
@@ -381,6 +381,7 @@ class BlockingHostCall:
         """
         self._offer = offer
         self._link: BlockingLink | None = None
+        self._checksums = Checksums(None)
         self.path = NETWORK
         """How messages travel, and why not otherwise."""
         call = BlockingTcpCall if is_tcp(address) else BlockingCall
@@ -413,7 +414,7 @@ class BlockingHostCall:
 
     def outgoing(self, message: Sequence[Buffer]) -> Outgoing:
         """A message to ``write``: with a checksum, unless it goes through memory."""
-        return Outgoing(with_checksum(message) if self._link is None else message)
+        return Outgoing(self._checksums.add(message) if self._link is None else message)
 
     def write(self, message: Outgoing) -> None:
         """Have a message sent.  One that a signal's exception has interrupted is to be written again, and goes once."""
@@ -453,7 +454,7 @@ class BlockingHostCall:
 
     def checked(self, message: Received) -> Received:
         """The message that was sent, of one that was received last: as of ``HostCarrier``."""
-        return checked(message) if self._link is None else message
+        return self._checksums.check(message) if self._link is None else message
 
     def close(self) -> None:
         """End the call, whatever state it is in, and its threads.  Closing twice is harmless."""

@@ -3,7 +3,8 @@
 Each request and each reply is one message of the carrier.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import starmap
 from typing import Generic, TypeAlias, TypeVar
@@ -31,7 +32,7 @@ from permitflow.protocol.control import (
 from permitflow.protocol.traffic import Statistics
 from permitflow.transports.carrier import Received
 from permitflow.transports.checksum import CHECKSUM_BYTES, checked, followed_by_checksum, with_checksum
-from permitflow.transports.protobuf_values import read_value, write_value
+from permitflow.transports.protobuf_values import read_many, read_value, write_value
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "close",
     "decode_reply",
     "decode_request",
+    "decoding",
     "discard",
     "encode_reply",
     "encode_request",
@@ -57,12 +59,15 @@ T = TypeVar("T")
 Where: TypeAlias = tuple[ChannelPosition[pa.Schema], ...]
 """Where channels stand, in the order in which they were named."""
 
-# Decoded, a message takes many times its size, and nobody else is served meanwhile: of empty items, these bytes take
-# 0.1 s.  An acknowledgement of 10,000 channels takes 0.8 MiB.
+# Decoded, a message takes many times its size.  An acknowledgement of 10,000 channels takes 0.8 MiB.
 MOST_REQUEST_BYTES = 4 << 20
 MOST_ITEMS = 65_536
 """Channels, rows or parts in a request."""
 _MOST_REPLY_BYTES = 32 << 20
+# A larger request is decoded in steps of so many fields or items each.
+_BYTES_AT_ONCE = 16 << 10
+_FIELDS_AT_ONCE = 512
+_REQUEST_KEYS = frozenset(field.number << 3 | 2 for field in pb.ControlRequest.DESCRIPTOR.fields)
 
 _REQUESTS: dict[type, str] = {
     AskPositions: "positions",
@@ -95,24 +100,123 @@ def encode_request(request: ControlRequest) -> bytes:
 
 
 def decode_request(data: Received) -> ControlRequest:
-    """Decode what a client asks.
+    """Decode what a client asks, at once; see ``decoding``."""
+    steps = decoding(data)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            request: ControlRequest = end.value
+            return request
+
+
+def decoding(data: Received) -> Generator[None, None, ControlRequest]:
+    """Decode what a client asks, in short steps.  One that asks too much is refused before most of it was decoded.
 
     Raises:
         UndecodableDataError: these bytes are no request of this version of the protocol, or too many.
         AlteredMessageError: they are not those that were sent.
         InvalidParametersError: it names too much at once.
     """
-    message = pb.ControlRequest()
-    _parse(message, data, MOST_REQUEST_BYTES)
-    name = message.WhichOneof("request")
-    if name is None:
+    content = _content(data, MOST_REQUEST_BYTES)
+    message, items = pb.ControlRequest(), None
+    for piece in _pieces(content):
+        try:
+            message.MergeFromString(piece)
+        except DecodeError as error:
+            raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=str(error)) from error
+        if (name := message.WhichOneof("request")) is not None:
+            field, what = _ITEMS.get(name, _CHANNELS)
+            items = getattr(getattr(message, name), field)
+            if len(items) > MOST_ITEMS:
+                rule = f"must be at most {MOST_ITEMS:,} in a request"
+                raise InvalidParametersError(name=what, value=len(items), rule=rule)
+        yield
+    if name is None or items is None:
         raise UndecodableDataError(what="a request", reason=f"it is none of {', '.join(_REQUESTS.values())}")
+    read = []
+    for start in range(0, len(items), _FIELDS_AT_ONCE):
+        read += read_many(items[start : start + _FIELDS_AT_ONCE])
+        yield
     request = getattr(message, name)
-    field, items = _ITEMS.get(name, _CHANNELS)
-    if (count := len(getattr(request, field))) > MOST_ITEMS:
-        raise InvalidParametersError(name=items, value=count, rule=f"must be at most {MOST_ITEMS:,} in a request")
-    read: ControlRequest = read_value(request)
-    return read
+    request.ClearField(field)
+    whole: ControlRequest = replace(read_value(request), **{field: tuple(read)})
+    return whole
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """Messages that say the same as this one, merged in this order, of so many fields each as are decoded at once."""
+    if len(data) <= _BYTES_AT_ONCE:
+        yield data
+        return
+    begin = count = 0
+    for start, content, stop in _fields(data, 0, len(data)):
+        count += 1
+        is_cut = stop - start > _BYTES_AT_ONCE and data[start] in _REQUEST_KEYS
+        if is_cut or count == _FIELDS_AT_ONCE or stop - begin > _BYTES_AT_ONCE:
+            yield data[begin : start if is_cut else stop]
+            begin, count = stop, 0
+        if is_cut:
+            yield from _pieces_of_field(data, start, content, stop)
+    yield data[begin:]
+
+
+def _pieces_of_field(data: bytes, key: int, start: int, stop: int) -> Iterator[bytes]:
+    """A message of one byte of key that lies there, in pieces with some of its fields each."""
+    count = 0
+    for _, _, end in _fields(data, start, stop):
+        count += 1
+        if count == _FIELDS_AT_ONCE or end == stop:
+            yield data[key : key + 1] + _varint(end - start) + data[start:end]
+            start, count = end, 0
+
+
+# How protobuf says how long a field is.
+_NUMBER, _EIGHT_BYTES, _MESSAGE, _FOUR_BYTES = 0, 1, 2, 5
+
+
+def _fields(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Where each field of a message begins, where its content does, and where it ends."""
+    while start < stop:
+        content = _after_varint(data, start)
+        kind = data[start] & 7
+        if kind == _MESSAGE:
+            length, content = _read_varint(data, content)
+            end = content + length
+        elif kind == _NUMBER:
+            end = _after_varint(data, content)
+        elif kind in (_EIGHT_BYTES, _FOUR_BYTES):
+            end = content + (8 if kind == _EIGHT_BYTES else 4)
+        else:
+            raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason="it has a field of no known kind")
+        if end > stop:
+            raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason="it is cut off")
+        yield start, content, end
+        start = end
+
+
+def _after_varint(data: bytes, start: int) -> int:
+    """Where the number that begins there has ended."""
+    return start + 1 if start < len(data) and data[start] < 0x80 else _read_varint(data, start)[1]
+
+
+def _read_varint(data: bytes, start: int) -> tuple[int, int]:
+    number = shift = 0
+    for at in range(start, min(start + 10, len(data))):
+        number |= (data[at] & 0x7F) << shift
+        if data[at] < 0x80:
+            return number, at + 1
+        shift += 7
+    raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason="it has a number that does not end")
+
+
+def _varint(number: int) -> bytes:
+    content = bytearray()
+    while number > 0x7F:
+        content.append(number & 0x7F | 0x80)
+        number >>= 7
+    content.append(number)
+    return bytes(content)
 
 
 def encode_reply(reply: ControlReply[pa.Schema]) -> bytes:
@@ -172,8 +276,12 @@ def decode_reply(data: Received) -> ControlReply[pa.Schema]:
         UndecodableDataError: these bytes are no reply of this version of the protocol.
         AlteredMessageError: they are not those that were sent.
     """
+    content = _content(data, _MOST_REPLY_BYTES)
     message = pb.ControlReply()
-    _parse(message, data, _MOST_REPLY_BYTES)
+    try:
+        message.ParseFromString(content)
+    except DecodeError as error:
+        raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=str(error)) from error
     name = message.WhichOneof("reply")
     if name is None:
         raise UndecodableDataError(what="a reply", reason="it is none that this version knows")
@@ -181,13 +289,11 @@ def decode_reply(data: Received) -> ControlReply[pa.Schema]:
     return read
 
 
-def _parse(message: pb.ControlRequest | pb.ControlReply, data: Received, most_bytes: int) -> None:
+def _content(data: Received, most_bytes: int) -> bytes:
+    """What is in a message, without its checksum."""
     if len(data) > most_bytes + CHECKSUM_BYTES:
         raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=f"{most_bytes} bytes are the most")
-    try:
-        message.ParseFromString(bytes(checked(data)))
-    except DecodeError as error:
-        raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=str(error)) from error
+    return bytes(checked(data))
 
 
 class Order(Generic[T]):

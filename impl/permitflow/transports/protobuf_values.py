@@ -4,7 +4,7 @@ What a flow says travels as bytes, of messages of its own.  What travels with ev
 ``codec``.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from importlib import import_module
 from operator import attrgetter
@@ -23,7 +23,7 @@ from permitflow.transports.arrow import read_schema
 from permitflow.transports.texts import TEXT_RULE, sendable
 from permitflow.wire.v1 import exchange_pb2 as pb
 
-__all__ = ["decode_feedback", "encode_feedback", "read_value", "write_value"]
+__all__ = ["decode_feedback", "encode_feedback", "read_many", "read_value", "write_value"]
 
 _KINDS: dict[type[Message], type] = {
     pb.Get: frames.Get,
@@ -243,6 +243,11 @@ def read_value(message: Message) -> Any:  # the caller knows what the message st
     if (together := _READ_TOGETHER.get(kind)) is not None:
         together(stated)
     return _KINDS[kind](**stated)
+
+
+def read_many(items: Sequence[Any]) -> list[Any]:  # as in ``read_value``; or what states itself, as a text
+    """The values that these messages state, of one kind, or these texts themselves."""
+    return [read_value(item) for item in items] if items and isinstance(items[0], Message) else list(items)
 
 
 class _Field:

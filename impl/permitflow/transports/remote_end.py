@@ -47,6 +47,7 @@ class RemoteEnd(ABC, Generic[S]):
         schema: pa.Schema | None = None,
         offer: Offer | None = None,
         compression: Compression = Compression.AUTO,
+        checksums: bool = True,
     ) -> None:
         """Call ``run`` to set it going.
 
@@ -56,9 +57,10 @@ class RemoteEnd(ABC, Generic[S]):
             schema: of an end that dials: what the agreement must say; None: whatever it says.
             offer: of an end that dials: to share memory.
             compression: of an end that is dialled: what it wants; the others say so in their first frame.
+            checksums: of an end that is dialled: does each message on a network carry one?  The others do as it does.
         """
         self._session = session
-        self._carrier = HostCarrier(carrier, who=session.peer)
+        self._carrier = HostCarrier(carrier, who=session.peer, checksums=checksums if session.is_acceptor else None)
         # Nothing is known of the chunks before the agreement.
         self._batches: BatchCodec | None = None
         self._flow: Flow | None = None

@@ -49,9 +49,10 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         schema: pa.Schema | None = None,
         offer: Offer | None = None,
         compression: Compression = Compression.AUTO,
+        checksums: bool = True,
     ) -> None:
         """Use ``get``, or the exchange."""
-        super().__init__(session, carrier, schema=schema, offer=offer, compression=compression)
+        super().__init__(session, carrier, schema=schema, offer=offer, compression=compression, checksums=checksums)
         # Tasks that wait for a message take it in the order in which they came, and nobody overtakes them.
         self._turn, self._in_line = asyncio.Lock(), 0
         # Must nothing be taken though it is here?

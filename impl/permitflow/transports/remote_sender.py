@@ -41,9 +41,10 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         schema: pa.Schema | None = None,
         offer: Offer | None = None,
         compression: Compression = Compression.AUTO,
+        checksums: bool = True,
     ) -> None:
         """Use ``put``, or the exchange."""
-        super().__init__(session, carrier, schema=schema, offer=offer, compression=compression)
+        super().__init__(session, carrier, schema=schema, offer=offer, compression=compression, checksums=checksums)
         self._waiting = Stopwatch(self._clock)
         self._posted_rows = self._collected_rows = 0
         self._writer: TrainWriter | None = None

@@ -17,7 +17,7 @@ from permitflow.errors import PeerGoneError, SameHostError, UndecodableDataError
 from permitflow.protocol.frames import SameHostAnswer, SameHostOffer
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.carrier import Buffer, Carrier, PromptCarrier, Received, Rest, Take, WriteNow
-from permitflow.transports.checksum import checked, with_checksum
+from permitflow.transports.checksum import Checksums
 from permitflow.transports.shared_memory import SameHost
 from permitflow.transports.shared_memory.handover import NO_OFFER, Offer, accepted, nonce_digest
 from permitflow.transports.shared_memory.link import AsyncioLink
@@ -138,9 +138,10 @@ class HostCarrier:
     What the inner carrier takes has a checksum; what is read has one until ``checked`` has taken it away.
     """
 
-    def __init__(self, inner: Carrier, *, who: str) -> None:
-        """Begin; ``who`` is at the other end, in words for an error."""
+    def __init__(self, inner: Carrier, *, who: str, checksums: bool | None = None) -> None:
+        """Begin; ``who`` is at the other end, in words for an error; ``checksums`` as ``wanted`` of ``Checksums``."""
         self._inner = inner
+        self._checksums = Checksums(checksums)
         self._prompt_inner = inner if isinstance(inner, PromptCarrier) else None
         self._who = who
         self.meeting = Meeting()
@@ -199,7 +200,7 @@ class HostCarrier:
             return None
         inner.hand_to(take)
         self.prompt = inner
-        return lambda message: inner.write_now(with_checksum(message))
+        return lambda message: inner.write_now(self._checksums.add(message))
 
     def checked(self, message: Received) -> Received:
         """The message that was sent, of one that was read or handed over last.
@@ -208,7 +209,7 @@ class HostCarrier:
             AlteredMessageError: it was altered on the network.
             UndecodableDataError: it came over the network without a checksum.
         """
-        return checked(message) if self._link is None else message
+        return self._checksums.check(message) if self._link is None else message
 
     @property
     def has_more(self) -> bool:
@@ -233,7 +234,7 @@ class HostCarrier:
         """Hand a message over; waits while the carrier is full."""
         if self._link is None or not self._has_written:
             self._has_written = True
-            await self._inner.write(with_checksum(message))
+            await self._inner.write(self._checksums.add(message))
             return
         try:
             await self._link.write(message)
@@ -245,8 +246,8 @@ class HostCarrier:
         if self._link is None or not self._has_written:
             self._has_written = True
             if self._prompt_inner is None:
-                return partial(self._inner.write, with_checksum(message))
-            return self._prompt_inner.write_now(with_checksum(message))
+                return partial(self._inner.write, self._checksums.add(message))
+            return self._prompt_inner.write_now(self._checksums.add(message))
         try:
             rest = self._link.write_now(message)
         except OSError as error:

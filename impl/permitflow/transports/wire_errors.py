@@ -85,6 +85,8 @@ _STATUS: dict[type[PermitflowError], grpc.StatusCode] = {
     errors.ProducerReplacedError: grpc.StatusCode.ABORTED,
     errors.LocalProtocolError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.StagingFullError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.TooManyAttemptsError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.TooManyProducersError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.StagedPartError: grpc.StatusCode.FAILED_PRECONDITION,
 }
 """The errors that cross the wire.  WouldBlock and EndOfStream do not: a status must not look like an ordinary end."""

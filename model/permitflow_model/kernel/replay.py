@@ -37,16 +37,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from permitflow_model.kernel.system import Disabled, System
+from permitflow_model.kernel.system import Disabled, Step, System
 
 __all__ = [
     "Blocked",
     "Interpretation",
+    "Path",
     "RecordedStep",
     "Refused",
     "Replay",
     "Starved",
     "StepByStep",
+    "World",
     "interleave",
     "replay",
 ]
@@ -101,25 +103,69 @@ class RecordedStep(Protocol):
         ...
 
     @property
-    def counters(self) -> tuple[int, ...] | None:
-        """What the end counted after the event, as the system's ``counters`` say it; None: it was not recorded."""
+    def counters(self) -> tuple[int, ...]:
+        """What the end counted after the event, as the system's ``counters`` say it; empty: it was not recorded."""
         ...
 
 
-class StepByStep(Generic[S, P]):
-    """Explains each event by the step of the same name; a world is a state."""
+@dataclass(frozen=True, eq=False)
+class Path(Generic[S]):
+    """A step of the model, and those before it.
 
-    def __init__(self, system: System[S, P], parameters: P) -> None:
-        """For a run of an implementation, everything that it may do is switched on in ``parameters``."""
+    All paths are equal: worlds are the same if they are in the same state, whatever has led there.
+    """
+
+    step: Step[S]
+    before: "Path[S] | None"
+    event: "RecordedStep | None" = None
+    """The event that this step explains, or completes the explanation of."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Path)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def links(self) -> "list[Path[S]]":
+        """All links from the beginning, this one last."""
+        links: list[Path[S]] = []
+        path: Path[S] | None = self
+        while path is not None:
+            links.append(path)
+            path = path.before
+        return links[::-1]
+
+    def steps(self) -> list[Step[S]]:
+        """All steps from the beginning, this one last."""
+        return [link.step for link in self.links()]
+
+
+class World(NamedTuple, Generic[S]):
+    """What a trace has led to."""
+
+    state: S
+    path: Path[S] | None = None
+    """The model's steps until now, if they are kept."""
+
+
+class StepByStep(Generic[S, P]):
+    """Explains each event by the step of the same name."""
+
+    def __init__(self, system: System[S, P], parameters: P, *, keep_path: bool = False) -> None:
+        """With ``keep_path`` each world remembers the model's steps that led to it.
+
+        For a run of an implementation, everything that it may do is switched on in ``parameters``.
+        """
         self.system = system
         self.parameters = parameters
+        self._keep_path = keep_path
 
-    def start(self) -> S:
+    def start(self) -> World[S]:
         """Where every run begins."""
-        return self.system.initial(self.parameters)
+        return World(self.system.initial(self.parameters))
 
-    def perform(self, world: S, event: RecordedStep) -> Sequence[S]:
-        """The state to which the event leads.
+    def perform(self, world: World[S], event: RecordedStep) -> Sequence[World[S]]:
+        """The world to which the event leads.
 
         Raises:
             Refused: the system has no such action, it is not possible, or its end counts otherwise.
@@ -127,27 +173,28 @@ class StepByStep(Generic[S, P]):
         """
         try:
             action = self.system.action(event.action)
-            after = action.perform(world, self.parameters, *event.arguments)
+            after = action.perform(world.state, self.parameters, *event.arguments)
         except KeyError:
             raise Refused(f"the specification has no action {event.action!r}") from None
         except Disabled:
             reason = f"only {', '.join(self.allowed(world)) or 'the application'} can go on"
             raise (Starved if action.is_arrival else Refused)(reason) from None
-        if event.counters is not None and event.counters != (due := self.system.counters[action.end](after)):
+        if event.counters and event.counters != (due := self.system.counters[action.end](after)):
             raise Refused(f"its end counts {event.counters} afterwards, but it must have {due}")
-        return (after,)
+        path = Path(Step(event.action, event.arguments, after), world.path, event) if self._keep_path else None
+        return (World(after, path),)
 
-    def broken(self, world: S) -> list[str]:
+    def broken(self, world: World[S]) -> list[str]:
         """The names of the invariants that do not hold."""
-        return self.system.broken_invariants(world, self.parameters)
+        return self.system.broken_invariants(world.state, self.parameters)
 
-    def is_at_rest(self, world: S) -> bool:
+    def is_at_rest(self, world: World[S]) -> bool:
         """Is nobody waiting, and nothing on the way?"""
-        return not self.system.can_move(world, self.parameters)
+        return not self.system.can_move(world.state, self.parameters)
 
-    def allowed(self, world: S) -> list[str]:
+    def allowed(self, world: World[S]) -> list[str]:
         """The names of the actions by which the protocol can go on."""
-        steps = self.system.successors(world, self.parameters)
+        steps = self.system.successors(world.state, self.parameters)
         return [step.action for step in steps if not self.system.action(step.action).is_environment]
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "Choice",
     "Integer",
     "Shape",
+    "Sizes",
     "Truth",
     "any_like",
     "assume",
@@ -329,3 +330,22 @@ def assuming(*refusals: type[Exception]) -> Iterator[None]:
     """
     with current_explorer().assuming(*refusals):
         yield
+
+
+class Sizes:
+    """Chunk sizes from 0 to a largest one, all of them or some.
+
+    What is safe with all of them is safe with any set of sizes that has the same largest.
+    """
+
+    def __init__(self, largest: int, is_offered: Callable[[int], bool] = lambda _rows: True) -> None:
+        """Offer the sizes up to ``largest`` for which ``is_offered``."""
+        self.largest = largest
+        self._is_offered = is_offered
+
+    def __contains__(self, rows: int) -> bool:
+        return 0 <= rows <= self.largest and self._is_offered(rows)
+
+    def __iter__(self) -> Iterator[int]:
+        # The model lists sizes to find the largest, and to see that none is negative.
+        yield self.largest

@@ -1,6 +1,6 @@
 """Any parameters, any message, any state of the permit channel, and the invariant that a state satisfies."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import cast
 
@@ -23,14 +23,13 @@ from permitflow_model.permit_channel import (
 )
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.queue import DeadEnds, Law, Sums, SymbolicQueue
-from permitflow_proofs.kernel.symbols import any_like, assume, assuming, choice, integer, merged, natural, truth
+from permitflow_proofs.kernel.symbols import Sizes, any_like, assume, assuming, choice, integer, merged, natural, truth
 
 __all__ = [
     "CHANNEL",
     "GRANT_LAWS",
     "INVARIANT",
     "MESSAGE_LAWS",
-    "Sizes",
     "amount",
     "any_message",
     "any_parameters",
@@ -43,25 +42,6 @@ __all__ = [
     "permits_back",
     "permits_in",
 ]
-
-
-class Sizes:
-    """Chunk sizes from 0 to a largest one, all of them or some.
-
-    What is safe with all of them is safe with any set of sizes that has the same largest.
-    """
-
-    def __init__(self, largest: int, is_offered: Callable[[int], bool] = lambda _rows: True) -> None:
-        """Offer the sizes up to ``largest`` for which ``is_offered``."""
-        self.largest = largest
-        self._is_offered = is_offered
-
-    def __contains__(self, rows: int) -> bool:
-        return 0 <= rows <= self.largest and self._is_offered(rows)
-
-    def __iter__(self) -> Iterator[int]:
-        # The model lists sizes to find the largest, and to see that none is negative.
-        yield self.largest
 
 
 def any_parameters(**fixed: object) -> Parameters:

@@ -31,7 +31,6 @@ from permitflow_model.permit_channel import (
     State,
     carried_by,
     held_by,
-    is_protocol_enabled,
 )
 from permitflow_proofs.kernel.induction import Clause, ExhaustiveObligation
 from permitflow_proofs.kernel.obligation import SymbolicObligation
@@ -124,7 +123,7 @@ def _all_consumed(state: State) -> bool:
 def _at_rest(parameters: Parameters, holds: Callable[[State], bool]) -> bool:
     """Does it hold in every state in which the protocol can do nothing?"""
     state = NUMBERED.any_state(parameters)
-    return is_protocol_enabled(state, parameters) or holds(state)
+    return SYSTEM.can_move(state, parameters) or holds(state)
 
 
 def _delivers(excess: int) -> bool:

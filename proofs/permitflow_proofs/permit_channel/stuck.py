@@ -27,19 +27,17 @@ from permitflow_model.permit_channel import (
     Parameters,
     State,
     cost_of,
-    is_protocol_enabled,
     is_stuck,
     never_stuck,
     total,
 )
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import Move, SymbolicObligation, take
-from permitflow_proofs.kernel.symbols import assume, assuming, implies, merged, natural, predicate
+from permitflow_proofs.kernel.symbols import Sizes, assume, assuming, implies, merged, natural, predicate
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import (
     CHANNEL,
     INVARIANT,
-    Sizes,
     any_parameters,
     any_rows,
     any_state,
@@ -502,7 +500,7 @@ def _never_fits(nearer: int) -> bool:
 
 
 def _whole_also_without_flush(state: State, parameters: Parameters) -> bool:
-    return is_protocol_enabled(state, parameters) or state.permits == total(parameters)
+    return SYSTEM.can_move(state, parameters) or state.permits == total(parameters)
 
 
 def idle_theorems() -> tuple[Theorem, ...]:

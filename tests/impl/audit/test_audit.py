@@ -14,7 +14,7 @@ from permitflow.audit import Audit, audit_files
 from permitflow.errors import TraceMismatchError, TraceUnreadableError
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
 from permitflow.protocol.recording import ENDS, ActionTable
-from permitflow.testing.traces import model_of
+from permitflow.testing.subjects.permits import model_of
 from permitflow.tracing import Event, Header
 from permitflow.tracing.json_lines import JsonLinesWriter
 from permitflow.tracing.parquet import ParquetWriter

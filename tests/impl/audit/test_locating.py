@@ -10,7 +10,7 @@ from permitflow.audit import audit_files, merging
 from permitflow.audit.units import Unit, read_unit
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
 from permitflow.protocol.recording import ENDS
-from permitflow.testing.traces import model_of
+from permitflow.testing.subjects.permits import model_of
 from permitflow.tracing import Header
 from permitflow.tracing.parquet import ParquetWriter
 from tests.support.made_traces import FAULTS, Fault, NoPlaceError, random_behaviour

@@ -16,7 +16,7 @@ from permitflow.audit.flows.permits import LAWS
 from permitflow.audit.summary import Part, Passage, Rise, Summary, look_at, passage_of
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
-from permitflow.testing.traces import model_of
+from permitflow.testing.subjects.permits import model_of
 from permitflow.tracing import Event
 from permitflow.tracing.parquet import by_end, table_of
 from tests.support.made_traces import random_behaviour, with_permits

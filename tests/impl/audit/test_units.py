@@ -14,7 +14,7 @@ from permitflow.audit.units import Plan, Unit
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
 from permitflow.protocol.recording import ENDS
-from permitflow.testing.traces import model_of
+from permitflow.testing.subjects.permits import model_of
 from permitflow.tracing import Header
 from permitflow.tracing.json_lines import JsonLinesWriter
 from permitflow.tracing.parquet import ParquetWriter, in_order

@@ -10,7 +10,9 @@ from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.pictures.document import document_of, facts_of
 from permitflow.pictures.run import Recording, Verdict, in_words, live_run, recorded_run, stuck_run
 from permitflow.protocol.permits import ChannelParameters, Permits
-from permitflow.testing.traces import UNLIMITED, agreed_of, judge, model_of
+from permitflow.testing.subjects import UNLIMITED
+from permitflow.testing.subjects.permits import agreed_of, model_of
+from permitflow.testing.traces import judge
 from permitflow.tracing import ChannelTrace, Event, MemoryTrace
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State

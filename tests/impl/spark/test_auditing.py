@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from permitflow.audit import audit_files
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
 from permitflow.protocol.recording import ENDS
-from permitflow.testing.traces import model_of
+from permitflow.testing.subjects.permits import model_of
 from permitflow.tracing import Header
 from permitflow.tracing.parquet import ParquetWriter
 from permitflow_model.permit_channel_trace import permits_of
@@ -76,5 +76,5 @@ def test_the_counters_around_a_violation_are_shown(driver: Driver, tmp_path: Pat
         return audit(spark, path).violations.toArrow()
 
     (row,) = driver.run(job).to_pylist()
-    assert row["permits"][0] == 99
+    assert row["arguments"][1] == 99
     assert 0 < row["counters_after"][0] - row["counters_before"][0] <= 8

@@ -15,7 +15,7 @@ import pytest
 from permitflow.errors import TraceUnreadableError, TraceWriteError
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
 from permitflow.protocol.recording import ENDS
-from permitflow.testing.traces import model_of
+from permitflow.testing.subjects.permits import model_of
 from permitflow.tracing import Event, FileTrace, Header, read_trace
 from permitflow.tracing.json_lines import JsonLinesWriter
 from permitflow.tracing.parquet import ParquetWriter, read_parquet, schema_of, table_of

@@ -18,7 +18,7 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.control import AskPositions, Published
 from permitflow.protocol.frames import End, Feedback
 from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
-from permitflow.transports.checksum import CHECKSUM_BYTES, checked, with_checksum
+from permitflow.transports.checksum import CHECKSUM_BYTES, Checksums, checked, with_checksum
 from permitflow.transports.codec import EncodedChunks, decode_upstream, encode_downstream, encode_upstream
 from permitflow.transports.control_codec import decode_reply, decode_request, encode_reply, encode_request
 from permitflow.transports.grpc_aio import SameHost, get, put
@@ -83,6 +83,31 @@ def test_questions_and_replies_are_checked(decode: Callable[[bytes], object]) ->
     decode(good)
     with pytest.raises(AlteredMessageError):
         decode(flipped(good, 0))
+
+
+def test_the_end_that_was_dialled_decides_whether_there_are_checksums() -> None:
+    without, dialler = Checksums(wanted=False), Checksums(wanted=None)
+    first = b"".join(dialler.add([b"Get"]))
+    assert bytes(checked(first)) == b"Get"
+    assert bytes(without.check(first)) == b"Get"
+    answer = b"".join(without.add([b"Agreement"]))
+    assert answer == b"Agreement\x71" + bytes(8)
+    assert bytes(dialler.check(answer)) == b"Agreement"
+    assert b"".join(dialler.add([b"AddPermits"])) == b"AddPermits\x71" + bytes(8)
+
+
+def test_an_end_that_was_dialled_and_wants_checksums_takes_nothing_without() -> None:
+    wanting = Checksums(wanted=True)
+    with pytest.raises(UndecodableDataError, match="makes none, and this end wants one"):
+        wanting.check(b"".join(Checksums(wanted=False).add([b"Get"])))
+    assert bytes(checked(b"".join(wanting.add([b"Agreement"])))) == b"Agreement"
+
+
+@pytest.mark.parametrize("bit", range(8 * CHECKSUM_BYTES))
+def test_no_flipped_bit_makes_a_checksum_look_like_none(bit: int) -> None:
+    message = MESSAGES["end"]
+    with pytest.raises((AlteredMessageError, UndecodableDataError)):
+        Checksums(wanted=None).check(flipped(message, 8 * (len(message) - CHECKSUM_BYTES) + bit))
 
 
 def test_the_checksum_is_the_one_of_the_definition() -> None:
@@ -158,9 +183,12 @@ def flips(bit: int) -> Alter:
 
 
 @asynccontextmanager
-async def tampered(*, to_exchange: bool, number: int, alter: Alter) -> AsyncIterator[tuple[Exchange, Tampering, str]]:
+async def tampered(
+    *, to_exchange: bool, number: int, alter: Alter, checksums: bool = True
+) -> AsyncIterator[tuple[Exchange, Tampering, str]]:
     """An exchange with one channel, and the address at which a client finds it, and somebody between."""
-    exchange = Exchange(parameters=ChannelParameters(row_permits=16, permit_batch=4, max_chunk_cost=4))
+    parameters = ChannelParameters(row_permits=16, permit_batch=4, max_chunk_cost=4)
+    exchange = Exchange(parameters=parameters, checksums=checksums)
     exchange.add_channel(CHANNEL, schema=SCHEMA)
     async with ExchangeServer(exchange, "tcp://127.0.0.1:0") as server:
         tampering = Tampering(server.address, to_exchange=to_exchange, number=number, alter=alter)
@@ -250,3 +278,18 @@ async def test_a_handshake_that_was_altered_is_refused(to_exchange: bool) -> Non
         with pytest.raises(AlteredMessageError):
             await asyncio.wait_for(ended(CHUNKS, address), 20)
         assert tampering.altered == 1
+
+
+async def test_an_exchange_that_makes_no_checksums_gets_none_and_delivers_what_was_altered() -> None:
+    """It was told to: who relies on the network below saves what a checksum costs."""
+    seen: list[bytes] = []
+
+    def alter(payload: bytearray) -> None:
+        seen.append(bytes(payload[-CHECKSUM_BYTES:]))
+        payload[payload.index(struct.pack("<3q", 0, 1, 2)) + 1] ^= 1
+
+    async with tampered(to_exchange=True, number=1, alter=alter, checksums=False) as (exchange, _, address):
+        receiving = asyncio.create_task(anything(exchange.channel(CHANNEL).receiver))
+        await asyncio.wait_for(ended(CHUNKS, address), 20)
+        assert await receiving == [256, *range(1, 60)]
+        assert seen == [b"\x71" + bytes(8)]

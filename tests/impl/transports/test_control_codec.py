@@ -11,10 +11,12 @@ from permitflow.errors import InvalidParametersError, PermitflowError, Undecodab
 from permitflow.protocol.control import (
     Acknowledge,
     AskPositions,
+    AskStatistics,
     ChannelPosition,
     ChannelRow,
     ChannelState,
     Close,
+    ControlRequest,
     Discard,
     Discarded,
     Positions,
@@ -23,12 +25,13 @@ from permitflow.protocol.control import (
     StagedPart,
 )
 from permitflow.protocol.permits import ChannelParameters, Oversize
-from permitflow.transports.checksum import checked
+from permitflow.transports.checksum import checked, with_checksum
 from permitflow.transports.control_codec import (
     acknowledge,
     close,
     decode_reply,
     decode_request,
+    decoding,
     discard,
     encode_reply,
     encode_request,
@@ -67,6 +70,35 @@ replies = st.one_of(
 @given(requests)
 def test_what_a_client_asks_is_what_arrives(request: Any) -> None:
     assert decode_request(encode_request(request)) == request
+
+
+LARGE_REQUESTS = [
+    AskPositions(tuple(f"orders/{number}" for number in range(5_000)), "etl"),
+    Acknowledge(tuple(ChannelRow(f"orders/{number}", -number, "log") for number in range(5_000)), "etl"),
+    Publish("q" * 200, 2**62, tuple(StagedPart("orders/0", number, "x" * 300, number) for number in range(1_000))),
+    Discard("q", 0, (StagedPart("", 0, "", 0),) * 20_000),
+    Close(("x" * 100_000, "", "y"), "z"),
+]
+
+
+@pytest.mark.parametrize("request_", LARGE_REQUESTS, ids=lambda request: type(request).__name__)
+def test_a_large_request_arrives_in_many_steps(request_: Any) -> None:
+    assert decode_request(encode_request(request_)) == request_
+    message = bytes(checked(encode_request(request_)))
+
+    def arrived(content: bytes) -> ControlRequest:
+        return decode_request(b"".join(with_checksum([content])))
+
+    assert len([*decoding(encode_request(request_))]) > len(message) // (64 << 10)
+    # The last of several requests counts; fields that are not known count for nothing.
+    other = bytes(checked(encode_request(AskStatistics(("a",)))))
+    assert arrived(other + b"\xfa\x01\x03abc" + message) == request_
+    with pytest.raises(UndecodableDataError, match="bytes"):
+        arrived(message[:-1])
+    with pytest.raises(UndecodableDataError, match="bytes"):
+        arrived(message + b"\x0b" * 40_000)
+    with pytest.raises(UndecodableDataError, match="does not end"):
+        arrived(message + b"\xff" * 20)
 
 
 @given(replies)

@@ -87,6 +87,8 @@ SAMPLES: list[tuple[PermitflowError, grpc.StatusCode]] = [
     (errors.RowsNotThereError(channel="x", wanted_row=2, next_row=1), grpc.StatusCode.OUT_OF_RANGE),
     (errors.LogReplacedError(channel="x", wanted_log="y", log="z"), grpc.StatusCode.DATA_LOSS),
     (errors.ProducerReplacedError(channel="x", producer="y", by="z"), grpc.StatusCode.ABORTED),
+    (errors.TooManyProducersError(channel="x", producer="y", limit=1), grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (errors.TooManyAttemptsError(channel="x", query="y", limit=1), grpc.StatusCode.RESOURCE_EXHAUSTED),
     (PeerGoneError(who="x", reason="y"), grpc.StatusCode.UNAVAILABLE),
     (PeerTimeoutError(who="x", reason="y"), grpc.StatusCode.DEADLINE_EXCEEDED),
 ]

@@ -34,7 +34,8 @@ from permitflow.testing.kit.rules import (
 from permitflow.testing.kit.walking import walk_graphs
 from permitflow.testing.kit.whole_runs import abort_run, end_run, observe_run, record_run
 from permitflow.testing.moves import Divergence, Move, PairAdapter, moves_of, step, walk
-from permitflow.testing.traces import judge_all, model_of
+from permitflow.testing.subjects.permits import model_of
+from permitflow.testing.traces import judge_all
 from permitflow.tracing.file import MemoryTrace
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Disabled
@@ -227,7 +228,7 @@ class PairJudge(_Judge):
             pair, state = self._make(mistake.agreed, parameters.tags, None), SYSTEM.initial(parameters)
             for number, move in enumerate(probe, start=1):
                 try:
-                    state = step(pair, parameters, state, move)
+                    state = step(SYSTEM, pair, parameters, state, move)
                 except Divergence as problem:
                     steps = [f"{number}. {move!r}" for number, move in enumerate(probe[:number], start=1)]
                     steps += [f"   {line.strip()}" for line in str(problem).splitlines()]
@@ -241,7 +242,7 @@ class PairJudge(_Judge):
             actions = tuple(action for action in SYSTEM.actions if action.name not in never)
             of_edges += len(explore(replace(SYSTEM, actions=actions), parameters, invariants={}).edges)
             try:
-                done = walk(self._make(agreed, parameters.tags, None), parameters, never=never)
+                done = walk(SYSTEM, self._make(agreed, parameters.tags, None), parameters, never=never)
             except Divergence as problem:
                 finding = "does something else than the model in a state of the graph"
                 return RuleVerdict(rule, Outcome.BREAKS, finding, tuple(str(problem).splitlines()))
@@ -254,11 +255,11 @@ class PairJudge(_Judge):
         parameters, trace = _parameters_of(agreed, sizes, waiters=3), MemoryTrace()
         pair, state = self._make(agreed, parameters.tags, trace.recorder), SYSTEM.initial(parameters)
         never, choose = _without(self.lacks), random.Random(self.SEED)
-        moves = [move for move in moves_of(parameters) if move.action not in never]
+        moves = [move for move in moves_of(SYSTEM, parameters) if move.action not in never]
         try:
             for _ in range(self.RECORDED_STEPS):
                 enabled = [m for m in moves if SYSTEM.is_enabled(m.action, state, parameters, *m.arguments)]
-                state = step(pair, parameters, state, choose.choice(enabled))
+                state = step(SYSTEM, pair, parameters, state, choose.choice(enabled))
         except Divergence as problem:
             return RuleVerdict(rule, Outcome.BREAKS, "does something else than the model", (str(problem),))
         if not trace.events:
@@ -312,7 +313,7 @@ def _result(mistake: Mistake, state: State, parameters: Parameters, move: Move) 
 def _probe_for(mistake: Mistake, parameters: Parameters) -> tuple[Move, ...]:
     """The shortest run whose last step comes to something else with the mistake than without."""
     start = SYSTEM.initial(parameters)
-    moves = tuple(moves_of(parameters))
+    moves = tuple(moves_of(SYSTEM, parameters))
     todo: deque[tuple[State, tuple[Move, ...]]] = deque([(start, ())])
     met = {start}
     while todo:

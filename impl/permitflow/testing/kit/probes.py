@@ -21,7 +21,7 @@ from permitflow.testing.kit.outside import Outside, Seen, World, canonical
 from permitflow.testing.kit.report import Outcome, RuleVerdict
 from permitflow.testing.kit.rules import PROBED_RULES, MakeAdapter, Mistake, Rule
 from permitflow.testing.moves import Move
-from permitflow.testing.traces import model_of
+from permitflow.testing.subjects.permits import model_of
 from permitflow_model.permit_channel import Parameters
 
 __all__ = ["Probing", "parameters_of"]

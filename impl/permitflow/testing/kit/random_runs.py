@@ -29,7 +29,8 @@ from permitflow.testing.kit.report import Outcome, RuleVerdict
 from permitflow.testing.kit.rules import MakeAdapter, Rule
 from permitflow.testing.kit.walking import alphabet_for
 from permitflow.testing.moves import Divergence, Move, PairAdapter, attempt, compare, is_rule, moves_of, step
-from permitflow.testing.traces import judge, model_of
+from permitflow.testing.subjects.permits import model_of
+from permitflow.testing.traces import judge
 from permitflow.tracing.file import MemoryTrace
 from permitflow_model.permit_channel import SYSTEM, State
 from permitflow_model.permit_channel_trace import withdraw_at
@@ -93,7 +94,7 @@ class PairMachine(RuleBasedStateMachine):
         self.trace = MemoryTrace()
         self.adapter = type(self).make(agreed, self.parameters.tags, self.trace.recorder)
         self.state: State = SYSTEM.initial(self.parameters)
-        self.moves = tuple(moves_of(self.parameters))
+        self.moves = tuple(moves_of(SYSTEM, self.parameters))
         self.agree = True
 
     def _moves(self, *, enabled: bool) -> list[Move]:
@@ -117,7 +118,7 @@ class PairMachine(RuleBasedStateMachine):
 
     def _step(self, move: Move) -> None:
         self.agree = False
-        self.state = step(self.adapter, self.parameters, self.state, move)
+        self.state = step(SYSTEM, self.adapter, self.parameters, self.state, move)
         self.agree = True
 
     @precondition(lambda self: self.state.waiting.size() > 1)

@@ -37,24 +37,28 @@ CHANNEL_STATE_ENDED: ChannelState
 CHANNEL_STATE_BROKEN: ChannelState
 
 class FromUpstream(_message.Message):
-    __slots__ = ("frames", "padding", "body", "checksum")
+    __slots__ = ("frames", "padding", "body", "no_checksum", "checksum")
     FRAMES_FIELD_NUMBER: _ClassVar[int]
     PADDING_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
+    NO_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     frames: _containers.RepeatedCompositeFieldContainer[UpstreamFrame]
     padding: bytes
     body: bytes
+    no_checksum: int
     checksum: int
-    def __init__(self, frames: _Optional[_Iterable[_Union[UpstreamFrame, _Mapping]]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ..., checksum: _Optional[int] = ...) -> None: ...
+    def __init__(self, frames: _Optional[_Iterable[_Union[UpstreamFrame, _Mapping]]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ..., no_checksum: _Optional[int] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class FromDownstream(_message.Message):
-    __slots__ = ("frames", "checksum")
+    __slots__ = ("frames", "no_checksum", "checksum")
     FRAMES_FIELD_NUMBER: _ClassVar[int]
+    NO_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     frames: _containers.RepeatedCompositeFieldContainer[DownstreamFrame]
+    no_checksum: int
     checksum: int
-    def __init__(self, frames: _Optional[_Iterable[_Union[DownstreamFrame, _Mapping]]] = ..., checksum: _Optional[int] = ...) -> None: ...
+    def __init__(self, frames: _Optional[_Iterable[_Union[DownstreamFrame, _Mapping]]] = ..., no_checksum: _Optional[int] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class UpstreamFrame(_message.Message):
     __slots__ = ("put", "agreement", "data", "chunks", "end", "abort", "failure")

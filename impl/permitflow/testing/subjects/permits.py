@@ -1,0 +1,155 @@
+"""Permits: recorded runs as behaviours of ``PermitChannel``."""
+
+from permitflow.errors import InvalidParametersError, TraceMismatchError
+from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Oversize
+from permitflow.protocol.recording import ActionTable, End
+from permitflow.testing.subjects import UNLIMITED, Explanation, Peaks, Subject, first_of
+from permitflow.tracing.events import Event
+from permitflow.tracing.reader import ChannelTrace
+from permitflow_model.permit_channel import SYSTEM, Parameters, State, carried_by, held_by, row_bound_of, rows_in
+from permitflow_model.permit_channel_trace import (
+    PermitChannelReplay,
+    ReceiverAlone,
+    SenderAlone,
+    permits_of,
+    rows_of,
+)
+
+__all__ = ["SUBJECT", "agreed_of", "largest_rows", "model_of", "row_permits"]
+
+_ONE_END: dict[frozenset[End], type[PermitChannelReplay]] = {
+    frozenset({"sender"}): SenderAlone,
+    frozenset({"receiver"}): ReceiverAlone,
+}
+
+
+def model_of(
+    agreed: ChannelParameters, *, sizes: tuple[int, ...] = (), waiters: int = 1, numbered: bool = False
+) -> Parameters:
+    """The specification's constants for these parameters, with bounds for exploring and leading.
+
+    Only an anonymous run (not ``numbered``) may have ``UNLIMITED`` waiters.
+    """
+    return Parameters(
+        row_count=agreed.row_permits,
+        batch=agreed.permit_batch,
+        clamp=agreed.max_chunk_cost,
+        sizes=sizes,
+        barrier_permits=agreed.barrier_permits,
+        watermarks=True,
+        flush_idle=True,
+        withdrawals=True,
+        waiters=waiters,
+        tags=agreed.row_permits + agreed.barrier_permits + waiters + 1 if numbered else 1,
+    )
+
+
+def agreed_of(channel: ChannelTrace) -> ChannelParameters:
+    """The parameters of a recorded permit channel.
+
+    Raises:
+        TraceMismatchError: they are none, or another protocol was recorded.
+    """
+    if channel.table != PERMIT_ACTIONS:
+        raise TraceMismatchError(channel=channel.channel, reason=f"{channel.table.flow!r} is recorded, not permits")
+    try:
+        return ChannelParameters(**channel.parameters)  # type: ignore[arg-type]  # it looks at the types itself
+    except (InvalidParametersError, TypeError) as error:
+        raise TraceMismatchError(channel=channel.channel, reason=str(error)) from error
+
+
+def largest_rows(channel: ChannelTrace) -> int:
+    """Rows of the largest chunk that the channel may have carried."""
+    agreed = agreed_of(channel)
+    if agreed.oversize is Oversize.SPLIT:
+        return agreed.max_chunk_cost
+    return max((rows_of(event) for log in channel.logs for event in log), default=0)
+
+
+def row_permits(state: State) -> dict[str, int]:
+    """Where the row permits are: together ROW_COUNT in every state, or the protocol has lost or made some."""
+    return {
+        "permits": state.permits.rows,
+        "in_flight": held_by(state.wire).rows,
+        "inbox": held_by(state.inbox).rows,
+        "unreturned": state.unreturned,
+        "grants": carried_by(state.grants).rows,
+    }
+
+
+def _parameters(channel: ChannelTrace) -> Parameters:
+    return model_of(agreed_of(channel), sizes=(largest_rows(channel),), waiters=UNLIMITED)
+
+
+def _explanation(parameters: Parameters, ends: frozenset[End], keep_path: bool) -> Explanation:
+    return _ONE_END.get(ends, PermitChannelReplay)(parameters, keep_path=keep_path)
+
+
+def _event_in_words(event: Event, _table: ActionTable) -> str:
+    permits = ", ".join(f"{count} {name}" for name, count in permits_of(event)._asdict().items() if count)
+    rows = f"{rows_of(event)} rows, " if event.action.endswith("Chunk") or rows_of(event) else ""
+    return f"{event.action} ({rows}permits: {permits or 'none'})"
+
+
+def _state_in_words(state: State) -> str:
+    """Where everything is; what is empty is left out."""
+    parts = {
+        "waiting": first_of(
+            [str(message.rows) if message.kind == "chunk" else "a barrier" for message in state.waiting]
+        ),
+        "watermark pending after": None if state.watermark_pending < 0 else state.watermark_pending,
+        "permits": tuple(state.permits),
+        "on the wire": first_of([str((message.kind, message.rows)) for message in state.wire]),
+        "inbox": first_of([str((message.kind, message.rows)) for message in state.inbox]),
+        "unreturned": state.unreturned,
+        "permits on their way back": first_of([str(tuple(grant)) for grant in state.grants]),
+    }
+    return ", ".join(f"{name} {value}" for name, value in parts.items() if value not in (0, None, ""))
+
+
+class _Watch:
+    """Remembers how much was where."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._parameters = parameters
+        self._least_permits = parameters.row_count
+        self._inbox_rows = 0
+
+    def see(self, state: State) -> None:
+        """Hear of a state of the run."""
+        self._least_permits = min(self._least_permits, state.permits.rows)
+        self._inbox_rows = max(self._inbox_rows, rows_in(state.inbox))
+
+    def peaks(self) -> Peaks:
+        """The most that was ever there."""
+        of = self._parameters
+        return Peaks(
+            row_permits=of.row_count,
+            row_bound=row_bound_of(of.row_count, of.clamp, max(of.sizes)),
+            row_permits_in_use=of.row_count - self._least_permits,
+            inbox_rows=self._inbox_rows,
+        )
+
+
+SUBJECT = Subject(
+    table=PERMIT_ACTIONS,
+    system=SYSTEM,
+    parameters=_parameters,
+    explanation=_explanation,
+    rows_of=rows_of,
+    consumes={"sender": "SendChunk", "receiver": "Consume"},
+    event_in_words=_event_in_words,
+    state_in_words=_state_in_words,
+    amount_of=lambda event: (
+        rows_of(event) or (permits_of(event).rows if event.action in ("AddPermits", "Flush") else 0)
+    ),
+    places=row_permits,
+    unit="row permits",
+    place_in_words={
+        "permits": "at the sender",
+        "inbox": "in the inbox",
+        "grants": "on their way back",
+    },
+    waiting=lambda state: [message.rows for message in state.waiting if message.kind == "chunk"],
+    watch=_Watch,
+)
