@@ -126,7 +126,7 @@ def test_a_file_whose_writer_was_killed_says_so(tmp_path: Path) -> None:
     path = tmp_path / "run.parquet"
     program = (
         "import os, sys\n"
-        "from permitflow.protocol.recording import PERMIT_ACTIONS\n"
+        "from permitflow.protocol.permits import PERMIT_ACTIONS\n"
         "from permitflow.tracing import FileTrace\n"
         "trace = FileTrace(sys.argv[1])\n"
         "trace.recorder('orders', 'sender', PERMIT_ACTIONS, {})('OfferChunk', (1, 1, 0, 0), ())\n"
@@ -141,7 +141,7 @@ def test_a_file_whose_writer_was_killed_says_so(tmp_path: Path) -> None:
 def test_a_forked_child_does_not_write_into_its_parents_file(tmp_path: Path) -> None:
     program = (
         "import os, sys\n"
-        "from permitflow.protocol.recording import PERMIT_ACTIONS\n"
+        "from permitflow.protocol.permits import PERMIT_ACTIONS\n"
         "from permitflow.tracing import FileTrace\n"
         "trace = FileTrace(sys.argv[1])\n"
         "record = trace.recorder('orders', 'sender', PERMIT_ACTIONS, {})\n"
