@@ -28,6 +28,7 @@ from permitflow.transports.deadlines import SILENCE_SECONDS
 from permitflow.transports.grpc_aio import control, get, put
 from permitflow.transports.tcp import HEADER_BYTES, Kind, header, read_header
 from permitflow.transports.wire_errors import decode_status
+from tests.support.carriers import message_of
 from tests.support.number_streams import SCHEMA, SMALL
 from tests.support.peers_by_hand import call, get_frame
 from tests.support.served_exchange import served_exchange
@@ -78,7 +79,7 @@ def status_in(heard: bytes) -> Exception:
         heard = heard[HEADER_BYTES + size :]
 
 
-(GET_MESSAGE,) = map(b"".join, encode_downstream([get_frame(channel="numbers")]))
+(GET_MESSAGE,) = map(message_of, encode_downstream([get_frame(channel="numbers")]))
 FRAMED = header(Kind.MESSAGE, len(GET_MESSAGE)) + GET_MESSAGE
 
 SILENCES = {

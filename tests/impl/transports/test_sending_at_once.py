@@ -14,7 +14,7 @@ from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.messages import Permits
 from permitflow.protocol.parameters import ChannelParameters
 from permitflow.protocol.session import UpstreamSession
-from permitflow.transports.carrier import Buffer, Rest
+from permitflow.transports.carrier import Buffer
 from permitflow.transports.codec import TRAIN_BYTES, decode_upstream, encode_downstream
 from permitflow.transports.remote_sender import RemoteSender
 from tests.support.carriers import PlayedCarrier
@@ -37,11 +37,13 @@ class Wire(PlayedCarrier):
     def __init__(self) -> None:
         super().__init__(encode_downstream([Get(PROTOCOL_VERSION, "chunks")]))
         self.written: list[bytes] = []
-        self.is_full = False
+        self.is_full = self.is_busy = False
 
-    def write_now(self, message: Sequence[Buffer]) -> Rest | None:  # type: ignore[override]
+    def write(self, message: Sequence[Buffer]) -> bool:
         self.written.append(b"".join(message))
-        return (lambda: asyncio.sleep(0)) if self.is_full else None
+        if self.is_busy:
+            asyncio.get_running_loop().call_soon(self.take_more)
+        return not self.is_full and not self.is_busy
 
 
 @asynccontextmanager
@@ -119,6 +121,7 @@ def test_a_stream_that_is_given_up_while_its_carrier_is_full_says_so_once_there_
         async with agreed() as (end, wire):
             on_a_carrier_that_is_full(end, wire)
             wire.is_full = False
+            wire.take_more()
             end.abort("a test")
             await turns()
             assert decode_upstream(wire.written[-1]) == [Abort("a test")]
@@ -130,7 +133,7 @@ def test_a_sender_that_never_waits_lets_its_chunks_go_where_the_carrier_is_busy(
     async def test() -> None:
         wide = pa.record_batch({"w": pa.array([bytes(TRAIN_BYTES // 4)], pa.binary(TRAIN_BYTES // 4))})
         async with agreed(wide.schema) as (end, wire):
-            wire.is_full = True
+            wire.is_busy = True
             for _ in range(20):
                 await end.send(wide)
             assert len(wire.written) > 1
