@@ -104,11 +104,11 @@ def test_an_end_that_was_dialled_and_wants_checksums_takes_nothing_without() -> 
     assert bytes(checked(b"".join(wanting.add([b"Agreement"])))) == b"Agreement"
 
 
-@pytest.mark.parametrize("bit", range(8 * CHECKSUM_BYTES))
-def test_no_flipped_bit_makes_a_checksum_look_like_none(bit: int) -> None:
+def test_no_flipped_bit_makes_a_checksum_look_like_none() -> None:
     message = MESSAGES["end"]
-    with pytest.raises((AlteredMessageError, UndecodableDataError)):
-        Checksums(wanted=None).check(flipped(message, 8 * (len(message) - CHECKSUM_BYTES) + bit))
+    for bit in range(8 * CHECKSUM_BYTES):
+        with pytest.raises((AlteredMessageError, UndecodableDataError)):
+            Checksums(wanted=None).check(flipped(message, 8 * (len(message) - CHECKSUM_BYTES) + bit))
 
 
 def test_the_checksum_is_the_one_of_the_definition() -> None:
