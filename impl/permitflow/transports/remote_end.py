@@ -12,7 +12,14 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from permitflow.errors import ChannelClosedError, PeerGoneError, PermitflowError, RemoteProtocolError, TransportError
+from permitflow.errors import (
+    AlteredMessageError,
+    ChannelClosedError,
+    PeerGoneError,
+    PermitflowError,
+    RemoteProtocolError,
+    TransportError,
+)
 from permitflow.protocol.compression import Compression, decided, require_none_in_memory
 from permitflow.protocol.frames import Agreement, Failure, Get, Put
 from permitflow.protocol.parameters import ChannelParameters
@@ -193,7 +200,7 @@ class RemoteEnd(ABC, Generic[S]):
     def _fail(self, error: BaseException) -> PermitflowError:
         if not isinstance(error, PermitflowError):
             error = TransportError.of(what=f"the {self.END} of channel {self.name!r} failed", cause=error)
-        if isinstance(error, RemoteProtocolError):
+        if isinstance(error, RemoteProtocolError | AlteredMessageError):
             forget_frames(error)  # this end keeps it for those who will still ask
         if self._failure is None:
             self._failure = error

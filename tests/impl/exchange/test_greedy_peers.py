@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import (
+    AlteredMessageError,
     InvalidParametersError,
     LedgerError,
     OverspendError,
@@ -224,6 +225,7 @@ REFUSED = {
     "before the agreement": (PUT_STREAM, [NO_PERMITS * 1_000_000]),
     "after the agreement": (PUT_STREAM, [PUT, A_WATERMARK * 400_000]),
     "as a request": (CONTROL, [NO_PERMITS * 2_000_000]),
+    "altered on the way": (PUT_STREAM, [PUT, A_WATERMARK * 400_000]),
 }
 
 
@@ -233,7 +235,9 @@ def test_a_message_that_was_refused_leaves_memory_at_once(complete: Complete, wh
     method, (*before, refused) = REFUSED[when]
 
     async def until_over(stream: Conversation) -> None:
-        await stream.write([message_of([refused])])
+        message = bytearray(message_of([refused]))
+        message[0] ^= when == "altered on the way"
+        await stream.write([bytes(message)])
         while await stream.read() is not None:
             stream.half_close()
 
@@ -248,7 +252,7 @@ def test_a_message_that_was_refused_leaves_memory_at_once(complete: Complete, wh
             for message in before:
                 await stream.write([message_of([message])])
                 assert await stream.read() is not None
-            with pytest.raises(UndecodableDataError):
+            with pytest.raises(AlteredMessageError if when == "altered on the way" else UndecodableDataError):
                 await until_over(stream)
 
     gc.disable()
